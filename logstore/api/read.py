@@ -128,16 +128,19 @@ def latest(
     from logstore.engine.streams import latest as compact
 
     wanted = matching({b"key": key}, opened.encoding, values)
-    place = opened.view(lambda view: compact.place(view, name))
-    if place is None or wanted is None:
+    if wanted is None:
         return None
-    where = [place.field, wanted.where[1]]
+    value = wanted.where[1]
+    place, row = opened.view(lambda view: compact.look(view, name, value))
+    if place is None:
+        return None
+    where = [place.field, value]
     if place.last > place.upto:
         match = Matching(where, opened.encoding)
         low = place.upto.next()
         for entry in entries(opened, name, low, MAX_ID, 1, reverse=True, where=match):
             return entry
-    row = opened.view(lambda view: compact.find(view, name, where))
+        row = opened.view(lambda view: compact.find(view, name, where))
     return None if row is None else make_entry(row, opened.encoding)
 
 

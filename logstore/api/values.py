@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -55,23 +56,19 @@ class Json:
 
     def encode(self, value: Any) -> bytes:
         """The JSON text of a value, as UTF-8."""
-        text = json.dumps(
-            value,
-            ensure_ascii=False,
-            allow_nan=False,
-            separators=(",", ":"),
-            default=self._tagged,
-        )
+        text = _JSON(value)
         if '"$' in text:
             _refuse_tags(value)
         try:
             return text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
-            return json.dumps(value, separators=(",", ":"), default=self._tagged).encode()
+            return _ASCII(value).encode()
 
     def decode(self, data: bytes) -> Any:
         """The value of a JSON text."""
-        return json.loads(data, object_hook=self._untagged)
+        if b'"$' not in data:
+            return json.loads(data)
+        return _JSON_VALUE(data.decode())
 
     @staticmethod
     def _tagged(value: Any) -> dict[str, str]:
@@ -83,10 +80,11 @@ class Json:
             return {"$bytes": base64.b64encode(value).decode()}
         raise TypeError(f"{type(value).__name__} is not among the types of JSON")
 
-    def _untagged(self, found: dict[str, Any]) -> Any:
+    @staticmethod
+    def _untagged(found: dict[str, Any]) -> Any:
         if len(found) == 1:
             ((name, text),) = found.items()
-            given = self._GIVEN.get(name)
+            given = Json._GIVEN.get(name)
             if given is not None:
                 return given(text)
         return found
@@ -110,13 +108,26 @@ class Msgpack:
 
     def encode(self, value: Any) -> bytes:
         """The MessagePack of a value."""
-        packed: bytes = msgpack.packb(value, use_bin_type=True, datetime=True)
+        try:
+            pack = _packers.pack
+        except AttributeError:
+            pack = _packers.pack = msgpack.Packer(use_bin_type=True, datetime=True).pack
+        packed: bytes = pack(value)
         return packed
 
     def decode(self, data: bytes) -> Any:
         """The value of a MessagePack."""
         return msgpack.unpackb(data, raw=False, timestamp=3, strict_map_key=False)
 
+
+# Made once: json and msgpack make one a call wherever anything is asked of them, and a packer has a
+# buffer of 256 KiB.
+_JSON = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=Json._tagged
+).encode
+_ASCII = json.JSONEncoder(separators=(",", ":"), default=Json._tagged).encode
+_JSON_VALUE = json.JSONDecoder(object_hook=Json._untagged).decode
+_packers = threading.local()
 
 _BUILT_IN: dict[str, ValueCodec] = {"json": Json(), "msgpack": Msgpack()}
 

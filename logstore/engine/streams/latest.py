@@ -107,6 +107,14 @@ def place(view: Snapshot, name: bytes) -> Place | None:
     return Place(field, LatestRows(view.index).upto(record.number), record.last)
 
 
+def look(view: Snapshot, name: bytes, value: bytes) -> tuple[Place | None, NodeEntry | None]:
+    """Where to look, and, of a stream that was gone through, the newest entry of a key itself."""
+    found = place(view, name)
+    if found is None or found.last > found.upto:
+        return found, None
+    return found, find(view, name, [found.field, value])
+
+
 def find(view: Snapshot, name: bytes, where: list[bytes]) -> NodeEntry | None:
     """The entry that the row of a key names; ``where``: the field and the key."""
     record = view.record(name)
