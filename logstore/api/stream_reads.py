@@ -266,10 +266,10 @@ class StreamReads(Generic[T]):
             InvalidIDError: an end is no ID.
             OptionError: ``start`` is above ``end``.
         """
-        from logstore.scan import live
+        from logstore.scan import counting
 
         low, high = arguments.interval(start, end)
-        return live.count_stream(self._opened.engine(), self._name, low, high)
+        return counting.count_stream(self._opened.engine(), self._name, low, high)
 
     # -- what it tells ------------------------------------------------------------------------
     def info(self) -> StreamInfo[T]:

@@ -14,14 +14,12 @@ from logstore.codec import Buffer, Section
 from logstore.codec.located import Item, read_item
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.segments import SegmentGone, Segments
+from logstore.engine.runtime.segments import Segments
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import DamagedStoreError, StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.scan import walk
 from logstore.scan.arrow import Gather
-from logstore.scan.listing import Listing
 from logstore.scan.located import Stretch
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 NODES_MAX = 256
 
 
-class _Nodes:
+class Nodes:
     """The bytes of the nodes of one snapshot."""
 
     def __init__(self, segments: Segments, active: int) -> None:
@@ -76,7 +74,7 @@ class Walk:
         follows, _ = walk.piece(view, record, self.start, self.end, found, NODES_MAX)
         items = found.items()
         engine = self._engine
-        stretch = Stretch(_Nodes(engine.segments, view.meta.active_segment), engine.seed)
+        stretch = Stretch(Nodes(engine.segments, view.meta.active_segment), engine.seed)
         section = self.name, record.number, self.start, self.end
         try:
             full = stretch.add(gather, section, items, 0) < len(items)
@@ -117,33 +115,3 @@ def batches(
             if not here.done:  # small streams share a batch
                 yield from gather.take()
     yield from gather.take()
-
-
-def count_stream(engine: Engine, name: bytes, start: StreamID, end: StreamID) -> int:
-    """The live entries of a closed interval at one moment; only the nodes at its ends are read."""
-    record = snapshot.read(engine, Snapshot.record, name)
-    if record is None or start > end:
-        return 0
-    if start <= record.first and record.last <= end:
-        return record.length
-    for _ in range(snapshot.TRIES):
-        try:
-            found = Listing(engine, [name], start, end)
-        except StreamNotFoundError:  # it was dropped meanwhile
-            return 0
-        count = snapshot.read(engine, _counted, engine, found)
-        if count is not None:
-            return count
-    raise DamagedStoreError("a segment that the index names is missing: run 'logstore check'")
-
-
-def _counted(view: Snapshot, engine: Engine, found: Listing) -> int | None:
-    """The live entries of what was listed; None if a node at an end was moved since."""
-    gather = Gather.counting()
-    stretch = Stretch(_Nodes(engine.segments, view.meta.active_segment), engine.seed)
-    try:
-        for _, section in found.sections:
-            stretch.add(gather, section, found.nodes.items(), 0)
-    except SegmentGone:
-        return None
-    return gather.rows

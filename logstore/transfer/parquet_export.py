@@ -21,7 +21,7 @@ from logstore.api.store import Store
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.fs import LOCAL
 from logstore.ids import ZERO_ID, IDLike, StreamID
-from logstore.scan import live
+from logstore.scan import counting, live
 from logstore.scan.arrow import Gather
 from logstore.transfer.job import Progress, unwatched
 from logstore.transfer.parquet_folder import Folder, Half, Sink, finish
@@ -221,7 +221,7 @@ class _Run:
 
     def count(self, name: bytes, start: StreamID, end: StreamID) -> int:
         """How many entries there are."""
-        return live.count_stream(self._engine, name, start, end)
+        return counting.count_stream(self._engine, name, start, end)
 
     def days(self, name: bytes, start: StreamID, end: StreamID) -> Iterator[DayRows]:
         """The rows of a stream; what the caller took is done when it comes for more."""
