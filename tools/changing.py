@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from logstore.api import units
 from logstore.api.scheduling import ScheduledEntry
 from logstore.api.stream import Stream
 from logstore.errors import StreamExistsError
@@ -48,7 +49,9 @@ def delete(
     """Delete entries by ID, or all of an interval, as XDEL."""
     if bool(ids) == (interval is not None):
         raise click.UsageError("give IDs, or --range START END")
-    what = f"all from {' to '.join(interval)}" if interval is not None else f"{len(ids)} entries"
+    what = units.counted(len(ids), "entry", "entries")
+    if interval is not None:
+        what = f"all from {' to '.join(interval)}"
     options.confirm(f"Delete {what} of {name!r}?", yes=yes)
     with options.changing(path) as store:
         stream = options.existing(store, name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from logstore.api import units
 from logstore.api.store import Store
 from logstore.errors import EntryNotFoundError
 from logstore.tools import options
@@ -118,7 +119,8 @@ def drop(
     _check(ids, every=every)
     with options.changing(path) as store:
         stream = options.existing(store, name)
-        what = f"all {len(stream)} entries" if every else f"{len(ids)} entries"
+        number = len(stream) if every else len(ids)
+        what = ("all " if every else "") + units.counted(number, "entry", "entries")
         options.confirm(f"Delete {what} of {name}?", yes=yes)
         gone = stream.delete_range("-", stream.last_id) if every else stream.delete(*ids)
     output.report({"dropped": gone})
