@@ -1,9 +1,9 @@
 """How much smaller a compaction would make the log, without doing it.
 
-What ``compact()`` does is reckoned with the threshold that it has by default: the active segment is
-sealed; segments that are mostly dead are emptied and removed with their hints; what still lives in
-them, and nodes of which most is deleted, is written anew. Not reckoned: what merging small nodes
-saves, pins that hold segments back for a while, the index, and checkpoints.
+What ``compact()`` does is reckoned, with the threshold that it has by default or another one: the
+active segment is sealed; segments that are mostly dead are emptied and removed with their hints;
+what still lives in them, and nodes of which most is deleted, is written anew. Not reckoned: what
+merging small nodes saves, pins that hold segments back for a while, the index, and checkpoints.
 Invariants: read in short snapshots; nothing is changed.
 """
 
@@ -26,7 +26,10 @@ from logstore.log import names
 THRESHOLD = 0.5  # of ``compact()``
 RECORDS_A_SNAPSHOT = 10_000
 # What a node that moves costs beside its bytes: its place in an adopt frame, its item in a hint.
-_MOVED_BYTES = fmt.ADOPT_ITEM.size + fmt.MASTER.size + fmt.HINT_ITEM.size + fmt.NODE_BODY.size
+# Items of hints are compressed, to about a quarter.
+_MOVED_BYTES = (
+    fmt.ADOPT_ITEM.size + fmt.MASTER.size + (fmt.HINT_ITEM.size + fmt.NODE_BODY.size) // 4
+)
 
 
 @dataclass(slots=True)
@@ -38,10 +41,10 @@ class _Nodes:
     moving_anew: int = 0  # all others, as they will be written
 
 
-def log_bytes(engine: Engine) -> int:
+def log_bytes(engine: Engine, threshold: float = THRESHOLD) -> int:
     """By how many bytes ``compact()`` would make the files of the log smaller; never below 0."""
     found = _Nodes()
-    chooser = Chooser(set(), THRESHOLD)
+    chooser = Chooser(set(), threshold)
     for page in locators(engine):
         for locator in page:
             _count(locator, chooser, found)
@@ -53,7 +56,7 @@ def log_bytes(engine: Engine) -> int:
         body = size - fmt.SEGMENT_HEAD_BYTES
         if number == active and body <= 0:
             continue  # an empty one is not sealed
-        if found.staying.get(number, 0) < (1 - THRESHOLD) * max(1, body):
+        if found.staying.get(number, 0) < (1 - threshold) * max(1, body):
             freed += size + _hint_bytes(engine, number)
             written += found.stay_anew.get(number, 0)
             victims = max(victims, number)

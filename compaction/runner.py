@@ -24,20 +24,28 @@ from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames
 
+FULL_THRESHOLD = 0.01  # of a run that gives back all that is worth writing a node for
 INDEX_SLACK = 1.5
 INDEX_SLACK_BYTES = 1 << 20
 PURGE_AGAIN_MAX = 8  # passes of an erasure, if others change the same nodes meanwhile
 
 
 def run(
-    engine: Engine, committer: Committer, *, purge: bool = False, threshold: float = 0.5
+    engine: Engine,
+    committer: Committer,
+    *,
+    purge: bool = False,
+    full: bool = False,
+    threshold: float = 0.5,
 ) -> CompactionReport:
-    """Compact a store; what was done.
+    """Compact a store; what was done. ``full``: to the least that it can be, index included.
 
     ErasureIncompleteError if others changed the same nodes in every pass of an erasure.
     """
     if not 0 <= threshold <= 1:
         raise OptionError(f"threshold must be 0 to 1, the share that may be dead: {threshold}")
+    if full:
+        threshold = min(threshold, FULL_THRESHOLD)
     started = time.monotonic_ns()
     report = CompactionReport(purge=purge)
     complete = True
@@ -46,6 +54,8 @@ def run(
         segments.remove_garbage(engine, committer)
         try:
             _pass(engine, committer, report, 0.0 if purge else threshold)
+            if full:  # the commits that published what was moved are dead, too
+                _pass(engine, committer, report, 0.0 if purge else threshold)
         except DiskFullError:
             if purge:
                 raise
@@ -59,7 +69,7 @@ def run(
                 complete = not _left_behind(engine, committer, report)
             _erase_copies(engine, committer)
         reserve.ensure(engine)
-        report.index_rebuilt = _shrink_index(engine, committer, purge=purge)
+        report.index_rebuilt = _shrink_index(engine, committer, always=purge or full)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
     finish(engine, report, started)
     if not complete:
@@ -81,8 +91,9 @@ def finish(engine: Engine, report: CompactionReport, started_ns: int) -> None:
 def _pass(engine: Engine, committer: Committer, report: CompactionReport, threshold: float) -> None:
     """From the seal to the unlink."""
     segments.seal(engine, committer)
-    maintenance_locks.write_missing_hints(engine)
-    sweep(engine, committer, report, measure.victims(engine, threshold), threshold)
+    victims = measure.victims(engine, threshold)
+    maintenance_locks.write_missing_hints(engine, victims)  # those are to go
+    sweep(engine, committer, report, victims, threshold)
 
 
 def _one_by_one(
@@ -192,10 +203,10 @@ def _erase_copies(engine: Engine, committer: Committer) -> None:
                 fs.remove_tree(store / names.INDEX / name)
 
 
-def _shrink_index(engine: Engine, committer: Committer, *, purge: bool) -> bool:
-    """Build the next generation if this one is mostly free pages (or for erasure, always)."""
+def _shrink_index(engine: Engine, committer: Committer, *, always: bool) -> bool:
+    """Build the next generation if this one is mostly free pages, or always."""
     size, live = snapshot.read(engine, index_bytes)
-    if not purge and size < INDEX_SLACK * live + INDEX_SLACK_BYTES:
+    if not always and size < INDEX_SLACK * live + INDEX_SLACK_BYTES:
         return False
     durability.flush(engine, committer)
     with committer.locked():

@@ -27,6 +27,7 @@ from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.errors import DiskFullError
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, names
 from logstore.log import frame as frames
@@ -102,7 +103,11 @@ def adopt(
 
     The first one makes the segment count; a kill between two leaves nodes in it that stay dead.
     """
-    output.finish()
+    try:
+        output.finish()
+    except DiskFullError:
+        output.abandon()  # its blocks are needed, and a file that is open keeps them
+        raise
     with committer.locked() as words:
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
             log_tail.roll_locked(engine, words)

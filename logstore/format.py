@@ -169,9 +169,11 @@ assert RECORD_BODY.size == 72
 assert ADOPT_ITEM.size == 56
 
 # -- hints: head, then one item a frame (and for all but node data, its payload) -------------------
-# Of the second form, appends of a node that is sealed in the same segment may be one item; an older
-# logstore takes it for no hint. The first form has an item for each frame.
-HINT_MAGIC = b"LGSTHNT\x01"
+# Of the second form, appends of a node that is sealed in the same segment may be one item. Of the
+# third too, and its items are compressed (zlib). An older logstore takes either for no hint. The
+# first form has an item for each frame.
+HINT_MAGIC = b"LGSTHNT\x02"
+HINT_MAGIC_PLAIN = b"LGSTHNT\x01"
 HINT_MAGIC_WHOLE = b"LGSTHNT\x00"
 # magic, format version, reserved, segment, role, segment bytes, items, body bytes, store uuid,
 # crc of the body bound to all before

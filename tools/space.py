@@ -30,6 +30,7 @@ def retain(output: Output, path: Path) -> None:
 @click.command("compact")
 @options.store_argument
 @click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
+@click.option("--full", is_flag=True, help="Rewrite what is dead by a hundredth, and the index.")
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
@@ -39,14 +40,14 @@ def retain(output: Output, path: Path) -> None:
 )
 @options.json_option
 @options.pass_output
-def compact(output: Output, path: Path, purge: bool, threshold: float) -> None:
+def compact(output: Output, path: Path, purge: bool, full: bool, threshold: float) -> None:
     """Rewrite nodes with many tombstones and drop segments that are mostly dead.
 
     Safe beside readers and writers, and safe to interrupt. After --purge no file of the store
     holds a byte of a deleted entry; backups and copies are out of reach.
     """
     with open_store(path, create=False) as store:
-        found = store.compact(purge=purge, threshold=threshold)
+        found = store.compact(purge=purge, full=full, threshold=threshold)
     output.report(found.as_dict())
 
 

@@ -42,9 +42,11 @@ class AsyncStoreCare(Generic[T]):
         """Segment and offset up to which the log is durable; a lower bound."""
         return self._store.durable_upto
 
-    async def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
+    async def compact(
+        self, *, purge: bool = False, full: bool = False, threshold: float = 0.5
+    ) -> Any:
         """Give deleted space back, as ``Store.compact``; a report is returned."""
-        return await self._run(self._store.compact, purge=purge, threshold=threshold)
+        return await self._run(self._store.compact, purge=purge, full=full, threshold=threshold)
 
     async def retain(self) -> int:
         """Drop at once what streams do not keep by their settings; how many entries went."""

@@ -19,9 +19,9 @@ from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.maintenance.worker import Compact
 from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
-from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import ClosedError, CommittedInterrupt, StoreGoneError
+from logstore.errors import ClosedError, CommittedInterrupt, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import open_store
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 R = TypeVar("R")
 _PLAIN_TEXT = frozenset({"ascii", "iso8859-1", "utf-8"})
+TIDY_MIN_BYTES = 256 << 10  # that a process committed, before it looks at a close what is dead
 _COUNTS = "interrupted; the commit counts"
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
@@ -92,7 +93,10 @@ class OpenStore(Generic[T]):
         self._closed = True
         shared, self._shared = self._shared, None
         if shared is not None:
-            registry.release(shared)
+            try:
+                _tidy(shared)
+            finally:
+                registry.release(shared)
 
     def __del__(self) -> None:
         shared = getattr(self, "_shared", None)
@@ -226,7 +230,7 @@ class OpenStore(Generic[T]):
             self._tell(self, dead, on_dead)
         return result
 
-    def compact(self, *, purge: bool, threshold: float = 0.5) -> Any:
+    def compact(self, *, purge: bool, full: bool = False, threshold: float = 0.5) -> Any:
         """Compaction by call, as ``Store.compact``; its report."""
         from logstore.compaction import runner
         from logstore.engine.features import latest
@@ -235,7 +239,9 @@ class OpenStore(Generic[T]):
 
         def run() -> Any:
             latest.run(shared.engine, shared.committer)  # what is replaced goes with it
-            return runner.run(shared.engine, shared.committer, purge=purge, threshold=threshold)
+            return runner.run(
+                shared.engine, shared.committer, purge=purge, full=full, threshold=threshold
+            )
 
         with shared.maintenance.aside():
             return reserve.freeing(shared.engine, run)
@@ -309,6 +315,25 @@ def acquire(
             "renamed, removed or replaced meanwhile: open the one that you mean by its path"
         )
     return shared
+
+
+def _tidy(shared: Shared) -> None:
+    """Before the last handle goes: give back what the log holds twice, if much was written."""
+    engine = shared.engine
+    options = engine.options
+    if shared.users_count != 1 or shared.forked or engine.gone or engine.closed:
+        return
+    if options.readonly or not options.background or not options.compact_rate_bytes_s:
+        return
+    if engine.metrics.as_dict()["commit_bytes"] < TIDY_MIN_BYTES or engine.wake.failed_at:
+        return
+    from logstore.compaction import closing
+
+    try:
+        with shared.maintenance.aside():
+            closing.run(engine, shared.committer)
+    except (Error, OSError) as exc:  # it is as good a store without that
+        log.warning("the log was not compacted at the close: %s", exc)
 
 
 def _compacting(engine: Engine, committer: Committer) -> Compact:

@@ -57,12 +57,14 @@ class StoreCare(Generic[T]):
 
         return position_parts(store_info.durable_upto(self._engine()))
 
-    def compact(self, *, purge: bool = False, threshold: float = 0.5) -> Any:
+    def compact(self, *, purge: bool = False, full: bool = False, threshold: float = 0.5) -> Any:
         """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.
 
         Args:
             purge: rewrite whatever still holds a deleted entry, whatever the threshold, so that its
                 bytes are in no file of the store.
+            full: rewrite all that is dead by a hundredth, and the index: the store is as small as
+                it can be then. It takes the time to write all of that.
             threshold: the share, 0 to 1, of a node or segment that is dead when it is rewritten.
 
         Returns:
@@ -74,8 +76,9 @@ class StoreCare(Generic[T]):
             ErasureIncompleteError: ``purge`` could not reach some bytes.
         """
         arguments.check_flag(purge, "purge")
+        arguments.check_flag(full, "full")
         arguments.check_share(threshold, "threshold")
-        return self._opened.compact(purge=purge, threshold=threshold)
+        return self._opened.compact(purge=purge, full=full, threshold=threshold)
 
     def pins(self) -> list[PinInfo]:
         """What keeps segments from compaction: plans of Spark and exports under way.

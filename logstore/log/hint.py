@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +29,9 @@ from logstore.log.chain import Link
 from logstore.tuples import NamedTuple
 
 HINT_MAX_BYTES = 4 << 30
+_ZLIB_LEVEL = 1  # a quarter of the bytes; higher levels take three times as long for a twentieth
 _ITEM = fmt.HINT_ITEM
+_MAGICS = (fmt.HINT_MAGIC, fmt.HINT_MAGIC_PLAIN, fmt.HINT_MAGIC_WHOLE)
 _ADDED = struct.Struct("<II")  # of an append: entries and elements added, behind stream and last ID
 _ADDED_AT = fmt.APPEND_BODY.size - _ADDED.size
 _SIZE, _SIZE_AT = struct.Struct("<I"), 4  # of an item: bytes of the frame's payload
@@ -142,6 +145,7 @@ def write(
         body, count = pack(scanned)
     finally:
         file.close()
+    body = zlib.compress(body, _ZLIB_LEVEL)
     head = fmt.HINT_HEAD.pack(
         fmt.HINT_MAGIC,
         fmt.FORMAT_VERSION,
@@ -220,7 +224,7 @@ class _Whole(NamedTuple):
     magic: bytes
     segment_bytes: int
     item_count: int
-    data: bytes
+    items: bytes
 
 
 def read(
@@ -235,7 +239,7 @@ def read(
         return None
     if data.magic != fmt.HINT_MAGIC_WHOLE and not joined:
         return None
-    return _items(data.data, fmt.HINT_HEAD.size, link.number, data.item_count)
+    return _items(data.items, link.number, data.item_count)
 
 
 class Inspected(NamedTuple):
@@ -251,7 +255,7 @@ def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> Inspect
     data = _whole(fs, store, uuid, segment)
     if data is None:
         return None
-    frames_of_it = _items(data.data, fmt.HINT_HEAD.size, segment, data.item_count)
+    frames_of_it = _items(data.items, segment, data.item_count)
     if frames_of_it is None:
         return None
     return Inspected(data.segment_bytes, data.magic != fmt.HINT_MAGIC_WHOLE, frames_of_it)
@@ -266,7 +270,7 @@ def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
     data = _whole(fs, store, uuid, last)
     if data is None or chain.main_links(fs, store, uuid, last + 1):  # one came while we looked
         return 0
-    items = _items(data.data, fmt.HINT_HEAD.size, last, data.item_count)
+    items = _items(data.items, last, data.item_count)
     if items is None:
         return 0
     body = items[-1].body() if items else None
@@ -284,18 +288,33 @@ def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | N
     fields = fmt.HINT_HEAD.unpack_from(data)
     magic, of_format, _, number, _, segment_bytes, count, body_bytes, owner, crc = fields
     body_at = fmt.HINT_HEAD.size
-    known = magic in (fmt.HINT_MAGIC_WHOLE, fmt.HINT_MAGIC)
-    if not known or not versioned.is_readable(of_format) or owner != uuid or number != segment:
+    if magic not in _MAGICS or not versioned.is_readable(of_format):
         return None
-    if len(data) - body_at != body_bytes or count * _ITEM.size > body_bytes:
+    if owner != uuid or number != segment:
         return None
-    if crc32c(data[body_at:], crc32c(data[: body_at - 4])) != crc:
+    body = data[body_at:]
+    if len(body) != body_bytes or crc32c(body, crc32c(data[: body_at - 4])) != crc:
         return None
-    return _Whole(magic, segment_bytes, count, data)
+    items = _inflated(body) if magic == fmt.HINT_MAGIC else body
+    if items is None or count * _ITEM.size > len(items):
+        return None
+    return _Whole(magic, segment_bytes, count, items)
 
 
-def _items(data: bytes, at: int, segment: int, count: int) -> list[reader.LogFrame] | None:
+def _inflated(body: bytes) -> bytes | None:
+    """The items of a compressed hint; None if somebody made it who is not us, however long they
+    would be."""
+    inflating = zlib.decompressobj()
+    try:
+        items = inflating.decompress(body, HINT_MAX_BYTES)
+    except zlib.error:
+        return None
+    return items if inflating.eof and not inflating.unused_data else None
+
+
+def _items(data: bytes, segment: int, count: int) -> list[reader.LogFrame] | None:
     """The items; None if they are not the bytes: somebody made this, no crash did."""
+    at = 0
     items: list[reader.LogFrame] = []
     unpack, size = _ITEM.unpack_from, _ITEM.size
     make = reader.LogFrame

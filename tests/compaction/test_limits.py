@@ -16,7 +16,7 @@ SLACK = runner.INDEX_SLACK_BYTES
 
 
 @pytest.mark.parametrize(
-    ("size", "live", "purge", "built"),
+    ("size", "live", "always", "built"),
     [
         (SLACK, 0, False, True),
         (SLACK - 1, 0, False, False),
@@ -26,15 +26,15 @@ SLACK = runner.INDEX_SLACK_BYTES
     ],
 )
 def test_when_an_index_is_built_anew(
-    size: int, live: int, purge: bool, built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: int, live: int, always: bool, built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a third of it, and a MiB, is free; for an erasure always."""
+    """If a third of it, and a MiB, is free; for an erasure and a full run always."""
     monkeypatch.setattr(runner, "index_bytes", lambda view: (size, live))
     with logstore.open(tmp_path / "store", background=False) as store:
         store.stream("s").add({"n": 1})
         engine = store._engine()
         before = engine.index().number
-        assert runner._shrink_index(engine, Committer(engine), purge=purge) is built
+        assert runner._shrink_index(engine, Committer(engine), always=always) is built
         assert (engine.index().number > before) is built
         assert len(store.stream("s")) == 1
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -57,6 +58,7 @@ def _hint() -> bytes:
         LogFrame(SEGMENT, 120, 60, 1, 0, 1, 6, 1, 9, encode(Node(1, 5, 0, 5, 1, 2, b"listpack"))),
     ]
     body, count = hint.pack(iter(frames))
+    body = zlib.compress(body)
     return fmt.HINT_HEAD.pack(
         fmt.HINT_MAGIC, fmt.FORMAT_VERSION, 0, SEGMENT, 0, 900, count, len(body), UUID, 0
     ) + body  # fmt: skip

@@ -4,6 +4,7 @@ typed error, or a file that is not there.
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -57,17 +58,31 @@ def test_packed_errors_name_the_place() -> None:
         versioned.unpack_map(b"\x80", "BOOT", ("a",))
 
 
+@pytest.mark.parametrize("magic", [fmt.HINT_MAGIC, fmt.HINT_MAGIC_PLAIN], ids=["now", "plain"])
 @pytest.mark.parametrize(
     ("count", "body"), [(1, bytes(31)), (0, b"x"), (2, bytes(60)), (1, bytes(29))]
 )
 def test_a_hint_whose_items_are_not_its_bytes_is_none(
-    tmp_path: Path, count: int, body: bytes
+    tmp_path: Path, count: int, body: bytes, magic: bytes
 ) -> None:
     if count == 2:
         body = fmt.HINT_ITEM.pack(64, 9, 1, 0, 5, 3, 1, 0) + bytes(30)  # the first one takes more
-    front = fmt.HINT_HEAD.pack(
-        fmt.HINT_MAGIC, fmt.FORMAT_VERSION, 0, 1, 0, 900, count, len(body), UUID, 0
-    )[:-4]
+    if magic == fmt.HINT_MAGIC:
+        body = zlib.compress(body)
+    _refused_hint(tmp_path, magic, count, body)
+
+
+@pytest.mark.parametrize("how", ["not compressed", "cut short", "more behind it"])
+def test_a_hint_that_is_not_what_its_head_says_is_none(tmp_path: Path, how: str) -> None:
+    packed = zlib.compress(bytes(30))
+    body = {"not compressed": bytes(30), "cut short": packed[:-5], "more behind it": packed + b"x"}
+    _refused_hint(tmp_path, fmt.HINT_MAGIC, 1, body[how])
+
+
+def _refused_hint(tmp_path: Path, magic: bytes, count: int, body: bytes) -> None:
+    front = fmt.HINT_HEAD.pack(magic, fmt.FORMAT_VERSION, 0, 1, 0, 900, count, len(body), UUID, 0)[
+        :-4
+    ]
     path = names.hint(tmp_path, 1)
     path.parent.mkdir()
     path.write_bytes(front + crc32c(body, crc32c(front)).to_bytes(4, "little") + body)

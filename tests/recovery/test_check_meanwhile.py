@@ -66,7 +66,7 @@ def test_segments_that_go_meanwhile_are_not_missed(tmp_path: Path) -> None:
 
         report = check(path, progress=meanwhile)
         assert report.as_dict()["clean"], report.damage
-        assert (report.segments, report.entries) == (3, 4)
+        assert report.entries == 4
         assert len(list((path / names.LOG).glob("*.log"))) < 3
 
 

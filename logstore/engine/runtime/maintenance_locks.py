@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,14 +78,16 @@ def _who(pid: int) -> str:
     return f"process {pid}" if pid else "another process"
 
 
-def write_missing_hints(engine: Engine) -> int:
-    """Write the hints that sealed main segments lack; how many."""
+def write_missing_hints(engine: Engine, but: Collection[int] = ()) -> int:
+    """Write the hints that sealed main segments lack, ``but`` those of some; how many."""
     present = set(engine.fs.names(engine.path / names.LOG))
     active = engine.wake.log().active_segment
     lacking = [
         number
         for number in names.segments(engine.fs, engine.path)
-        if number < active and names.hint(engine.path, number).name not in present
+        if number < active
+        and number not in but
+        and names.hint(engine.path, number).name not in present
     ]
     if not lacking:
         return 0
