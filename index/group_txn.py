@@ -297,6 +297,24 @@ class GroupTxn:
             key = _idle(group, keys.IDLE_ROW, oldest_ms) + first
             txn.put(key, _SEAL(key, b""), db=database)
 
+    def put_between(self, group: int, low: bytes, upper: bytes, run: PendingRun | None) -> None:
+        """Store a run in place of all that begin with an ID from ``low`` on, below ``upper``."""
+        prefix = keys.run_prefix(group)
+        gone: list[tuple[bytes, int]] = []
+        for key, value in self._rows(prefix, low):
+            first = key[len(prefix) :]
+            if first >= upper:
+                break
+            gone.append((first, PendingRun.unpack(value).oldest_ms))
+        for first, oldest_ms in gone:
+            self._delete(prefix + first)
+            self._delete(keys.idle_key(group, oldest_ms, first))
+            if self.decoded is not None:
+                self.decoded.by_key.pop(prefix + first, None)
+        if run is not None and len(run):
+            run.stored = None
+            self.put_run(group, run)
+
     def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
         """Runs by their oldest delivery time: that time, and the first ID."""
         prefix = keys.idle_key(group, 0, b"")[:9]

@@ -245,6 +245,30 @@ class IndexTxn:
             return None
         return self._node_here(cursor, stream) if cursor.key() <= key else None
 
+    def node_from(
+        self, stream: int, at: StreamID
+    ) -> tuple[StreamID, Locator, StreamID | None] | None:
+        """The first sealed node whose last ID is not below ``at``, of those from the one on into
+        which that belongs; and the master ID of the node behind it."""
+        cursor, key = self._nodes(), _NODE.pack(stream, *at)
+        if cursor.set_range(key):
+            there = cursor.key() == key or cursor.prev() or cursor.first()
+        else:
+            there = cursor.last()
+        while there:
+            row_key, data = cursor.item()
+            of, ms, seq = _parts(_NODE, row_key)
+            if of > stream:
+                return None
+            there = cursor.next()
+            if of == stream:
+                locator = Locator.unpack(_unseal(row_key, data))
+                if locator.last >= at:
+                    behind = _parts(_NODE, cursor.key()) if there else (0, 0, 0)
+                    above = StreamID(*behind[1:]) if behind[0] == stream else None
+                    return StreamID(ms, seq), locator, above
+        return None
+
     def last_node(self, stream: int) -> tuple[StreamID, Locator] | None:
         """The sealed node with the largest master ID."""
         return self.node_floor(stream, MAX_ID)

@@ -75,6 +75,10 @@ class Group(GroupAdmin[T]):
             OptionError: an option is not valid.
             UsageError: ``block`` was given.
         """
+        if claim_idle is max_count is max_bytes is block is None and noack is False:
+            plain = self._opened.read_plain(self._stream, self._name, consumer, count, timeout)
+            if plain is not None:
+                return self._deliveries(*plain)
         ask = arguments.group_read(
             consumer,
             self._opened.encoding,
@@ -86,14 +90,8 @@ class Group(GroupAdmin[T]):
             claim_idle=claim_idle,
             block=block,
         )
-        who = ask.consumer
-        if ask.deadline == 0.0 and not noack and ask.claim_idle_ms is None and not ask.max_bytes:
-            # What most reads are, without what the others need.
-            place: dict[str, Any] = {"stream": self._stream, "group": self._name, "consumer": who}
-            once = partial(deliver.read_new, count=ask.limit, **place)
-            return self._deliveries(who, self._opened.commit_telling(once))
         return self._read(
-            who,
+            ask.consumer,
             ask.limit,
             ask.deadline,
             noack=noack,

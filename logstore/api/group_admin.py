@@ -250,6 +250,10 @@ class GroupAdmin(Generic[T]):
         Raises:
             InvalidIDError: an ID is not valid.
         """
+        if sync is None:
+            acked = self._opened.ack_plain(self._stream, self._name, ids)
+            if acked is not None:
+                return acked
         given = arguments.entry_ids(ids)
         step = partial(ack.ack, stream=self._stream, group=self._name, ids=given)
         done: int = self._opened.free(step, sync)

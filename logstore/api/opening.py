@@ -21,7 +21,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.errors import ClosedError, CommittedInterrupt, Error, StoreGoneError
+from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import open_store
@@ -29,6 +29,7 @@ from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
+    from logstore.engine.groups.deliver import Delivered
     from logstore.engine.runtime.background import Pause
     from logstore.ids import StreamID
     from logstore.index.keys import StreamRecord
@@ -37,6 +38,7 @@ T = TypeVar("T", bytes, str)
 R = TypeVar("R")
 _PLAIN_TEXT = frozenset({"ascii", "iso8859-1", "utf-8"})
 TIDY_MIN_BYTES = 256 << 10  # that a process committed, before it looks at a close what is dead
+PLAIN_READ_MAX = 128  # as many as one run of pending entries takes
 _COUNTS = "interrupted; the commit counts"
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
@@ -182,10 +184,9 @@ class OpenStore(Generic[T]):
         told: list[StreamID] = []
         try:
             return lane.add(name, fields, told)
-        except KeyboardInterrupt as exc:  # also one that falls behind the end of the call
+        except KeyboardInterrupt as exc:  # as in ``_beside``, without its call: adds are short
             if not told:
                 raise
-            # Another one may fall into the call; a loop's jump back is a place for one, too.
             try:
                 error = CommittedInterrupt(_COUNTS)
             except KeyboardInterrupt:
@@ -194,6 +195,39 @@ class OpenStore(Generic[T]):
                 except KeyboardInterrupt:
                     error = CommittedInterrupt(_COUNTS)
             raise error from exc
+
+    def read_plain(
+        self, stream: bytes, group: bytes, consumer: object, count: object, timeout: object
+    ) -> tuple[bytes, list[Delivered]] | None:
+        """Read what is new in a group beside the pipeline: who read it, and what; None as of
+        ``add_plain``."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None:
+            return None
+        if type(timeout) is not int or timeout:
+            return None
+        if type(consumer) is str and self._plain_text and consumer.isascii():
+            who = consumer.encode("ascii")
+        elif type(consumer) is bytes:
+            who = consumer
+        else:
+            return None
+        most = 0 if count is None else count
+        if type(most) is not int or not 0 <= most <= PLAIN_READ_MAX:
+            return None
+        given = _beside(lane.read, stream, group, who, most)
+        return None if given is None else (who, given)
+
+    def ack_plain(self, stream: bytes, group: bytes, ids: tuple[Any, ...]) -> int | None:
+        """Ack entries beside the pipeline; how many were pending, or None as of ``add_plain``."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None:
+            return None
+        try:
+            done: int | None = _beside(lane.ack, stream, group, ids)
+        except DiskFullError:  # nothing happened: the pipeline has space set aside for it
+            return None
+        return done
 
     def plain_entry(self, fields: object) -> dict[Any, Any] | None:
         """A copy of an entry as lists of ``add_plain`` have them; None if it is not plain."""
@@ -250,6 +284,25 @@ class OpenStore(Generic[T]):
         """A stored name as users have it."""
         encoding = self.encoding
         return cast(T, name if encoding is None else name.decode(encoding, "surrogateescape"))
+
+
+def _beside(commit: Callable[..., Any], *args: Any) -> Any:
+    """What a method of the lane gives, which is told what it committed, too."""
+    told: list[Any] = []
+    try:
+        return commit(*args, told)
+    except KeyboardInterrupt as exc:  # also one that falls behind the end of the call
+        if not told:
+            raise
+        # Another one may fall into the call; a loop's jump back is a place for one, too.
+        try:
+            error = CommittedInterrupt(_COUNTS)
+        except KeyboardInterrupt:
+            try:
+                error = CommittedInterrupt(_COUNTS)
+            except KeyboardInterrupt:
+                error = CommittedInterrupt(_COUNTS)
+        raise error from exc
 
 
 class _Holder(Protocol[T]):

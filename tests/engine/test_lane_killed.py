@@ -53,6 +53,13 @@ TRANSACTIONS = ADDS.replace(
             transaction.stream(name).add({"n": number})""",
 )
 
+READS = ADDS.replace(
+    'stream.add({"n": number})',
+    'assert stream.group("g").read("c", count=1)[0]["n"] == b"%d" % number',
+)
+ACKS = ADDS.replace('stream.add({"n": number})', 'assert stream.group("g").ack(ids[number]) == 1')
+ACKS = ACKS.replace("def add(", "ids = [entry.id for entry in stream]\ndef add(")
+
 
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -165,6 +172,67 @@ def test_a_kill_leaves_all_of_a_transaction_or_nothing(
             }
             assert there["b"] == [-1, *range(10 + more)]
             assert there["a"] == [-1, *[each for n in range(10 + more) for each in (n, n)], 99]
+
+
+@pytest.mark.parametrize("work", [READS, ACKS], ids=["reads", "acks"])
+@pytest.mark.parametrize(
+    ("at", "how", "more"),
+    [
+        ("flock:1", "all", 0),
+        ("pwrite:1", "half", 0),
+        ("pwrite:1", "all", 1),
+        ("flock:2", "none", 1),
+    ],
+)
+@pytest.mark.parametrize("stays_open", [False, True])
+def test_a_kill_leaves_all_of_a_read_or_an_ack_or_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killer: Path,
+    work: str,
+    at: str,
+    how: str,
+    more: int,
+    stays_open: bool,
+) -> None:
+    let_lag(monkeypatch, 64, lane=True)
+    path, start = tmp_path / "store", tmp_path / "start"
+    with logstore.open(path, background=False) as other:
+        other.stream("s").add_many({"n": number} for number in range(30))
+        group = other.stream("s").group("g", start="0")
+        if work is ACKS:
+            group.read("c", count=30)
+        if not stays_open:
+            other.close()
+        kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
+        done = subprocess.run(
+            [sys.executable, "-c", work, str(path), "everysec", str(start)],
+            env={**os.environ, "LD_PRELOAD": str(killer), **kill},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        happened = 10 + len(done.stdout.split()) + more
+        with logstore.open(path, background=False) as store:
+            group = store.stream("s").group("g")
+            store.stream("s").add({"n": 99})  # finishes what was begun
+            pending = [int(store.stream("s")[one.id]["n"]) for one in group.pending_entries()]
+            if work is ACKS:
+                assert pending == list(range(happened, 30))
+            else:
+                assert pending == list(range(happened))
+                assert group.read("c", count=1)[0]["n"] == b"%d" % happened
+            assert (
+                group.info().pending
+                == sum(group.pending().consumers.values())
+                == group.pending().count
+            )
+            follow(store)
+            assert [int(store.stream("s")[one.id]["n"]) for one in group.pending_entries()][
+                :5
+            ] == pending[:5]
 
 
 @pytest.mark.parametrize("stored", range(6))

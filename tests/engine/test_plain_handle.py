@@ -263,9 +263,10 @@ def test_layouts_are_those_of_the_format() -> None:
     told = lane.layout()
     for name in ("FRAME_HEAD_BYTES", "FRAME_FLAG_LAST", "FRAME_MARK"):
         assert told.pop(name) == getattr(fmt, name)
-    for name in ("FRAME_HEAD_AFTER_CRC", "APPEND_BODY"):
+    for name in ("FRAME_HEAD_AFTER_CRC", "APPEND_BODY", "DELIVER_BODY", "ACK_BODY"):
         assert told.pop(name) == getattr(fmt, name).size
-    assert told.pop("APPEND") == Kind.APPEND
+    for kind in (Kind.APPEND, Kind.DELIVER, Kind.ACK):
+        assert told.pop(kind.name) == kind
     assert told == {}
 
 

@@ -15,8 +15,8 @@ import logstore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, deliver, describe
 from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.pending_set import PendingSet
 from logstore.engine.txn import nodes, pel
-from logstore.engine.txn.pel import PendingSet
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import RUN_MAX_ENTRIES, PendingRun
 from logstore.index.group_txn import FIRST, LAST

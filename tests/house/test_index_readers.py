@@ -18,6 +18,7 @@ UNDER_LOCK = {
     "logstore/engine/commit/pipeline.py": "a commit, which the index follows before it is decided",
     "logstore/engine/commit/log_tail.py": "brings the index up, or writes a roll",
     "logstore/engine/commit/write_back.py": "writes what it lacks, from memory",
+    "logstore/engine/lane/lane.py": "looks for a sealed node, which no plain commit changes",
     "logstore/engine/maintenance/checkpoint.py": "asks whether it lacks anything, and nothing else",
     "logstore/engine/runtime/engine.py": "asks up to where a generation is, and nothing else",
     "logstore/engine/maintenance/due_work.py": "asks when work is due: rows that no add changes",

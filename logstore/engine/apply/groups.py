@@ -7,35 +7,16 @@ frame stands behind the group's own position, and counts follow from what really
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from logstore.engine.txn.pel import PendingSet
+from logstore.engine.runtime import group_state
+from logstore.engine.runtime.pending_set import PendingSet
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord, NewGroup
-from logstore.index.group_txn import NO_RUNS
 from logstore.log import groupframe as frames
 
 if TYPE_CHECKING:
-    from logstore.engine.txn.groups import GroupState
     from logstore.engine.txn.view import TxnView
-
-_new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes one
-
-
-def _count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
-    """Write runs back and bring the counts up to what changed."""
-    pending.flush()
-    for consumer, by in pending.changes.items():
-        if not by:
-            continue
-        group.pending += by
-        if consumer != NO_ONE:
-            record = groups.consumer(group.number, consumer)
-            if record is not None:
-                record.pending += by
-                groups.touch_consumer(group.number, record)
-    if not group.pending:
-        groups.index.keep_near(group.number, NO_RUNS)
 
 
 def _group(txn: TxnView, at: int, _: int, body: frames.Group) -> None:
@@ -100,7 +81,7 @@ def _consumer(txn: TxnView, at: int, _: int, body: frames.Consumer) -> None:
         if record is not None:
             pending = PendingSet(groups.index, group.number)
             pending.remove_of(body.consumer)
-            _count(groups, group, pending)
+            group_state.count(groups, group, pending)
             groups.remove_consumer(group, record)
         return
     if record is None:
@@ -111,31 +92,11 @@ def _consumer(txn: TxnView, at: int, _: int, body: frames.Consumer) -> None:
 
 
 def _deliver(txn: TxnView, at: int, _: int, body: frames.Deliver) -> None:
-    groups = txn.groups
-    group = groups.advance(body.group, at)
-    if group is None:
-        return
-    group.last = _new(StreamID, (body.last_ms, body.last_seq))
-    group.entries_read = body.entries_read
-    record = groups.consumer(group.number, body.consumer)
-    if record is not None:
-        record.seen_ms = body.time_ms
-        if not body.noack:  # as the peers: a read that owes no answer does not count as activity
-            record.active_ms = body.time_ms
-        groups.touch_consumer(group.number, record)
-    if not body.noack:
-        pending = PendingSet(groups.index, group.number)
-        pending.extend(body.ids, body.consumer, body.time_ms, 1)
-        _count(groups, group, pending)
+    group_state.deliver(txn.groups, at, body)
 
 
 def _ack(txn: TxnView, at: int, _: int, body: frames.Ack) -> None:
-    groups = txn.groups
-    group = groups.advance(body.group, at)
-    if group is not None:
-        pending = PendingSet(groups.index, group.number)
-        pending.remove(body.ids)
-        _count(groups, group, pending)
+    group_state.ack(txn.groups, at, body)
 
 
 def _claim(txn: TxnView, at: int, _: int, body: frames.Claim) -> None:
@@ -152,7 +113,7 @@ def _claim(txn: TxnView, at: int, _: int, body: frames.Claim) -> None:
         group.next_nack = max(group.next_nack, 1 + max(item[2] for item in body.items))
     pending = PendingSet(groups.index, group.number)
     pending.put(body.items, body.consumer)
-    _count(groups, group, pending)
+    group_state.count(groups, group, pending)
 
 
 APPLY: dict[type, Callable[[TxnView, int, int, Any], None]] = {

@@ -14,6 +14,7 @@ has one active segment, and each later segment names the position at which the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -216,9 +217,11 @@ def _damaged(exc: CorruptFrameError, at: int) -> DamagedStoreError:
     )
 
 
-def apply_commit(txn: WriteTxn, commit: reader.Commit) -> None:
-    """Apply all frames of a complete commit."""
-    for frame in commit.frames:
+def apply_commit(
+    txn: WriteTxn, commit: reader.Commit, some: Sequence[reader.LogFrame] | None = None
+) -> None:
+    """Apply all frames of a complete commit, or ``some``: the others are of no concern here."""
+    for frame in commit.frames if some is None else some:
         body = frame.body()
         if body is not None:
             apply(txn, frame.position, frame.payload_bytes, body)

@@ -204,7 +204,7 @@ def _begin(engine: Engine, batch: Batch, words: LogWords) -> WriteTxn | None:
             batch.abort_index(engine)
             log_tail.follow_locked(engine, words)
             return None
-    elif write_back.is_due(engine, words):
+    elif cache.must_follow or write_back.is_due(engine, words):
         write_back.follow_locked(engine, words)
     start = fmt.start_of_next(words.applied, words.active_segment)
     txn = WriteTxn(engine, index, cache.meta, start, words.commit + 1, batch)

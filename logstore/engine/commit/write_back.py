@@ -1,21 +1,26 @@
 """The index lags behind plain commits, and follows.
 
-A *plain commit* only added entries to small open nodes that the record cache has: its frames are
-append frames, in the active segment, and it asked the index for nothing. It does not touch LMDB.
-What it changed stays in the record cache, as owed to the index (``RecordCache.owe``). The next
-commit that is not plain writes what is owed in its own LMDB transaction, which begins before its
-append. The next one of any kind, if the index is as far behind as it may be, and whoever holds LOCK
-for other work than a commit, lets the index follow first (``follow_locked``). Where it cannot, that
-one is refused while nothing of it happened, and what was published before stays published.
+A *plain commit* only added entries to small open nodes that the record cache has, or, in the
+compiled lane, delivered or acked new entries of a group that it has: its frames are append frames,
+deliveries and acks, in the active segment, and it asked the index for nothing. It does not touch
+LMDB. What it changed stays in the record cache, as owed to the index (``RecordCache.owe``). The
+next commit that is not plain writes what is owed in its own LMDB transaction, which begins before
+its append. The next one of any kind, if the index is as far behind as it may be, and whoever holds
+LOCK for other work than a commit, lets the index follow first (``follow_locked``). Where it cannot,
+that one is refused while nothing of it happened, and what was published before stays published.
 
 What a compiled lane needs of this: ``is_due`` and ``follow_locked`` before it decides, ``may_lag``
 before its append, and behind it ``RecordCache.owe``; or ``RecordCache.clear``, if it does not give
 its state back: the index follows from the log then.
 
+Rows of groups are owed by the lane alone. The pipeline lets the index follow before it decides, if
+any are, or if others changed groups that the cache has not: so whatever it asks of groups is there.
+
 Invariants: what the index lacks of the published log are append frames to open nodes that it has,
-all in the active segment, of at most ``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``;
-what is owed is all of that, if the cache stands where WAKE does; ``indexed_upto`` in WAKE is never
-above what LMDB has committed. Nothing here syncs: what is published keeps the promise that it had.
+and deliveries and acks of groups that it has, all in the active segment, of at most
+``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``; what is owed is all of that, if the
+cache stands where WAKE does; ``indexed_upto`` in WAKE is never above what LMDB has committed.
+Nothing here syncs: what is published keeps the promise that it had.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from logstore.log import reader
 
 INDEX_LAG_MAX_COMMITS: int = 64  # 0: every commit writes its rows
 INDEX_LAG_MAX_BYTES = 64 * 1024
+OF_GROUPS = frozenset({Kind.DELIVER, Kind.ACK})  # what the lane commits beside adds
 
 
 def is_due(engine: Engine, words: LogWords) -> bool:
@@ -58,17 +64,24 @@ def follow_locked(engine: Engine, words: LogWords) -> LogWords:
 
     From memory, if the cache stands where the log does, else from the log.
     """
+    cache = engine.cache
     if engine.wake.indexed_upto >= words.applied:
+        if cache.must_follow:
+            cache.paid_by_another()
         return words
-    cache, generation = engine.cache, engine.index()
-    if cache.applied != words.applied or cache.generation != generation.number:
+    generation = engine.index()
+    stands = cache.applied == words.applied and cache.generation == generation.number
+    if not stands or cache.skipped:
         log_tail.follow_locked(engine, words)
         return engine.wake.log()
     records = [cache.records[stream] for stream in cache.owed_records]
     opens = [(stream, cache.opens[stream]) for stream in cache.owed_opens]
     try:
         with generation.env.begin(write=True) as index_txn:
-            IndexTxn(generation, index_txn).put_changes(records, opens, cache.meta)
+            index = IndexTxn(generation, index_txn)
+            if cache.groups.owed:
+                cache.groups.write_owed(index.groups)
+            index.put_changes(records, opens, cache.meta)
     except Exception:  # noqa: BLE001  from the log then, which makes room and raises what stays
         log_tail.follow_locked(engine, words)
         return engine.wake.log()
@@ -97,7 +110,7 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
     indexed = engine.wake.indexed_upto
     cache.applied = -1  # valid again only when all of it is in
     if indexed >= at:
-        cache.paid()  # by another process
+        cache.paid_by_another()
     number, offset = fmt.position_parts(at)
     txn = WriteTxn(engine, None, meta, at, meta.commit)
     try:
@@ -107,8 +120,15 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
             streams = _grown(cache, commit)
             if streams is None:
                 break
-            log_tail.apply_commit(txn, commit)
-            if commit.end > indexed:
+            behind = commit.end > indexed
+            if any(frame.kind in OF_GROUPS for frame in commit.frames):
+                appends = [frame for frame in commit.frames if frame.kind == Kind.APPEND]
+                cache.groups.clear()
+                cache.skipped = cache.skipped or behind
+                log_tail.apply_commit(txn, commit, appends)
+            else:
+                log_tail.apply_commit(txn, commit)
+            if behind:
                 cache.owe(streams, streams)
     except CorruptFrameError:
         pass  # whoever reads it for the index says what it is
@@ -119,10 +139,12 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
 
 
 def _grown(cache: RecordCache, commit: reader.Commit) -> set[int] | None:
-    """The streams that a plain commit added to; None if it is not plain, or the cache has not all
-    of them."""
+    """The streams that a commit that may be plain added to; None if it is not plain, or the cache
+    has not all of them."""
     streams: set[int] = set()
     for found in commit.frames:
+        if found.kind in OF_GROUPS:
+            continue
         if found.kind != Kind.APPEND:
             return None
         stream = fmt.APPEND_BODY.unpack_from(found.payload)[0]

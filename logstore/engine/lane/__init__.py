@@ -1,5 +1,5 @@
-"""The fast lane of plain adds: a commit of one append frame, in compiled code with typed data.
+"""The fast lane of plain commits: append frames, deliveries, acks, in compiled, typed code.
 
-`native.pyx` is all of it; without a compiler there is no lane, and every add goes through
+`native.pyx` is all of it; without a compiler there is no lane, and everything goes through
 ``engine.commit``, which writes the same bytes.
 """

@@ -1,11 +1,16 @@
-# The bytes of an append frame, as log/writer.py and log/frame.py make them.
+# The bytes of frames of the lane, as log/writer.py, log/frame.py and log/groupframe.py make them.
 
 cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
     HEAD = 32
     COVERED = 36            # what the CRC covers before the payload: the position, the head behind it
     APPEND_BODY = 32
+    DELIVER_BODY = 45
+    ACK_BODY = 8
+    ID_BYTES = 16
     LAST = 1                # a flag: the last frame of its commit
     KIND_APPEND = 5
+    KIND_DELIVER = 35
+    KIND_ACK = 36
     MARK = 0xF5A9
 
 cdef struct Append:         # the body of an append frame: 32 bytes, no padding
@@ -21,6 +26,7 @@ def layout():
     return {
         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
         "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
+        "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
     }
 
 
@@ -45,16 +51,17 @@ cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noe
 
 
 cdef inline uint32_t put_head(
-    u8* out, u64 at, u64 size, u64 commit, u64 durable, uint32_t seed, uint32_t ordinal, bint last
+    u8* out, u64 at, u64 size, u64 commit, u64 durable, uint32_t seed, uint32_t ordinal, bint last,
+    u8 kind
 ) noexcept nogil:
-    """Write the head of a frame whose payload stands behind it; its CRC. `ordinal`: its place in
+    """Write the head of a frame of a `kind` whose payload stands behind it; its CRC. `ordinal`: its place in
     its commit, which the `last` one ends."""
     cdef uint32_t crc
     put_32(out + 4, <uint32_t>size)
     put_64(out + 8, commit)
     put_64(out + 16, durable)
     put_32(out + 24, ordinal)
-    out[28] = KIND_APPEND
+    out[28] = kind
     out[29] = LAST if last else 0
     out[30] = MARK & 0xFF
     out[31] = MARK >> 8
@@ -76,13 +83,19 @@ cdef inline bint ends_commit(const u8* p) noexcept nogil:
     return p[29] & LAST
 
 
+cdef inline bint is_frame(const u8* p, u64 left, u64 body_bytes, u8 kind, u64* size) noexcept nogil:
+    """Whether bytes of a published log begin with a frame of a `kind`, and a payload of at least so
+    many bytes; the bytes of its payload."""
+    if left < HEAD + body_bytes or p[28] != kind:
+        return False
+    size[0] = little(p + 4, 4)
+    return size[0] >= body_bytes and size[0] <= left - HEAD
+
+
 cdef inline bint is_append(const u8* p, u64 left, Append* body, u64* size) noexcept nogil:
     """Whether bytes of a published log begin with an append frame; its body, and the bytes of its
     payload."""
-    if left < HEAD + APPEND_BODY:
-        return False
-    size[0] = little(p + 4, 4)
-    if size[0] < APPEND_BODY or size[0] > left - HEAD or p[28] != KIND_APPEND:
+    if not is_frame(p, left, APPEND_BODY, KIND_APPEND, size):
         return False
     body.stream = little(p + HEAD, 8)
     body.ms = little(p + HEAD + 8, 8)

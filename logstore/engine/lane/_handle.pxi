@@ -86,8 +86,11 @@ cdef class Handle:
 
     cdef readonly u64 number
     cdef readonly bint usable   # plain adds can be decided from what is here
+    cdef bint known             # the numbers of the record are here
     cdef u64 length, added, last_ms, last_seq, position
     cdef u64 master_ms, master_seq
+    cdef u64 first_ms, first_seq    # the first entry
+    cdef u64 gone_ms, gone_seq      # the largest ID that was deleted
     cdef Buf lp                 # the open node
     cdef int64_t live, deleted, width
     cdef u64 live_bytes         # of the element that counts live entries
@@ -100,9 +103,11 @@ cdef class Handle:
     cdef u64 epoch
     cdef bint dirty
     cdef uint32_t bucket
+    cdef dict groups            # by name, of this epoch or an older one
 
     def __cinit__(self):
         self.keys = []
+        self.groups = {}
 
     def __dealloc__(self):
         buf_free(&self.lp)
@@ -112,23 +117,26 @@ cdef class Handle:
         """Take over a `StreamRecord` and its `OpenNode`; whether plain adds can go on from them."""
         cdef bytes lp
         cdef int code
-        self.usable = False
+        self.usable = self.known = False
         # Once more at the end: what is encoded in between, by another thread, counts for nothing.
         self.version += 1
         self.know([])       # the names may be others now
-        if node is None or node.runs or node.lp is None:
-            return False
         if record.expires_ms or not record.open_version or not record.length:
-            return False
-        lp = node.lp
-        if size_of(lp) > PLAIN_BYTES_MAX:
             return False
         self.number = record.number
         self.length = record.length
         self.added = record.entries_added
         self.last_ms, self.last_seq = record.last
         self.master_ms, self.master_seq = record.open_master
+        self.first_ms, self.first_seq = record.first
+        self.gone_ms, self.gone_seq = record.max_deleted
         self.position = record.position
+        self.known = True
+        if node is None or node.runs or node.lp is None:
+            return False
+        lp = node.lp
+        if size_of(lp) > PLAIN_BYTES_MAX:
+            return False
         self.lp.size = 0
         fail(buf_add(&self.lp, data_of(lp), size_of(lp)))
         code = self.read_head()
@@ -323,7 +331,7 @@ cdef class Handle:
             if not self.has_room(&row, &limits, &nothing):
                 return None
             fail(self.put_frame(&out, &row, ms, seq, &nothing, &body))
-            put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed, 0, True)
+            put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed, 0, True, KIND_APPEND)
             return PyBytes_FromStringAndSize(<char*>out.data, out.size)
         finally:
             buf_free(&row.names)

@@ -44,8 +44,8 @@ cdef inline bint next_id(u64 now_ms, u64* ms, u64* seq) noexcept nogil:
     return seq[0] != 0
 
 
-cdef class Lane:
-    """Plain adds of one engine, each a commit; see native.pyx."""
+cdef class AddLane:
+    """Plain adds of one engine, each a commit; see native.pyx. `Lane` does groups, too."""
 
     cdef object engine, cache, busy, lock, acquire, release, is_owned
     cdef object follow, failed
@@ -239,24 +239,20 @@ cdef class Lane:
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
         cdef Step* step
         cdef int i, became
-        ls_store(w + W_OWNER, self.owner[0])
-        ls_store(w + W_OWNER + 8, self.owner[1])
-        if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or w[W_FULL]:
-            return NOT_PLAIN    # a failed sync, a dead writer's commit, a full disk
-        if not self.stand(start) or now_ns - self.looked_ns >= self.look_ns:
+        if not self.is_moment(start, now_ns):
             return NOT_PLAIN
         if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
             return NOT_PLAIN
         size = self.out.size
-        if (<int64_t>((start & 0xFFFFFFFF) + size) > self.segment_bytes
-                or start + size - ls_load(w + W_INDEXED) > self.lag_bytes()):
-            return NOT_PLAIN    # the pipeline seals the segment, or lets the index follow
+        if not self.fits(start, size):
+            return NOT_PLAIN
         tried.start, tried.commit = start, self.commit + 1
         for i in range(count):
             step = &self.steps[i]
             tried.last = start + step.at
             tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
-                                 ls_load(w + W_DURABLE), self.seed, i, i == count - 1)
+                                 ls_load(w + W_DURABLE), self.seed, i, i == count - 1,
+                                 KIND_APPEND)
         if self.always:
             self.lock.held = True       # for those who wait in the queue meanwhile
         # -- from here on it may have happened
@@ -279,6 +275,21 @@ cdef class Lane:
             self.lock.held = False
         return became
 
+    cdef bint is_moment(self, u64 start, int64_t now_ns) except -1:
+        """Whether commits beside the pipeline may be decided now; LOCK was just taken."""
+        cdef u8* w = self.wake
+        ls_store(w + W_OWNER, self.owner[0])
+        ls_store(w + W_OWNER + 8, self.owner[1])
+        if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or w[W_FULL]:
+            return False        # a failed sync, a dead writer's commit, a full disk
+        return self.stand(start) and now_ns - self.looked_ns < self.look_ns
+
+    cdef bint fits(self, u64 start, u64 size) except -1:
+        """Whether a commit of so many bytes has room in the segment, and before the index must
+        follow; else the pipeline sees to it."""
+        return (<int64_t>((start & 0xFFFFFFFF) + size) <= self.segment_bytes
+                and start + size - ls_load(self.wake + W_INDEXED) <= self.lag_bytes())
+
     cdef bint are_plain(self, Asked* asked, int count, u64 turn, u64 start, int64_t now_ns) except -1:
         """Know the streams, and have the entries encoded as these are now; False: one is not
         plain."""
@@ -287,7 +298,9 @@ cdef class Lane:
         cdef bint encoded
         for i in range(count):
             h = <Handle>asked[i].handle
-            if h.epoch != self.epoch and not self.learn(h, <bytes>asked[i].name):
+            if h.epoch != self.epoch:
+                self.learn(h, <bytes>asked[i].name)
+            if h.epoch != self.epoch or not h.usable:
                 return False
             if (<int64_t>ls_load(self.wake + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL)
                     >= now_ns // 1000000):
@@ -543,7 +556,7 @@ cdef class Lane:
 
     cdef bint learn(self, Handle h, bytes name, number=None) except -1:
         """Take a stream over from the cache, which is what it was where this took over: nothing that
-        was committed since is of a stream that has no handle here."""
+        was committed since is of a stream that has no handle here. It may be known and not usable."""
         cache = self.cache
         if cache.applied != self.base or cache.generation != self.generation:
             return False
@@ -553,7 +566,8 @@ cdef class Lane:
             record = cache.records.get(number)
             if record is None or record.name != name or number in self.by_number:
                 return False    # there is one handle of a stream
-            if not h.learn(record, cache.opens.get(number)):
+            h.learn(record, cache.opens.get(number))
+            if not h.known:
                 return False
             h.epoch = self.epoch
             h.dirty = False
@@ -587,13 +601,14 @@ cdef class Lane:
             if (is_append(p, count - at, &body, &size)
                     and frame_crc(p, start, size, self.seed) == little(p, 4)):
                 h = self.held(body.stream)
-            if h is None or not h.can_grow(size - APPEND_BODY, &body):
+            if h is not None and h.can_grow(size - APPEND_BODY, &body):
+                if not h.dirty:
+                    self.dirty.append(h)
+                    h.dirty = True
+                h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
+            elif h is not None or not self.take_in(p, count - at, start, &size):
                 self.forget()
                 return False
-            if not h.dirty:
-                self.dirty.append(h)
-                h.dirty = True
-            h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
             self.commit = little(p + 8, 8)
             self.last_frame = start
             self.last_crc = <uint32_t>little(p, 4)
@@ -603,6 +618,14 @@ cdef class Lane:
             if self.applied <= ls_load(self.wake + W_INDEXED):
                 self.since = self.owed = 0      # the other one let the index follow
             at += HEAD + size
+        return True
+
+    cdef bint take_in(self, const u8* p, u64 left, u64 position, u64* size) except -1:
+        """Let a frame of another process count that adds nothing to a stream; False: it cannot."""
+        return False
+
+    cdef bint give_back_more(self, cache) except -1:
+        """What else is held here; False: the cache cannot take it."""
         return True
 
     cdef bint follow_locked(self, u64 applied) except -1:
@@ -641,7 +664,9 @@ cdef class Lane:
                 return
         cache.applied = -1
         if ls_load(self.wake + W_INDEXED) >= self.base:
-            cache.paid()        # by another process
+            cache.paid_by_another()
+        if not self.give_back_more(cache):
+            return
         numbers = {h.number for h in self.dirty}
         for h in self.dirty:
             h.give_back(cache.records[h.number], cache.opens[h.number])

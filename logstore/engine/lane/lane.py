@@ -21,12 +21,14 @@ from logstore.engine.shm import process
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, through
 from logstore.errors import FileSystemError, typed
 from logstore.fs import FileSystem
+from logstore.index.txn import IndexTxn
 from logstore.log import names
 
 if TYPE_CHECKING:
     from logstore.engine.commit.committer import Committer
     from logstore.engine.lane.native import Lane
     from logstore.engine.runtime.engine import Engine
+    from logstore.ids import StreamID
 
 
 IN_USE = True
@@ -54,6 +56,7 @@ def open_lane(engine: Engine, committer: Committer) -> Lane | None:
         partial(_ask, engine),
         identity.LOOK_NS,
         PASSED_OVER_MAX,
+        partial(_node, engine),
     )
     engine.lane = lane
     engine.metrics.more = lane.take_counts
@@ -62,6 +65,29 @@ def open_lane(engine: Engine, committer: Committer) -> Lane | None:
 
 def _follow(engine: Engine) -> None:
     write_back.follow_locked(engine, engine.wake.log())
+
+
+def _node(
+    engine: Engine, stream: int, start: StreamID
+) -> tuple[StreamID, StreamID, bytes, bytes] | None:
+    """The sealed node with the first entries from an ID on, which no plain commit changes: master
+    ID, last ID, what is deleted, listpack. None if there is none, or the next one overlaps it, or
+    it cannot be read: the pipeline says why. The mutex and LOCK are held."""
+    generation = engine.generation
+    if generation is None:
+        return None
+    try:
+        with generation.env.begin() as txn:
+            found = IndexTxn(generation, txn).node_from(stream, start)
+            if found is None:
+                return None
+            master, locator, above = found
+            if not locator.live or (above is not None and above <= locator.last):
+                return None
+            lp = engine.segments.node(stream, master, locator, engine.active_number)
+            return master, locator.last, locator.vector, lp
+    except Exception:  # noqa: BLE001  the pipeline meets it, too
+        return None
 
 
 def _ask(

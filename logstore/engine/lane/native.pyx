@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
-"""The lane of plain adds: commits of append frames alone, in C with typed data.
+"""The lane of plain commits: of append frames, or of a group's read or ack, in C with typed data.
 
 Its parts: parts of the codec (elements of a listpack, the head of a node, CRC32C), then _frame.pxi
 (the bytes of an append frame), _handle.pxi (`Handle`: a stream's record and open node in C),
-_words.pxi (the control block, calls of the system) and _lane.pxi (`Lane`: commits).
+_words.pxi (the control block, calls of the system), _lane.pxi (`AddLane`: commits of adds),
+_group.pxi (`Group`: a group's record, consumers and one run of pending entries in C) and
+_group_lane.pxi (`Lane`: these, and commits of reads and acks).
 
 A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
 bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
@@ -30,6 +32,11 @@ make, and leave the same record and open node as ``apply.streams`` does; only ob
 exactly dict, str, bytes or int are read, so that no code of a caller runs; what does not fit is
 said to be not plain, and nothing has changed then; memory is taken before anything changes.
 
+Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery
+or an ack leaves the same group, consumer and pending entries as ``runtime.group_state`` does. A
+read is plain if what it gives is at hand: new entries alone, for a consumer that is known. Frames
+of groups that the cache has not are passed over, and it is told so (`skipped`).
+
 It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``.
 """
 
@@ -38,15 +45,20 @@ from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from zlib import crc32
 
+from logstore.codec import codec as _codec
+from logstore.codec.backend_classes import PendingRun as _PendingRun
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Meta as _Meta
+
+_first_deliveries = _codec().first_deliveries
 
 include "../../codec/_base.pxi"
 include "../../codec/_decimal.pxi"
@@ -57,3 +69,5 @@ include "_frame.pxi"
 include "_handle.pxi"
 include "_words.pxi"
 include "_lane.pxi"
+include "_group.pxi"
+include "_group_lane.pxi"

@@ -2,9 +2,10 @@
 
 Invariants: who looks at a stream sees it as it is at one position, which is ``meta().applied``: the
 record and the open node with all frames up to there, or neither; a record or node that is given out
-is the caller's own, never a part of what others see. Nothing else of the index is different: append
-frames change no sealed node, no segment's row, no group, and nothing that features store. For
-reading alone; whoever commits brings the index up to date first, and reads it as it is.
+is the caller's own, never a part of what others see; and a group, with its consumers and pending
+entries, with all deliveries and acks up to there. Nothing else of the index is different: these
+frames change no sealed node, no segment's row, and nothing that features store. For reading alone;
+whoever commits brings the index up to date first, and reads it as it is.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from logstore.engine.runtime.append_frame import extend_node, grow_record
+from logstore.engine.runtime.overlaid_groups import OverlaidRows
 from logstore.engine.runtime.published_tail import Appended, PublishedTail, Tail, unexpected
 from logstore.index.env import Generation
+from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
@@ -22,12 +25,15 @@ from logstore.index.txn import IndexTxn
 class OverlaidIndex(IndexTxn):
     """The index with a published tail over it."""
 
-    __slots__ = ("_applied", "_meta", "_tail")
+    __slots__ = ("_applied", "_below", "_meta", "_published", "_tail")
 
-    def __init__(self, generation: Generation, txn: Any, meta: Meta, tail: Tail) -> None:
+    def __init__(
+        self, generation: Generation, txn: Any, meta: Meta, tail: Tail, published: PublishedTail
+    ) -> None:
         """``meta``: where the index itself stands."""
         super().__init__(generation, txn)
         self._tail = tail
+        self._below, self._published = meta, published
         self._applied = meta.applied
         self._meta = Meta(
             tail.end, tail.commit, tail.last_frame, tail.last_crc,
@@ -37,6 +43,17 @@ class OverlaidIndex(IndexTxn):
     def meta(self) -> Meta:
         """Where the index stands, with what is laid over it."""
         return self._meta
+
+    @property
+    def groups(self) -> GroupTxn:
+        """The consumer groups."""
+        if self._groups is None:
+            txn, generation = self.txn, self.generation
+            if self._tail.of_groups:
+                rows = self._published.group_rows(generation, txn, self._below, self._tail)
+                txn = OverlaidRows(txn, rows)
+            self._groups = GroupTxn(generation, txn)
+        return self._groups
 
     def record(self, number: int) -> StreamRecord | None:
         """A stream's record by number."""
@@ -86,4 +103,4 @@ def index_upto(tail: PublishedTail, generation: Generation, txn: Any, upto: int)
     meta = index.meta()
     if meta.applied >= upto:
         return index
-    return OverlaidIndex(generation, txn, meta, tail.behind(meta, upto))
+    return OverlaidIndex(generation, txn, meta, tail.behind(meta, upto), tail)

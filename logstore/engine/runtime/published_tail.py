@@ -1,9 +1,10 @@
-"""The published tail: append frames that stand in the log, and may not be in the index yet.
+"""The published tail: frames that stand in the log, and may not be in the index yet.
 
-Plain adds are published before LMDB has their rows. Between the position where the index stands and
-the published end there are append frames to open nodes that the index has, all in the active
-segment, and nothing else: every other commit has its rows, and those of all before it, in LMDB
-before it is published. Readers lay these frames over what the index says (``overlaid_index``).
+Plain commits are published before LMDB has their rows. Between the position where the index stands
+and the published end there are append frames to open nodes that the index has, and deliveries and
+acks of groups that it has, all in the active segment, and nothing else: every other commit has its
+rows, and those of all before it, in LMDB before it is published. Readers lay these frames over what
+the index says (``overlaid_index``).
 
 Invariants: bytes below a published end never change, and positions are never used again, so what
 was read once stays true, in any generation of the index; a tail is never changed once others can
@@ -16,16 +17,18 @@ long may be gone, and it looks again then (``SegmentGone``).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logstore import format as fmt
+from logstore.engine.runtime.overlaid_groups import GroupFrame, Rows, laid_over
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.late_free import let_go
 from logstore.errors import CorruptionError
 from logstore.ids import StreamID
+from logstore.index.env import Generation
 from logstore.index.keys import Meta, Run
 from logstore.log import frame as frames
-from logstore.log import reader
+from logstore.log import groupframe, reader
 
 KEPT_MAX_BYTES = 256 * 1024
 
@@ -39,9 +42,10 @@ class Appended(NamedTuple):
 
 
 class Tail:
-    """The append frames between two positions of one segment, by stream, ascending."""
+    """The frames between two positions of one segment: append frames by stream, and those of
+    groups, ascending."""
 
-    __slots__ = ("by_stream", "commit", "end", "last_crc", "last_frame", "start")
+    __slots__ = ("by_stream", "commit", "end", "last_crc", "last_frame", "of_groups", "start")
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Tail:
         last_frame: int,
         last_crc: int,
         by_stream: dict[int, tuple[Appended, ...]],
+        of_groups: tuple[GroupFrame, ...],
     ) -> None:
         self.start = start  # the position of the first frame
         self.end = end  # the position where the last commit ends
@@ -58,23 +63,34 @@ class Tail:
         self.last_frame = last_frame  # the position of its last frame
         self.last_crc = last_crc
         self.by_stream = by_stream
+        self.of_groups = of_groups
+
+
+class LaidRows(NamedTuple):
+    """Rows of groups over an index that stands at ``applied``, with all frames up to ``end``."""
+
+    generation: int
+    applied: int
+    end: int
+    rows: Rows
 
 
 class PublishedTail:
     """Reads the published tail of one store, and keeps what it has read."""
 
-    __slots__ = ("_kept", "_segments")
+    __slots__ = ("_kept", "_laid", "_segments")
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
         self._kept: Tail | None = None
+        self._laid: LaidRows | None = None
 
     def behind(self, meta: Meta, upto: int) -> Tail:
         """All that stands behind an index that is at ``meta``, at least up to the published
         position ``upto``, which is above it.
 
-        CorruptFrameError for frames that cannot be read; CorruptionError if there is anything but
-        append frames; SegmentGone.
+        CorruptFrameError for frames that cannot be read; CorruptionError if there is anything else
+        than it may hold; SegmentGone.
         """
         start = fmt.start_of_next(meta.applied, meta.active_segment)
         if fmt.segment_of(upto) != fmt.segment_of(start) or upto <= start:
@@ -85,8 +101,24 @@ class PublishedTail:
                 return kept
             if upto - kept.start <= KEPT_MAX_BYTES:
                 return self._keep(self._longer(kept, upto))
-        fresh = Tail(start, start, meta.commit, meta.last_frame, meta.last_crc, {})
+        fresh = Tail(start, start, meta.commit, meta.last_frame, meta.last_crc, {}, ())
         return self._keep(self._longer(fresh, upto))
+
+    def group_rows(self, generation: Generation, txn: Any, meta: Meta, tail: Tail) -> Rows:
+        """Rows of groups that an index at ``meta`` has not as they are at the end of the tail."""
+        if not tail.of_groups:
+            return {}
+        before = self._laid
+        rows: Rows = {}
+        if before is not None and before[:2] == (generation.number, meta.applied):
+            if before.end == tail.end:
+                return before.rows
+            if before.end < tail.end:
+                rows = before.rows
+        rows = laid_over(generation, txn, rows, tail.of_groups, unexpected)
+        self._laid = LaidRows(generation.number, meta.applied, tail.end, rows)
+        let_go(before)
+        return rows
 
     def _keep(self, tail: Tail) -> Tail:
         if tail.end - tail.start <= KEPT_MAX_BYTES:
@@ -99,22 +131,25 @@ class PublishedTail:
         """The tail with the frames behind it, up to a position where a commit ends."""
         segment, offset = fmt.position_parts(tail.end)
         source = self._segments.source(segment, sealed=False)
-        by_stream = dict(tail.by_stream)
+        by_stream, of_groups = dict(tail.by_stream), list(tail.of_groups)
         end, number = tail.end, tail.commit
         last_frame, last_crc = tail.last_frame, tail.last_crc
         scanned = reader.scan(source, self._segments.seed, segment, offset, fmt.offset_of(upto))
         for commit in reader.commits(scanned, number):
             for frame in commit.frames:
                 body = frame.body()
+                last_frame, last_crc = frame.position, frame.crc
+                if isinstance(body, groupframe.Deliver | groupframe.Ack):
+                    of_groups.append((frame.position, body))
+                    continue
                 if not isinstance(body, frames.Append) or body.data is None:
                     raise unexpected(frame.position, f"a frame of kind {frame.kind} stands there")
                 run = Run(frame.position, frame.payload_bytes, body.entries, body.elements)
                 last = StreamID(body.last_ms, body.last_seq)
                 before = by_stream.get(body.stream, ())
                 by_stream[body.stream] = (*before, Appended(run, last, body.data))
-                last_frame, last_crc = frame.position, frame.crc
             end, number = commit.end, commit.number
-        return Tail(tail.start, end, number, last_frame, last_crc, by_stream)
+        return Tail(tail.start, end, number, last_frame, last_crc, by_stream, tuple(of_groups))
 
 
 def unexpected(at: int, why: str) -> CorruptionError:

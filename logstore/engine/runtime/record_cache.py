@@ -8,7 +8,10 @@ used again when its locator is still the one in the index.
 
 It is a write-back cache: rows that plain commits changed may be *owed* to the index, which lags
 behind them. Then record and open node are here, and a write that fails or is aborted leaves them
-owed. Whoever forgets them by ``clear`` may do so at any time: the index can follow from the log.
+owed. Rows of groups are owed only while a lane commits: who enters the pipeline with such lets the
+index follow first, and so does who enters it with ``skipped`` set: commits of others changed groups
+that are not here, so that the index is not to be asked before it has followed, from the log.
+Whoever forgets what is owed by ``clear`` may do so at any time: the index can follow from the log.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import NamedTuple
 from logstore.features.settings import SettingCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
-from logstore.index.group_txn import DecodedRuns
+from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
@@ -42,6 +45,40 @@ class GroupCache:
         self.consumers: dict[tuple[int, int], ConsumerRecord] = {}
         self.consumer_numbers: dict[tuple[int, bytes], int] = {}
         self.runs = DecodedRuns()
+        # Whose rows LMDB has not as they are here; of runs: the one that was used last.
+        self.owed: set[int] = set()
+        self.owed_consumers: set[tuple[int, int]] = set()
+        self.owed_runs: set[int] = set()
+
+    def paid(self) -> None:
+        """LMDB has committed all that was owed."""
+        self.owed.clear()
+        self.owed_consumers.clear()
+        self.owed_runs.clear()
+
+    def owe(self, groups: set[int], consumers: set[tuple[int, int]], runs: set[int]) -> None:
+        """Commits changed these, and not the index."""
+        self.owed |= groups
+        self.owed_consumers |= consumers
+        self.owed_runs |= runs
+
+    def write_owed(self, txn: GroupTxn) -> None:
+        """Write what is owed. Unless that is committed, runs here do not know any more how they are
+        stored: the cache must be cleared."""
+        near, txn.decoded = self.runs.near, self.runs
+        for number in self.owed:
+            txn.put_group(self.groups[number])
+        for group, number in self.owed_consumers:
+            txn.put_consumer(group, self.consumers[group, number])
+        for number in self.owed_runs:
+            low, run, upper = near[number]
+            txn.put_between(number, low, upper, run)
+            if run is not None and len(run):
+                near[number] = (run.first, run, upper)
+            elif not self.groups[number].pending:
+                near[number] = NO_RUNS
+            else:
+                near.pop(number, None)
 
     def __len__(self) -> int:
         return len(self.groups) + len(self.consumers)
@@ -51,6 +88,7 @@ class GroupCache:
         self.groups.clear()
         self.consumers.clear()
         self.runs.clear()
+        self.paid()
 
     def shrink_names(self, most: int) -> None:
         """Forget the numbers of names if there are too many."""
@@ -88,6 +126,7 @@ class RecordCache:
         self.owed_records: set[int] = set()
         self.owed_opens: set[int] = set()
         self.owed_commits = 0
+        self.skipped = False
         self._shrunk_at = 0  # the number of a commit
 
     def owe(self, records: set[int], opens: set[int], commits: int = 1) -> None:
@@ -101,6 +140,8 @@ class RecordCache:
         self.owed_records.clear()
         self.owed_opens.clear()
         self.owed_commits = 0
+        self.skipped = False
+        self.groups.paid()
 
     def clear(self) -> None:
         """Forget what is decoded: somebody else committed, or a commit was taken back."""
@@ -112,6 +153,17 @@ class RecordCache:
         self.groups.clear()
         self.settings.clear()
         self.paid()
+
+    def paid_by_another(self) -> None:
+        """Another process wrote what was owed: how runs are stored now is not known here."""
+        if self.groups.owed_runs:
+            self.groups.runs.clear()
+        self.paid()
+
+    @property
+    def must_follow(self) -> bool:
+        """Whether the index must follow before it may be asked, or written to."""
+        return self.skipped or bool(self.groups.owed)
 
     def node_at(self, index: IndexTxn, stream: int, at: StreamID) -> CachedNode | None:
         """The node that was read last, if this ID belongs into it."""

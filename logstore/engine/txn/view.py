@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from logstore.engine.runtime.append_frame import grow_record
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.group_state import GroupState
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
-from logstore.engine.txn.groups import GroupState
 from logstore.features.registry import first_due
 from logstore.features.settings import SettingRows, TxnSettings
 from logstore.format import Kind, segment_of

@@ -1,0 +1,443 @@
+# Commits of reads and acks of groups: deliveries of new entries, and what ends them.
+
+cdef class Lane(AddLane):
+    """Plain adds, reads and acks of groups of one engine, each a commit; see native.pyx."""
+
+    cdef object node            # gives a sealed node, see lane.py
+    cdef dict groups            # held, by number
+    cdef list dirty_groups      # ahead of the cache
+    cdef bint skipped           # others' commits changed groups that the record cache has not
+    # The sealed node that was read last; its bytes are None if there is none.
+    cdef bytes node_lp, node_vector
+    cdef u64 node_stream, node_ms, node_seq, node_last_ms, node_last_seq
+    cdef int64_t deliveries, acks
+
+    def __init__(self, engine, busy, owner, dict lag not None, follow, failed, int64_t look_ns,
+                 int passed_over_max, node):
+        """As of `AddLane`; `node(stream, start)`: the sealed node with the first entries from an ID
+        on, as (master ID, last ID, deleted, listpack), or None."""
+        self.groups, self.dirty_groups, self.node = {}, [], node
+        AddLane.__init__(self, engine, busy, owner, lag, follow, failed, look_ns, passed_over_max)
+
+    # -- a read ------------------------------------------------------------------------------------
+    def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,
+             list told not None):
+        """Deliver at most `count` new entries (0: all) to a consumer, as `deliver.read_new` does
+        without waiting; rows as the codec takes them, or None: the read, or the moment, is not plain.
+
+        Rows are put into `told`, too, once they are committed, as IDs are by `add`.
+        """
+        cdef Handle h
+        cdef Tried tried
+        cdef int became = NOT_PLAIN
+        cdef list rows = None
+        if count < 0 or not self.may_try():
+            return None
+        h = self.handle(name)
+        if h is None or self.is_owned() is True or self.acquire(False) is not True:
+            return None
+        try:
+            if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
+                return None
+            try:
+                rows = self.read_locked(h, name, group, who, count, &tried, &became)
+                if became > COMMITTED:
+                    self.ask(became, &tried)
+            finally:
+                self.unlock(NULL, 0)
+        finally:
+            self.release()
+        if rows is not None and became:
+            told += rows
+        return rows
+
+    cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
+                          int64_t count, Tried* tried, int* became):
+        """Decide and commit; the rows, or None. What became of the commit, if there was one."""
+        cdef u64 start = ls_load(self.wake + W_APPLIED), ms, seq
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, i
+        cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
+        cdef Group g
+        cdef Consumer who
+        cdef list rows
+        cdef u8* p
+        g = self.group_locked(h, name, group_name, start, now_ns)
+        if g is None:
+            return None
+        who = self.consumer_of(g, None, consumer_name)
+        if who is None or not g.knows_settings or (
+                g.redeliver_ms >= 0 and g.has_idle(g.redeliver_ms, now_ms)):
+            return None
+        if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
+            return [] if 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS else None
+        # How many were read is known without looking at each: as `groups.delivered`.
+        if g.read < 0 or g.read > COUNT_LIMIT or is_below(g.last_ms, g.last_seq, h.first_ms, h.first_seq):
+            return None
+        if (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, g.last_ms, g.last_seq):
+            return None
+        rows = self.fresh(h, g, count, now_ms)
+        n = 0 if rows is None else len(rows)
+        if not n or g.epoch != self.epoch or self.wake == NULL:
+            return None
+        id_of(<object>PyTuple_GET_ITEM(rows[0], 0), &ms, &seq)
+        if not g.has_room(ms, seq, n):
+            return None
+        self.out.size = 0
+        fail(buf_reserve(&self.out, HEAD + DELIVER_BODY + n * ID_BYTES))
+        p = self.out.data + HEAD
+        for i in range(n):
+            id_of(<object>PyTuple_GET_ITEM(rows[i], 0), &ms, &seq)
+            put_big(p + DELIVER_BODY + i * ID_BYTES, ms)
+            put_big(p + DELIVER_BODY + i * ID_BYTES + 8, seq)
+        put_64(p, g.number)
+        put_32(p + 8, who.number)
+        put_64(p + 12, now_ms)
+        put_64(p + 20, ms)
+        put_64(p + 28, seq)
+        put_64(p + 36, <u64>(g.read + n))
+        p[44] = 0
+        self.out.size = HEAD + DELIVER_BODY + n * ID_BYTES
+        if not self.fits(start, self.out.size):
+            return None
+        self.mark(g, who)
+        if self.always:
+            self.lock.held = True       # for those who wait in the queue meanwhile
+        became[0] = self.commit_one(start, now_ns, KIND_DELIVER, tried)
+        if became[0] == COMMITTED:
+            g.delivered(who, p + DELIVER_BODY, n, now_ms, g.read + n, start)
+            self.publish(tried, self.out.size, NULL, 0)
+            self.commits += 1
+            self.commit_bytes += self.out.size
+            self.deliveries += n
+        self.lock_ends()
+        return rows
+
+    cdef list fresh(self, Handle h, Group g, int64_t count, u64 now_ms):
+        """Rows of at most `count` entries behind what the group was given; None: they are not at
+        hand, or too many."""
+        cdef u64 ms = g.last_ms, seq = g.last_seq
+        cdef list rows = []
+        cdef bytes lp
+        self.busy.now = True
+        try:
+            while True:
+                seq += 1
+                if not seq:
+                    ms += 1
+                left = count - len(rows) if count else -1
+                start = ls_id(_StreamID, ms, seq)
+                if not is_below(ms, seq, h.master_ms, h.master_seq):
+                    if not h.usable:
+                        return None
+                    lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
+                    rows += _first_deliveries(lp, h.master_ms, h.master_seq, b"", start, left,
+                                              tuple, _StreamID, now_ms)
+                    return rows
+                if not self.go_to(h, ms, seq, start):
+                    return None
+                rows += _first_deliveries(self.node_lp, self.node_ms, self.node_seq,
+                                          self.node_vector, start, left, tuple, _StreamID,
+                                          now_ms)
+                if count and len(rows) >= count:
+                    return rows
+                if len(rows) > RUN_MAX:
+                    return None
+                ms, seq = self.node_last_ms, self.node_last_seq
+        finally:
+            self.busy.now = False
+
+    cdef bint go_to(self, Handle h, u64 ms, u64 seq, start) except -1:
+        """Have the sealed node with the first entries from an ID on at hand."""
+        if (self.node_lp is not None and self.node_stream == h.number
+                and not is_below(ms, seq, self.node_ms, self.node_seq)
+                and not is_below(self.node_last_ms, self.node_last_seq, ms, seq)):
+            return True
+        self.node_lp = None
+        found = self.node(h.number, start)
+        if found is None:
+            return False
+        (first_ms, first_seq), (last_ms, last_seq), vector, lp = found
+        self.node_stream = h.number
+        self.node_ms, self.node_seq = first_ms, first_seq
+        self.node_last_ms, self.node_last_seq = last_ms, last_seq
+        self.node_vector, self.node_lp = vector, lp
+        # Where IDs were lowered a node may begin below the end of the one before it.
+        return is_below(self.node_last_ms, self.node_last_seq, h.master_ms, h.master_seq)
+
+    # -- an ack ------------------------------------------------------------------------------------
+    def ack(self, bytes name not None, bytes group not None, tuple ids not None, list told not None):
+        """Acknowledge entries, whose IDs ascend; how many were pending, or None: the ack, or the
+        moment, is not plain. The number is put into `told`, too, once it is committed."""
+        cdef Handle h
+        cdef Tried tried
+        cdef int became = NOT_PLAIN
+        cdef int64_t done
+        if not 0 < len(ids) <= RUN_MAX or not self.may_try():
+            return None
+        h = self.handle(name)
+        if h is None or self.is_owned() is True or self.acquire(False) is not True:
+            return None
+        try:
+            if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
+                return None
+            try:
+                done = self.ack_locked(h, name, group, ids, &tried, &became)
+                if became > COMMITTED:
+                    self.ask(became, &tried)
+            finally:
+                self.unlock(NULL, 0)
+        finally:
+            self.release()
+        if not became:
+            return None
+        told.append(done)
+        return done
+
+    cdef int64_t ack_locked(self, Handle h, bytes name, bytes group_name, tuple ids, Tried* tried,
+                            int* became) except -1:
+        """Decide and commit; how many were pending, if it was committed."""
+        cdef u64 start = ls_load(self.wake + W_APPLIED), ms = 0, seq = 0, before_ms = 0, before_seq = 0
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n = 0, i, place
+        cdef int64_t places[RUN_MAX]
+        cdef PyObject* owners[RUN_MAX]
+        cdef uint32_t number = 0
+        cdef Group g = self.group_locked(h, name, group_name, start, now_ns)
+        cdef Consumer who = None
+        cdef u8* p
+        if g is None:
+            return 0
+        self.out.size = 0
+        fail(buf_reserve(&self.out, HEAD + ACK_BODY + len(ids) * ID_BYTES))
+        p = self.out.data + HEAD
+        for i in range(len(ids)):
+            id = ids[i]
+            if type(id) is not _StreamID:
+                return 0
+            id_of(id, &ms, &seq)
+            if not g.covers(ms, seq) or (i and not is_below(before_ms, before_seq, ms, seq)):
+                return 0
+            before_ms, before_seq = ms, seq
+            place = g.find(ms, seq, places[n - 1] + 1 if n else 0)
+            if place < 0:
+                continue
+            if who is None or number != g.run[place].consumer:
+                number = g.run[place].consumer
+                who = self.consumer_of(g, number, None)
+                if who is None:
+                    return 0
+            places[n], owners[n] = place, <PyObject*>who    # which the group keeps
+            put_big(p + ACK_BODY + n * ID_BYTES, ms)
+            put_big(p + ACK_BODY + n * ID_BYTES + 8, seq)
+            n += 1
+        put_64(p, g.number)
+        self.out.size = HEAD + ACK_BODY + n * ID_BYTES
+        if not n or not self.fits(start, self.out.size) or g.epoch != self.epoch or self.wake == NULL:
+            return 0
+        for i in range(n):
+            self.mark(g, <Consumer>owners[i])
+        if self.always:
+            self.lock.held = True
+        became[0] = self.commit_one(start, now_ns, KIND_ACK, tried)
+        if became[0] == COMMITTED:
+            for i in range(n):
+                g.acked(<Consumer>owners[n - 1 - i], places[n - 1 - i])
+            g.position = start
+            self.publish(tried, self.out.size, NULL, 0)
+            self.commits += 1
+            self.commit_bytes += self.out.size
+            self.acks += n
+        self.lock_ends()
+        return n
+
+    # -- both --------------------------------------------------------------------------------------
+    cdef int commit_one(self, u64 start, int64_t now_ns, u8 kind, Tried* tried) noexcept:
+        """Append the frame that was laid out. In crash order as in `commit_locked`; who calls
+        publishes, and says `lock_ends`. From here to there no code of Python runs, and no memory is
+        taken."""
+        tried.start = tried.last = start
+        tried.commit = self.commit + 1
+        tried.crc = put_head(self.out.data, start, self.out.size - HEAD, tried.commit,
+                             ls_load(self.wake + W_DURABLE), self.seed, 0, True, kind)
+        ls_store(self.wake + W_PROGRESS, tried.commit)
+        # crash: the next writer runs the tail check, and finds nothing
+        return self.append(self.out.size, start, now_ns, tried)
+
+    cdef Group group_locked(self, Handle h, bytes name, bytes group_name, u64 start, int64_t now_ns):
+        """The group, if a commit to it can be decided now."""
+        cdef PyObject* found
+        cdef Group g = None
+        if not self.is_moment(start, now_ns):
+            return None
+        if h.epoch != self.epoch and not self.learn_known(h, name):
+            return None
+        found = PyDict_GetItemWithError(h.groups, group_name)
+        if found != NULL:
+            g = <Group>found
+        if g is None or g.epoch != self.epoch:
+            g = self.learn_group(h.number, None, group_name)
+            if g is None:
+                h.groups.pop(group_name, None)
+                return None
+            h.groups[group_name] = g
+        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
+            return None
+        return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+
+    cdef int lock_ends(self) except -1:
+        if self.always:
+            self.lock.held = False
+        return 0
+
+    cdef bint learn_known(self, Handle h, bytes name) except -1:
+        self.learn(h, name)
+        return h.epoch == self.epoch and h.known
+
+    cdef Group learn_group(self, u64 stream, number, bytes name):
+        """Take a group over from the cache, by its number, or its stream and name, as `learn` does
+        with streams; None if it is not there, or there are too many."""
+        cdef Group g
+        cache = self.cache
+        if cache.applied != self.base or cache.generation != self.generation:
+            return None
+        self.busy.now = True
+        try:
+            groups = cache.groups
+            if number is None:
+                number = groups.numbers.get((stream, name))
+            record, settings = groups.groups.get(number), cache.settings.groups.get(number)
+            if record is None or len(self.groups) >= GROUPS_MAX:
+                return None
+            if name is not None and (record.stream != stream or record.name != name):
+                return None
+            if number in self.groups:
+                return self.groups[number]
+            g = Group(record, settings, groups.runs.near.get(number))
+            g.epoch = self.epoch
+            self.groups[number] = g
+            return g
+        finally:
+            self.busy.now = False
+
+    cdef Consumer consumer_of(self, Group g, number, bytes name):
+        """A consumer of a group; None if it is not at hand."""
+        cdef PyObject* found
+        if name is not None:
+            found = PyDict_GetItemWithError(g.named, name)
+        else:
+            found = PyDict_GetItemWithError(g.consumers, number)
+        if found != NULL:
+            return <Consumer>found
+        cache = self.cache
+        if cache.applied != self.base or cache.generation != self.generation:
+            return None
+        self.busy.now = True
+        try:
+            return g.consumer(cache.groups, number, name)
+        finally:
+            self.busy.now = False
+
+    cdef int mark(self, Group g, Consumer who) except -1:
+        """These are ahead of the cache, or will be."""
+        if not g.dirty:
+            self.dirty_groups.append(g)
+            g.dirty = True
+        if not who.dirty:
+            g.dirty_consumers.append(who)
+            who.dirty = True
+        return 0
+
+    # -- others' commits, and the record cache --------------------------------------------------------
+    cdef bint take_in(self, const u8* p, u64 left, u64 position, u64* size) except -1:
+        cdef Group g = None
+        cdef u8 kind
+        cdef PyObject* found
+        if is_frame(p, left, DELIVER_BODY, KIND_DELIVER, size):
+            kind = KIND_DELIVER
+        elif is_frame(p, left, ACK_BODY, KIND_ACK, size):
+            kind = KIND_ACK
+        else:
+            return False
+        if frame_crc(p, position, size[0], self.seed) != little(p, 4):
+            return False
+        number = little(p + HEAD, 8)
+        found = PyDict_GetItemWithError(self.groups, number)
+        if found != NULL:
+            g = <Group>found
+        elif number in self.cache.groups.groups:
+            g = self.learn_group(0, number, None)
+            if g is None:
+                return False
+        else:
+            self.skipped = True     # nobody here knows of it before the index has followed
+            return True
+        if kind == KIND_ACK:
+            return self.take_ack(g, p + HEAD, size[0], position)
+        return self.take_delivery(g, p + HEAD, size[0], position)
+
+    cdef bint take_delivery(self, Group g, const u8* p, u64 size, u64 position) except -1:
+        cdef int64_t n = (size - DELIVER_BODY) // ID_BYTES
+        cdef Consumer who = self.consumer_of(g, <uint32_t>little(p + 8, 4), None)
+        if who is None or p[44] or n <= 0 or (size - DELIVER_BODY) % ID_BYTES:
+            return False
+        if not g.has_room(big(p + DELIVER_BODY), big(p + DELIVER_BODY + 8), n):
+            return False
+        self.mark(g, who)
+        g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8), position)
+        return little(p + 20, 8) == g.last_ms and little(p + 28, 8) == g.last_seq
+
+    cdef bint take_ack(self, Group g, const u8* p, u64 size, u64 position) except -1:
+        cdef int64_t n = (size - ACK_BODY) // ID_BYTES, i, place
+        cdef Consumer who
+        cdef u64 ms, seq
+        if (size - ACK_BODY) % ID_BYTES:
+            return False
+        for i in range(n):
+            ms = big(p + ACK_BODY + i * ID_BYTES)
+            seq = big(p + ACK_BODY + i * ID_BYTES + 8)
+            place = g.find(ms, seq, 0)
+            who = None if place < 0 else self.consumer_of(g, g.run[place].consumer, None)
+            if who is None:
+                return False
+            self.mark(g, who)
+            g.acked(who, place)
+        g.position = position
+        return True
+
+    cdef void forget(self) noexcept:
+        cdef Group g
+        for g in self.dirty_groups:
+            g.clean()
+        self.dirty_groups.clear()
+        self.groups.clear()
+        self.skipped = False
+        self.node_lp = None
+        AddLane.forget(self)
+
+    cdef bint give_back_more(self, cache) except -1:
+        cdef Group g
+        for g in self.dirty_groups:
+            if not g.give_back(cache.groups):
+                return False
+        if self.skipped:
+            cache.skipped = True
+            self.skipped = False
+        for g in self.dirty_groups:
+            g.clean()
+        self.dirty_groups.clear()
+        return True
+
+    def take_counts(self):
+        cdef int64_t deliveries = self.deliveries, acks = self.acks
+        self.deliveries = self.acks = 0
+        counts = AddLane.take_counts(self)
+        counts["deliveries"], counts["acks"] = deliveries, acks
+        return counts
+
+
+cdef inline int id_of(object id, u64* ms, u64* seq) except -1:
+    """The two numbers of an ID."""
+    if not isinstance(id, tuple) or PyTuple_GET_SIZE(id) != 2:
+        raise ValueError("an ID is two numbers below 2^64")
+    ms[0] = <object>PyTuple_GET_ITEM(id, 0)
+    seq[0] = <object>PyTuple_GET_ITEM(id, 1)
+    return 0

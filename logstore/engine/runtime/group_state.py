@@ -1,0 +1,202 @@
+"""The groups that a transaction sees and changes, and what deliveries and acks do to them.
+
+The one place for these two frames: a commit, the replay of the log, and a reader that lays the
+newest frames over its snapshot all come here, so that they cannot disagree.
+
+Invariants: records of groups and consumers are held decoded and written back once, at ``flush``;
+what is cached survives to the next commit only while nobody else committed in between
+(``RecordCache``). Runs of pending entries are written through. A frame counts only if it stands
+behind the group's own position; counts follow from what really changed. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from logstore.engine.runtime.pending_set import PendingSet
+from logstore.engine.runtime.record_cache import GroupCache
+from logstore.ids import StreamID
+from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord
+from logstore.index.group_txn import NO_RUNS, GroupTxn
+from logstore.log import groupframe as frames
+
+_new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes one
+
+
+class GroupState:
+    """One write transaction's view of the groups."""
+
+    __slots__ = ("_dirty", "_dirty_consumers", "cache", "index")
+
+    def __init__(self, index: GroupTxn, cache: GroupCache) -> None:
+        self.index = index
+        self.cache = cache
+        index.decoded = cache.runs
+        self._dirty: set[int] = set()
+        self._dirty_consumers: set[tuple[int, int]] = set()
+
+    # -- groups -------------------------------------------------------------------------------
+    def by_number(self, number: int) -> GroupRecord | None:
+        """A group's record; changes to it count once ``touch`` was called."""
+        group = self.cache.groups.get(number)
+        if group is None:
+            group = self.index.group(number)
+            if group is not None:
+                self.cache.groups[number] = group
+        return group
+
+    def named(self, stream: int, name: bytes) -> GroupRecord | None:
+        """A stream's group by name."""
+        number = self.cache.numbers.get((stream, name))
+        group = None if number is None else self.by_number(number)
+        if group is None or (group.stream, group.name) != (stream, name):
+            number = self.index.number(stream, name)
+            if number is None:
+                return None
+            self.cache.numbers[stream, name] = number
+            group = self.by_number(number)
+        return group
+
+    def of_stream(self, stream: int) -> list[GroupRecord]:
+        """A stream's groups, by name."""
+        self.flush()
+        groups = [self.by_number(group.number) for group in self.index.of_stream(stream)]
+        return [group for group in groups if group is not None]
+
+    def touch(self, group: GroupRecord) -> None:
+        """The record was changed: it is written back at ``flush``."""
+        self._dirty.add(group.number)
+
+    def advance(self, number: int, at: int) -> GroupRecord | None:
+        """The group, if a frame at position ``at`` counts for it; its position is moved there."""
+        group = self.by_number(number)
+        if group is None or group.position >= at:
+            return None
+        group.position = at
+        self.touch(group)
+        return group
+
+    def create(self, group: GroupRecord) -> None:
+        """Add a new group."""
+        self.bind(group)
+        self.index.put_group(group)
+        self.cache.groups[group.number] = group
+
+    def bind(self, group: GroupRecord) -> None:
+        """The name in the record is this group's."""
+        self.index.put_name(group)
+        self.cache.numbers[group.stream, group.name] = group.number
+
+    def remove(self, group: GroupRecord) -> None:
+        """Take a group away with all that is its."""
+        number = group.number
+        self.index.delete_group(group)
+        cache = self.cache
+        cache.runs.clear()
+        cache.groups.pop(number, None)
+        if cache.numbers.get((group.stream, group.name)) == number:
+            del cache.numbers[group.stream, group.name]
+        for pair in [key for key in cache.consumers if key[0] == number]:
+            del cache.consumers[pair]
+        for named in [key for key in cache.consumer_numbers if key[0] == number]:
+            del cache.consumer_numbers[named]
+        self._dirty.discard(number)
+        self._dirty_consumers = {key for key in self._dirty_consumers if key[0] != number}
+
+    # -- consumers ----------------------------------------------------------------------------
+    def consumer(self, group: int, number: int) -> ConsumerRecord | None:
+        """A consumer's record; changes to it count once ``touch_consumer`` was called."""
+        record = self.cache.consumers.get((group, number))
+        if record is None:
+            record = self.index.consumer(group, number)
+            if record is not None:
+                self.cache.consumers[group, number] = record
+        return record
+
+    def consumer_named(self, group: int, name: bytes) -> ConsumerRecord | None:
+        """A consumer's record by name."""
+        number = self.cache.consumer_numbers.get((group, name))
+        record = None if number is None else self.consumer(group, number)
+        if record is None or record.name != name:
+            number = self.index.consumer_number(group, name)
+            if number is None:
+                return None
+            self.cache.consumer_numbers[group, name] = number
+            record = self.consumer(group, number)
+        return record
+
+    def touch_consumer(self, group: int, consumer: ConsumerRecord) -> None:
+        """The record was changed: it is written back at ``flush``."""
+        self._dirty_consumers.add((group, consumer.number))
+
+    def add_consumer(self, group: GroupRecord, consumer: ConsumerRecord) -> None:
+        """Bind a new consumer's name."""
+        self.index.put_consumer_name(group.number, consumer)
+        self.cache.consumers[group.number, consumer.number] = consumer
+        self.cache.consumer_numbers[group.number, consumer.name] = consumer.number
+        group.consumers += 1
+        group.next_consumer = max(group.next_consumer, consumer.number + 1)
+        self.touch(group)
+        self.touch_consumer(group.number, consumer)
+
+    def remove_consumer(self, group: GroupRecord, consumer: ConsumerRecord) -> None:
+        """Take a consumer away; nothing is pending with it any more."""
+        self.index.delete_consumer(group.number, consumer)
+        self.cache.consumers.pop((group.number, consumer.number), None)
+        self.cache.consumer_numbers.pop((group.number, consumer.name), None)
+        self._dirty_consumers.discard((group.number, consumer.number))
+        group.consumers -= 1
+        self.touch(group)
+
+    def flush(self) -> None:
+        """Write back what changed."""
+        for number in self._dirty:
+            self.index.put_group(self.cache.groups[number])
+        for group, number in self._dirty_consumers:
+            self.index.put_consumer(group, self.cache.consumers[group, number])
+        self._dirty.clear()
+        self._dirty_consumers.clear()
+
+
+def deliver(groups: GroupState, at: int, body: frames.Deliver) -> None:
+    """What a delivery at position ``at`` changes."""
+    group = groups.advance(body.group, at)
+    if group is None:
+        return
+    group.last = _new(StreamID, (body.last_ms, body.last_seq))
+    group.entries_read = body.entries_read
+    record = groups.consumer(group.number, body.consumer)
+    if record is not None:
+        record.seen_ms = body.time_ms
+        if not body.noack:  # as the peers: a read that owes no answer does not count as activity
+            record.active_ms = body.time_ms
+        groups.touch_consumer(group.number, record)
+    if not body.noack:
+        pending = PendingSet(groups.index, group.number)
+        pending.extend(body.ids, body.consumer, body.time_ms, 1)
+        count(groups, group, pending)
+
+
+def ack(groups: GroupState, at: int, body: frames.Ack) -> None:
+    """What an ack at position ``at`` changes."""
+    group = groups.advance(body.group, at)
+    if group is not None:
+        pending = PendingSet(groups.index, group.number)
+        pending.remove(body.ids)
+        count(groups, group, pending)
+
+
+def count(groups: GroupState, group: GroupRecord, pending: PendingSet) -> None:
+    """Write runs back and bring the counts up to what changed."""
+    pending.flush()
+    for consumer, by in pending.changes.items():
+        if not by:
+            continue
+        group.pending += by
+        if consumer != NO_ONE:
+            record = groups.consumer(group.number, consumer)
+            if record is not None:
+                record.pending += by
+                groups.touch_consumer(group.number, record)
+    if not group.pending:
+        groups.index.keep_near(group.number, NO_RUNS)

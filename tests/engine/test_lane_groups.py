@@ -1,0 +1,388 @@
+"""Prevents a group's read or ack beside the pipeline that does otherwise than one through it.
+
+Judges: the same calls on a store without a lane; and the log alone, a copy of the store without its
+index, opened anew. What a reader sees while the index lags is compared with that, too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.engine.groups import admin, deliver
+from logstore.engine.lane.loading import native_or_none
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.index import group_keys, group_txn
+from logstore.index.group_txn import FIRST, LAST
+from tests.engine.procs import Waiting
+from tests.support.inside import engine_of, follow, let_lag
+
+if native_or_none is None:
+    pytest.skip("the lane was not compiled", allow_module_level=True)
+
+Store = logstore.Store[bytes]
+SEED = int(os.environ.get("LOGSTORE_LANE_GROUPS_SEED", "0")) or random.SystemRandom().getrandbits(
+    32
+)
+
+
+@pytest.fixture(autouse=True)
+def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_lag(monkeypatch, 64, lane=True)
+
+
+def made(path: Path, *, lane: bool = True, entries: int = 450) -> Store:
+    """A store with one stream of some nodes, and two groups; IDs are the same in each."""
+    store = logstore.open(path, encoding=None, background=False)
+    stream = store.stream(b"s")
+    for number in range(1, entries + 1):
+        stream.add({b"n": number}, f"{number}-1")
+    for name in (b"g", b"h"):
+        stream.group(name, start="0")
+    if not lane:
+        shared = store._opened.live()
+        shared.lane = engine_of(store).lane = None
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with made(tmp_path / "store") as opened:
+        yield opened
+
+
+def counts(store: Store) -> tuple[int, int]:
+    """Deliveries and acks that were commits of the lane since this was asked last."""
+    lane = store._opened.live().lane
+    told: dict[str, int] = {} if lane is None else dict(lane.take_counts())
+    return told.get("deliveries", 0), told.get("acks", 0)
+
+
+def groups_of(view: Snapshot, *, times: bool) -> dict[bytes, Any]:
+    """All that is kept of groups; the rows of the idle index must be those of the runs."""
+    found: dict[bytes, Any] = {}
+    index = view.index.groups
+    for group in index.all_groups():
+        runs = list(index.runs(group.number))
+        rows = [row for run in runs for row in run.between(FIRST, LAST)]
+        assert rows == sorted(rows)
+        assert len(rows) == group.pending
+        assert sorted(index.idle(group.number)) == sorted(
+            (run.oldest_ms, run.first) for run in runs
+        )
+        consumers = index.consumers(group.number)
+        for who in consumers:
+            assert who.pending == sum(row[2] == who.number for row in rows)
+        told: dict[str, Any] = {"last": group.last, "read": group.entries_read, "group": group.name}
+        if times:
+            told |= {"record": group.pack(), "rows": rows}
+            told["consumers"] = [(who.number, who.pack()) for who in consumers]
+        else:
+            told["rows"] = [(*row[:3], row[4]) for row in rows]
+            told["consumers"] = [(who.number, who.name, who.pending) for who in consumers]
+        found[group.name] = told
+    return found
+
+
+def told_by(store: Store, *, times: bool = True) -> dict[bytes, Any]:
+    return snapshot.read(engine_of(store), lambda view: groups_of(view, times=times))
+
+
+def told_by_log(path: Path, to: Path) -> dict[bytes, Any]:
+    """The same of a copy that has nothing but the log."""
+    shutil.rmtree(to, ignore_errors=True)
+    left_out = shutil.ignore_patterns("index", "WAKE", "LOCK", "USERS")
+    shutil.copytree(path, to, ignore=left_out)
+    with logstore.open(to, encoding=None, background=False) as judge:
+        return told_by(judge)
+
+
+def test_numbers_of_groups_are_those_of_python() -> None:
+    layout = native_or_none.group_layout()
+    for name in list(layout):
+        homes = (group_keys, admin, deliver, group_txn)
+        assert layout.pop(name) == next(vars(home)[name] for home in homes if name in vars(home))
+
+
+def test_reads_and_acks_are_commits_of_the_lane(store: Store, tmp_path: Path) -> None:
+    group = store.stream(b"s").group(b"g")
+    assert group.read(b"c", count=1)[0].ack()
+    counts(store)
+    for number in range(2, 400):
+        (entry,) = group.read(b"c", count=1)
+        assert (entry.id, entry.fields, entry.delivery_count) == (
+            logstore.StreamID(number, 1),
+            {b"n": b"%d" % number},
+            1,
+        )
+        assert entry.ack()
+    delivered, acked = counts(store)
+    assert delivered >= 380
+    assert acked >= 380
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    follow(store)
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+def test_reads_of_many_go_over_nodes(store: Store, tmp_path: Path) -> None:
+    group = store.stream(b"s").group(b"g")
+    group.read(b"c", count=1)
+    counts(store)
+    ids = [entry.id for entry in group.read(b"c", count=120)]
+    assert ids == [logstore.StreamID(number, 1) for number in range(2, 122)]
+    assert counts(store) == (120, 0)
+    assert group.ack(*ids[10:90]) == 80
+    assert group.ack(*ids[:20]) == 10
+    assert counts(store) == (0, 90)
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group: group.read(b"new", count=1),
+        lambda group: group.read(b"c", count=1, noack=True),
+        lambda group: group.read(b"c", count=1, claim_idle=10),
+        lambda group: group.read(b"c", count=1, max_bytes=10_000),
+        lambda group: group.read(b"c", count=1, timeout=0.01),
+        lambda group: group.read(b"c", count=200),
+        lambda group: group.ack("1-1", sync="always"),
+        lambda group: group.ack("1-1"),
+        lambda group: group.ack(logstore.StreamID(2, 1), logstore.StreamID(1, 1)),
+        lambda group: group.ack(logstore.StreamID(900, 1)),
+    ],
+)
+def test_other_calls_go_through_the_pipeline(
+    store: Store, tmp_path: Path, call: Callable[[Any], object]
+) -> None:
+    group = store.stream(b"s").group(b"g")
+    group.read(b"c", count=3)
+    group.read(b"c", count=1)
+    counts(store)
+    call(group)
+    assert counts(store) == (0, 0)
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+def test_what_is_idle_is_read_through_the_pipeline(store: Store) -> None:
+    group = store.stream(b"s").group(b"g")
+    group.configure(redeliver_after=3600)
+    first = group.read(b"c", count=2)
+    assert [entry.id.ms for entry in group.read(b"c", count=2)] == [3, 4]
+    assert counts(store)[0]
+    group.nack(first[0].id)
+    counts(store)
+    assert [entry.id.ms for entry in group.read(b"c", count=1)] == [1]
+    assert counts(store) == (0, 0)
+
+
+class Script:
+    """The same calls on two stores; what they say."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        self.store, self.random = store, random.Random(seed)
+        self.stream = store.stream(b"s")
+        self.last = 450
+        self.given: dict[bytes, list[logstore.StreamID]] = {b"g": [], b"h": []}
+
+    def step(self) -> object:  # noqa: PLR0911  (one a call)
+        choose = self.random
+        name = choose.choice([b"g", b"g", b"h"])
+        group, given = self.stream.group(name), self.given[name]
+        who = choose.choice([b"a", b"b"])
+        what = choose.choices(
+            ["read", "ack", "add", "nack", "claim", "delete", "noack", "backlog", "empty", "drop"],
+            [40, 40, 6, 2, 2, 2, 1, 2, 3, 0.3],
+        )[0]
+        some = choose.sample(given, min(len(given), choose.choice([1, 1, 1, 2, 20])))
+        if what == "read":
+            found = group.read(who, count=choose.choice([1, 1, 1, 2, 5, 40, 130]))
+            given += [entry.id for entry in found]
+            return [(entry.id, entry.fields, entry.delivery_count) for entry in found]
+        if what == "ack":
+            done = group.ack(*(sorted(some) if choose.random() < 0.9 else some)) if some else 0
+            if choose.random() < 0.8:
+                self.given[name] = [id for id in given if id not in some]
+            return done
+        if what == "add":
+            for _ in range(choose.choice([1, 1, 3])):
+                self.last += 1
+                self.stream.add({b"n": self.last}, f"{self.last}-1")
+            return None
+        if what == "nack" and some:
+            return group.nack(*some)
+        if what == "claim" and some:
+            return [entry.id for entry in group.claim(who, some, min_idle=0)]
+        if what == "delete" and some:
+            return self.stream.delete(some[0])
+        if what == "noack":
+            return [entry.id for entry in group.read(who, count=2, noack=True)]
+        if what == "backlog":
+            return [(entry.id, entry.delivery_count) for entry in group.backlog(who, count=3)]
+        if what == "drop":
+            return group.remove_consumer(who)
+        return [entry.id for entry in group.read(who, count=3, claim_idle=0)]
+
+
+def test_it_does_what_the_pipeline_does(tmp_path: Path) -> None:
+    seed = SEED
+    print(f"LOGSTORE_LANE_GROUPS_SEED={seed}")
+    with made(tmp_path / "one") as one, made(tmp_path / "two", lane=False) as two:
+        ours, theirs = Script(one, seed), Script(two, seed)
+        lane = 0
+        for number in range(240):
+            assert ours.step() == theirs.step(), number
+            if not number % 10:
+                assert told_by(one, times=False) == told_by(two, times=False), number
+            if not number % 60:
+                assert told_by(one) == told_by_log(tmp_path / "one", tmp_path / "copy"), number
+            lane += sum(counts(one))
+        assert lane > 20
+        assert told_by(one, times=False) == told_by(two, times=False)
+        follow(one)
+        assert told_by(one, times=False) == told_by(two, times=False)
+        assert told_by(one) == told_by_log(tmp_path / "one", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_processes_that_read_in_turn_share_a_group(
+    store: Store, tmp_path: Path, *, knows: bool
+) -> None:
+    """Both add, read and ack; each takes in, or passes over, what the other one did."""
+    stream, group = store.stream(b"s"), store.stream(b"s").group(b"g")
+    choose = random.Random(SEED)
+    print(f"LOGSTORE_LANE_GROUPS_SEED={SEED}")
+    seen: list[int] = []
+    for _ in range(6):
+        seed = choose.random()
+
+        def work(seed: float = seed) -> None:
+            draw = random.Random(seed)
+            # Not closed, for then the index would follow.
+            other = logstore.open(tmp_path / "store", encoding=None, background=False)
+            theirs = other.stream(b"s").group(b"g" if knows else b"h")
+            for _ in range(draw.choice([1, 5, 70])):
+                for entry in theirs.read(b"other", count=draw.choice([1, 2])):
+                    if draw.random() < 0.8:
+                        entry.ack()
+                if draw.random() < 0.3:
+                    other.stream(b"s").add({b"n": 0})
+
+        child = Waiting(work)
+        for _ in range(choose.choice([1, 3, 30])):
+            found = group.read(b"mine", count=1)
+            seen += [entry.id.ms for entry in found]
+            for entry in found:
+                if choose.random() < 0.8:
+                    entry.ack()
+            if choose.random() < 0.3:
+                stream.add({b"n": 0})
+        child.go()
+        if not knows:
+            stream.add({b"n": 0})
+            stream.group(b"h").read(b"third", count=1)
+            assert seen == list(range(1, len(seen) + 1))
+        assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    assert len(set(seen)) == len(seen)
+
+
+def test_what_another_process_let_the_index_follow_is_not_written_twice(
+    store: Store, tmp_path: Path
+) -> None:
+    """How runs are stored is not known any more to who owed them."""
+    group = store.stream(b"s").group(b"g")
+    group.read(b"c", count=1)
+    entries = group.read(b"c", count=5)
+
+    def work() -> None:
+        other = logstore.open(tmp_path / "store", encoding=None, background=False)
+        follow(other)
+
+    children = [Waiting(work) for _ in range(3)]
+    group.ack(entries[0].id)
+    for child in children:
+        group.ack(entries.pop(1).id)
+        store.sync()  # the record cache has it, and the index not
+        group.ack(group.read(b"c", count=1)[0].id)
+        store.sync()
+        child.go()
+        group.nack(entries[-1].id)
+        assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+        group.ack(*[entry.id for entry in group.read(b"c", count=3)])
+        assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    assert counts(store)[1] >= 6
+
+
+def test_who_passes_over_groups_does_not_read_them_as_they_were(
+    store: Store, tmp_path: Path
+) -> None:
+    """An adder that knows nothing of a group takes in the adds of others, and not their reads; the
+    index must follow before it reads of the group."""
+    group = store.stream(b"s").group(b"g")
+    ready, go = os.pipe(), os.pipe()
+
+    def work() -> None:
+        other = logstore.open(tmp_path / "store", encoding=None, background=False)
+        stream, lane = other.stream(b"s"), other._opened.live().lane
+        assert lane is not None
+        stream.add({b"n": 0})
+        stream.add({b"n": 0})
+        lane.take_counts()
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        stream.add({b"n": 0})
+        assert lane.take_counts()["commits"] == 1  # it passed over four commits of the group
+        assert [entry.id.ms for entry in stream.group(b"g").read(b"c", count=1)] == [4]
+        assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+    child = Waiting(work)
+    group.read(b"c", count=1)
+    os.write(child._go, b"x")
+    os.read(ready[0], 1)
+    store.stream(b"s").add({b"n": 0})  # here the cache has what the other one added
+    group.read(b"c", count=1)
+    counts(store)
+    follow(store)
+    group.ack(logstore.StreamID(1, 1))
+    group.read(b"c", count=1)
+    group.ack(logstore.StreamID(2, 1), logstore.StreamID(3, 1))
+    assert counts(store) == (1, 3)
+    os.write(go[1], b"x")
+    child.join()
+    assert [entry.id.ms for entry in group.read(b"c", count=1)] == [5]
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: Path) -> None:
+    """The file may not grow, as on a full disk: some bytes of the frame may be there."""
+    group, engine = store.stream(b"s").group(b"g"), engine_of(store)
+    for room in (0, 1, 40, 60):
+        (entry,) = group.read(b"c", count=1)
+        group.read(b"c", count=1)
+        counts(store)
+        before = told_by(store)
+        end = engine.wake.applied & 0xFFFFFFFF
+        old = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (end + min(room, 30), old[1]))
+        try:
+            with pytest.raises(logstore.Error):
+                group.ack(entry.id)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
+            with pytest.raises(logstore.Error):
+                group.read(b"c", count=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        assert not engine.wake.in_progress
+        assert not engine.lock.held
+        assert told_by(store) == before
+        assert entry.ack()
+        assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
