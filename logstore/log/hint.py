@@ -295,21 +295,26 @@ def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | N
     body = data[body_at:]
     if len(body) != body_bytes or crc32c(body, crc32c(data[: body_at - 4])) != crc:
         return None
-    items = _inflated(body) if magic == fmt.HINT_MAGIC else body
+    # Each item stands for a frame of the segment, and keeps of its payload what it keeps.
+    if count * fmt.FRAME_HEAD_BYTES > segment_bytes:
+        return None
+    most = count * _ITEM.size + segment_bytes
+    items = _inflated(body, most) if magic == fmt.HINT_MAGIC else body
     if items is None or count * _ITEM.size > len(items):
         return None
     return _Whole(magic, segment_bytes, count, items)
 
 
-def _inflated(body: bytes) -> bytes | None:
-    """The items of a compressed hint; None if somebody made it who is not us, however long they
-    would be."""
+def _inflated(body: bytes, most_bytes: int) -> bytes | None:
+    """The items of a compressed hint; None if they are longer than those of its segment can be, or
+    no zlib data: no process of ours made it then."""
     inflating = zlib.decompressobj()
     try:
-        items = inflating.decompress(body, HINT_MAX_BYTES)
+        items = inflating.decompress(body, most_bytes + 1)
     except zlib.error:
         return None
-    return items if inflating.eof and not inflating.unused_data else None
+    whole = inflating.eof and not inflating.unused_data and len(items) <= most_bytes
+    return items if whole else None
 
 
 def _items(data: bytes, segment: int, count: int) -> list[reader.LogFrame] | None:
