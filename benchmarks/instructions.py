@@ -52,6 +52,15 @@ int logstore_counted(int (*work)(void)) {
 }
 """
 
+START = "import and open"  # a process of its own, from its first instruction to its last
+START_UNIT = "a process that opens a store"
+STARTING = f"""
+import sys, logstore
+from logstore.index import env
+env.MAP_BYTES = {VALGRIND_MAP_BYTES}
+logstore.open(sys.argv[1]).close()
+"""
+
 Work = Callable[[], object]
 
 
@@ -283,6 +292,9 @@ def _built(folder: Path) -> Path:
 
 def count(names: list[str], side: str) -> dict[str, float]:
     """Instructions of one operation of one side, by name; Unavailable."""
+    if START in names:
+        rest = [name for name in names if name != START]
+        return count(rest, side) | ({START: count_start()} if side == "ours" else {})
     if side == "peer":
         names = [name for name in names if OPERATIONS[name].peer is not None]
     if not names:
@@ -310,6 +322,34 @@ def count(names: list[str], side: str) -> dict[str, float]:
         name: (min(rest[place * TIMES : (place + 1) * TIMES]) - empty) / OPERATIONS[name].times
         for place, name in enumerate(names)
     }
+
+
+def unit(name: str) -> str:
+    """What the figure of an operation is of."""
+    return START_UNIT if name == START else OPERATIONS[name].unit
+
+
+def count_start() -> float:
+    """Instructions of a whole process that imports logstore, opens a store and closes it.
+
+    The second such process: the first one leaves the bytecode. Unavailable.
+    """
+    if shutil.which("valgrind") is None:
+        raise Unavailable("no valgrind (apt install valgrind): instructions are not counted")
+    with tempfile.TemporaryDirectory(prefix="logstore-count-") as made:
+        store = str(Path(made, "store"))
+        plain = [sys.executable, "-c", STARTING, store]
+        environment = os.environ | {"PYTHONHASHSEED": "0"}
+        subprocess.run(plain, env=environment, check=True)
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={made}/out", *plain]
+        counted = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+        if counted.returncode:
+            raise RuntimeError(f"counting failed:\n{counted.stderr[-3000:]}")
+        found = [line for line in Path(made, "out").read_text(errors="replace").splitlines()
+                 if line.startswith(("totals:", "summary:"))]  # fmt: skip
+        return float(found[-1].split()[1])
 
 
 def _sums(folder: Path) -> Iterator[int]:
@@ -362,15 +402,15 @@ def main(arguments: list[str]) -> int:
         count_here(*arguments[1:4], arguments[4:])
         return 0
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(OPERATIONS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([*OPERATIONS, START]))
     parser.add_argument("--check", action="store_true", help="fail above the committed figures")
     parser.add_argument("--record", action="store_true", help="write the figures down")
     parser.add_argument("--no-peer", action="store_true", help="ours alone")
     asked = parser.parse_args(arguments)
-    unknown = [name for name in asked.names if name not in OPERATIONS]
+    unknown = [name for name in asked.names if name not in (*OPERATIONS, START)]
     if unknown:
         parser.error(f"no such operation: {', '.join(unknown)}")
-    names = asked.names or list(OPERATIONS)
+    names = asked.names or [*OPERATIONS, START]
     try:
         ours = count(names, "ours")
         peer = {} if asked.no_peer or asked.check else count(names, "peer")
@@ -381,7 +421,7 @@ def main(arguments: list[str]) -> int:
     mine = figures.get(build_name(), {})
     print(f"{build_name()}; instructions in user space")
     for name in names:
-        told = f"{name:22}{ours[name]:12,.0f} {OPERATIONS[name].unit}"
+        told = f"{name:22}{ours[name]:12,.0f} {unit(name)}"
         if name in peer:
             told += f"; SQLite {peer[name]:,.0f}, ratio {ours[name] / peer[name]:.2f}"
         if name in mine:

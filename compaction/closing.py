@@ -28,6 +28,7 @@ from logstore.log import names
 SHARE = 0.07  # of a segment that is dead
 DEAD_MIN_BYTES = 512 << 10  # of the whole log: less is not worth two checkpoints
 INDEX_FREE_BYTES, INDEX_MAX_BYTES = 256 << 10, 16 << 20  # free pages that are worth a copy
+STREAM_BYTES = 140  # of a stream in a checkpoint
 MOVE_MAX_BYTES = 64 << 20  # a second's work or two
 
 
@@ -35,7 +36,7 @@ def run(engine: Engine, committer: Committer) -> CompactionReport | None:
     """Compact what is worth it; what was done, None if nothing was."""
     if not _enough_is_dead(engine) or _others_have_it(engine):
         return None
-    if reclaimable.log_bytes(engine, SHARE) < DEAD_MIN_BYTES:
+    if reclaimable.log_bytes(engine, SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
         return None
     report = CompactionReport()
     try:
@@ -71,6 +72,12 @@ def _enough_is_dead(engine: Engine) -> bool:
             live_bytes += row.live_bytes + row.live_nodes * fmt.FRAME_HEAD_BYTES
     dead_bytes = log_bytes - live_bytes
     return dead_bytes >= max(DEAD_MIN_BYTES, SHARE * live_bytes)
+
+
+def _checkpoint_bytes(engine: Engine) -> int:
+    """About what the two checkpoints of a run take: a store of many small streams would grow."""
+    streams: int = snapshot.read(engine, lambda view: view.meta.next_stream)
+    return 2 * STREAM_BYTES * streams
 
 
 def _others_have_it(engine: Engine) -> bool:

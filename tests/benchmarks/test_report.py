@@ -1,12 +1,14 @@
-"""The page of a run: each question with its sides, goal and chart."""
+"""The page of some runs: each question with its sides, goal and chart."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks import report
+from benchmarks.__main__ import run_facts
 from benchmarks.harness import Curve, Sample, at_most
 
 RESULT = at_most(
@@ -18,13 +20,21 @@ CURVE = Curve("one add, by streams", "streams", "us", [(1, 30.0), (10, 31.0)], "
 
 def test_a_page_has_every_side_and_says_what_was_missed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="charts need matplotlib: make bench installs it")
-    (tmp_path / "charts").mkdir()
-    (tmp_path / "charts" / "of-an-older-run.svg").write_text("<svg/>")
-    page = report.write(tmp_path, [RESULT], [CURVE], "pure").read_text()
-    assert "| SQLite | 16 ±0% | 0.50 x |" in page
-    assert "| Redis | 64 ±0% | 2.00 x |" in page
-    assert "Goal <= 1 x, measured 2.00: **missed**" in page
-    assert "| 10 | 31 |" in page
-    charts = sorted(path.name for path in (tmp_path / "charts").iterdir())
+    (tmp_path / report.CHARTS).mkdir(parents=True)
+    (tmp_path / report.CHARTS / "of-an-older-run.svg").write_text("<svg/>")
+    run = run_facts() | {"results": [RESULT.as_dict()], "curves": [CURVE.as_dict()]}
+    more = run | {"results": [], "curves": [CURVE.as_dict() | {"points": [(100, 33.0)]}]}
+    page = report.write(tmp_path, [run, json.loads(json.dumps(more))]).read_text()
+    row = "| append one row | 32 ±6% us | SQLite 16 | <= 1 x | 2.00 | **missed** |"
+    assert row in page
+    charts = sorted(path.name for path in (tmp_path / report.CHARTS).iterdir())
     assert charts == ["append-one-row.svg", "one-add-by-streams.svg"]
-    assert all(f"charts/{name}" in page for name in charts)
+    assert all(f"(images/benchmarks/{name})" in page for name in charts)
+    assert "Redis" in (tmp_path / report.CHARTS / charts[0]).read_text()
+    assert "[one add, by streams: 1: 30, 10: 31, 100: 33]" in page
+
+
+@pytest.mark.parametrize(("load", "told"), [(0.1, report.IDLE), (9.0, "a load of 9.0")])
+def test_a_page_says_what_else_ran(tmp_path: Path, load: float, told: str) -> None:
+    run = run_facts() | {"cores": 2, "load": load, "results": [], "curves": []}
+    assert told in report.write(tmp_path, [run]).read_text()

@@ -88,6 +88,14 @@ def test_the_last_handle_compacts_and_not_those_before(tmp_path: Path) -> None:
     assert names.segments(LOCAL, path) != segments
 
 
+def test_many_small_streams_do_not_grow_by_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, sync="os") as store:
+        for number in range(4500):
+            store.stream(f"sensor {'x' * 120} {number}").add({"n": number})
+    assert not list((path / names.CHECKPOINTS).glob("*"))
+
+
 def test_a_close_that_cannot_compact_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
