@@ -53,7 +53,7 @@ int logstore_counted(int (*work)(void)) {
 """
 
 START = "import and open"  # a process of its own, from its first instruction to its last
-START_UNIT = "a process that opens a store"
+START_UNIT = "a process, beyond an empty one"
 STARTING = f"""
 import sys, logstore
 from logstore.index import env
@@ -330,26 +330,27 @@ def unit(name: str) -> str:
 
 
 def count_start() -> float:
-    """Instructions of a whole process that imports logstore, opens a store and closes it.
-
-    The second such process: the first one leaves the bytecode. Unavailable.
-    """
+    """Instructions of a process that imports logstore, opens a store and closes it, beyond one that
+    does nothing, which depends on what is installed beside. Unavailable."""
     if shutil.which("valgrind") is None:
         raise Unavailable("no valgrind (apt install valgrind): instructions are not counted")
     with tempfile.TemporaryDirectory(prefix="logstore-count-") as made:
-        store = str(Path(made, "store"))
-        plain = [sys.executable, "-c", STARTING, store]
-        environment = os.environ | {"PYTHONHASHSEED": "0"}
-        subprocess.run(plain, env=environment, check=True)
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={made}/out", *plain]
-        counted = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
-        )
-        if counted.returncode:
-            raise RuntimeError(f"counting failed:\n{counted.stderr[-3000:]}")
-        found = [line for line in Path(made, "out").read_text(errors="replace").splitlines()
-                 if line.startswith(("totals:", "summary:"))]  # fmt: skip
-        return float(found[-1].split()[1])
+        code = [STARTING, str(Path(made, "store"))]
+        _process([], code)  # leaves the bytecode and the store
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={made}/out.1"]
+        _process(valgrind, code)
+        whole = next(_sums(Path(made)))
+        _process(valgrind, ["pass"])
+        return float(whole - next(_sums(Path(made))))
+
+
+def _process(under: list[str], code: list[str]) -> None:
+    done = subprocess.run(
+        [*under, sys.executable, "-c", *code],
+        env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"counting failed:\n{done.stderr[-3000:]}")
 
 
 def _sums(folder: Path) -> Iterator[int]:
