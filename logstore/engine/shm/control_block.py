@@ -23,7 +23,7 @@ from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
-MAGIC = b"LGSTWAK\x06"
+MAGIC = b"LGSTWAK\x07"
 SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS: Final = struct.Struct("@7Q")
