@@ -142,6 +142,7 @@ def store(
         "applied_segment": log.end[0], "applied_offset": log.end[1], "codec": codec_name(),
         "engine": "interpreted" if pipeline.__file__.endswith(".py") else "compiled",
         "compacted_ms": compacted[0], "compacted_bytes": compacted[1], "pins": pins,
+        "shipped_ms": 0, "shipped_to": "", "unshipped_bytes": 0,  # nothing is shipped here
     }  # fmt: skip
 
 

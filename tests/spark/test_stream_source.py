@@ -280,4 +280,4 @@ def test_offsets_of_an_older_checkpoint(path: Path) -> None:
 )
 def test_options_that_cannot_be(path: Path, options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        reader_of(path, **options)
+        reader_of(path, **options).initialOffset()

@@ -46,6 +46,15 @@ NOT_MET_ROOMS = {"aio", "redis", "valkey", "wire"}
 NOT_MET_MESSAGES = {
     "the store was opened with readonly=True: open it for writing",  # no command that writes does
     "syntax error, LIMIT cannot be used without the special ~ option: give approximate=True",
+    # Moments are kept from Python; no command makes or takes one.
+    "a moment cannot be kept through a store opened with readonly=True",
+    "{} is no moment: make one with store.moment()",
+    "{} is a pin, but no moment: make one with store.moment()",
+    (
+        "the moment {} is over, or of another store than {}: it is kept for an "
+        "hour behind the last plan made by it, and ends with its pin, or an "
+        "erasure. Make another one with store.moment(), and load all anew"
+    ),
     "pins cannot be given back through a store opened with readonly=True",  # --release writes
     "keep_until_shipped must be True or False: {}",  # the command's option is a flag
     "a naive datetime is no ID: give it a time zone",

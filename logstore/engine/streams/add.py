@@ -338,8 +338,7 @@ def _fill_open(txn: WriteTxn, record: StreamRecord, packed: Packed) -> bool:
 def _add_node(txn: WriteTxn, record: StreamRecord, node: PackedNode, *, last: bool) -> bool:
     """Write a new node; True if the stream's record must be stated."""
     most = txn.limits.node_max_bytes or ENTRY_MAX_BYTES
-    fills = 0 < txn.limits.node_max_entries <= node.count
-    fills = fills or (node.count == 1 and len(node.lp) >= most)
+    fills = node.count == 1 and (len(node.lp) >= most or txn.limits.node_max_entries == 1)
     stays_open = last and not fills
     ids = (node.master_ms, node.master_seq, node.last_ms, node.last_seq)
     kind = frames.Open if stays_open else frames.Node
@@ -387,8 +386,6 @@ def _reopen(txn: WriteTxn, record: StreamRecord, raw_bytes: int) -> None:
     master, locator = tail
     limits = txn.limits
     max_bytes = limits.node_max_bytes or ENTRY_MAX_BYTES
-    if 0 < limits.node_max_entries <= locator.entries:
-        return
     counter_slack = 8  # folding the vector may change the width of the two counters
     size = locator.payload_bytes - OPEN_BODY.size
     if size + raw_bytes - counter_slack >= max_bytes:
