@@ -8,10 +8,10 @@ takes a snapshot a batch. It knows no logic of the disk.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain, islice, takewhile
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from logstore.api.matching import Matching
     from logstore.api.times import When
     from logstore.api.values import Values
+    from logstore.engine.runtime.engine import Engine
 
 T = TypeVar("T", bytes, str)
 FOLLOW_COUNT = 1000  # entries read at once while following
+# Of an interval, so many entries at most, what was begun with.
+_ReadBatch: TypeAlias = Callable[[StreamID, StreamID, int, ranges.Interval | None], ranges.Batch]
 
 
 # -- what is there ----------------------------------------------------------------------------
@@ -45,54 +48,48 @@ def entries(
     where: Matching | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
+    engine, maker = opened.engine, entry_maker(opened.encoding)
     if where is not None:
-        return chain.from_iterable(_sifted(opened, name, low, high, left, reverse, where))
-    maker: ranges.Maker = entry_maker(opened.encoding)
-    return chain.from_iterable(_batches(opened, name, low, high, left, reverse, maker))
+        return chain.from_iterable(
+            _batches(_sifting(engine, name, reverse, where), low, high, left)
+        )
+
+    def read(
+        low: StreamID, high: StreamID, left: int, walked: ranges.Interval | None
+    ) -> ranges.Batch:
+        return ranges.read_batch(
+            engine(), name, low, high, left, reverse=reverse, walked=walked, maker=maker
+        )
+
+    return chain.from_iterable(_batches(read, low, high, left))
 
 
-def _sifted(
-    opened: OpenStore[T],
-    name: bytes,
-    low: StreamID,
-    high: StreamID,
-    left: int,
-    reverse: bool,
-    where: Matching,
-) -> Iterator[list[Entry[T]]]:
+def _sifting(
+    engine: Callable[[], Engine], name: bytes, reverse: bool, where: Matching
+) -> _ReadBatch:
+    """Reads what matches, of more and more nodes at once: often the first ones have it all."""
     from logstore.scan import sift
 
-    interval: ranges.Interval | None = None
     nodes = sift.NODES_MIN
-    while True:
-        batch = sift.read_batch(
-            opened.engine(), name, low, high, left, where, interval, nodes, reverse=reverse
-        )
-        nodes = min(2 * nodes, sift.NODES_MAX)
-        interval = interval or (low, high)
-        yield batch.entries
-        left -= len(batch.entries) if left >= 0 else 0
-        if batch.rest is None or left == 0:
-            return
-        low, high = batch.rest
+
+    def read(
+        low: StreamID, high: StreamID, left: int, walked: ranges.Interval | None
+    ) -> ranges.Batch:
+        nonlocal nodes
+        now, nodes = nodes, min(2 * nodes, sift.NODES_MAX)
+        return sift.read_batch(engine(), name, low, high, left, where, walked, now, reverse=reverse)
+
+    return read
 
 
 def _batches(
-    opened: OpenStore[T],
-    name: bytes,
-    low: StreamID,
-    high: StreamID,
-    left: int,
-    reverse: bool,
-    maker: ranges.Maker,
-) -> Iterator[list[Entry[T]]]:
-    engine = opened.engine
-    interval: ranges.Interval | None = None
+    read: _ReadBatch, low: StreamID, high: StreamID, left: int
+) -> Iterator[list[Entry[Any]]]:
+    """What ``read`` gives of an interval, batch by batch, each of a snapshot of its own."""
+    walked: ranges.Interval | None = None
     while True:
-        batch = ranges.read_batch(
-            engine(), name, low, high, left, reverse=reverse, walked=interval, maker=maker
-        )
-        interval = interval or (low, high)
+        batch = read(low, high, left, walked)
+        walked = walked or (low, high)
         yield batch.entries
         left -= len(batch.entries) if left >= 0 else 0
         if batch.rest is None or left == 0:

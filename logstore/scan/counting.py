@@ -16,19 +16,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
-from logstore.codec import ID
+from logstore.codec import ID, Section
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import DamagedStoreError, StreamNotFoundError
-from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.scan import walk
 from logstore.scan.arrow import Gather
-from logstore.scan.listing import Listing
+from logstore.scan.listing import Listing, removal_mark
 from logstore.scan.live import Nodes
 from logstore.scan.located import Stretch
 from logstore.tuples import NamedTuple
@@ -39,12 +41,15 @@ BEHIND_MAX_NODES = 512
 STREAMS_MAX = 256
 
 
+_State: TypeAlias = tuple[StreamID, tuple[int, int]]
+
+
 class Marks(NamedTuple):
     """Master IDs, ascending, and how many entries are below each."""
 
     ids: list[ID]
     below: list[int]
-    since: tuple[StreamID, int]  # `_state` of the stream when they were made
+    since: _State  # of the stream when they were made
 
 
 _kept: WeakKeyDictionary[Engine, OrderedDict[int, Marks]] = WeakKeyDictionary()
@@ -79,14 +84,10 @@ def _walked(engine: Engine, name: bytes, start: StreamID, end: StreamID) -> int:
 
 def _counted(view: Snapshot, engine: Engine, found: Listing) -> int | None:
     """The live entries of what was listed; None if a node at an end was moved since."""
-    gather = Gather.counting()
-    stretch = Stretch(Nodes(engine.segments, view.meta.active_segment), engine.seed)
     try:
-        for _, section in found.sections:
-            stretch.add(gather, section, found.nodes.items(), 0)
+        return _rows(view, engine, (section for _, section in found.sections), found.nodes.items())
     except SegmentGone:
         return None
-    return gather.rows
 
 
 # -- marks -----------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ def _by_marks(
                 marks = _extended(marks, Listing(engine, [name], ZERO_ID, MAX_ID))
             if marks is None:
                 return None
-            found = snapshot.read(engine, _between, engine, name, number, marks, start, end)
+            found = snapshot.read(engine, _between, engine, name, marks, start, end)
             if found is not None:
                 count, behind = found
                 if behind > BEHIND_MAX_NODES:
@@ -122,11 +123,11 @@ def _by_marks(
     return None
 
 
-def _state(record: StreamRecord | None) -> tuple[StreamID, int]:
-    """What stays the same while a stream is only added to."""
+def _state(record: StreamRecord | None) -> _State:
+    """What stays the same while a stream is only added to: its first entry, and `removal_mark`."""
     if record is None:
         raise StreamNotFoundError("there is no such stream")
-    return record.first, (record.entries_added - record.length) & U64_MAX
+    return record.first, removal_mark(record)
 
 
 def _marks(engine: Engine, number: int) -> Marks | None:
@@ -166,14 +167,15 @@ def _few(view: Snapshot, engine: Engine, name: bytes, start: StreamID, end: Stre
         return 0
     found = walk.new_list()
     follows, _ = walk.piece(view, record, start, end, found, AT_ONCE_NODES)
-    return _rows(view, engine, record, start, end, found.items()) if follows is None else None
+    if follows is not None:
+        return None
+    return _rows(view, engine, [(name, record.number, start, end)], found.items())
 
 
 def _between(
     view: Snapshot,
     engine: Engine,
     name: bytes,
-    number: int,
     marks: Marks,
     start: StreamID,
     end: StreamID,
@@ -181,7 +183,7 @@ def _between(
     """The count of an interval, and how many nodes are behind the last mark; None if the marks do
     not hold."""
     record = view.record(name)
-    if record is None or record.number != number or _state(record) != marks.since:
+    if record is None or _state(record) != marks.since:
         return None
     behind, nodes = _live(view, engine, record, StreamID(*marks.ids[-1]), MAX_ID)
     if marks.below[-1] + behind != record.length:
@@ -211,18 +213,14 @@ def _live(
     at: StreamID | None = start
     while at is not None:
         at, _ = walk.piece(view, record, at, end, found, AT_ONCE_NODES)
-    return _rows(view, engine, record, start, end, found.items()), len(found)
+    section = record.name, record.number, start, end
+    return _rows(view, engine, [section], found.items()), len(found)
 
 
-def _rows(
-    view: Snapshot,
-    engine: Engine,
-    record: StreamRecord,
-    start: StreamID,
-    end: StreamID,
-    items: bytes,
-) -> int:
+def _rows(view: Snapshot, engine: Engine, sections: Iterable[Section], items: bytes) -> int:
+    """The live entries of listed nodes that are in these intervals."""
     gather = Gather.counting()
     stretch = Stretch(Nodes(engine.segments, view.meta.active_segment), engine.seed)
-    stretch.add(gather, (record.name, record.number, start, end), items, 0)
+    for section in sections:
+        stretch.add(gather, section, items, 0)
     return gather.rows

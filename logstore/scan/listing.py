@@ -106,7 +106,7 @@ class Listing:
             record, at = snapshot.read(engine, _piece, found, found.mark(), name, at, end, at_once)
             if first is None:
                 first, end = record, min(end, record.last)
-            elif _deleted(record) != _deleted(first):
+            elif removal_mark(record) != removal_mark(first):
                 raise _Changed
         assert first is not None
         if self._start <= first.first and first.last <= self._end:
@@ -165,8 +165,8 @@ def _confirm_all(view: Snapshot, name: bytes) -> None:
         view.confirm_nodes(record, given=True)
 
 
-def _deleted(record: StreamRecord) -> tuple[int, int]:
-    """What stays the same while a stream is only added to."""
+def removal_mark(record: StreamRecord) -> tuple[int, int]:
+    """A stream's number, and how many of its entries went: the same while it is only added to."""
     return record.number, (record.entries_added - record.length) & U64_MAX
 
 

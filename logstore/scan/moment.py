@@ -12,6 +12,7 @@ taken that all nodes are of. A moment that is over is SnapshotExpired, and never
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,9 @@ from logstore.log import pinfile
 from logstore.scan import blocks, walk
 from logstore.scan import snapshot as snapshotfile
 from logstore.scan.listing import AtOnce
-from logstore.scan.snapshot import Split, Writer
+from logstore.scan.snapshot import Blocks, Split, Writer
 from logstore.tuples import NamedTuple
 
-PLANNING_MS = 10 * 60 * 1000
 TTL_MS = pins.LEASE_MS_MAX
 MOMENT = "moment"  # in the place of what names a plan, of which no hash is the text
 _NOBODY = Identity("", "", 0, 0)  # whose end nobody sees: the lease counts
@@ -53,8 +53,7 @@ def keep(engine: Engine, names: Sequence[bytes] | None = None, *, ttl_ms: int = 
     """
     fs, home = engine.fs, engine.path
     made_ms = engine.clock.now_ms()
-    pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=MOMENT)
-    try:
+    with pins.planning(fs, home, made_ms, purpose=MOMENT) as pin:
         found = AtOnce(engine, names)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(
@@ -72,12 +71,9 @@ def keep(engine: Engine, names: Sequence[bytes] | None = None, *, ttl_ms: int = 
             return packed
 
         _, table_at = blocks.write(writer, place, found, cuts, table)
-        pin = pin._replace(plan=MOMENT, table_at=table_at, table_bytes=writer.offset - table_at)
+        kept = pin._replace(plan=MOMENT, table_at=table_at, table_bytes=writer.offset - table_at)
         segments = found.nodes.segments()
-        pins.narrow(fs, home, pin, segments, engine.clock.now_ms(), ttl_ms, _NOBODY)
-    except BaseException:
-        pins.release(fs, home, pin.id)
-        raise
+        pins.narrow(fs, home, kept, segments, engine.clock.now_ms(), ttl_ms, _NOBODY)
     return pin.id
 
 
@@ -106,29 +102,35 @@ class Kept:
             ) from None
         if pin.plan != MOMENT:
             raise OptionError(f"{token!r} is a pin, but no moment: make one with store.moment()")
-        table: list[list[Any]] = msgpack.unpackb(snapshotfile.read_table(fs, home, uuid, pin))
-        self.streams = {row.name: row for row in (_Row(*each) for each in table)}
+        self._pin = pin
+
+    @cached_property
+    def streams(self) -> dict[bytes, _Row]:
+        """The streams that there were; read when they are first asked for."""
+        table: list[list[Any]] = msgpack.unpackb(
+            snapshotfile.read_table(self._fs, self._home, self._uuid, self._pin)
+        )
+        return {row.name: row for row in (_Row(*each) for each in table)}
 
     def listed(self, names: Sequence[bytes], start: StreamID, end: StreamID) -> _Listed:
         """The nodes of a closed interval of streams; StreamNotFoundError if there was none then."""
         found = _Listed()
-        for name in names:
-            row = self.streams.get(name)
-            if row is None:
-                raise StreamNotFoundError("there was no such stream at this moment", stream=name)
-            self._add(found, row, start, end)
+        with snapshotfile.opened(self._fs, self._home, self._uuid, self._token) as blocks:
+            for name in names:
+                row = self.streams.get(name)
+                if row is None:
+                    raise StreamNotFoundError(
+                        "there was no such stream at this moment", stream=name
+                    )
+                _add(found, blocks, row, start, end)
         return found
 
-    def _add(self, found: _Listed, row: _Row, start: StreamID, end: StreamID) -> None:
-        before, upto = len(found.nodes), end
-        home = str(self._home)
-        split = Split(
-            home, home, self._uuid, self._token, row.offset, row.size_bytes, start, end, 0, 0, 0
-        )
-        read = snapshotfile.read(self._fs, split)
-        for (_, _, _, last), items in read if row.size_bytes else ():
-            if found.nodes.add_items(items, start, end) < len(items):
-                raise CorruptionError("a list of nodes is cut off", stream=row.name)
-            upto = min(end, StreamID(*last))
-        if len(found.nodes) > before:
-            found.sections.append((before, (row.name, row.number, start, upto)))
+
+def _add(found: _Listed, blocks: Blocks, row: _Row, start: StreamID, end: StreamID) -> None:
+    before, upto = len(found.nodes), end
+    for (_, _, _, last), items in blocks.read(row.offset, row.size_bytes):
+        if found.nodes.add_items(items, start, end) < len(items):
+            raise CorruptionError("a list of nodes is cut off", stream=row.name)
+        upto = min(end, StreamID(*last))
+    if len(found.nodes) > before:
+        found.sections.append((before, (row.name, row.number, start, upto)))

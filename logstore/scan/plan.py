@@ -7,7 +7,7 @@ from there like others: bytes before the applied position never change, and the 
 Invariants: each stream is planned as it stood at one moment (`listing`), or all of them as at one
 that is kept (`moment`): its pin is looked at once the plan's own holds every segment. The pin is
 durable before the first snapshot is taken; until the plan is done it holds every segment, and for
-PLANNING_MS only. A plan that fails leaves neither pin nor file.
+``pins.PLANNING_MS`` only. A plan that fails leaves neither pin nor file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from logstore.uri_path import UriPath
 INLINE_BYTES = 48 << 10  # of locators, which a split takes along: pickled it is below 64 KiB
 SPLIT_BYTES = 16 << 20
 TTL_MS = pins.LEASE_MS_MAX
-PLANNING_MS = 10 * 60 * 1000
 MIN_PARTITIONS_MAX = 100_000
 
 
@@ -116,8 +115,7 @@ def make(
     shared = _shared(engine, home, key, made_ms)
     if shared is not None:
         return shared
-    pin = pins.create(fs, home, made_ms, PLANNING_MS, purpose=purpose)
-    try:
+    with pins.planning(fs, home, made_ms, purpose=purpose) as pin:
         found = _listed(engine, names, start, end, moment)
         if not len(found.nodes):
             pins.release(fs, home, pin.id)
@@ -129,18 +127,17 @@ def make(
         cuts = bounds(found.nodes, parts)
         splits, table_at = blocks.write(writer, place, found, cuts, _table)
         # Another plan can only find it once it names all this; the file is durable before that.
-        pin = pin._replace(plan=key, table_at=table_at, table_bytes=writer.offset - table_at)
+        made = pin._replace(plan=key, table_at=table_at, table_bytes=writer.offset - table_at)
         segments = found.nodes.segments()
-        pins.narrow(fs, home, pin, segments, engine.clock.now_ms(), ttl_ms, owner)
-    except BaseException:
-        pins.release(fs, home, pin.id)
-        raise
+        pins.narrow(fs, home, made, segments, engine.clock.now_ms(), ttl_ms, owner)
     return Plan(pin.id, splits, found.nodes.live, total)
 
 
 def _listed(
     engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID, moment: str
 ) -> Listed:
+    """The nodes of now, or of a moment, whose pin is looked at behind the plan's own: what it holds
+    is held by that from here on."""
     if not moment:
         return Listing(engine, names, start, end)
     now_ms = engine.clock.now_ms()

@@ -14,7 +14,8 @@ snapshot file. The splits of a plan cover every entry once.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from logstore import format as fmt
@@ -148,12 +149,9 @@ class InlineWriter(Writer):
 
 def read_table(fs: FileSystem, home: Path, uuid: bytes, pin: pinfile.Pin) -> bytes:
     """The list of the splits of a plan, which is a block of no stream; SnapshotExpired."""
-    file = _opened(fs, home, pin.id)
-    try:
-        crc = _check_head(file, uuid, pin.id)
-        return _read_body(file, crc, pin.table_at, pin.table_at + pin.table_bytes)[1]
-    finally:
-        file.close()
+    with opened(fs, home, uuid, pin.id) as blocks:
+        table_end = pin.table_at + pin.table_bytes
+        return _read_body(blocks.file, blocks.head_crc, pin.table_at, table_end)[1]
 
 
 def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
@@ -166,29 +164,43 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
 def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None, None]:
     """The blocks of a split, checked: what they are of, and a list of nodes as the codec has
     it (`logstore.codec.located`). SnapshotExpired if the file is gone."""
-    offset, end = split.offset, split.offset + split.size_bytes
-    file: File = _Bytes(split.blocks, offset)
-    crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
-    if not split.blocks:
-        file = _opened(fs, Path(split.home), split.pin_id)
-    try:
-        if not split.blocks:
-            crc = _check_head(file, split.uuid, split.pin_id)
+    if split.blocks:
+        crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
+        inline = Blocks(_Bytes(split.blocks, split.offset), crc)
+        yield from inline.read(split.offset, split.size_bytes)
+        return
+    with opened(fs, Path(split.home), split.uuid, split.pin_id) as blocks:
+        yield from blocks.read(split.offset, split.size_bytes)
+
+
+class Blocks(NamedTuple):
+    """The blocks of one snapshot, whose head was checked."""
+
+    file: File
+    head_crc: int
+
+    def read(self, offset: int, size_bytes: int) -> Iterator[tuple[Section, bytes]]:
+        """Those in a byte range, checked, as `read` gives them."""
+        end = offset + size_bytes
         while offset < end:
-            section, items, offset = _read_block(file, crc, offset, end)
+            section, items, offset = _read_block(self.file, self.head_crc, offset, end)
             yield section, items
-    finally:
-        file.close()
 
 
-def _opened(fs: FileSystem, home: Path, pin_id: str) -> File:
+@contextmanager
+def opened(fs: FileSystem, home: Path, uuid: bytes, pin_id: str) -> Iterator[Blocks]:
+    """A snapshot file, to read any number of ranges of it; SnapshotExpired if it is gone."""
     path = pinfile.snapshot_path(home, pin_id)
     try:
-        return fs.open(path)
+        file = fs.open(path)
     except FileNotFoundError:
         raise SnapshotExpired(
             f"the snapshot {path} was given back or ran out: load again"
         ) from None
+    try:
+        yield Blocks(file, _check_head(file, uuid, pin_id))
+    finally:
+        file.close()
 
 
 def _check_head(file: File, uuid: bytes, pin_id: str) -> int:

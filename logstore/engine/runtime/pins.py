@@ -15,7 +15,8 @@ readers raise SnapshotExpired. Never decides what is dead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from logstore.log import names, pinfile
 from logstore.log.pinfile import Pin
 
 LEASE_MS_MAX = 3_600_000
+PLANNING_MS = 10 * 60 * 1000  # until a plan narrows its pin
 
 
 def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: str = "") -> Pin:
@@ -49,6 +51,17 @@ def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: st
     fs.make_directory(store / names.PINS)
     pinfile.write(fs, store, pin)
     return pin
+
+
+@contextmanager
+def planning(fs: FileSystem, store: Path, now_ms: int, *, purpose: str) -> Iterator[Pin]:
+    """A pin for what is planned meanwhile, and narrowed then; given back if that fails."""
+    pin = create(fs, store, now_ms, PLANNING_MS, purpose=purpose)
+    try:
+        yield pin
+    except BaseException:
+        release(fs, store, pin.id)
+        raise
 
 
 def narrow(
