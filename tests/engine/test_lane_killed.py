@@ -73,6 +73,25 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def run_until_killed(
+    killer: Path, script: str, folder: Path, sync: str, at: str, how: str
+) -> list[str]:
+    """Run a script on the store in a folder, killed at a call of the system, or in it, once it has
+    made ten commits; what it told after them."""
+    start = folder / "start"
+    kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder / "store"), sync, str(start)],
+        env={**os.environ, "LD_PRELOAD": str(killer), **kill},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return done.stdout.split()
+
+
 @pytest.mark.parametrize("sync", ["everysec", "always"])
 @pytest.mark.parametrize(
     ("at", "how", "more"),
@@ -103,22 +122,14 @@ def test_a_kill_leaves_all_of_an_add_or_nothing(
     if at.startswith("fdatasync") and sync != "always":
         pytest.skip("nothing is synced")
     let_lag(monkeypatch, 64, lane=True)
-    path, start = tmp_path / "store", tmp_path / "start"
+    path = tmp_path / "store"
     with logstore.open(path, background=False) as other:
         other.stream("s").add({"n": -1})
         if not stays_open:
             other.close()
-        kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
-        done = subprocess.run(
-            [sys.executable, "-c", ADDS, str(path), sync, str(start)],
-            env={**os.environ, "LD_PRELOAD": str(killer), **kill},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        acknowledged = [int(line) for line in done.stdout.split()]
+        acknowledged = [
+            int(line) for line in run_until_killed(killer, ADDS, tmp_path, sync, at, how)
+        ]
         with logstore.open(path, background=False) as store:
             stream = store.stream("s")
             id = stream.add({"n": 99})
@@ -147,22 +158,13 @@ def test_a_kill_leaves_all_of_a_transaction_or_nothing(
 ) -> None:
     """In its one write: the first of its frames, all but for its end, or all is there."""
     let_lag(monkeypatch, 64, lane=True)
-    path, start = tmp_path / "store", tmp_path / "start"
+    path = tmp_path / "store"
     with logstore.open(path, background=False) as other:
         for name in "ab":
             other.stream(name).add({"n": -1})
         if not stays_open:
             other.close()
-        kill = {"KILL_AT": "pwrite:1", "KILL_HOW": how, "KILL_FROM": str(start)}
-        done = subprocess.run(
-            [sys.executable, "-c", TRANSACTIONS, str(path), "everysec", str(start)],
-            env={**os.environ, "LD_PRELOAD": str(killer), **kill},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
+        run_until_killed(killer, TRANSACTIONS, tmp_path, "everysec", "pwrite:1", how)
         with logstore.open(path, background=False) as store:
             store.stream("a").add({"n": 99})
             follow(store)
@@ -196,7 +198,7 @@ def test_a_kill_leaves_all_of_a_read_or_an_ack_or_nothing(
     stays_open: bool,
 ) -> None:
     let_lag(monkeypatch, 64, lane=True)
-    path, start = tmp_path / "store", tmp_path / "start"
+    path = tmp_path / "store"
     with logstore.open(path, background=False) as other:
         other.stream("s").add_many({"n": number} for number in range(30))
         group = other.stream("s").group("g", start="0")
@@ -204,17 +206,8 @@ def test_a_kill_leaves_all_of_a_read_or_an_ack_or_nothing(
             group.read("c", count=30)
         if not stays_open:
             other.close()
-        kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
-        done = subprocess.run(
-            [sys.executable, "-c", work, str(path), "everysec", str(start)],
-            env={**os.environ, "LD_PRELOAD": str(killer), **kill},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
-        happened = 10 + len(done.stdout.split()) + more
+        told = run_until_killed(killer, work, tmp_path, "everysec", at, how)
+        happened = 10 + len(told) + more
         with logstore.open(path, background=False) as store:
             group = store.stream("s").group("g")
             store.stream("s").add({"n": 99})  # finishes what was begun

@@ -54,8 +54,8 @@ cdef inline uint32_t put_head(
     u8* out, u64 at, u64 size, u64 commit, u64 durable, uint32_t seed, uint32_t ordinal, bint last,
     u8 kind
 ) noexcept nogil:
-    """Write the head of a frame of a `kind` whose payload stands behind it; its CRC. `ordinal`: its place in
-    its commit, which the `last` one ends."""
+    """Write the head of a frame of a `kind` whose payload stands behind it; its CRC. `ordinal`: its
+    place in its commit, which the `last` one ends."""
     cdef uint32_t crc
     put_32(out + 4, <uint32_t>size)
     put_64(out + 8, commit)

@@ -34,18 +34,14 @@ cdef class Lane(AddLane):
         if count < 0 or not self.may_try():
             return None
         h = self.handle(name)
-        if h is None or self.is_owned() is True or self.acquire(False) is not True:
+        if h is None or not self.try_lock():
             return None
         try:
-            if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
-                return None
-            try:
-                rows = self.read_locked(h, name, group, who, count, &tried, &became)
-                if became > COMMITTED:
-                    self.ask(became, &tried)
-            finally:
-                self.unlock(NULL, 0)
+            rows = self.read_locked(h, name, group, who, count, &tried, &became)
+            if became > COMMITTED:
+                self.ask(became, &tried)
         finally:
+            self.unlock(NULL, 0)
             self.release()
         if rows is not None and became:
             told += rows
@@ -75,7 +71,7 @@ cdef class Lane(AddLane):
             return None
         if (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, g.last_ms, g.last_seq):
             return None
-        rows = self.fresh(h, g, count, now_ms)
+        rows = self.new_rows(h, g, count, now_ms)
         n = 0 if rows is None else len(rows)
         if not n or g.epoch != self.epoch or self.wake == NULL:
             return None
@@ -99,20 +95,17 @@ cdef class Lane(AddLane):
         self.out.size = HEAD + DELIVER_BODY + n * ID_BYTES
         if not self.fits(start, self.out.size):
             return None
-        self.mark(g, who)
-        if self.always:
-            self.lock.held = True       # for those who wait in the queue meanwhile
+        self.mark_dirty(g, who)
+        self.tell_held(True)
         became[0] = self.commit_one(start, now_ns, KIND_DELIVER, tried)
         if became[0] == COMMITTED:
             g.delivered(who, p + DELIVER_BODY, n, now_ms, g.read + n, start)
             self.publish(tried, self.out.size, NULL, 0)
-            self.commits += 1
-            self.commit_bytes += self.out.size
             self.deliveries += n
-        self.lock_ends()
+        self.tell_held(False)
         return rows
 
-    cdef list fresh(self, Handle h, Group g, int64_t count, u64 now_ms):
+    cdef list new_rows(self, Handle h, Group g, int64_t count, u64 now_ms):
         """Rows of at most `count` entries behind what the group was given; None: they are not at
         hand, or too many."""
         cdef u64 ms = g.last_ms, seq = g.last_seq
@@ -133,7 +126,7 @@ cdef class Lane(AddLane):
                     rows += _first_deliveries(lp, h.master_ms, h.master_seq, b"", start, left,
                                               tuple, _StreamID, now_ms)
                     return rows
-                if not self.go_to(h, ms, seq, start):
+                if not self.load_node(h, ms, seq, start):
                     return None
                 rows += _first_deliveries(self.node_lp, self.node_ms, self.node_seq,
                                           self.node_vector, start, left, tuple, _StreamID,
@@ -146,7 +139,7 @@ cdef class Lane(AddLane):
         finally:
             self.busy.now = False
 
-    cdef bint go_to(self, Handle h, u64 ms, u64 seq, start) except -1:
+    cdef bint load_node(self, Handle h, u64 ms, u64 seq, start) except -1:
         """Have the sealed node with the first entries from an ID on at hand."""
         if (self.node_lp is not None and self.node_stream == h.number
                 and not is_below(ms, seq, self.node_ms, self.node_seq)
@@ -175,18 +168,14 @@ cdef class Lane(AddLane):
         if not 0 < len(ids) <= RUN_MAX or not self.may_try():
             return None
         h = self.handle(name)
-        if h is None or self.is_owned() is True or self.acquire(False) is not True:
+        if h is None or not self.try_lock():
             return None
         try:
-            if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
-                return None
-            try:
-                done = self.ack_locked(h, name, group, ids, &tried, &became)
-                if became > COMMITTED:
-                    self.ask(became, &tried)
-            finally:
-                self.unlock(NULL, 0)
+            done = self.ack_locked(h, name, group, ids, &tried, &became)
+            if became > COMMITTED:
+                self.ask(became, &tried)
         finally:
+            self.unlock(NULL, 0)
             self.release()
         if not became:
             return None
@@ -234,25 +223,22 @@ cdef class Lane(AddLane):
         if not n or not self.fits(start, self.out.size) or g.epoch != self.epoch or self.wake == NULL:
             return 0
         for i in range(n):
-            self.mark(g, <Consumer>owners[i])
-        if self.always:
-            self.lock.held = True
+            self.mark_dirty(g, <Consumer>owners[i])
+        self.tell_held(True)
         became[0] = self.commit_one(start, now_ns, KIND_ACK, tried)
         if became[0] == COMMITTED:
             for i in range(n):
                 g.acked(<Consumer>owners[n - 1 - i], places[n - 1 - i])
             g.position = start
             self.publish(tried, self.out.size, NULL, 0)
-            self.commits += 1
-            self.commit_bytes += self.out.size
             self.acks += n
-        self.lock_ends()
+        self.tell_held(False)
         return n
 
     # -- both --------------------------------------------------------------------------------------
     cdef int commit_one(self, u64 start, int64_t now_ns, u8 kind, Tried* tried) noexcept:
-        """Append the frame that was laid out. In crash order as in `commit_locked`; who calls
-        publishes, and says `lock_ends`. From here to there no code of Python runs, and no memory is
+        """Append the frame that was laid out. In crash order as in `commit_locked`; the
+        caller publishes, and says `tell_held`. From here to there no code of Python runs, and no memory is
         taken."""
         tried.start = tried.last = start
         tried.commit = self.commit + 1
@@ -266,7 +252,7 @@ cdef class Lane(AddLane):
         """The group, if a commit to it can be decided now."""
         cdef PyObject* found
         cdef Group g = None
-        if not self.is_moment(start, now_ns):
+        if not self.may_commit_now(start, now_ns):
             return None
         if h.epoch != self.epoch and not self.learn_known(h, name):
             return None
@@ -282,11 +268,6 @@ cdef class Lane(AddLane):
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
             return None
         return g if g.epoch == self.epoch and h.epoch == self.epoch else None
-
-    cdef int lock_ends(self) except -1:
-        if self.always:
-            self.lock.held = False
-        return 0
 
     cdef bint learn_known(self, Handle h, bytes name) except -1:
         self.learn(h, name)
@@ -336,7 +317,7 @@ cdef class Lane(AddLane):
         finally:
             self.busy.now = False
 
-    cdef int mark(self, Group g, Consumer who) except -1:
+    cdef int mark_dirty(self, Group g, Consumer who) except -1:
         """These are ahead of the cache, or will be."""
         if not g.dirty:
             self.dirty_groups.append(g)
@@ -347,7 +328,7 @@ cdef class Lane(AddLane):
         return 0
 
     # -- others' commits, and the record cache --------------------------------------------------------
-    cdef bint take_in(self, const u8* p, u64 left, u64 position, u64* size) except -1:
+    cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         cdef Group g = None
         cdef u8 kind
         cdef PyObject* found
@@ -368,7 +349,7 @@ cdef class Lane(AddLane):
             if g is None:
                 return False
         else:
-            self.skipped = True     # nobody here knows of it before the index has followed
+            self.skipped = True     # this process knows nothing of it before the index has followed
             return True
         if kind == KIND_ACK:
             return self.take_ack(g, p + HEAD, size[0], position)
@@ -381,7 +362,7 @@ cdef class Lane(AddLane):
             return False
         if not g.has_room(big(p + DELIVER_BODY), big(p + DELIVER_BODY + 8), n):
             return False
-        self.mark(g, who)
+        self.mark_dirty(g, who)
         g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8), position)
         return little(p + 20, 8) == g.last_ms and little(p + 28, 8) == g.last_seq
 
@@ -398,7 +379,7 @@ cdef class Lane(AddLane):
             who = None if place < 0 else self.consumer_of(g, g.run[place].consumer, None)
             if who is None:
                 return False
-            self.mark(g, who)
+            self.mark_dirty(g, who)
             g.acked(who, place)
         g.position = position
         return True
@@ -413,7 +394,7 @@ cdef class Lane(AddLane):
         self.node_lp = None
         AddLane.forget(self)
 
-    cdef bint give_back_more(self, cache) except -1:
+    cdef bint give_back_groups(self, cache) except -1:
         cdef Group g
         for g in self.dirty_groups:
             if not g.give_back(cache.groups):

@@ -200,18 +200,14 @@ cdef class AddLane:
         cdef Tried tried
         cdef int i, became = NOT_PLAIN
         cdef bint grouped = False
-        if self.is_owned() is True or self.acquire(False) is not True:
+        if not self.try_lock():
             return False
         try:
-            if self.wake == NULL or flock(self.lock_fd, LOCK_EX | LOCK_NB):
-                return False
-            try:
-                became = self.commit_locked(asked, count, turn, &tried)
-                if became > COMMITTED:
-                    self.ask(became, &tried)
-            finally:
-                grouped = self.unlock(asked, count)
+            became = self.commit_locked(asked, count, turn, &tried)
+            if became > COMMITTED:
+                self.ask(became, &tried)
         finally:
+            grouped = self.unlock(asked, count)
             self.release()
         if not became:
             return False
@@ -221,6 +217,22 @@ cdef class AddLane:
             buckets = {(<Handle>asked[i].handle).bucket for i in range(count)}
             self.engine.wake.waits.waiters.wake_buckets(buckets, set())
         return True
+
+    cdef bint try_lock(self) except -1:
+        """Take the mutex, then LOCK, if both are free at once. `unlock` and `release` give them
+        back, in this order."""
+        if self.is_owned() is True or self.acquire(False) is not True:
+            return False
+        if self.wake != NULL and not flock(self.lock_fd, LOCK_EX | LOCK_NB):
+            return True
+        self.release()
+        return False
+
+    cdef int tell_held(self, bint held) except -1:
+        """Tell those who wait in the queue for a commit's sync that LOCK is held, or not any more."""
+        if self.always:
+            self.lock.held = held
+        return 0
 
     cdef int64_t may_lag(self) except -1:
         """How many commits the index may be behind; 0: there is no lane."""
@@ -239,7 +251,7 @@ cdef class AddLane:
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
         cdef Step* step
         cdef int i, became
-        if not self.is_moment(start, now_ns):
+        if not self.may_commit_now(start, now_ns):
             return NOT_PLAIN
         if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
             return NOT_PLAIN
@@ -253,8 +265,7 @@ cdef class AddLane:
             tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
                                  ls_load(w + W_DURABLE), self.seed, i, i == count - 1,
                                  KIND_APPEND)
-        if self.always:
-            self.lock.held = True       # for those who wait in the queue meanwhile
+        self.tell_held(True)
         # -- from here on it may have happened
         ls_store(w + W_PROGRESS, tried.commit)
         # crash: the next writer runs the tail check, and finds nothing
@@ -266,16 +277,13 @@ cdef class AddLane:
                     self.out.data + step.at + HEAD + APPEND_BODY,
                     step.size - HEAD - APPEND_BODY, &step.body, start + step.at)
             self.publish(tried, size, asked, count)
-            self.commits += 1
             self.entries += count
-            self.commit_bytes += size
             self.added_bytes += size - count * (HEAD + APPEND_BODY)
         # -- to here
-        if self.always:
-            self.lock.held = False
+        self.tell_held(False)
         return became
 
-    cdef bint is_moment(self, u64 start, int64_t now_ns) except -1:
+    cdef bint may_commit_now(self, u64 start, int64_t now_ns) except -1:
         """Whether commits beside the pipeline may be decided now; LOCK was just taken."""
         cdef u8* w = self.wake
         ls_store(w + W_OWNER, self.owner[0])
@@ -397,6 +405,8 @@ cdef class AddLane:
         self.last_frame = tried.last
         self.last_crc = tried.crc
         self.since += 1
+        self.commits += 1
+        self.commit_bytes += size
         ls_store(w + W_COMMIT, self.commit)
         ls_store(w + W_LAST_FRAME, self.last_frame)
         ls_store(w + W_LAST_CRC, self.last_crc)
@@ -606,7 +616,7 @@ cdef class AddLane:
                     self.dirty.append(h)
                     h.dirty = True
                 h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
-            elif h is not None or not self.take_in(p, count - at, start, &size):
+            elif h is not None or not self.take_in_frame(p, count - at, start, &size):
                 self.forget()
                 return False
             self.commit = little(p + 8, 8)
@@ -620,11 +630,11 @@ cdef class AddLane:
             at += HEAD + size
         return True
 
-    cdef bint take_in(self, const u8* p, u64 left, u64 position, u64* size) except -1:
+    cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         """Let a frame of another process count that adds nothing to a stream; False: it cannot."""
         return False
 
-    cdef bint give_back_more(self, cache) except -1:
+    cdef bint give_back_groups(self, cache) except -1:
         """What else is held here; False: the cache cannot take it."""
         return True
 
@@ -665,7 +675,7 @@ cdef class AddLane:
         cache.applied = -1
         if ls_load(self.wake + W_INDEXED) >= self.base:
             cache.paid_by_another()
-        if not self.give_back_more(cache):
+        if not self.give_back_groups(cache):
             return
         numbers = {h.number for h in self.dirty}
         for h in self.dirty:
