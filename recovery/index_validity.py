@@ -20,7 +20,6 @@ import msgpack
 
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.crc import crc32c
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process
 from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError
@@ -72,13 +71,13 @@ def identity(data_file: Path) -> Identity:
 def read_marker(fs: FileSystem, store: Path) -> ShutdownMarker | None:
     """The shutdown marker; None if it is missing or not whole, which counts as none."""
     try:
-        data = fs.read(store / names.BOOT, MARKER_MAX_BYTES)
+        body = versioned.unsealed(fs.read(store / names.BOOT, MARKER_MAX_BYTES))
     except FileNotFoundError:
         return None
-    if not _sound(data):
+    if body is None:
         return None
     try:
-        fields = versioned.unpack_map(data[4:], names.BOOT)
+        fields = versioned.unpack_map(body, names.BOOT)
         marker = ShutdownMarker(
             fields["generation"], Identity(*fields["identity"]), *fields["clean"]
         )
@@ -95,12 +94,7 @@ def marker_is_damaged(fs: FileSystem, store: Path) -> bool:
         data = fs.read(store / names.BOOT, MARKER_MAX_BYTES)
     except FileNotFoundError:
         return False
-    return not _sound(data)
-
-
-def _sound(data: bytes) -> bool:
-    """Zeros are the checksum of nothing, and no content."""
-    return len(data) > 4 and bool(crc32c(data[4:]) == int.from_bytes(data[:4], "little"))
+    return versioned.unsealed(data) is None
 
 
 def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
@@ -114,7 +108,7 @@ def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
             "format": marker.version,
         }
     )
-    data = crc32c(body).to_bytes(4, "little") + body
+    data = versioned.sealed(body)
     path = store / names.BOOT
     try:
         fs.write_atomic(path, data)

@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +29,7 @@ from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
-from logstore.errors import EntryTypeError, GroupExistsError, OptionError, UsageError, shown
+from logstore.errors import EntryTypeError, OptionError, UsageError, shown
 from logstore.ids import StreamID
 from logstore.index.group_keys import NOBODY  # has what waits for its next try
 from logstore.jobs.gone import text
@@ -154,11 +153,7 @@ class Jobs:
         """Have the group made and the streams configured."""
         if self._ready:
             return
-        group = self.group
-        if not group.exists():
-            with suppress(GroupExistsError):  # another process was faster
-                group.create("0")
-        group.configure(
+        self.stream.group(GROUP, start="0").configure(
             max_deliveries=DELIVERIES_MAX,
             dead_letter=f"{self.queue}:dead",
             redeliver_after=self._redeliver_after,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -29,7 +28,7 @@ from logstore.aio.group import AsyncGroup
 from logstore.aio.store import AsyncStore
 from logstore.aio.stream import AsyncStream
 from logstore.api.delivery import Delivery
-from logstore.errors import GroupExistsError, UsageError
+from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, here, is_gone, text
 
@@ -118,10 +117,7 @@ class StoreBroker(AsyncBroker):
         """Open the store, and make the group if it is missing."""
         if self._store is None:
             self._store = await aio.open(self.path, **self._options)
-        group = await self._group()
-        if not await group.exists():
-            with suppress(GroupExistsError):  # another process was faster
-                await group.create("0")
+        group = await self._store.stream(self.queue).group(GROUP, start="0")
         await group.configure(redeliver_after=self._redeliver_after)
         await super().startup()
 

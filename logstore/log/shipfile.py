@@ -11,7 +11,6 @@ from pathlib import Path
 import msgpack
 
 from logstore import format as fmt
-from logstore.crc import crc32c
 from logstore.errors import CorruptionError
 from logstore.fs import FileSystem
 from logstore.log import names, versioned
@@ -40,10 +39,10 @@ NEVER = ShipRecord()
 def read(fs: FileSystem, store: Path) -> ShipRecord:
     """The last ship; ``NEVER`` if nothing tells of one."""
     try:
-        data = fs.read(store / names.SHIPPED, _MAX_BYTES)
-        if len(data) < 5 or crc32c(data[4:]) != int.from_bytes(data[:4], "little"):
+        body = versioned.unsealed(fs.read(store / names.SHIPPED, _MAX_BYTES))
+        if body is None:
             return NEVER
-        found = versioned.unpack_map(data[4:], names.SHIPPED, _NAMES)
+        found = versioned.unpack_map(body, names.SHIPPED, _NAMES)
         return ShipRecord(
             int(found["position"]),
             int(found["shipped_ms"]),
@@ -56,5 +55,5 @@ def read(fs: FileSystem, store: Path) -> ShipRecord:
 
 def write(fs: FileSystem, store: Path, record: ShipRecord) -> None:
     """Replace it, durably."""
-    body = msgpack.packb(record._asdict())
-    fs.write_atomic(store / names.SHIPPED, int(crc32c(body)).to_bytes(4, "little") + body)
+    data = versioned.sealed(msgpack.packb(record._asdict()))
+    fs.write_atomic(store / names.SHIPPED, data)

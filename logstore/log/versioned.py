@@ -13,6 +13,7 @@ from typing import Any
 import msgpack
 
 from logstore import format as fmt
+from logstore.crc import crc32c
 from logstore.errors import CorruptionError, FormatVersionError
 
 _ERRORS = (ValueError, TypeError, OverflowError)  # of msgpack, of text, of keys, of its times
@@ -32,6 +33,20 @@ def check_version(version: int, what: object) -> None:
         )
     if not is_readable(version):
         raise CorruptionError(f"{what} says that it is of format {version}, which never was")
+
+
+def sealed(body: bytes) -> bytes:
+    """A small file without a head: the CRC of its content, then that."""
+    return int(crc32c(body)).to_bytes(4, "little") + body
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """The content of a file that `sealed` made; None if it is not whole.
+
+    Zeros are the checksum of nothing, and no content.
+    """
+    body = data[4:]
+    return body if body and crc32c(body) == int.from_bytes(data[:4], "little") else None
 
 
 def unpack(data: bytes, what: object) -> Any:
