@@ -4,8 +4,8 @@
 A set is an extra of pyproject.toml. What is missing is installed, and the compiled codec is built
 again when its source has changed. With the set `demo` or `spark` the command finds a Java and a
 Spark configuration whose files stay under build/. With `compiled` it runs in a folder where the
-wheel is unpacked, the engine compiled. `older` installs a second, older
-pyspark beside. Needs nothing but Python and its venv module.
+wheel is unpacked, the engine compiled. With `older` an older pyspark is installed beside the newest
+one. Needs nothing but Python and its venv module.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ log is four fifths dead. Compaction in the background leaves the newest segments
 that is closed early would keep all of that. Here segments are emptied that are dead by more than
 ``SHARE``, the one that writers are in too, as long as what has to be moved for it is bounded.
 
-Invariants: what is done is what a run by call does, in the same crash order; nobody is waited for;
-who wrote little, or shares the store with another process, pays for a look at two counters at most.
+Invariants: what is done is what a run by call does, in the same crash order; no other process is
+waited for; a process that wrote little, or shares the store with another one, looks at two counters
+at most.
 """
 
 from __future__ import annotations

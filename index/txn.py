@@ -318,7 +318,7 @@ class IndexTxn:
 
     def node_before(self, stream: int, at: StreamID, count: int) -> StreamID | None:
         """The master ID of a sealed node: of those not above ``at`` the one that ``count`` follow;
-        None if there are not so many. Whether its row is sound is seen by who reads it."""
+        None if there are not so many. Its row is checked when it is read."""
         key = _NODE.pack(stream, *at)
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             here = cursor.set_range(key) and cursor.key() == key

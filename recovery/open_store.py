@@ -47,7 +47,7 @@ from logstore.recovery.report import RecoveryReport
 
 
 class NotOpenError(StoreError):
-    """Nobody has the store open whom ``only_join`` could join; nothing was changed."""
+    """No other process has the store open, as ``only_join`` asks for; nothing was changed."""
 
 
 @translated()
@@ -128,7 +128,7 @@ def _open_locked(
     users: File | None = None
     engine: Engine | None = None
     try:
-        # Who may not be the first writes nothing before that is known, not even its pid.
+        # A process that may not be the first one writes nothing before it knows, not even its pid.
         lock.acquire(None if options.only_join else _peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")

@@ -184,7 +184,7 @@ class OpenStore(Generic[T]):
         told: list[StreamID] = []
         try:
             return lane.add(name, fields, told)
-        except KeyboardInterrupt as exc:  # as in ``_beside``, without its call: adds are short
+        except KeyboardInterrupt as exc:  # as ``_beside``, whose call is a sixth of an add
             if not told:
                 raise
             try:

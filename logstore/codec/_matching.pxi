@@ -100,8 +100,8 @@ cdef int match_own(const u8* p, const Master* m, const Entry* e, const Condition
 
 
 cdef bint may_have(const u8* p, u64 total, Condition* where, Py_ssize_t count) noexcept nogil:
-    """False if no entry of the node matches, in whatever interval. True of a damaged one: who reads
-    it says what is wrong."""
+    """False if no entry of the node matches, in whatever interval. True of a damaged one: the
+    read that follows says what is wrong."""
     cdef Master m
     cdef Entry e
     cdef Py_ssize_t k
@@ -240,7 +240,7 @@ def may_match(bytes items not None, u64 at, data not None, u64 position, u64 str
             if not is_its_frame(frame, &item, stream, seed) or \
                     may_have(frame + FRAME_BYTES + NODE_HEAD_BYTES, item.size - NODE_HEAD_BYTES,
                              conditions, count):
-                found.append(at)        # of a damaged one, who reads it says what is wrong
+                found.append(at)        # of a damaged one, the read says what is wrong
             at = item.after
         return at
     finally:

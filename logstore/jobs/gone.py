@@ -1,11 +1,11 @@
-"""Workers that are gone: seen by the names of their consumers, and what they held taken over.
+"""Workers that are gone: how that is seen, and how others take over what they held.
 
 A consumer's name says which process it is of, so that others on the machine see whether that still
 lives. The workers of ``logstore.jobs`` and of huey take over by ``rescue``; taskiq's, awaited, by
 the same rules.
 
 Invariants: nothing is taken from a worker that lives, or of which nothing is known: another host's,
-another container's. None is forgotten that was awake a while ago.
+another container's. A worker is forgotten only when it was idle for ``FORGET_AFTER``.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def text(name: str | bytes) -> str:
 def rescue(group: Group[Any], taker: str) -> list[Delivery[Any] | DeletedDelivery[Any]]:
     """Take over the jobs of workers that are gone, and forget those that have none.
 
-    None is forgotten that was awake a while ago: who adds a job may be handing it over in that
-    moment, and what a removed consumer holds nobody gets.
+    A worker that was awake a moment ago is not forgotten yet: a process that adds a job may be
+    handing it over just then, and no worker gets what a removed consumer holds.
 
     Args:
         group: the workers.

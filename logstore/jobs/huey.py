@@ -6,8 +6,8 @@ schedule is that of a second stream, results, locks and counters are entries of 
 are looked up by key (``Keys``).
 
 Invariants: a task is acked when it ended, so that one of a worker that was killed goes to another;
-one that kills worker after worker becomes a dead letter. What is due is given to one who asks, by
-the cancel or the delete that only one can do. The store is opened when it is needed.
+one that kills worker after worker becomes a dead letter. Of those that ask for what is due one gets
+it: the one whose cancel, or delete, succeeds. The store is opened when it is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -31,7 +30,6 @@ from logstore.api.group import Group
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.errors import GroupExistsError
 from logstore.ids import StreamID
 from logstore.jobs import gone
 from logstore.jobs.keys import Keys
@@ -55,8 +53,8 @@ class StoreStorage(BaseStorage):
             ever, as huey's other storages do.
         redeliver_after: when a task of a worker elsewhere, on another machine or in another
             container, goes to another one. (Of workers here it is seen that they are gone.)
-        keeps_taken: a task stays with who took it until ``done``; ``StoreHuey`` says that. Without,
-            it is gone when it is taken, as huey's other storages have it.
+        keeps_taken: a task stays with the worker that took it until ``done``; ``StoreHuey`` says
+            that. Without, it is gone when it is taken, as huey's other storages have it.
         options: further ones of ``logstore.open``, such as ``sync``.
     """
 
@@ -112,11 +110,8 @@ class StoreStorage(BaseStorage):
         return self.store.stream(f"{self.name}{part}")
 
     def _group(self, part: str) -> Group[bytes]:
-        group = self._stream(part).group(GROUP)
+        group = self._stream(part).group(GROUP, start=None if part in self._ready else "0")
         if part not in self._ready:
-            if not group.exists():
-                with suppress(GroupExistsError):  # another process was faster
-                    group.create("0")
             group.configure(
                 max_deliveries=DEATHS_MAX + 1,
                 dead_letter=f"{self.name}:dead",

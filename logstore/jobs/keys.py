@@ -1,8 +1,8 @@
 """Values by key in streams of a store: set, taken, counted by many processes at once.
 
-Invariants: a key has one entry. Who changes it says what the last ID of its stream was when it
-looked, and looks again if that moved on; each change moves it. Keys are spread over some streams,
-so that changes of different ones seldom meet.
+Invariants: a key has one entry. A change names the last ID that its stream had when the key was
+read, and begins again if that is another one by then; each change gives the stream a new last ID.
+Keys are spread over some streams, so that changes of different ones seldom meet.
 """
 
 from __future__ import annotations

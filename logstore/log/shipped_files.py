@@ -26,7 +26,7 @@ READ_AHEAD_MAX_BYTES = 8 << 20
 
 
 class ShippedFile(File):
-    """One of them; who reads on gets more of it at a time. Threads may share one."""
+    """One of them; reads that follow each other fetch more at a time. Threads may share it."""
 
     mappable = False
 

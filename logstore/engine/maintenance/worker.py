@@ -97,7 +97,7 @@ class MaintenanceThread:
     def tick(self) -> None:
         """Do what is due."""
         active = self._engine.wake.log().active_segment
-        # Who compacts by call seals a segment first, and mostly empties it: it needs no hint.
+        # A compaction by call seals a segment first, and mostly empties it: it needs no hint.
         if active != self._active and not self._waiting:
             self._active = active
             self._after_seal()
