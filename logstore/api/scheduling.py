@@ -329,22 +329,25 @@ def typed_key(key: Key | None) -> ScheduleKey | None:
 def entries(
     engine: Callable[[], Engine], name: bytes, encoding: str | None
 ) -> Iterator[ScheduledEntry[Any]]:
-    """What is scheduled for a stream, in the order of time, lazily: a snapshot a page."""
-    after = FIRST
-    while True:
-        rows = snapshot.read(engine(), partial(_page, name=name, after=after))
-        if not rows:
-            return
+    """What is scheduled for a stream, in the order of time, lazily: a snapshot a page.
+
+    Behind a page that is not full there is no look for another one: what repeats, and came
+    meanwhile, would be there once more, under its next time.
+    """
+    after, more = FIRST, True
+    while more:
+        rows, more = snapshot.read(engine(), partial(_page, name=name, after=after))
         for row in rows:
             flat: list[Any] = unpacked(row.fields)
             if encoding is not None:
                 flat = [part.decode(encoding, "surrogateescape") for part in flat]
             rule = repeating.of(row.fields)
             yield ScheduledEntry(ScheduleKey(row.due_ms, row.number), flat, encoding, rule)
-        after = rows[-1].due_ms, rows[-1].number
+            after = row.due_ms, row.number
 
 
-def _page(view: Snapshot, name: bytes, after: Key) -> list[ScheduleRow]:
+def _page(view: Snapshot, name: bytes, after: Key) -> tuple[list[ScheduleRow], bool]:
+    """The next rows, and whether the page is full."""
     rows: list[ScheduleRow] = []
     record = view.record(name)
     left_bytes = PAGE_BYTES
@@ -354,8 +357,8 @@ def _page(view: Snapshot, name: bytes, after: Key) -> list[ScheduleRow]:
         rows.append(row)
         left_bytes -= len(row.fields)
         if left_bytes <= 0 or len(rows) == PAGE_ENTRIES:
-            break
-    return rows
+            return rows, True
+    return rows, False
 
 
 __all__ = [

@@ -43,6 +43,20 @@ def dues(store: Store[Any], name: str = "a") -> list[int]:
     return [each.key.due_ms - START_MS for each in store.stream(name).scheduled()]
 
 
+def test_what_comes_while_it_is_listed_is_not_listed_twice(
+    store: Store[Any], clock: SetClock
+) -> None:
+    """A list that fits a page is of one moment, however slowly it is gone through."""
+    stream = store.stream("a")
+    key = stream.schedule({"n": "1"}, every=10, name="tick")
+    listed = stream.scheduled()
+    assert next(listed).key == key
+    clock.ms += 10_000
+    do_due_work(store)
+    assert values(stream) == ["1"]
+    assert list(listed) == []
+
+
 def test_it_comes_each_time_once_and_missed_times_are_one(
     store: Store[Any], clock: SetClock
 ) -> None:
