@@ -7,6 +7,7 @@ whether that name still leads there. Opens nothing: ``fs`` does.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path, PosixPath
 from typing import Self
@@ -66,10 +67,25 @@ class Directory:
         return (found.st_dev, found.st_ino) == self.identity
 
     def check(self) -> None:
-        """StoreGoneError if it was removed, or cannot be reached any more."""
-        if not self.usable() or self.removed():
+        """StoreGoneError if it was removed, or cannot be reached any more.
+
+        OSError if it cannot be looked at now, which says nothing of where it is.
+        """
+        try:
+            found = os.fstat(self._fd)
+        except OSError as exc:
+            if exc.errno != errno.EBADF:
+                raise
+            raise gone(self.path) from None
+        if (found.st_dev, found.st_ino) != self.identity or not found.st_nlink:
             raise gone(self.path)
-        if self.through == str(self.path) and self._named(self.path) != self.identity:
+        if self.through != str(self.path):
+            return
+        try:
+            found = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise gone(self.path, "was renamed or replaced") from None
+        if (found.st_dev, found.st_ino) != self.identity:
             raise gone(self.path, "was renamed or replaced")
 
     def __del__(self) -> None:

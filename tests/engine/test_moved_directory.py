@@ -4,6 +4,7 @@ when the directory of an open store is renamed, replaced or removed.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import shutil
@@ -14,14 +15,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
+from logstore.engine.runtime import identity
 from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.recovery.check import check
 from tests.engine.procs import Forked
+from tests.support.inside import engine_of
 
 WRITER = """
 import sys, logstore
@@ -282,3 +286,30 @@ def test_a_pickled_handle_opens_no_other_store(tmp_path: Path) -> None:
     logstore.open(path).close()
     with pytest.raises(logstore.StoreGoneError, match="another store"):
         pickle.loads(data).add({"a": 1})
+
+
+@pytest.mark.parametrize("how", ["by descriptor", "by name"])
+def test_a_look_that_fails_once_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The disk does not tell of the directory: what asked is refused, and the next one is not."""
+    if how == "by name":
+        monkeypatch.setattr("logstore.directory_path._DESCRIPTORS", "/nowhere")
+    look = os.fstat if how == "by descriptor" else os.stat
+    with logstore.open(tmp_path / "store", background=False) as store:
+        stream = store.stream("a")
+        stream.add({"n": 0})
+        left = [OSError(errno.EIO, "Input/output error")]
+
+        def fails_once(what: Any, **more: Any) -> os.stat_result:
+            if left:
+                raise left.pop()
+            return look(what, **more)
+
+        monkeypatch.setattr(os, look.__name__, fails_once)
+        with pytest.raises(logstore.FileSystemError, match=r"looking at .*Input/output error"):
+            identity.check(engine_of(store))
+        assert not left
+        stream.add({"n": 1})
+        store.checkpoint()
+        assert len(stream) == 2
