@@ -15,10 +15,9 @@ import pytest
 import logstore
 from logstore import ClosedError, OptionError, ReadOnlyError
 from logstore.api.store import Store
-from logstore.engine import registry
 from tests.store.conftest import OpenStore
 from tests.store.look import everything
-from tests.support.inside import engine_of
+from tests.support.inside import engine_of, is_open
 
 
 def test_a_closed_store_refuses_everything(store: Store[bytes]) -> None:
@@ -48,7 +47,8 @@ def test_a_closed_store_refuses_everything(store: Store[bytes]) -> None:
 def test_the_same_path_twice_shares_one_engine(
     store: Store[bytes], open_store: OpenStore, tmp_path: Path
 ) -> None:
-    (tmp_path / "link").symlink_to(store.path)
+    path = Path(store.path)
+    (tmp_path / "link").symlink_to(path)
     again, linked = open_store(), open_store(tmp_path / "link", encoding="utf-8")
     assert engine_of(store) is engine_of(again) is engine_of(linked)
     store.stream("s").add({"a": 1})
@@ -57,7 +57,7 @@ def test_the_same_path_twice_shares_one_engine(
     again.close()
     linked.stream("s").add({"a": 2})
     linked.close()
-    assert not registry._open
+    assert not is_open(path)
     assert len(open_store().stream("s")) == 2
 
 
@@ -71,17 +71,19 @@ def test_the_same_path_twice_shares_one_engine(
 def test_conflicting_options_are_refused(
     store: Store[bytes], open_store: OpenStore, options: dict[str, Any]
 ) -> None:
+    path = Path(store.path)
     with pytest.raises(OptionError, match=r"other options|was created with"):
         open_store(**options)
+    assert is_open(path)
     store.stream("s").add({"still": "open"})
     store.close()
-    assert not registry._open
+    assert not is_open(path)
     if "clock" in options or options.keys() & {"sync", "lock_timeout", "background"}:
         open_store(**options)
     else:
         with pytest.raises(OptionError, match="was created with"):
             open_store(**options)
-        assert not registry._open
+        assert not is_open(path)
 
 
 def test_pickled_handles_share_the_engine(store: Store[bytes]) -> None:

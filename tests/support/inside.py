@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from logstore.api.store import Store
+from logstore.engine import registry
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
@@ -26,7 +27,7 @@ from logstore.log.writer import CommitBuffer
 
 __all__ = [
     "Engine", "FixedClock", "add_frame", "committer_of", "delete_index", "do_due_work",
-    "engine_of", "indexed", "keep_newest", "let_lag", "log_bytes", "roll",
+    "engine_of", "indexed", "is_open", "keep_newest", "let_lag", "log_bytes", "roll",
 ]  # fmt: skip
 
 
@@ -44,6 +45,12 @@ class FixedClock:
 def engine_of(store: Store[Any]) -> Engine:
     """The engine below a handle."""
     return store._live().engine
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process has an engine for the store at this path, open to write."""
+    found = path.stat()
+    return (found.st_dev, found.st_ino, False) in registry._open
 
 
 def committer_of(store: Store[Any]) -> Committer:
