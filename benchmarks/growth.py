@@ -17,7 +17,7 @@ from typing import Any
 
 import logstore
 from benchmarks import data
-from benchmarks.harness import ROOT, Bench, Curve
+from benchmarks.harness import ROOT, Bench, Curve, fresh
 
 NAME = "growth"
 ROW = {"rider": "Castilla", "speed": "30.2"}
@@ -58,11 +58,12 @@ def _constant(_: int) -> float:
 
 
 def _entries(bench: Bench) -> list[Curve]:
-    """add, get and a short range in a stream of more and more entries."""
+    """add, get, a short range and a whole scan of a stream of more and more entries."""
     adds: list[tuple[int, float]] = []
     gets: list[tuple[int, float]] = []
     ranges: list[tuple[int, float]] = []
     opens: list[tuple[int, float]] = []
+    memory: list[tuple[int, float]] = []
     path, have = bench.folder / "growing", 0
     for size in _powers(bench, 100_000_000, 1_000_000, 1_000):
         if size < 100:
@@ -84,6 +85,8 @@ def _entries(bench: Bench) -> list[Curve]:
             )
             adds.append((size, _us(partial(stream.add, ROW), 200)))
             have = len(stream)
+        found = fresh("scan_memory", path, data.STREAM)
+        memory.append((size, found["peak_mib"]))
     across = "entries in the stream"
     flat = "flat, but for the height of a tree"
     return [
@@ -93,7 +96,9 @@ def _entries(bench: Bench) -> list[Curve]:
             "a range of ten, by entries", across, "us of processor time", ranges, flat, _constant
         ),
         Curve("opening, by entries", across, "ms of processor time", opens, "flat", _constant),
-    ]
+        Curve("memory of a whole scan, by entries", across, "MiB, not of files, at most", memory,
+              "flat from a batch of Arrow on", None),
+    ]  # fmt: skip
 
 
 def _middle(stream: Any) -> Any:
