@@ -159,7 +159,7 @@ def test_it_does_not_take_the_lead_from_who_waits_for_the_mutex(tmp_path: Path) 
         with committer.mutex:
             thread.start()
             end = time.monotonic() + JOIN_S
-            while committer._queue.leader is None:
+            while committer.queue.leader is None:
                 assert time.monotonic() < end
                 time.sleep(0.001)
             with pytest.raises(NotFree):

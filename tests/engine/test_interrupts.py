@@ -168,7 +168,7 @@ def test_the_lead_is_not_lost_with_a_request_that_gets_it_and_is_interrupted(
 ) -> None:
     with logstore.open(tmp_path / "store", background=False, lock_timeout=5) as store:
         committer = store._live().committer
-        queue = committer._queue
+        queue = committer.queue
         first, second = (Request(lambda _txn: None, (), 0, 0) for _ in range(2))
         assert queue._enter(first)
         assert not queue._enter(second)

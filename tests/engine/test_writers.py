@@ -203,7 +203,7 @@ def test_who_stood_in_a_queue_behind_time_outs_waits_for_so_much_less(tmp_path: 
         finally:
             holder.child.kill()
         stream.add({"n": 2})
-        assert (committer._local.since_ns, committer._queue.stalled) == (0, False)
+        assert (committer._local.since_ns, committer.queue.stalled) == (0, False)
 
 
 def test_waiting_writers_go_on_when_the_owner_dies(tmp_path: Path) -> None:

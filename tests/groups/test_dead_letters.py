@@ -355,7 +355,7 @@ def test_each_thread_tells_of_its_own(tmp_path: Path) -> None:
         with committer.locked():
             for number, each in enumerate(threads):
                 each.start()
-                while len(committer._queue.queue) < number:  # the first one leads, and is not in it
+                while len(committer.queue.queue) < number:  # the first one leads, and is not in it
                     time.sleep(0.001)
         before = store.metrics()["commits"]
         for each in threads:

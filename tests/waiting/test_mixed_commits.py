@@ -54,7 +54,7 @@ def in_one_batch(store: Store[Any], *calls: Any) -> None:
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()
-    commits = store._live().committer._queue
+    commits = store._live().committer.queue
     eventually(lambda: len(commits.queue) == len(calls))
     go.set()
     for thread in [lead, *threads]:

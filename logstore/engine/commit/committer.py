@@ -53,7 +53,7 @@ class Committer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._queue = CommitQueue(engine)
+        self.queue = CommitQueue(engine)
         self._local = Busy()
         self._rank = SYNC_RANK[engine.options.sync]
         self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
@@ -87,7 +87,7 @@ class Committer:
         if sync is not None:
             rank = max(rank, SYNC_RANK[sync])
         began_ns = time.monotonic_ns()
-        if local.since_ns and self._queue.stalled:
+        if local.since_ns and self.queue.stalled:
             began_ns = local.since_ns
         request = Request(op, args, rank, began_ns + self._timeout_ns)
         if grows:
@@ -96,7 +96,7 @@ class Committer:
             request.at_once = True
         local.now = True
         try:
-            self._queue.submit(request)
+            self.queue.submit(request)
         except BaseException as exc:  # an interrupt: nothing may stay taken, nobody wait for ever
             # Another interrupt may fall on the entry of the call; no loop here, its jump back is
             # a place for one, too.
@@ -195,10 +195,10 @@ class Committer:
         failed = False
         for _ in range(INTERRUPTS_MAX):
             try:
-                if self._queue.leader is request:
+                if self.queue.leader is request:
                     self._rescue_leader(request, exc)
                 elif self._rescue_waiter(request, exc):
-                    self._queue.lead()
+                    self.queue.lead()
                 break
             except KeyboardInterrupt:
                 continue  # once more: every step can be repeated
@@ -221,7 +221,7 @@ class Committer:
             request.error.__cause__ = None if request.error is exc else exc
 
     def _rescue_leader(self, request: Request, exc: BaseException) -> None:
-        batch = self._queue.batch
+        batch = self.queue.batch
         if batch is None:
             batch = Batch([])
         engine = self._engine
@@ -241,28 +241,28 @@ class Committer:
                     engine.lock.release(engine.wake)
         if not batch.over:
             # Nothing of it happened. Requests that were not interrupted are the next again.
-            with self._queue.guard:
+            with self.queue.guard:
                 others = [other for other in batch.requests if other is not request]
                 for other in reversed(others):
                     other.taken = False
-                    if other not in self._queue.queue:
-                        self._queue.queue.appendleft(other)
-                if request in self._queue.queue:
-                    self._queue.queue.remove(request)
+                    if other not in self.queue.queue:
+                        self.queue.queue.appendleft(other)
+                if request in self.queue.queue:
+                    self.queue.queue.remove(request)
                 request.fail(exc)
-                batch = self._queue.batch = Batch([request])
+                batch = self.queue.batch = Batch([request])
                 batch.over = True
-        self._queue.hand_on(batch)
+        self.queue.hand_on(batch)
 
     def _rescue_waiter(self, request: Request, exc: BaseException) -> bool:
         """Withdraw, or wait for the outcome; True if this thread must lead."""
-        with self._queue.guard:
+        with self.queue.guard:
             # It may have got the lead since it was looked whether it has: who then only withdraws
             # takes the lead along, and all others wait until their time is over.
-            leads = self._queue.leader is request
+            leads = self.queue.leader is request
             if not leads and not request.taken:
-                if request in self._queue.queue:
-                    self._queue.queue.remove(request)
+                if request in self.queue.queue:
+                    self.queue.queue.remove(request)
                 request.fail(exc)
                 return False
             if request.turn is None:  # interrupted right behind queueing up
@@ -270,7 +270,7 @@ class Committer:
         if leads:
             self._rescue_leader(request, exc)
             return False
-        return not request.done and self._queue.wait(request)
+        return not request.done and self.queue.wait(request)
 
 
 __all__ = ["Batch", "Committer", "NotFree", "Op", "Request", "ready_locked"]

@@ -54,7 +54,7 @@ class CommitQueue:
         self.queue: deque[Request] = deque()
         self.leader: Request | None = None
         self.batch: Batch | None = None
-        self._expected = 0  # how many may want to share the next sync
+        self.expected = 0  # how many requests may want to share the next sync
         self.stalled = False  # the last request that waited for LOCK waited in vain
 
     def submit(self, request: Request) -> None:
@@ -113,7 +113,7 @@ class CommitQueue:
         with self.guard:
             if self.leader is None:  # then nobody waits
                 self.leader = request
-                if self._expected > 1 and request.rank >= ALWAYS:
+                if self.expected > 1 and request.rank >= ALWAYS:
                     self.queue.append(request)
                 else:
                     self.batch = Batch([request])
@@ -213,7 +213,7 @@ class CommitQueue:
         that does not come back is not waited for again.
         """
         deadline = 0.0
-        while len(self.queue) < self._expected and self.queue[0].rank >= ALWAYS:
+        while len(self.queue) < self.expected and self.queue[0].rank >= ALWAYS:
             now = time.perf_counter()
             deadline = deadline or now + GATHER_S
             if now > deadline:
@@ -226,7 +226,7 @@ class CommitQueue:
             following = self.queue[0] if self.queue else None
             for request in batch.requests:
                 request.done = True
-            self._expected = min(len(self.queue) + len(batch.requests), BATCH_MAX_REQUESTS)
+            self.expected = min(len(self.queue) + len(batch.requests), BATCH_MAX_REQUESTS)
             self.batch = None
             self.leader = following
         if following is None and len(batch.requests) == 1:

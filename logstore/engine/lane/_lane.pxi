@@ -47,7 +47,7 @@ cdef inline bint next_id(u64 now_ms, u64* ms, u64* seq) noexcept nogil:
 cdef class AddLane:
     """Plain adds of one engine, each a commit; see native.pyx. `Lane` does groups, too."""
 
-    cdef object engine, cache, busy, lock, acquire, release, is_owned
+    cdef object engine, cache, busy, queue, lock, acquire, release, is_owned
     cdef object follow, failed
     cdef dict lag               # where INDEX_LAG_MAX_COMMITS and INDEX_LAG_MAX_BYTES stand
     cdef Py_buffer memory
@@ -74,16 +74,17 @@ cdef class AddLane:
     cdef int64_t called_ms
     cdef int64_t commits, entries, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
 
-    def __init__(self, engine, busy, owner, dict lag not None, follow, failed, int64_t look_ns,
+    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
                  int passed_over_max):
         """A lane beside an engine's pipeline.
 
-        `busy`: of the committer; `owner`: pid and start time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what
+        `busy`: of the committer; `queue`: of the requests of all threads; `owner`: pid and start time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what
         became of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the
         store's files, which the pipeline takes; `passed_over_max`: who waits for LOCK is passed over
         so often at most, then the pipeline gives way.
         """
         self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
+        self.queue = queue
         self.cache, self.lock, mutex = engine.cache, engine.lock, engine.mutex
         self.acquire, self.release, self.is_owned = mutex.acquire, mutex.release, mutex._is_owned
         self.seed, self.look_ns = engine.seed, look_ns
@@ -189,6 +190,8 @@ cdef class AddLane:
         """Whether the lane is open, and it is its turn."""
         if self.wake == NULL or not self.may_lag() or self.busy.now:
             return False        # who is inside a call already is told so by the committer
+        if self.always and self.queue.expected > 1:
+            return False        # threads share a sync there; one beside them would only delay it
         if self.passed_over >= self.passed_over_max:
             self.passed_over = 0
             self.lock.passed_over = self.passed_over_max

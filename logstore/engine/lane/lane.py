@@ -50,6 +50,7 @@ def open_lane(engine: Engine, committer: Committer) -> Lane | None:
     lane: Lane = native_or_none.Lane(
         engine,
         committer.calls,
+        committer.queue,
         (int.from_bytes(packed[:8], sys.byteorder), int.from_bytes(packed[8:], sys.byteorder)),
         vars(write_back),
         partial(_follow, engine),

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logstore.engine.commit.committer import Busy
+from logstore.engine.commit.group_commit import CommitQueue
 from logstore.engine.runtime.engine import Engine
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, StreamRecord
@@ -36,6 +37,7 @@ class Lane:
         self,
         engine: Engine,
         busy: Busy,
+        queue: CommitQueue,
         owner: tuple[int, int],
         lag: dict[str, Any],
         follow: Callable[[], object],
