@@ -4,17 +4,18 @@ What ``compact()`` does is reckoned, with the threshold that it has by default o
 active segment is sealed; segments that are mostly dead are emptied and removed with their hints;
 what still lives in them, and nodes of which most is deleted, is written anew. Not reckoned: what
 merging small nodes saves, pins that hold segments back for a while, the index, and checkpoints.
-Invariants: read in short snapshots; nothing is changed.
+Invariants: read in short snapshots; nothing is changed. Nodes without tombstones are not decoded:
+the rows of their segments count them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
 from logstore import format as fmt
-from logstore.compaction.measure import locators, rows_and_active, size_bytes
+from logstore.compaction.measure import rows_and_active, size_bytes
 from logstore.compaction.nodes import Chooser
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
@@ -24,7 +25,8 @@ from logstore.index.keys import Locator
 from logstore.log import names
 
 THRESHOLD = 0.5  # of ``compact()``
-RECORDS_A_SNAPSHOT = 10_000
+ROWS_A_SNAPSHOT = 10_000
+_HEAD = fmt.FRAME_HEAD_BYTES
 # What a node that moves costs beside its bytes: its place in an adopt frame, its item in a hint.
 # Items of hints are compressed, to about a quarter.
 _MOVED_BYTES = (
@@ -32,33 +34,43 @@ _MOVED_BYTES = (
 )
 
 
-@dataclass(slots=True)
-class _Nodes:
-    """Sealed nodes by segment, in bytes with their frames."""
+def log_bytes(
+    engine: Engine, threshold: float = THRESHOLD, opens: dict[int, int] | None = None
+) -> int:
+    """By how many bytes ``compact()`` would make the files of the log smaller; never below 0.
 
-    staying: dict[int, int] = field(default_factory=dict)  # that stay if their segment does
-    stay_anew: dict[int, int] = field(default_factory=dict)  # the same, as they would be written
-    moving_anew: int = 0  # all others, as they will be written
-
-
-def log_bytes(engine: Engine, threshold: float = THRESHOLD) -> int:
-    """By how many bytes ``compact()`` would make the files of the log smaller; never below 0."""
-    found = _Nodes()
-    chooser = Chooser(set(), threshold)
-    for page in locators(engine):
-        for locator in page:
-            _count(locator, chooser, found)
+    ``opens``: bytes of all open nodes, written anew, by the segment in which they begin, if the
+    caller has looked at them anyway.
+    """
     rows, active = rows_and_active(engine)
+    # Of each segment the nodes that stay if it does: in bytes with their frames, and as they would
+    # be written anew. First all of its nodes, as if nothing had been deleted in them.
+    staying = {number: row.live_bytes + _HEAD * row.live_nodes for number, row in rows.items()}
+    stay_anew = {
+        number: row.live_bytes + (_HEAD + _MOVED_BYTES) * row.live_nodes
+        for number, row in rows.items()
+    }
+    chooser = Chooser(set(), threshold)
+    written = 0
+    for locator in _with_tombstones(engine):
+        live, number = locator.live, fmt.segment_of(locator.position)
+        anew = _HEAD + _MOVED_BYTES + locator.payload_bytes * live // max(1, locator.entries)
+        anew = anew if live else 0
+        stay_anew[number] = stay_anew.get(number, 0) - locator.payload_bytes - _HEAD - _MOVED_BYTES
+        if chooser.must(locator):
+            staying[number] = staying.get(number, 0) - locator.payload_bytes - _HEAD
+            written += anew
+        else:
+            stay_anew[number] += anew
     freed = victims = 0
-    written = found.moving_anew
     for number in rows:
         size = size_bytes(engine, number)
         body = size - fmt.SEGMENT_HEAD_BYTES
         if number == active and body <= 0:
             continue  # an empty one is not sealed
-        if found.staying.get(number, 0) < (1 - threshold) * max(1, body):
+        if staying[number] < (1 - threshold) * max(1, body):
             freed += size + _hint_bytes(engine, number)
-            written += found.stay_anew.get(number, 0)
+            written += stay_anew[number]
             victims = max(victims, number)
     if not victims:
         return 0
@@ -66,22 +78,29 @@ def log_bytes(engine: Engine, threshold: float = THRESHOLD) -> int:
         freed -= fmt.SEGMENT_HEAD_BYTES  # of the segment behind the one that is sealed
     if written:
         written += fmt.SEGMENT_HEAD_BYTES + fmt.HINT_HEAD.size
-    return max(0, freed - written - _open_bytes(engine, victims))
+    if opens is None:
+        opens = _opens(engine)
+    # Open nodes are written anew if they begin in a victim, or before one.
+    moved = sum(size for number, size in opens.items() if number <= victims)
+    return max(0, freed - written - moved)
 
 
-def _count(locator: Locator, chooser: Chooser, found: _Nodes) -> None:
-    """Add one node."""
-    live, number = locator.live, fmt.segment_of(locator.position)
-    size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
-    anew = 0
-    if live:
-        anew = locator.payload_bytes * live // max(1, locator.entries)
-        anew += fmt.FRAME_HEAD_BYTES + _MOVED_BYTES
-    if chooser.must(locator):
-        found.moving_anew += anew
-    else:
-        found.staying[number] = found.staying.get(number, 0) + size
-        found.stay_anew[number] = found.stay_anew.get(number, 0) + anew
+def anew_bytes(open_bytes: int) -> int:
+    """What an open node of so many bytes takes when it is written anew."""
+    return open_bytes + fmt.OPEN_BODY.size + fmt.FRAME_HEAD_BYTES
+
+
+def _with_tombstones(engine: Engine) -> Iterator[Locator]:
+    """The nodes of which something was deleted; what is counted of them is counted outside of the
+    snapshots, which may be read more than once."""
+    after: bytes | None = b""
+    while after is not None:
+        page, after = snapshot.read(engine, _tombstoned_page, after)
+        yield from page
+
+
+def _tombstoned_page(view: Snapshot, after: bytes) -> tuple[list[Locator], bytes | None]:
+    return view.index.nodes_with_tombstones(after, ROWS_A_SNAPSHOT)
 
 
 def _hint_bytes(engine: Engine, number: int) -> int:
@@ -91,22 +110,23 @@ def _hint_bytes(engine: Engine, number: int) -> int:
         return 0  # of the active segment, or not written yet
 
 
-def _open_bytes(engine: Engine, newest: int) -> int:
-    """Bytes of the open nodes that are written anew: they begin in a victim, or before one."""
-    total = after = 0
+def _opens(engine: Engine) -> dict[int, int]:
+    """Bytes of all open nodes, written anew, by the segment in which they begin."""
+    found: dict[int, int] = {}
+    after = 0
     while True:
-        size, after = snapshot.read(engine, partial(_some_opens, after=after, newest=newest))
-        total += size
-        if not after:
-            return total
+        page, last = snapshot.read(engine, partial(_some_opens, after=after))
+        for number, size in page:
+            found[number] = found.get(number, 0) + size
+        if last == after:
+            return found
+        after = last
 
 
-def _some_opens(view: Snapshot, after: int, newest: int) -> tuple[int, int]:
-    size = last = 0
-    for record in islice(view.index.records(after), RECORDS_A_SNAPSHOT):
-        last = record.number
-        if 0 < fmt.segment_of(record.open_version) <= newest:
-            node = view.index.open_node(record.number)
-            if node is not None:
-                size += nodes.open_bytes(node) + fmt.OPEN_BODY.size + fmt.FRAME_HEAD_BYTES
-    return size, last
+def _some_opens(view: Snapshot, after: int) -> tuple[list[tuple[int, int]], int]:
+    found: list[tuple[int, int]] = []
+    for record, node in islice(view.index.records_with_opens(after), ROWS_A_SNAPSHOT):
+        after = record.number
+        if node is not None and record.open_version:
+            found.append((fmt.segment_of(record.open_version), anew_bytes(nodes.open_bytes(node))))
+    return found, after

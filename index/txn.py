@@ -24,6 +24,7 @@ from logstore.row_seal import unseal as _unseal
 
 _NODE = keys.NODE_KEY
 _STREAM_KEY = keys.STREAM_KEY.pack
+_PLAIN_LOCATOR_BYTES = len(_seal(b"", bytes(keys.LOCATOR.size)))  # a row without tombstones
 
 
 class IndexTxn:
@@ -216,6 +217,23 @@ class IndexTxn:
                     if which == keys.IS_RECORD:
                         yield StreamRecord.unpack(number, _unseal(key, data))
 
+    def records_with_opens(self, after: int = 0) -> Iterator[tuple[StreamRecord, OpenNode | None]]:
+        """The same records, each with the open node of its stream: both rows stand side by side."""
+        record: StreamRecord | None = None
+        with self.txn.cursor(db=self.generation.main) as cursor:
+            if cursor.set_range(keys.record_key(after + 1)):
+                for key, data in cursor:
+                    _, number, which = _parts(keys.STREAM_KEY, key)
+                    if which == keys.IS_RECORD:
+                        if record is not None:
+                            yield record, None
+                        record = StreamRecord.unpack(number, _unseal(key, data))
+                    elif record is not None and record.number == number:
+                        yield record, self._open_of(number, _unseal(key, data))
+                        record = None
+        if record is not None:
+            yield record, None
+
     # -- sealed nodes -------------------------------------------------------------------------
     def _nodes(self) -> Any:
         if self._cursor is None:
@@ -349,6 +367,15 @@ class IndexTxn:
                     stream, ms, seq = _parts(_NODE, key)
                     yield key, stream, StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
+    def nodes_with_tombstones(self, after: bytes, most: int) -> tuple[list[Locator], bytes | None]:
+        """Of at most so many nodes from a key on, those of which something was deleted; and the key
+        to go on from, None at the end. A row without tombstones is known by its length alone."""
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            rows = list(islice(cursor, most)) if cursor.set_range(after) else []
+        found = [row for row in rows if len(row[1]) > _PLAIN_LOCATOR_BYTES]
+        locators = [Locator.unpack(_unseal(key, data)) for key, data in found]
+        return locators, rows[-1][0] + b"\0" if len(rows) == most else None
+
     def node_totals(self) -> dict[tuple[int, int], list[int]]:
         """Sealed nodes by stream and segment: how many, and their payload bytes."""
         totals: dict[tuple[int, int], list[int]] = {}
@@ -366,8 +393,10 @@ class IndexTxn:
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
         value = _fetch(self.txn, self.generation.main, _STREAM_KEY(0xFF, stream, keys.IS_OPEN))
-        if value is None:
-            return None
+        return None if value is None else self._open_of(stream, value)
+
+    def _open_of(self, stream: int, value: bytes) -> OpenNode:
+        """The open node of its row, with the runs that stand in rows of their own."""
         node = OpenNode.unpack(value)
         if node.rows:
             older: list[Run] = []

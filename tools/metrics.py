@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from logstore.api.opening import opened_of
-from logstore.api.scan import needing
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -28,8 +27,9 @@ def command(output: Output, path: Path, series_max: int, patterns: tuple[str, ..
     """Write the numbers of STORE as Prometheus reads them: for a file of its node exporter.
 
     Length, lag, pending, sizes, what is reclaimable and not durable yet, free space. 'logstore
-    serve --metrics-port' answers Prometheus itself. Needs the extra 'prometheus', but for --json.
+    serve --metrics-port' answers Prometheus itself.
     """
+    from logstore.telemetry.exposition import exposition
     from logstore.telemetry.gathering import gather
 
     with options.reading(path) as store:
@@ -45,12 +45,5 @@ def command(output: Output, path: Path, series_max: int, patterns: tuple[str, ..
                 named = dict(zip(family.labels, labels, strict=True))
                 output.json_object({"name": family.name, **named, "value": shown})
         return
-    text = needing("prometheus", lambda: _text(families))
-    for line in text.splitlines():
+    for line in exposition(families).decode().splitlines():
         output.line(line)
-
-
-def _text(families: list[Any]) -> str:
-    from logstore.telemetry import prometheus
-
-    return prometheus.exposition(families).decode()

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from logstore.api.opening import opened_of
-from logstore.api.scan import needing
 from logstore.engine.shm.control_block import Wake
 from logstore.loading import load
 from logstore.log import names
@@ -50,11 +49,10 @@ class Watched:
 
         Raises:
             FileSystemError: the address cannot be listened on.
-            UsageError: the extra is not installed.
         """
         if self._wanted_port is None:
             return
-        module = needing("prometheus", lambda: load("logstore.tools.metrics_endpoint"))
+        module = load("logstore.tools.metrics_endpoint")  # an HTTP server is not loaded for nothing
         loop = asyncio.get_running_loop()
         endpoint: MetricsEndpoint = module.MetricsEndpoint(
             self.metrics_host,

@@ -9,6 +9,7 @@ come and go; totals count all of them, and how many were left out is a number. C
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
@@ -27,9 +28,9 @@ from logstore.engine.shm.control_block import Wake
 from logstore.engine.txn import groups as group_rows
 from logstore.engine.txn import nodes
 from logstore.features.schedule import ScheduleRows
-from logstore.format import FRAME_HEAD_BYTES, position_parts
+from logstore.format import FRAME_HEAD_BYTES, position_parts, segment_of
 from logstore.index.group_keys import GroupRecord
-from logstore.index.keys import SegmentRow, StreamRecord
+from logstore.index.keys import SegmentRow
 from logstore.log import names
 from logstore.telemetry.family import Family, one
 
@@ -56,7 +57,7 @@ def gather(
     groups = _Groups(series_max, streams.names, waiting)
     groups.walk(opened)
     return [
-        *_of_store(engine),
+        *_of_store(engine, streams.opens),
         *streams.families(),
         *groups.families(),
         *_of_process(opened),
@@ -64,7 +65,8 @@ def gather(
 
 
 # -- the store --------------------------------------------------------------------------------
-def _of_store(engine: Engine) -> Iterator[Family]:
+def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
+    """``opens``: bytes of open nodes by segment, as ``reclaimable`` wants them."""
     nodes_count, scheduled, rows, applied = snapshot.read(engine, _counts)
     fs, path = engine.fs, engine.path
     sizes = {number: measure.size_bytes(engine, number) for number in rows}
@@ -82,7 +84,11 @@ def _of_store(engine: Engine) -> Iterator[Family]:
         ("log_bytes", "The segments.", sum(sizes.values())),
         ("live_node_bytes", "Sealed nodes that live.", live),
         ("index_bytes", "The index.", fs.tree_bytes(path / names.INDEX)),
-        ("reclaimable_bytes", "What compaction would give back.", reclaimable.log_bytes(engine)),
+        (
+            "reclaimable_bytes",
+            "What compaction would give back.",
+            reclaimable.log_bytes(engine, opens=opens),
+        ),
         (
             "not_durable_bytes",
             "Committed, and at risk if the machine crashes now.",
@@ -137,6 +143,19 @@ def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
 
 
 # -- streams ----------------------------------------------------------------------------------
+@dataclass(slots=True)
+class _Page:
+    """What one snapshot tells of some streams."""
+
+    last: int  # the number of the last one
+    count: int = 0
+    entries: int = 0
+    opens: dict[int, int] = field(default_factory=dict)  # as ``_Streams.opens``
+    # Those that get a series: number, name, length, entries added, bytes, ms of the last ID
+    shown: list[tuple[int, str, int, int, int, int]] = field(default_factory=list)
+    more: bool = False
+
+
 class _Streams:
     """What is summed over all streams, and the series of some."""
 
@@ -144,6 +163,7 @@ class _Streams:
         self._series_max = series_max
         self._patterns = patterns
         self.names: dict[int, str] = {}  # of those that have series, by their numbers
+        self.opens: dict[int, int] = {}  # bytes of open nodes, written anew, by segment
         self._count = self._entries = 0
         self._length = Family("logstore_stream_entries", "Entries of a stream.", STREAM)
         self._adds = Family(
@@ -158,53 +178,61 @@ class _Streams:
 
     def walk(self, opened: OpenStore[Any]) -> None:
         """Look at all of them."""
-        after = last = 0
-        while True:
+        after, more = 0, True
+        while more:
             room = self._series_max - len(self.names)
-            some, count, entries, last = opened.view(partial(self._page, after=after, room=room))
-            self._count += count
-            self._entries += entries
-            for record, name, size in some:
-                self._see(record, name, size)
-            if last == after:
-                return
-            after = last
+            page = opened.view(partial(self._page, after=after, room=room))
+            self._count += page.count
+            self._entries += page.entries
+            for number, size in page.opens.items():
+                self.opens[number] = self.opens.get(number, 0) + size
+            for row in page.shown:
+                self._see(*row)
+            after, more = page.last, page.more
 
-    def _page(
-        self, view: Snapshot, after: int, room: int
-    ) -> tuple[list[tuple[StreamRecord, str, int]], int, int, int]:
-        """Of some streams: those that get a series, with their names and bytes; how many there are,
-        how many entries they have, and the last number.
-
-        It may be called again, so it keeps nothing.
-        """
-        found: list[tuple[StreamRecord, str, int]] = []
-        count = entries = 0
-        for record in islice(view.index.records(after), ROWS_A_SNAPSHOT):
-            after = record.number
+    def _page(self, view: Snapshot, after: int, room: int) -> _Page:
+        """Some streams. It may be called again, so it keeps nothing."""
+        page, rows = _Page(last=after), 0
+        for record, node in islice(view.index.records_with_opens(after), ROWS_A_SNAPSHOT):
+            rows += 1
+            page.last = record.number
+            open_bytes = 0
+            if node is not None and record.open_version:
+                open_bytes = nodes.open_bytes(node)
+                number = segment_of(record.open_version)
+                anew = reclaimable.anew_bytes(open_bytes)
+                page.opens[number] = page.opens.get(number, 0) + anew
             if 0 < record.expires_ms <= view.now_ms:
                 continue  # it is gone for everybody
-            count += 1
-            entries += record.length
-            if len(found) >= room:
-                continue
-            name = plain_text(record.name)
-            if self._patterns and not any(fnmatchcase(name, glob) for glob in self._patterns):
-                continue
-            size = record.node_bytes
-            if record.open_version:
-                node = view.open_node(record.number)
-                size += 0 if node is None else nodes.open_bytes(node)
-            found.append((record, name, size))
-        return found, count, entries, after
+            page.count += 1
+            page.entries += record.length
+            if len(page.shown) < room:
+                name = plain_text(record.name)
+                if not self._patterns or any(fnmatchcase(name, glob) for glob in self._patterns):
+                    size = record.node_bytes + open_bytes
+                    page.shown.append(
+                        (
+                            record.number,
+                            name,
+                            record.length,
+                            record.entries_added,
+                            size,
+                            record.last.ms,
+                        )
+                    )
+        page.more = rows == ROWS_A_SNAPSHOT
+        return page
 
-    def _see(self, record: StreamRecord, name: str, size: int) -> None:
-        self.names[record.number] = name
-        self._length.add(record.length, name)
-        self._adds.add(record.entries_added, name)
-        self._bytes.add(size, name)
-        if record.last.ms >= _CLOCK_MS_MIN:
-            self._last.add(record.last.ms / 1000, name)
+    def _see(
+        self, number: int, name: str, length: int, added: int, size: int, last_ms: int
+    ) -> None:
+        self.names[number] = name
+        labels = (name,)  # one for all families
+        self._length.samples.append((labels, length))
+        self._adds.samples.append((labels, added))
+        self._bytes.samples.append((labels, size))
+        if last_ms >= _CLOCK_MS_MIN:
+            self._last.samples.append((labels, last_ms / 1000))
 
     def families(self) -> Iterator[Family]:
         """What was seen."""

@@ -18,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 import logstore
 from logstore.api.opening import opened_of
 from logstore.errors import OptionError
+from logstore.telemetry.exposition import exposition
 from logstore.telemetry.gathering import gather
 from logstore.telemetry.opentelemetry import observe
-from logstore.telemetry.prometheus import StoreCollector, exposition
+from logstore.telemetry.prometheus import StoreCollector
 from tests.support.inside import FixedClock
 
 NOW_MS = 1_700_000_000_000
@@ -174,3 +175,30 @@ def test_a_copy_is_not_taken_for_one_that_may_lose_something(
     with logstore.open(tmp_path / "copy", readonly=True) as copy:
         assert numbers(copy)["logstore_not_durable_bytes",] == 0
         assert numbers(copy)["logstore_streams",] == 3
+
+
+def test_what_is_reclaimable_is_told_alike_however_it_is_paged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of streams with tombstones in sealed nodes, with and without open nodes; the last adds are
+    in the log and not yet in the index."""
+    with logstore.open(
+        tmp_path / "s", background=False, node_max_entries=10, segment_bytes=64 << 10
+    ) as store:
+        for n in range(7):
+            stream = store.stream(f"s{n}")
+            ids = stream.add_many([{"a": str(n), "b": "x" * 40}] * (200 + 10 * n))
+            stream.delete(*[id for at, id in enumerate(ids) if at % 10 > n])
+        store.drop("s3")
+        for n in (1, 5, 5, 1, 5):
+            store.stream(f"s{n}").add({"a": "late", "b": "y" * 100})
+        monkeypatch.setattr("logstore.telemetry.gathering.ROWS_A_SNAPSHOT", 2)
+        monkeypatch.setattr("logstore.compaction.reclaimable.ROWS_A_SNAPSHOT", 3)
+        found = numbers(store)
+        monkeypatch.undo()
+        whole = store.info().reclaimable_bytes
+        assert found["logstore_reclaimable_bytes",] == whole > 10_000
+        for n in (0, 1, 2, 4, 5, 6):
+            info = store.stream(f"s{n}").info()
+            size = info.node_bytes + info.open_node_bytes
+            assert found["logstore_stream_bytes", f"s{n}"] == size

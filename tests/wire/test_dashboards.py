@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import logstore
-from logstore.telemetry.prometheus import exposition
+from logstore.telemetry.exposition import exposition
 from logstore.tools import watched
 from logstore.wire.catalogue import service_of
 from tests.house.repo import ROOT

@@ -70,9 +70,16 @@ class OverlaidIndex(IndexTxn):
         for found in IndexTxn.records(self, after):
             yield self._grown(found)
 
+    def records_with_opens(self, after: int = 0) -> Iterator[tuple[StreamRecord, OpenNode | None]]:
+        """The same records, each with the open node of its stream."""
+        for found, node in IndexTxn.records_with_opens(self, after):
+            yield self._grown(found), self._extended(found.number, node)
+
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        node = IndexTxn.open_node(self, stream)
+        return self._extended(stream, IndexTxn.open_node(self, stream))
+
+    def _extended(self, stream: int, node: OpenNode | None) -> OpenNode | None:
         added = self._added(stream)
         if added:
             if node is None:
