@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from logstore.api.opening import opened_of
-from logstore.engine.shm.control_block import Wake
 from logstore.loading import load
-from logstore.log import names
+from logstore.telemetry import health
 from logstore.telemetry.family import Family, one
 from logstore.telemetry.gathering import gather
 from logstore.tools.service_manager import ServiceManager
@@ -103,9 +102,8 @@ def _of_server(service: Service) -> Iterator[Family]:
 def trouble(service: Service, loop: asyncio.AbstractEventLoop) -> str:
     """Why the service does not do its work; empty: it does."""
     for database in service.databases.values():
-        engine = opened_of(database.store).engine()
-        if Wake.last_failure(engine.fs, engine.path / names.WAKE):
-            return f"a sync of {engine.path} failed: nothing more is acknowledged"
+        if found := health.trouble(opened_of(database.store)):
+            return found
     turned = threading.Event()
     loop.call_soon_threadsafe(turned.set)
     return "" if turned.wait(TURN_S) else f"the event loop did not turn for {TURN_S:g} s"

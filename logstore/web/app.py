@@ -26,6 +26,7 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import EntryNotFoundError, Error, StreamNotFoundError, UsageError
+from logstore.telemetry import health
 from logstore.web import views
 from logstore.web.guard import Guard
 
@@ -144,8 +145,11 @@ class Pages:
         )
 
     def health(self, _request: Request) -> Response:
-        """For a monitor: the store can be read."""
-        return JSONResponse({"status": "ok", "streams": len(self._store.streams())})
+        """For a monitor: the store can be read, and no sync failed."""
+        trouble = health.trouble(opened_of(self._store))
+        if trouble:
+            return JSONResponse({"status": "failed", "message": trouble}, 503)
+        return JSONResponse({"status": "ok"})
 
     def asset(self, request: Request) -> Response:
         """A style sheet or a script of ours."""

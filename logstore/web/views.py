@@ -19,7 +19,10 @@ from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.api.summary import summaries
 from logstore.compaction.usage import Usage, usage
-from logstore.errors import GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.errors import GroupNotFoundError, OptionError
+from logstore.features.settings import OF_GROUP, SettingRows
+from logstore.settings import GroupSettings, restored
 from logstore.telemetry.gathering import gather
 
 STREAMS_A_PAGE = 100
@@ -201,15 +204,14 @@ def group_rows(stream: Stream[bytes]) -> list[GroupRow]:
 
 def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
     """The streams that groups name for their dead letters, by name."""
-    named: set[bytes] = set()
-    for name in store.streams():
-        with suppress(StreamNotFoundError):
-            named |= {
-                info.settings.dead_letter
-                for info in store.stream(name).groups()
-                if info.settings.dead_letter is not None
-            }
-    return _stream_rows(store, sorted(named))
+    return _stream_rows(store, sorted(opened_of(store).view(_dead_letter_names)))
+
+
+def _dead_letter_names(view: Snapshot) -> set[bytes]:
+    """Only groups with settings are looked at, and no stream."""
+    rows = SettingRows(view.index).rows(OF_GROUP)
+    named = (restored(GroupSettings, kept).dead_letter for _, kept in rows)
+    return {name for name in named if name is not None}
 
 
 # -- the store ------------------------------------------------------------------------------------

@@ -15,10 +15,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.requests import Request
 
 import logstore
 from logstore.api import units
+from logstore.api.opening import opened_of
+from logstore.index.txn import IndexTxn
 from logstore.web import views
+from logstore.web.app import Pages
 from tests.tools.commands import COMMAND, environment, invoke
 
 ENTRIES = 120
@@ -126,7 +130,22 @@ def test_pages_show_what_is_there(address: str) -> None:
     assert page.count("no such &lt;article&gt;") == 3
     assert "<button>Try again" not in page
     assert "segment 1," in ask(address, "/segments")[2]
-    assert json.loads(ask(address, "/health")[2])["streams"] == 4
+
+
+def test_a_monitor_learns_of_a_store_that_fails_and_lists_no_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with logstore.open(tmp_path / "s", background=False) as opened:
+        opened.stream("a").add({"a": "b"})
+        pages, request = Pages(opened, write=False), Request({"type": "http"})
+        monkeypatch.setattr(logstore.Store, "streams", None)
+        monkeypatch.setattr(IndexTxn, "records", None)
+        answer = pages.health(request)
+        assert (answer.status_code, answer.body) == (200, b'{"status":"ok"}')
+        opened_of(opened).engine().wake.failed_at = 1
+        answer = pages.health(request)
+        assert answer.status_code == 503
+        assert b"a sync of " in answer.body
 
 
 def test_names_that_are_no_text_have_addresses(address: str) -> None:
