@@ -30,7 +30,11 @@ from logstore.telemetry import health
 from logstore.web import views
 from logstore.web.guard import Guard
 
-ASSETS = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
+ASSETS = {
+    "icon.svg": "image/svg+xml",
+    "live.js": "text/javascript; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+}
 PAGE_MAX = 1_000_000
 
 

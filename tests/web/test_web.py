@@ -77,6 +77,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         group.read("dora", count=7)
         opened.stream(b"odd\xff").add({"a": "1"})
         opened.stream("0xab").add({"a": "2"})
+        opened.stream("a:name:of:a:hundred:and:fifty:characters" * 4).add({"a": "3"})
     return path
 
 
@@ -112,7 +113,7 @@ def test_pages_show_what_is_there(address: str) -> None:
     status, headers, page = ask(address, "/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert re.search(r'href="/stream\?name=orders">orders</a></td>\s*<td class="n">120<', page)
-    assert "4</b> streams" in page
+    assert "5</b> streams" in page
     _, _, page = ask(address, "/stream?name=orders")
     assert page.count("<dt>n</dt>") == 50
     assert "&lt;b&gt;anna&lt;/b&gt;" in page

@@ -1,4 +1,5 @@
-// "live": the page is fetched again every two seconds, and its main part replaced.
+// "live": the page is fetched again every two seconds, and its main part replaced. What cannot be
+// undone asks first.
 "use strict";
 const box = document.getElementById("live");
 const EVERY_MS = 2000;
@@ -20,3 +21,8 @@ async function again() {
   }
 }
 setInterval(again, EVERY_MS);
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.ask;
+  if (question && !confirm(question)) event.preventDefault();
+});
