@@ -15,6 +15,7 @@ from logstore.compaction.usage import SegmentUse, StreamUse, Usage
 from logstore.engine.runtime import pins
 from logstore.fs import LOCAL
 from logstore.tools import segment_map
+from logstore.tools.output import cell_len
 from logstore.tools.segment_map import Picture
 from tests.tools.commands import invoke, objects, ok
 
@@ -114,6 +115,34 @@ def test_svg(path: Path, tmp_path: Path) -> None:
     assert any(text.startswith("<b>&, ") for text in texts)
     assert "http" not in file.read_text().replace("http://www.w3.org/2000/svg", "")
     assert len(ET.fromstring(segment_svg(500)).findall(f"{SVG}g")) == 500
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "sensors:hall-7:north:roof", "é" * 60, "工場" * 30, "W" * 40]
+)
+@pytest.mark.parametrize("title", ["store", "folder/" * 40 + "events"], ids=("short", "long"))
+def test_no_text_of_the_svg_reaches_another_or_the_edge(name: str, title: str) -> None:
+    from logstore.tools import segment_svg
+
+    found = made(3)
+    found.segments[1].compacted = True
+    for n, use in enumerate(found.segments):
+        use.pins, use.size_bytes = ["p"], 10**15
+        use.streams = {f"{n}{at}{name}".encode(): 100 for at in range(4)}
+    found.streams[:] = [StreamUse(each, 5, 1, 9) for use in found.segments for each in use.streams]
+    root = ET.fromstring(segment_svg.svg_of(Picture(found), title))
+    texts = [each for each in root.iter(f"{SVG}text") if each.get("text-anchor") is None]
+    at = [(float(each.get("y", 0)), float(each.get("x", 0)), each) for each in texts]
+    for y, x, each in at:
+        head = each.get("class") == "title"
+        cell = segment_svg.TITLE_CELL if head else segment_svg.CELL
+        end = x + cell * cell_len(each.text or "")
+        assert end <= segment_svg.WIDTH - segment_svg.MARGIN, each.text
+        following = [other for line, other, _ in at if line == y and other > x]
+        assert all(end < other - segment_svg.SWATCH for other in following), each.text
+    ground = root.find(f"{SVG}rect[@class='ground']")
+    assert ground is not None
+    assert (ground.get("width"), ground.get("height")) == (root.get("width"), root.get("height"))
 
 
 def segment_svg(segments: int) -> str:
