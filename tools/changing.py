@@ -309,4 +309,5 @@ def _tell_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
         due = entry.due.isoformat(" ", "seconds")
         repeated = "" if entry.name is None else f"{entry.name!r} ({every or rule})"
         pairs = (f"{readable(field)}={readable(value)}" for field, value in entry.pairs)
-        output.line(" ".join(part for part in [due, str(entry.key), repeated, *pairs] if part))
+        parts = [due, str(entry.key), repeated, *pairs]
+        output.words(" ".join(part for part in parts if part), indent=len(due) + 1)

@@ -31,6 +31,8 @@ from logstore.tools.output import EXIT_ERROR, Output, entry_line, entry_object, 
 
 PACKED_ID = struct.Struct(">QQ")
 BYTES_A_LINE = 16
+INDENT = 48  # of what a frame says, in a line about it
+LISTED = 8  # so many members of a list are shown in such a line; --json has all
 BYTES_SHOWN = 256  # of one that is no valid frame
 
 number_argument = click.argument("number", metavar="SEGMENT", type=click.IntRange(min=1))
@@ -149,7 +151,7 @@ def segment_(output: Output, path: Path, number: int) -> None:
             if output.json:
                 output.json_object(row)
             else:
-                output.line(line_of(row))
+                output.words(line_of(row), INDENT)
     finally:
         found.file.close()
 
@@ -308,4 +310,11 @@ def plain(value: Any) -> Any:
 
 
 def _told(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    return " ".join(f"{name}={_short(value)}" for name, value in values.items())
+
+
+def _short(value: Any) -> Any:
+    """A value for a line: a list by its ends, if it is long."""
+    if not isinstance(value, list) or len(value) <= LISTED:
+        return value
+    return f"[{value[0]}, {value[1]}, ... {value[-1]}] ({len(value):,})"

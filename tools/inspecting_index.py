@@ -31,6 +31,7 @@ from logstore.tools.inspecting import line_of
 from logstore.tools.output import EXIT_ERROR, Output, entry_line, entry_object, name_object
 
 _ID_OF_PAIR = StreamID._make
+ENTRY_INDENT = 35  # of what an entry of a node has, in a line about it
 
 
 @click.command("stream")
@@ -167,7 +168,7 @@ def node_(output: Output, path: Path, name: str, id: str) -> None:
     output.report({key: typed(row, key) for key in row if key != "what"}, raw=True)
     output.line("")
     for each in shown:
-        output.line(_told(each))
+        output.words(_told(each), ENTRY_INDENT)
 
 
 def _node_of(view: Snapshot, name: bytes, wanted: StreamID) -> tuple[dict[str, Any], bytes, bytes]:

@@ -17,7 +17,7 @@ from logstore.errors import CorruptionError, UsageError
 from logstore.fs import LOCAL
 from logstore.log import checkpoint, hint, names
 from logstore.tools import options
-from logstore.tools.inspecting import frame_row, line_of, number_argument, plain, uuid_of
+from logstore.tools.inspecting import INDENT, frame_row, line_of, number_argument, plain, uuid_of
 from logstore.tools.inspecting_index import typed
 from logstore.tools.output import EXIT_ERROR, Output
 
@@ -68,7 +68,7 @@ def checkpoint_(output: Output, path: Path, position: int | None) -> None:
         raise UsageError(f"there is no such checkpoint; there are: {there}")
     chosen = position or positions[-1]
     if position is None and len(positions) > 1 and not output.json:
-        output.line(f"older ones: {', '.join(map(str, positions[:-1]))}")
+        output.words(f"older ones: {', '.join(map(str, positions[:-1]))}")
     try:
         head, chunks = checkpoint.read(LOCAL, path, uuid_of(path), chosen)
     except CorruptionError as exc:
@@ -103,4 +103,4 @@ def _show(output: Output, rows: list[dict[str, Any]]) -> None:
         if output.json:
             output.json_object(row)
         else:
-            output.line(line_of(row))
+            output.words(line_of(row), INDENT)

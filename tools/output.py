@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -60,6 +61,18 @@ class Output:
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self.stream.write(f"{text}\n".encode(encoding, "backslashreplace"))
 
+    def words(self, text: str, indent: int = 0) -> None:
+        """A line of text; a terminal that is too narrow gets several, broken between words, the
+        further ones indented."""
+        if not self.stream.isatty():
+            self.line(text)
+            return
+        width = self._console(WIDTH_OF_A_PIPE).width
+        indent = indent if 3 * indent <= width else 4
+        for line in textwrap.wrap(text, width, subsequent_indent=" " * indent, tabsize=1,
+                                  break_on_hyphens=False):  # fmt: skip
+            self.line(line)
+
     def entry(self, entry: Entry[bytes]) -> None:
         """One entry, in the form that was asked for."""
         if self.json:
@@ -91,7 +104,7 @@ class Output:
             for place, row in enumerate(cells):
                 if place:
                     self.line("")
-                self.table(("", ""), zip(columns, row, strict=True))
+                self.table(("", ""), (pair for pair in zip(columns, row, strict=True) if pair[1]))
             return
         numeric = [all(map(_is_number, column)) for column in zip(*cells, strict=True)]
         table = Table(
@@ -319,6 +332,13 @@ def readable(raw: bytes) -> str:
     """Bytes as printable text, unambiguous by its backslash escapes."""
     text = raw.decode("utf-8", "surrogateescape")
     return text if text.isprintable() and "\\" not in text else "".join(map(_escaped, text))
+
+
+def printable(text: str) -> str:
+    """Text of which no character steers a terminal; one that has backslash escapes keeps them."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
 def _escaped(character: str) -> str:

@@ -124,9 +124,12 @@ def drawn(picture: Picture, width: int, *, colours: bool, blocks: bool) -> Itera
     if len(segments) <= BARS_MAX:
         totals = picture.totals()
         for part in picture.parts.values():
-            label = Text(f" {part.label}, {units.size(totals[part.letter])}")
-            label.truncate(width - 3, overflow="crop")
-            yield Text.assemble(piece(part, 2), label)
+            size = f", {units.size(totals[part.letter])}"
+            label = Text(f" {part.label}")
+            label.truncate(max(1, width - 2 - len(size)), overflow="ellipsis" if blocks else "crop")
+            line = Text.assemble(piece(part, 2), label, size)
+            line.truncate(width, overflow="crop")
+            yield line
 
 
 def _bars(picture: Picture, width: int, piece: Callable[[Part, int], Text]) -> Iterator[Text]:
@@ -216,7 +219,7 @@ def command(output: Output, path: Path, svg: Path | None) -> None:
         else:
             LOCAL.write_atomic(svg.absolute(), drawing.encode() + b"\n")
         return
-    output.line(picture.headline())
+    output.words(picture.headline())
     output.line("")
     width, colours, blocks = output.canvas(WIDTH_OF_A_PIPE)
     for line in drawn(picture, width, colours=colours, blocks=blocks):

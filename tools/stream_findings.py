@@ -148,15 +148,19 @@ def _left_behind(
     pending = sum(who.pending for who in holders)
     names = _listed([readable(who.name) for who in holders])
     idle = told(look.limits.idle)
-    return Finding(
-        "left-behind",
-        WRONG,
-        f"{readable(stream)}/{readable(info.name)}",
+    what = (
         f"{units.counted(pending, 'entry is', 'entries are')} pending with "
         f"{units.counted(len(holders), 'consumer')} that went away ({names}, at least "
-        f"{units.length(min(who.idle for who in holders))} ago), and go to nobody else",
-        look.command("configure", stream, "--group", info.name, "--redeliver-after", idle),
+        f"{units.length(min(who.idle for who in holders))} ago), and "
     )
+    mend = look.command("configure", stream, "--group", info.name, "--redeliver-after", idle)
+    if info.settings.redeliver_after_ms:
+        what += "nobody reads who would take them over: start its workers"
+        mend = look.command("pending", stream, info.name)
+    else:
+        what += "go to nobody else"
+    about = f"{readable(stream)}/{readable(info.name)}"
+    return Finding("left-behind", WRONG, about, what, mend)
 
 
 def _listed(texts: list[str]) -> str:

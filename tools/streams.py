@@ -18,6 +18,7 @@ NARROW = (
     "groups",
     "size",
     "age",
+    "pending",
 )  # what a narrow terminal does without, the first first
 
 

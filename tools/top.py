@@ -24,7 +24,7 @@ from logstore.errors import OptionError
 from logstore.telemetry.gathering import gather
 from logstore.tools import options
 from logstore.tools.durations import LENGTH
-from logstore.tools.output import Output, cell_len, fitting
+from logstore.tools.output import Output, cell_len, fitting, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -196,7 +196,7 @@ def _stream_rows(then: Look, now: Look) -> list[tuple[str, ...]]:
     order = sorted(entries, key=lambda at: (-rates.get(at, 0.0), -entries[at], at))
     return [
         (
-            at[0],
+            printable(at[0]),
             _per_s(rates.get(at)),
             f"{entries[at]:,.0f}",
             units.size(int(sizes[at])),
@@ -214,7 +214,7 @@ def _group_rows(then: Look, now: Look) -> list[tuple[str, ...]]:
     order = sorted(pending, key=lambda at: (-lags.get(at, 0.0), -oldest[at], at))
     return [
         (
-            " / ".join(at),
+            printable(" / ".join(at)),
             _per_s(reads.get(at)),
             f"{lags[at]:,.0f}" if at in lags else "unknown",
             f"{pending[at]:,.0f}",

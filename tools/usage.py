@@ -20,6 +20,7 @@ from logstore.tools.output import Output, name_object
 
 STREAMS_SHOWN = 20
 OF_STREAMS = ("stream", "entries", "live", "tombstoned", "nodes", "segments")
+NARROW = ("segments", "nodes", "entries", "tombstoned")  # what a narrow terminal does without
 OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 
@@ -51,7 +52,7 @@ def command(output: Output, path: Path, segments: bool, count: int | None) -> No
         output.json_object(_object(path, found, shown))
         return
     if shown:
-        output.table(OF_STREAMS, map(_stream_row, shown), narrow=("segments", "nodes", "entries"))
+        output.table(OF_STREAMS, map(_stream_row, shown), narrow=NARROW)
         left_out = len(found.streams) - len(shown)
         if left_out:
             output.line(f"and {units.counted(left_out, 'more stream')}: -n 0 shows all")

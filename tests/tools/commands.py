@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +75,25 @@ def no_traceback(stderr: bytes | str) -> bool:
     """Tell whether what went to stderr is for users."""
     text = stderr if isinstance(stderr, str) else stderr.decode()
     return "Traceback" not in text and "Exception ignored" not in text
+
+
+def on_a_terminal(arguments: list[str], columns: int, lines: int, code: int = 0) -> str:
+    """What a command that ends with this code writes to a terminal of this size."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    env = {**environment(), "TERM": "xterm-256color"}
+    env.pop("COLUMNS", None)
+    env.pop("LINES", None)
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    ) as running:
+        os.close(theirs)
+        said = b""
+        try:
+            while part := os.read(ours, 65536):
+                said += part
+        except OSError:  # its end is closed
+            pass
+        os.close(ours)
+        assert running.wait(TIMEOUT_S) == code, said
+    return said.decode()

@@ -250,3 +250,13 @@ def test_no_store_is_an_error(tmp_path: Path) -> None:
     done = process("doctor", tmp_path)
     assert done.returncode == 1
     assert b"not a store" in done.stderr
+
+
+def test_what_comes_back_to_readers_is_not_said_to_go_to_nobody(path: Path) -> None:
+    """Where a group redelivers, and nobody reads it, a reader is missing, and no setting."""
+    with logstore.open(path) as store:
+        store.stream("s").add({"a": "b"})
+        store.stream("s").group("workers").read("gone", count=1)
+    _, found = examined(path, "--idle", 0)
+    assert "nobody reads who would take them over" in found["left-behind"]["what"]
+    assert "--redeliver-after" not in found["left-behind"]["command"]

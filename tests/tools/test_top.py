@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
-import subprocess
-import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from tests.tools.commands import COMMAND, TIMEOUT_S, environment, invoke, ok
+from tests.tools.commands import invoke, ok, on_a_terminal
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
@@ -94,28 +88,6 @@ def test_it_fits_the_terminal(busy: Path, columns: int, lines: int) -> None:
     assert "s05" in last
     assert "s39 / late" in last
     assert ("consumers" in last) is (columns >= 80)
-
-
-def on_a_terminal(arguments: list[str], columns: int, lines: int) -> str:
-    """What a command that ends writes to a terminal of this size."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    env = {**environment(), "TERM": "xterm-256color"}
-    env.pop("COLUMNS", None)
-    env.pop("LINES", None)
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env
-    ) as running:
-        os.close(theirs)
-        said = b""
-        try:
-            while part := os.read(ours, 65536):
-                said += part
-        except OSError:  # its end is closed
-            pass
-        os.close(ours)
-        assert running.wait(TIMEOUT_S) == 0, said
-    return said.decode()
 
 
 def test_an_empty_store_and_none(tmp_path: Path) -> None:
