@@ -56,6 +56,8 @@ def _errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
         yield
     except FileNotFoundError as exc:
         raise _missing(path, exc) from None  # callers decide what a missing file means
+    except FileSystemError:
+        raise  # typed already, where it happened
     except OSError as exc:
         raise typed(exc, path, doing) from exc
 

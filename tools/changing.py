@@ -1,14 +1,14 @@
 """Commands that change streams: delete, trim, drop, rename, copy, configure, expire, schedule.
 
 Invariants: what cannot be undone is asked for, or ``--yes`` is given; where nobody can be asked,
-the command is refused before it opens the store. A stream must be there: none is made by a typing
+the command is refused before it changes anything. A stream must be there: none is made by a typing
 error.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +178,16 @@ class Setting(click.ParamType[Any]):
 @click.option("--redeliver-after", type=Setting(LENGTH), help="Idle so long, others may get it.")
 @click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
 @click.option("--backoff-max", type=LENGTH, help="But never longer than this.")
+@options.yes_option
 @options.json_option
 @options.pass_output
-def configure(output: Output, /, path: Path, name: str, group: str | None, **given: Any) -> None:
-    """Set what a stream keeps, or how a group redelivers; without options tell how they are set."""
+def configure(
+    output: Output, /, path: Path, name: str, group: str | None, yes: bool, **given: Any
+) -> None:
+    """Set what a stream keeps, or how a group redelivers; without options tell how they are set.
+
+    It asks before the stream is to keep less than what is in it.
+    """
     of_group = {"max_deliveries", "dead_letter", "redeliver_after", "backoff", "backoff_max"}
     chosen = {key: value for key, value in given.items() if value is not None}
     wanted = {key: None if value == NONE else value for key, value in chosen.items()}
@@ -193,12 +199,31 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
     with options.changing(path) if wanted else options.reading(path) as store:
         stream = options.existing(store, name)
         target: Any = stream if group is None else options.existing_group(stream, group)
+        if group is None and _drops(stream, wanted):
+            options.confirm(f"{name!r} holds more: drop what is older?", yes=yes)
         found: StreamSettings | GroupSettings[bytes]
         found = target.configure(**wanted) if wanted else target.settings
     output.report(
         {key: value.decode() if isinstance(value, bytes) else value
          for key, value in found._asdict().items()}
     )  # fmt: skip
+
+
+def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
+    """Whether a limit that is new, or lower than before, is below what the stream holds."""
+    before, info = stream.settings, stream.info()
+    first = units.at(info.recorded_first_entry_id.ms)
+    holds: dict[str, Any] = {
+        "max_age": None if first is None else datetime.now(UTC) - first,
+        "max_entries": info.length,
+        "max_bytes": info.node_bytes + info.open_node_bytes,
+    }
+    for name, held in holds.items():
+        limit, old = wanted.get(name), getattr(before, name)
+        lower = limit is not None and (old is None or limit < old)
+        if info.length and held is not None and lower and held > limit:
+            return True
+    return False
 
 
 # -- time -----------------------------------------------------------------------------------------
@@ -208,6 +233,7 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
 @click.option("--after", type=LENGTH, help="In so long: 30d.")
 @click.option("--at", "at", type=MOMENT, help="At this moment: 2027-01-01T00:00Z.")
 @click.option("--never", is_flag=True, help="Not any more.")
+@options.yes_option
 @options.json_option
 @options.pass_output
 def expire(
@@ -217,8 +243,12 @@ def expire(
     after: timedelta | None,
     at: datetime | None,
     never: bool,
+    yes: bool,
 ) -> None:
-    """Set when a whole stream goes, as EXPIRE; without options tell when."""
+    """Set when a whole stream goes, as EXPIRE; without options tell when.
+
+    It asks before a stream that is to go at once.
+    """
     chosen = (after is not None) + (at is not None) + never
     if chosen > 1:
         raise click.UsageError("give one of --after, --at and --never")
@@ -227,6 +257,8 @@ def expire(
         if never:
             stream.persist()
         elif chosen:
+            if after == timedelta(0) or (at is not None and at <= datetime.now(UTC)):
+                options.confirm(f"Drop {name!r} now?", yes=yes)
             stream.expire(after=after, at=at)
         gone = name.encode() not in store if chosen else False
         when = None if gone else stream.expires_at
@@ -267,6 +299,8 @@ def schedule(
     timed = any(each is not None for each in (after, at, every, cron, tz))
     if cancel and (timed or called is not None or not given):
         raise click.UsageError("give --cancel, and the keys or names of entries")
+    if (every is not None or cron is not None) and called is None:
+        raise click.UsageError("give --name, by which what repeats is changed and cancelled")
     if not cancel and timed != bool(given):
         raise click.UsageError("give FIELD=VALUE with one of --after, --at, --every and --cron")
     if cancel:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import read as reading
+from logstore.api import units
 from logstore.api.entry import Entry
 from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
@@ -111,11 +112,11 @@ def tell(
     letters = [DeadLetter(opened, groups[letter.origin, letter.group], letter) for letter in dead]
     for letter in letters[:WARNINGS_MAX]:
         log.warning(
-            "entry %s of %r moved to %r after %d deliveries (group %r, consumer %r): %s",
+            "entry %s of %r moved to %r after %s (group %r, consumer %r): %s",
             letter.id,
             letter.group.stream.name,
             letter.dead_letter,
-            letter.delivery_count,
+            units.counted(letter.delivery_count, "delivery", "deliveries"),
             letter.group.name,
             letter.consumer,
             letter.error,

@@ -105,7 +105,9 @@ def test_drop_rename_copy(store: Path) -> None:
 
 
 def test_configure(store: Path) -> None:
-    found = told("configure", store, "orders", "--max-age", "7d", "--max-entries", "5000000")
+    found = told(
+        "configure", store, "orders", "--max-age", "7d", "--max-entries", "5000000", "--yes"
+    )
     assert (found["max_age_ms"], found["max_entries"]) == (7 * 86_400_000, 5_000_000)
     assert told("configure", store, "orders", "--max-age", "none")["max_age_ms"] is None
     assert told("configure", store, "orders")["max_entries"] == 5_000_000
@@ -127,6 +129,21 @@ def test_configure(store: Path) -> None:
     assert (done.exit_code, "logstore groups" in done.stderr) == (1, True)
 
 
+def test_settings_that_drop_entries_are_asked_for(store: Path) -> None:
+    before = ids(store, "orders")
+    for limit in (("--max-entries", "3"), ("--max-age", "0s"), ("--max-bytes", "10")):
+        done = invoke("configure", store, "orders", *limit)
+        assert (done.exit_code, "--yes" in done.stderr) == (2, True), limit
+    for moment in (("--at", "2020-01-01T00:00Z"), ("--after", "0s")):
+        done = invoke("expire", store, "orders", *moment)
+        assert (done.exit_code, "--yes" in done.stderr) == (2, True), moment
+    assert ids(store, "orders") == before
+    assert told("configure", store, "orders", "--max-entries", "1000")["max_entries"] == 1000
+    assert told("configure", store, "orders", "--max-entries", "3", "--yes")["max_entries"] == 3
+    assert told("configure", store, "orders", "--max-entries", "5")["max_entries"] == 5  # not lower
+    assert told("expire", store, "orders", "--after", "0s", "--yes") == {"expires_at": "gone"}
+
+
 def test_expire_and_schedule(store: Path) -> None:
     assert told("expire", store, "orders") == {"expires_at": "never"}
     at = told("expire", store, "orders", "--at", "2099-01-01T00:00Z")["expires_at"]
@@ -144,6 +161,8 @@ def test_expire_and_schedule(store: Path) -> None:
     made = told("schedule", store, "orders", "n=1", "--every", "1h", "--name", "hourly")
     assert {"key", "due"} == set(made)
     told("schedule", store, "orders", "n=2", "--cron", "0 3 * * *", "--name", "nightly")
+    done = invoke("schedule", store, "orders", "n=2", "--cron", "0 3 * * *")
+    assert (done.exit_code, "--name" in done.stderr) == (2, True)
     rows = {row["name"]: row for row in objects(ok("schedule", store, "orders", "--json"))}
     assert (rows["hourly"]["every"], rows["hourly"]["key"]) == (3600, made["key"])
     assert (rows["nightly"]["cron"], rows["nightly"]["tz"]) == ("0 3 * * *", "UTC")
