@@ -1,6 +1,6 @@
 """A dashboard: how many entries came in each minute of the last hour, and how far the groups are.
 
-    pip install 'logstore-streams[web]'
+    pip install '.[web]'        # in a clone
     DASHBOARD=shop.store uvicorn dashboard:app
 
 It only reads, beside the processes that write. Counting costs the same however long the history is.

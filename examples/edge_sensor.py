@@ -1,6 +1,6 @@
 """A sensor at the edge: readings are kept on its disk, and shipped to S3 when the network is there.
 
-    pip install 'logstore-streams[arrow]'
+    pip install '.[arrow]'        # in a clone
     python edge_sensor.py sensor.store s3://bucket/sensors/42
 
 No reading is lost while the network is away, nor when the power goes (but for the last second), and

@@ -1,6 +1,6 @@
 """An archive of a live Redis: the server keeps minutes of its streams in memory, this keeps years.
 
-    pip install 'logstore-streams[redis]'
+    pip install '.[redis]'        # in a clone
     python redis_archive.py redis://localhost:6379/0 archive.store 'race:*'
 
 What all groups of the server have read and acked, and what is on this disk, is trimmed there. Both

@@ -1,6 +1,6 @@
 """A web application: messages are posted, and come to all browsers as server-sent events.
 
-    pip install 'logstore-streams[web]'
+    pip install '.[web]'        # in a clone
     uvicorn web_app:app --workers 2
 
 Each worker process opens the store by itself; what is posted to one comes to the browsers of all. A

@@ -1,4 +1,4 @@
-"""Loading a module of ours where it is first needed."""
+"""Loading a module of ours where it is first needed, and what to type for one that is missing."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def load(module: str) -> Any:
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()
+
+
+def installing(extra: str) -> str:
+    """What to type for the packages of an extra."""
+    here = f"pip install '.[{extra}]'"
+    return f"pip install 'logstore-streams[{extra}]' (in a clone of logstore: {here})"

@@ -13,6 +13,7 @@ import click
 
 from logstore.api.opening import opened_of
 from logstore.errors import DamagedStoreError
+from logstore.format import position_parts
 from logstore.log import shipped
 from logstore.recovery import backup as backups
 from logstore.recovery import check, fetch, shipping
@@ -52,7 +53,11 @@ def ship(output: Output, path: Path, uri: str) -> None:
     with options.changing(path) as store, output.progress("Shipping") as progress:
         opened = opened_of(store).live()
         done = shipping.ship(opened.engine, opened.committer, uri, progress=progress)
-    output.report({"shipped": shown(uri), **done._asdict()})
+    told = done._asdict()
+    if not output.json:
+        segment, offset = position_parts(done.position)
+        told["position"] = f"segment {segment:,}, offset {offset:,}"
+    output.report({"shipped": shown(uri), **told})
 
 
 @click.command("verify")

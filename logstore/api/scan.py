@@ -13,6 +13,7 @@ from logstore.api import arguments
 from logstore.api.opening import OpenStore
 from logstore.errors import UsageError
 from logstore.ids import IDLike
+from logstore.loading import installing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,9 +153,8 @@ def needing(extra: str, call: Callable[[], R]) -> R:
     try:
         return call()
     except ModuleNotFoundError as error:
-        package = "logstore-streams[arrow]" if extra == "arrow" else f"logstore-streams[{extra}]"
-        what = "pandas" if extra == "pandas" else f"'{package}'"
-        raise UsageError(f"{error.name} is not installed: pip install {what}") from error
+        how = "pip install pandas" if extra == "pandas" else installing(extra)
+        raise UsageError(f"{error.name} is not installed: {how}") from error
 
 
 def make_scan(

@@ -30,6 +30,7 @@ from logstore.errors import (
     OptionError,
     SnapshotExpired,
 )
+from logstore.loading import installing
 from logstore.log import names
 from logstore.tuples import NamedTuple
 from logstore.uri_path import is_uri, shown
@@ -81,9 +82,7 @@ class Place:
         try:
             import pyarrow.fs as arrow_fs
         except ImportError:
-            raise OptionError(
-                "URIs need pyarrow: install it with pip install 'logstore-streams[arrow]'"
-            ) from None
+            raise OptionError(f"URIs need pyarrow: {installing('arrow')}") from None
         self.shown = shown(uri)
         text = uri if is_uri(uri) else Path(uri).absolute().as_uri()
         try:

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias
 
 from logstore.errors import OptionError, PeerError
 from logstore.ids import StreamID
+from logstore.loading import installing
 from logstore.transfer.job import Wanted
 from logstore.transfer.replies import (
     Bounds,
@@ -57,9 +58,7 @@ class Server:
             module: Any = importlib.import_module("redis")
             no_retry = module.retry.Retry(module.backoff.NoBackoff(), 0)
         except ModuleNotFoundError:
-            raise OptionError(
-                "the package redis is not installed: pip install 'logstore-streams[redis]'"
-            ) from None
+            raise OptionError(f"redis is not installed: {installing('redis')}") from None
         self._errors = module.exceptions
         self._bounds = Bounds(reply_s)
         settings: dict[str, Any] = {
