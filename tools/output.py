@@ -378,6 +378,9 @@ def name_object(name: bytes) -> dict[str, str]:
 
 # What the store says, and what a command says instead.
 PHRASES = {
+    "; give the directory of a store, or an empty or new one that may become a store": (
+        "; give the directory of a store ('logstore add' makes one in a new or an empty directory)"
+    ),
     "name the right one with option 'idColumn' (id_column in Python), or give '*' there and the "
     "store gives the IDs": "name the right one with --id-field, or give --auto-id",
     ", which is to be the ID": " for --id-field",
