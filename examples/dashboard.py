@@ -21,9 +21,11 @@ from starlette.routing import Route
 
 import logstore
 
-PAGE = """<!doctype html><meta charset="utf-8"><title>Dashboard</title>
+PAGE = """<!doctype html><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>Dashboard</title>
 <style>
 body { font: 15px system-ui; margin: 2em auto; padding: 0 1em; max-width: 60em }
+h3 { font-size: 1em; margin: 1.2em 0 .3em; overflow-wrap: anywhere }
 :root { color-scheme: light dark }
 svg { width: 100%; height: 4em; background: #8881 } rect { fill: #0072b2 }
 td, th { text-align: right; padding: .2em 1em } td:first-child, th:first-child { text-align: left }
@@ -94,11 +96,17 @@ def data(request: Request) -> Response:
         minutes = [
             stream.count(begin, begin + timedelta(minutes=1, milliseconds=-1)) for begin in begins
         ]
-        found["streams"].append({"name": name, "entries": len(stream), "minutes": minutes})
+        shown = text(name)
+        found["streams"].append({"name": shown, "entries": len(stream), "minutes": minutes})
         for group in stream.groups():
-            told = {"name": group.name, "lag": group.lag, "pending": group.pending}
-            found["groups"].append({"stream": name, **told})
+            told = {"name": text(group.name), "lag": group.lag, "pending": group.pending}
+            found["groups"].append({"stream": shown, **told})
     return JSONResponse(found)
+
+
+def text(name: str) -> str:
+    """A name for JSON: it may have bytes that are no UTF-8."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 app = Starlette(routes=[Route("/", page), Route("/data", data)], lifespan=lifespan)
