@@ -23,7 +23,8 @@ def tell(archive: logstore.Store[bytes]) -> None:
         stream = archive.stream(name)
         first = next(stream.range(count=1), None)
         if first is not None:
-            print(f"{name.decode()}: {len(stream)} entries, {first.id} to {stream.last_id}")
+            shown = name.decode(errors="backslashreplace")
+            print(f"{shown}: {len(stream)} entries, {first.id} to {stream.last_id}")
 
 
 def main(address: str, path: str, *patterns: str) -> None:
