@@ -66,28 +66,20 @@ def stays(engine: Engine, chooser: Chooser) -> tuple[dict[int, int], set[int]]:
 def locators(engine: Engine, most: int = 0) -> Iterator[list[Locator]]:
     """Where all sealed nodes are, by stream and master ID, at most so many from one snapshot. What
     is counted of them is counted here outside: a snapshot may be read more than once."""
-    for page in locators_by_stream(engine, most):
-        yield [locator for _, locator in page]
-
-
-def locators_by_stream(engine: Engine, most: int = 0) -> Iterator[list[tuple[int, Locator]]]:
-    """The same, each with the number of its stream."""
     after: bytes | None = b""
     while after is not None:
         page, after = snapshot.read(engine, _page, after, most or NODES_A_SNAPSHOT)
         yield page
 
 
-def _page(
-    view: Snapshot, after: bytes, most: int
-) -> tuple[list[tuple[int, Locator]], bytes | None]:
-    page: list[tuple[int, Locator]] = []
+def _page(view: Snapshot, after: bytes, most: int) -> tuple[list[Locator], bytes | None]:
+    page: list[Locator] = []
     last = b""
-    for key, stream, _, locator in view.index.all_nodes(after):
+    for key, _, _, locator in view.index.all_nodes(after):
         if len(page) == most:
             return page, last + b"\x00"
         last = key
-        page.append((stream, locator))
+        page.append(locator)
     return page, None
 
 

@@ -96,10 +96,13 @@ def _with_tombstones(engine: Engine) -> Iterator[Locator]:
     after: bytes | None = b""
     while after is not None:
         page, after = snapshot.read(engine, _tombstoned_page, after)
-        yield from page
+        for _, locator in page:
+            yield locator
 
 
-def _tombstoned_page(view: Snapshot, after: bytes) -> tuple[list[Locator], bytes | None]:
+def _tombstoned_page(
+    view: Snapshot, after: bytes
+) -> tuple[list[tuple[int, Locator]], bytes | None]:
     return view.index.nodes_with_tombstones(after, ROWS_A_SNAPSHOT)
 
 

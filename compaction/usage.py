@@ -24,10 +24,11 @@ from logstore.engine.runtime import pins, snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
+from logstore.index.keys import Locator
 from logstore.log import names, segment
 from logstore.log.pinfile import Pin
 
-RECORDS_A_SNAPSHOT = 10_000
+RECORDS_A_SNAPSHOT = NODES_A_SNAPSHOT = 10_000
 
 
 @dataclass(slots=True)
@@ -149,17 +150,27 @@ def _records(view: Snapshot, after: int) -> tuple[list[tuple[int, StreamUse, int
 
 
 def _sealed(engine: Engine, segments: dict[int, SegmentUse], streams: dict[int, StreamUse]) -> None:
-    """Count what is in sealed nodes."""
-    for page in measure.locators_by_stream(engine):
-        for stream, locator in page:
-            found = segments.get(fmt.segment_of(locator.position))
-            use = streams.get(stream)
-            if found is None or use is None:
-                continue  # it came, or went, meanwhile
-            size = locator.payload_bytes + fmt.FRAME_HEAD_BYTES
-            gone = locator.entries - locator.live
-            tombstoned = locator.payload_bytes * gone // max(1, locator.entries)
-            _add(found, use, size - tombstoned, tombstoned)
+    """Count what is in sealed nodes: all of them as if nothing were deleted, then the tombstones,
+    for which alone locators are decoded."""
+    after: bytes | None = b""
+    while after is not None:
+        totals, tombstoned, after = snapshot.read(engine, _page, after)
+        for (stream, number), (count, payload_bytes) in totals.items():
+            found, use = segments.get(number), streams.get(stream)
+            if found is not None and use is not None:  # else it came, or went, meanwhile
+                _add(found, use, payload_bytes + count * fmt.FRAME_HEAD_BYTES, 0)
+        for stream, locator in tombstoned:
+            found, use = segments.get(fmt.segment_of(locator.position)), streams.get(stream)
+            if found is not None and use is not None:
+                gone = locator.entries - locator.live
+                size = locator.payload_bytes * gone // max(1, locator.entries)
+                _add(found, use, -size, size)
+
+
+def _page(
+    view: Snapshot, after: bytes
+) -> tuple[dict[tuple[int, int], list[int]], list[tuple[int, Locator]], bytes | None]:
+    return view.index.node_totals_from(after, NODES_A_SNAPSHOT)
 
 
 def _add(found: SegmentUse, use: StreamUse, live: int, tombstoned: int) -> None:

@@ -27,6 +27,25 @@ _STREAM_KEY = keys.STREAM_KEY.pack
 _PLAIN_LOCATOR_BYTES = len(_seal(b"", bytes(keys.LOCATOR.size)))  # a row without tombstones
 
 
+def _totals(rows: Iterable[tuple[bytes, bytes]]) -> dict[tuple[int, int], list[int]]:
+    totals: dict[tuple[int, int], list[int]] = {}
+    place = keys.LOCATOR_PLACE.unpack_from
+    for key, data in rows:
+        segment, payload_bytes = place(_unseal(key, data))
+        stream = int.from_bytes(key[:8], "big")
+        total = totals.setdefault((stream, segment), [0, 0])
+        total[0] += 1
+        total[1] += payload_bytes
+    return totals
+
+
+def _tombstoned(rows: list[tuple[bytes, bytes]]) -> list[tuple[int, Locator]]:
+    found = [row for row in rows if len(row[1]) > _PLAIN_LOCATOR_BYTES]
+    return [
+        (int.from_bytes(key[:8], "big"), Locator.unpack(_unseal(key, data))) for key, data in found
+    ]
+
+
 class IndexTxn:
     """The index as one transaction sees it."""
 
@@ -367,27 +386,33 @@ class IndexTxn:
                     stream, ms, seq = _parts(_NODE, key)
                     yield key, stream, StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
-    def nodes_with_tombstones(self, after: bytes, most: int) -> tuple[list[Locator], bytes | None]:
-        """Of at most so many nodes from a key on, those of which something was deleted; and the key
-        to go on from, None at the end. A row without tombstones is known by its length alone."""
+    def nodes_with_tombstones(
+        self, after: bytes, most: int
+    ) -> tuple[list[tuple[int, Locator]], bytes | None]:
+        """Of at most so many nodes from a key on, those of which something was deleted, with their
+        streams; and the key to go on from, None at the end. A row without tombstones is known by
+        its length alone."""
+        rows, following = self._some_nodes(after, most)
+        return _tombstoned(rows), following
+
+    def node_totals_from(
+        self, after: bytes, most: int
+    ) -> tuple[dict[tuple[int, int], list[int]], list[tuple[int, Locator]], bytes | None]:
+        """The same, with ``node_totals`` of all of these nodes in front."""
+        rows, following = self._some_nodes(after, most)
+        return _totals(rows), _tombstoned(rows), following
+
+    def _some_nodes(
+        self, after: bytes, most: int
+    ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             rows = list(islice(cursor, most)) if cursor.set_range(after) else []
-        found = [row for row in rows if len(row[1]) > _PLAIN_LOCATOR_BYTES]
-        locators = [Locator.unpack(_unseal(key, data)) for key, data in found]
-        return locators, rows[-1][0] + b"\0" if len(rows) == most else None
+        return rows, rows[-1][0] + b"\0" if len(rows) == most else None
 
     def node_totals(self) -> dict[tuple[int, int], list[int]]:
         """Sealed nodes by stream and segment: how many, and their payload bytes."""
-        totals: dict[tuple[int, int], list[int]] = {}
-        place = keys.LOCATOR_PLACE.unpack_from
         with self.txn.cursor(db=self.generation.nodes) as cursor:
-            for key, data in cursor:
-                segment, payload_bytes = place(_unseal(key, data))
-                stream = int.from_bytes(key[:8], "big")
-                total = totals.setdefault((stream, segment), [0, 0])
-                total[0] += 1
-                total[1] += payload_bytes
-        return totals
+            return _totals(cursor)
 
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
