@@ -147,6 +147,40 @@ def test_reads_of_many_go_over_nodes(store: Store, tmp_path: Path) -> None:
     assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
+def test_a_stream_of_sealed_nodes_is_read_and_acked(store: Store, tmp_path: Path) -> None:
+    """One that was restored, copied or published has no open node before somebody adds to it."""
+    store.restore(b"r", store.stream(b"s").dump())
+    stream = store.stream(b"r")
+    records = snapshot.read(engine_of(store), lambda view: list(view.index.records()))
+    assert {record.name: bool(record.open_version) for record in records}[b"r"] is False
+    group = stream.group(b"k", start="0")
+    (first,) = group.read(b"c", count=1)
+    counts(store)
+    seen = []
+    for count, after in ((100, 0), (120, 3), (110, 0)):
+        got = group.read(b"c", count=count)
+        assert len(got) == count
+        assert group.ack(*(entry.id for entry in got[after:])) == count - after
+        seen += [(entry.id.ms, entry.fields) for entry in got]
+    assert counts(store) == (330, 327)
+    stream.delete("400-1")  # in a node that was not read yet
+    seen += [(entry.id.ms, entry.fields) for entry in group.read(b"c", count=1)]
+    counts(store)
+    seen += [(entry.id.ms, entry.fields) for entry in group.read(b"c")]
+    there = [number for number in range(2, 451) if number != 400]
+    assert seen == [(number, {b"n": b"%d" % number}) for number in there]
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    assert group.read(b"c", count=1) == []
+    assert group.ack(first.id) == 1
+    added = stream.add({b"n": 0})
+    stream.add({b"n": 1})
+    counts(store)
+    assert [entry.id for entry in group.read(b"c", count=1)] == [added]
+    group.read(b"c", count=1)
+    assert counts(store)[0]
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -136,6 +136,8 @@ cdef class Lane(AddLane):
                 if len(rows) > RUN_MAX:
                     return None
                 ms, seq = self.node_last_ms, self.node_last_seq
+                if not is_below(ms, seq, h.last_ms, h.last_seq):
+                    return rows     # no node is behind it
         finally:
             self.busy.now = False
 

@@ -121,13 +121,16 @@ cdef class Handle:
         # Once more at the end: what is encoded in between, by another thread, counts for nothing.
         self.version += 1
         self.know([])       # the names may be others now
-        if record.expires_ms or not record.open_version or not record.length:
+        if record.expires_ms or not record.length:
             return False
         self.number = record.number
         self.length = record.length
         self.added = record.entries_added
         self.last_ms, self.last_seq = record.last
-        self.master_ms, self.master_seq = record.open_master
+        if record.open_version:
+            self.master_ms, self.master_seq = record.open_master
+        else:                   # all of it lies in sealed nodes
+            self.master_ms = self.master_seq = ~<u64>0
         self.first_ms, self.first_seq = record.first
         self.gone_ms, self.gone_seq = record.max_deleted
         self.position = record.position
