@@ -6,6 +6,8 @@ What a test needs of the engine, of the log, or of the files of a store stands h
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from logstore.api.store import Store
+from logstore.compaction import closing
 from logstore.engine import registry
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
@@ -26,8 +29,8 @@ from logstore.log import frame as frames
 from logstore.log.writer import CommitBuffer
 
 __all__ = [
-    "Engine", "FixedClock", "add_frame", "committer_of", "delete_index", "do_due_work",
-    "engine_of", "indexed", "is_open", "keep_newest", "let_lag", "log_bytes", "roll",
+    "Engine", "FixedClock", "add_frame", "close_gives_back", "committer_of", "delete_index",
+    "do_due_work", "engine_of", "indexed", "is_open", "keep_newest", "let_lag", "log_bytes", "roll",
 ]  # fmt: skip
 
 
@@ -67,6 +70,17 @@ def let_lag(
     patch.setattr(plain_lane, "IN_USE", lane)
     patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", commits)
     patch.setattr(write_back, "INDEX_LAG_MAX_BYTES", size_bytes)
+
+
+@contextmanager
+def close_gives_back(dead_min_bytes: int = 4096) -> Iterator[None]:
+    """A close gives back what is dead, and copies the index, also of a store as small as this."""
+    before = closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES
+    closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES = dead_min_bytes, 0
+    try:
+        yield
+    finally:
+        closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES = before
 
 
 def indexed(store: Store[Any]) -> int:

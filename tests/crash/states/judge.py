@@ -151,7 +151,7 @@ class Judge:
         root = Path(tempfile.mkdtemp(dir=self._scratch))
         self._boot = state.boot
         self._shown = lay_out(root, state)
-        session = Session(root / STORE, run.workload.sync)
+        session = run.workload.session(root / STORE, run.workload.sync)
         session.open()
         try:
             found = session.content()

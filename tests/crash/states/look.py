@@ -28,11 +28,11 @@ class Clock:
         return self.ms
 
 
-def content(store: logstore.Store[bytes], clock: Clock) -> Content:
-    """Every stream with its entries, groups, settings, schedules and producers."""
-    before, clock.ms = clock.ms, LOOK_MS
+def content(store: logstore.Store[bytes], clock: Clock, look_ms: int = LOOK_MS) -> Content:
+    """Every stream with its entries, groups, settings, schedules and producers, looked at then."""
+    before, clock.ms = clock.ms, look_ms
     try:
-        return {name.decode(): _stream(store, name) for name in store.streams()}
+        return {name.decode(): _stream(store, name, look_ms) for name in store.streams()}
     finally:
         clock.ms = before
 
@@ -50,13 +50,17 @@ def unix_ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def _stream(store: logstore.Store[bytes], name: bytes) -> Content:
+def _stream(store: logstore.Store[bytes], name: bytes, look_ms: int) -> Content:
     stream = store.stream(name)
     info = stream.info()
     rows = [(str(entry.id), short(entry.pairs)) for entry in stream.range()]
     back = [(str(entry.id), short(entry.pairs)) for entry in stream.range(reverse=True)]
     assert rows == back[::-1]
     assert info.length == len(stream) == len(rows)
+    for entry in stream.range(count=1, reverse=True):
+        wanted = dict(entry.pairs[:1])
+        alike = [str(entry.id) for entry in stream if wanted.items() <= entry.fields.items()]
+        assert [str(entry.id) for entry in stream.range(where=wanted)] == alike
     scheduled = [
         (each.key.due_ms, short(each.pairs), each.name, (each.every or ONCE) // ONE_MS)
         for each in stream.scheduled()
@@ -72,15 +76,17 @@ def _stream(store: logstore.Store[bytes], name: bytes) -> Content:
         "settings": stored(info.settings),
         "scheduled": scheduled,
         "producers": (info.pids_tracked, info.iids_tracked, info.iids_added, info.iids_duplicates),
-        "groups": {each.name.decode(): _group(stream.group(each.name), each) for each in groups},
+        "groups": {
+            each.name.decode(): _group(stream.group(each.name), each, look_ms) for each in groups
+        },
         "expires": None if stream.expires_at is None else unix_ms(stream.expires_at),
     }
 
 
-def _group(group: logstore.Group[bytes], info: logstore.GroupInfo[bytes]) -> Content:
+def _group(group: logstore.Group[bytes], info: logstore.GroupInfo[bytes], look_ms: int) -> Content:
     pending = [
         (str(each.id), each.consumer and each.consumer.decode(), each.delivery_count,
-         None if each.idle is None else LOOK_MS - round(each.idle.total_seconds() * 1000))
+         None if each.idle is None else look_ms - round(each.idle.total_seconds() * 1000))
         for each in group.pending_entries()
     ]  # fmt: skip
     summary = group.pending()

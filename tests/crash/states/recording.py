@@ -126,11 +126,19 @@ class Recorder(FileSystem):
         """Write down a step that is no operation on files."""
         self._keep(Event("mark", ""), step_of(sys._getframe(1), what, None))
 
-    def _keep(self, event: Event, step: Step) -> None:
-        try:
-            wake = (self.store / names.WAKE).read_bytes()
-        except FileNotFoundError:
-            wake = b""
+    def laid(self, event: Event, step: Step, wake: bytes) -> None:
+        """Write down what was done past this file system, with WAKE as it was then."""
+        if event.kind != "mark":
+            path = self.root / event.path
+            event = event._replace(inode=self._by_path[path])
+        self._keep(event, step, wake)
+
+    def _keep(self, event: Event, step: Step, wake: bytes | None = None) -> None:
+        if wake is None:
+            try:
+                wake = (self.store / names.WAKE).read_bytes()
+            except FileNotFoundError:
+                wake = b""
         self.moments.append(Moment(
             event, step, self.acknowledged, self.durable, self._index(), dict(self._synced), wake
         ))  # fmt: skip
@@ -214,6 +222,26 @@ def _around(owner: Any, name: str, before: Callable[..., None] | None, after: An
     return lambda: setattr(owner, name, original)
 
 
+def _followed(recorder: Recorder) -> Callable[[], None]:
+    """Marks where the index has followed, before WAKE says so, and behind it."""
+    words: Any = vars(Wake)["indexed_upto"]
+
+    def store(wake: Wake, position: int) -> None:
+        follows = sys._getframe(1).f_code.co_name == "follow_locked"
+        if follows:
+            recorder.mark("LMDB has committed")
+        words.fset(wake, position)
+        if follows:
+            recorder.mark("WAKE says so")
+
+    Wake.indexed_upto = property(words.fget, store)  # type: ignore[assignment]
+
+    def undo() -> None:
+        Wake.indexed_upto = words
+
+    return undo
+
+
 @contextmanager
 def recording(root: Path) -> Iterator[Recorder]:
     """Stores are opened through a recorder; what tells boots and mounts apart is set."""
@@ -232,6 +260,7 @@ def recording(root: Path) -> Iterator[Recorder]:
         _around(WriterLock, "release", None, lambda *_: recorder.mark("let go of LOCK")),
         _around(Generation, "sync", lambda *_: recorder.mark("sync the index"),
                 recorder.index_synced),
+        _followed(recorder),
     ]  # fmt: skip
     storefile.new_uuid = lambda: bytes(range(16))
     fsinfo.file_identity = known

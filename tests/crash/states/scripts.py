@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.compaction import closing
 from logstore.engine.commit import pipeline
+from tests import figures
 from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.workload import Do, Session, Workload
 from tests.model.shelf import Shelf
+from tests.support import inside
 
 
 def add(name: str, n: int, size: int = 30) -> Do:
@@ -95,6 +98,17 @@ REOPEN = nothing("close and open", lambda at: at.reopen(), syncs=True)
 CHECKPOINT = nothing("checkpoint", lambda at: at.store.checkpoint())
 COMPACT = nothing("compact", lambda at: at.store.compact(threshold=0.2))
 PURGE = nothing("compact, purge", lambda at: at.store.compact(purge=True))
+FULL = nothing("compact, full", lambda at: at.store.compact(full=True))
+
+
+def _tidy(at: Session) -> None:
+    """What the last one to close does, at the size of these stores; and something was done."""
+    with inside.close_gives_back():
+        closing.run(inside.engine_of(at.store), inside.committer_of(at.store))
+    at.reopen()
+
+
+TIDY = nothing("close that gives back", _tidy, syncs=True)
 
 
 def set_id(name: str, n: int) -> Do:
@@ -155,17 +169,41 @@ LAZY = (
     transaction(10, 8), add("a", 11, 40_000), add("a", 12, 40_000), trim("b", 2), CHECKPOINT,
     add("b", 13), SYNC, add("b", 14), add("b", 15), REOPEN, drop("b"), add("a", 16),
 )  # fmt: skip
+TIDIED = (
+    *(add("a", n, 1500) for n in range(1, 9)), batch("b", 41, 5), delete("a", 3, 4), SYNC,
+    TIDY, add("a", 60),
+)  # fmt: skip
+TIDIED_AGAIN = (
+    *TIDIED, add("c", 61, 300), *(add("b", n, 2000) for n in range(62, 67)), delete("b", 42),
+    drop("c"), TIDY, add("b", 81),
+)  # fmt: skip
+FULLY = (
+    batch("a", 1, 8, 2000), add("b", 9, 500), add("a", 31, 50_000), delete("a", 1, 5), drop("b"),
+    FULL, add("a", 32),
+)  # fmt: skip
+FULLY_AGAIN = (
+    *FULLY, batch("c", 40, 9, 500), delete("c", 41), FULL, REOPEN, add("c", 61),
+)  # fmt: skip
 REOPENED = (
     add("a", 1), batch("a", 2, 6), CHECKPOINT, add("b", 8), REOPEN, delete("a", 3), REOPEN,
     REOPEN, add("b", 9, 40_000), add("b", 10, 40_000), CHECKPOINT, add("b", 11), CHECKPOINT,
     add("b", 12), REOPEN, drop("a"), CHECKPOINT,
 )  # fmt: skip
 
+MORE = (
+    Workload("closes that give back", TIDIED_AGAIN),
+    Workload("closes that give back, everysec", TIDIED_AGAIN, "everysec"),
+    Workload("full compactions", FULLY_AGAIN),
+    Workload("full compactions, everysec", FULLY_AGAIN, "everysec"),
+)  # in torture
 WORKLOADS = (
     Workload("streams", STREAMS),
     Workload("compaction", COMPACTED),
     Workload("compaction, everysec", COMPACTED_LAZILY, "everysec"),
     Workload("everysec", LAZY, "everysec"),
     Workload("checkpoints and closes", REOPENED),
+    Workload("a close that gives back", TIDIED, "everysec"),
+    Workload("full compaction", FULLY),
+    *(() if figures.times() == 1 else MORE),
 )
 __all__ = ["START_MS", "WORKLOADS"]

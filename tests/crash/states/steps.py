@@ -14,7 +14,20 @@ from logstore.log import names
 
 COMMIT, ROLL, CHECKPOINT, COMPACTION = "commit", "seal and roll", "checkpoint", "compaction"
 RECOVERY, CREATE, CLOSE, UPGRADE = "recovery", "create", "close", "upgrade"
-PROTOCOLS = (COMMIT, ROLL, CHECKPOINT, COMPACTION, RECOVERY, CREATE, CLOSE, UPGRADE)
+FULL, GIVING_BACK = "full compaction", "close that gives back"
+LANE, FOLLOW = "lane", "the index follows"
+PROTOCOLS = (
+    COMMIT, LANE, FOLLOW, ROLL, CHECKPOINT, COMPACTION, FULL, GIVING_BACK, RECOVERY, CREATE, CLOSE,
+    UPGRADE,
+)  # fmt: skip
+
+
+# Of a commit of the lane: words of WAKE are stored one after the other.
+LANE_STEPS = (
+    "begin", "write segment", "sync segment", "store the commit's number",
+    "store where its last frame is", "store the CRC of that", "store where the log ends",
+    "store that none is in progress", "let go of LOCK",
+)  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -29,6 +42,8 @@ class Step(NamedTuple):
 CALLERS: dict[tuple[str, str], tuple[str, str]] = {
     ("pipeline", "commit_locked"): (COMMIT, ""),
     ("committer", "run"): (COMMIT, ""),
+    ("write_back", "follow_locked"): (FOLLOW, ""),
+    ("log_tail", "follow_locked"): (FOLLOW, ""),
     ("log_tail", "roll_locked"): (ROLL, ""),
     ("checkpoint", "take_alone"): (CHECKPOINT, ""),
     ("create", "create_store"): (CREATE, ""),
@@ -44,6 +59,7 @@ CALLERS: dict[tuple[str, str], tuple[str, str]] = {
     ("unsynced", "rewrite"): (RECOVERY, "after a failed sync"),
     ("rebuild", "build"): (RECOVERY, "rebuild"),
     ("runner", "run"): (COMPACTION, "run"),
+    ("closing", "_copy_index"): (COMPACTION, "copy the index"),
     ("segments", "seal"): (COMPACTION, "seal"),
     ("segments", "write_and_adopt"): (COMPACTION, "write"),
     ("segments", "adopt"): (COMPACTION, "adopt"),
@@ -67,6 +83,7 @@ def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
     """The step of an operation, from the stack of those who called for it."""
     found: tuple[str, str] | None = None
     creating = False
+    whole = ""
     while frame is not None:
         code = frame.f_code
         name = code.co_filename.rpartition("/")[2].removesuffix(".py")
@@ -76,12 +93,24 @@ def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
                 found = here
             if here[1] == "open":
                 creating = _creating(frame)
+        whole = _whole(name, frame) or whole
         frame = frame.f_back
     protocol, part = found if found is not None else (COMMIT, "")
     if creating and protocol == RECOVERY:
         protocol, part = CREATE, part if part != "open" else ""
+    if whole:
+        protocol, part = whole, part or protocol
     what = kind if path is None else f"{_KINDS.get(kind, kind)} {_called(path)}"
     return Step(protocol, part, what)
+
+
+def _whole(module: str, frame: FrameType) -> str:
+    """What a compaction as a whole is part of, if that is told by itself."""
+    if frame.f_code.co_name != "run":
+        return ""
+    if module == "closing":
+        return GIVING_BACK
+    return FULL if module == "runner" and frame.f_locals["full"] else ""
 
 
 def _owns(here: tuple[str, str], found: tuple[str, str]) -> bool:
@@ -119,6 +148,8 @@ LOOKED_FOR: dict[str, tuple[str, ...]] = {
         "announce the commit in WAKE", "write segment", "sync segment", "publish in WAKE",
         "published", "let go of LOCK",
     ),
+    LANE: tuple(f"{what}: {step}" for what in ("add", "read", "ack") for step in LANE_STEPS),
+    FOLLOW: ("LMDB has committed", "WAKE says so"),
     ROLL: (
         "announce the commit in WAKE", "write segment", "sync segment", "create segment.tmp",
         "write segment.tmp", "sync segment.tmp", "rename to segment", "sync log/",
@@ -136,6 +167,19 @@ LOOKED_FOR: dict[str, tuple[str, ...]] = {
         "unlink: remove segment", "unlink: sync log/", "garbage: remove segment",
         "garbage: sync log/",
         "shrink the index: rename to index/<generation>", "shrink the index: rename to BOOT",
+    ),
+    FULL: (
+        "seal and roll: create segment.tmp", "write: write segment", "adopt: write segment",
+        "adopt: publish in WAKE", "rewrite open nodes: write segment", "drop: write segment",
+        "unlink: remove segment", "checkpoint: rename to checkpoint",
+        "shrink the index: rename to index/<generation>", "shrink the index: rename to BOOT",
+    ),
+    GIVING_BACK: (
+        "seal and roll: create segment.tmp", "write: write segment", "adopt: write segment",
+        "adopt: publish in WAKE", "rewrite open nodes: write segment", "drop: write segment",
+        "drop: sync segment", "unlink: remove segment", "unlink: sync log/",
+        "checkpoint: write checkpoint.tmp", "checkpoint: rename to checkpoint",
+        "copy the index: rename to index/<generation>", "copy the index: rename to BOOT",
     ),
     RECOVERY: (
         "open: rename to WAKE", "open: rename to BOOT", "rebuild: rename to index/<generation>",

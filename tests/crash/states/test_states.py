@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests import figures
-from tests.crash.states import groupscripts, recoveries, scripts
+from tests.crash.states import groupscripts, laned, recoveries, scripts
 from tests.crash.states.explore import states
 from tests.crash.states.judge import Judge
 from tests.crash.states.table import Table
@@ -26,7 +26,7 @@ from tests.crash.states.workload import Workload, forget, record
 SEED, _, ONLY = os.environ.get("LOGSTORE_CRASH", "").partition(":")
 SEED = SEED or str(random.SystemRandom().randrange(1 << 32))
 LOSSES = 3 + 2 * figures.times()  # random states at each operation
-WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS)
+WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS, *laned.WORKLOADS)
 WANTED = 10_000
 MEMORY = Path("/dev/shm")
 
@@ -50,10 +50,15 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.inside
 @pytest.mark.timeout(60 + 120 * LOSSES)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_every_cut(workload: Workload, table: Table, scratch: Path) -> None:
+def test_every_cut(
+    workload: Workload, table: Table, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Opened, held against the model, opened again and checked."""
+    if workload in laned.WORKLOADS:
+        laned.lag_little(monkeypatch)
     if ONLY and not ONLY.startswith(f"{workload.name}/"):
         pytest.skip("another state was asked for")
     logging.getLogger("logstore").setLevel(logging.CRITICAL)

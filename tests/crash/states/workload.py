@@ -44,6 +44,15 @@ class Session:
         """All that it holds."""
         return look.content(self.store, self.clock)
 
+    def begun(self, found: Content) -> None:
+        """It begins with this."""
+        self.shelf = model.begun(look.plain(found))
+
+    def agree(self, step: Do, found: Content) -> None:
+        """AssertionError if the model says otherwise after a step."""
+        step.model(self.shelf)
+        _agree(step.name, look.plain(found), model.told(self.shelf))
+
 
 class Do(NamedTuple):
     """One operation, in one commit at most; ``syncs``: what came before is durable after it."""
@@ -69,6 +78,7 @@ class Workload(NamedTuple):
     steps: tuple[Do, ...]
     sync: Sync = "always"
     begin: Callable[[Path], Begun] | None = None
+    session: type[Session] = Session
 
 
 class Run(NamedTuple):
@@ -91,21 +101,20 @@ def record(workload: Workload, scratch: Path) -> Run:
     if workload.begin is not None:
         (root / STORE).parent.mkdir()
         begun = workload.begin(root / STORE)
-    session = Session(root / STORE, workload.sync)
-    shelf = model.begun(look.plain(begun.content))
+    session = workload.session(root / STORE, workload.sync)
+    session.begun(begun.content)
     with recording(root) as recorder:
         session.open()
         contents = [session.content()]
-        assert look.plain(contents[0]) == model.told(shelf), "what it began with"
+        assert look.plain(contents[0]) == look.plain(begun.content), "what it began with"
         try:
             for step in workload.steps:
                 step.do(session)
-                step.model(shelf)
                 recorder.acknowledged += 1
                 if workload.sync == "always" or step.syncs:
                     recorder.durable = recorder.acknowledged
                 contents.append(session.content())
-                _agree(step.name, look.plain(contents[-1]), model.told(shelf))
+                session.agree(step, contents[-1])
         finally:
             with suppress(logstore.Error):
                 session.store.close()

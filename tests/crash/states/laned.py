@@ -1,0 +1,223 @@
+"""Commits of the lane, recorded: it writes past the file-system layer, and is one call of C.
+
+So what it did is told from what it left: the bytes that the segment has more, and the words of
+WAKE, which are put back one after the other in the order in which the lane stores them. What the
+index was while it followed is recorded as it happens. IDs and times are those of the system's
+clock, which the lane goes by; each step holds what it found against what it expects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import format as fmt
+from logstore.api import opening
+from logstore.engine.commit import write_back
+from logstore.engine.lane import lane as plain_lane
+from logstore.engine.lane.loading import native_or_none
+from logstore.engine.runtime import identity
+from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.log import names
+from logstore.options import Sync
+from tests.crash.states import look
+from tests.crash.states.disk import Event
+from tests.crash.states.look import Clock, Content
+from tests.crash.states.model import value
+from tests.crash.states.recording import STORE, Recorder
+from tests.crash.states.scripts import CHECKPOINT, REOPEN, SYNC
+from tests.crash.states.steps import LANE, LANE_STEPS, Step
+from tests.crash.states.workload import Do, Session, Workload
+from tests.support import inside
+
+if native_or_none is None:
+    raise ImportError("the lane was not compiled")
+
+LOOK_MS = 4_000_000_000_000  # idle times are told from then on
+LAG_COMMITS = 5
+STORES = {
+    "store the commit's number": "commit",
+    "store where its last frame is": "last_frame",
+    "store the CRC of that": "last_crc",
+    "store where the log ends": "applied",
+    "store that none is in progress": "in_progress",
+}
+
+
+class SystemClock(Clock):
+    """The system's, as the lane has it, but where the store is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return self.ms or time.time_ns() // 1_000_000
+
+
+class LaneSession(Session):
+    """A store in use by its lane, if it is recorded; else as any other."""
+
+    def __init__(self, path: Path, sync: Sync) -> None:
+        super().__init__(path, sync)
+        self.clock = SystemClock()
+        self.commits = dict.fromkeys(("add", "read", "ack"), 0)  # of the lane
+        self.ids: list[logstore.StreamID] = []  # of the entries of stream s, in order
+        self.given: list[logstore.StreamID] = []  # that are pending in its group g
+        self.next = 0  # place of the entry that the group reads next
+
+    def open(self) -> None:
+        """Open it, and give it a lane."""
+        super().open()
+        recorder = opening.FILES[0]
+        if isinstance(recorder, Recorder):
+            RecordedLane(self, recorder)
+
+    def content(self) -> Content:
+        """All that it holds."""
+        return look.content(self.store, self.clock, LOOK_MS)
+
+    def agree(self, step: Do, found: Content) -> None:
+        """What was added, and is pending, as the steps know it."""
+        del step
+        rows, group = found["s"]["rows"], found["s"]["groups"].get("g")
+        assert [id for id, _ in rows] == [str(id) for id in self.ids]
+        if group is not None:
+            assert [row[0] for row in group["pending"]] == [str(id) for id in sorted(self.given)]
+            assert group["last"] == (str(self.ids[self.next - 1]) if self.next else "0-0")
+
+
+class RecordedLane:
+    """The lane of a store, each of its commits written down."""
+
+    def __init__(self, session: LaneSession, recorder: Recorder) -> None:
+        store, self.commits = session.store, session.commits
+        self.engine, self._recorder = inside.engine_of(store), recorder
+        look_ns, identity.LOOK_NS = identity.LOOK_NS, 1 << 60
+        try:
+            self._lane = plain_lane.make(self.engine, inside.committer_of(store))
+        finally:
+            identity.LOOK_NS = look_ns
+        store._live().lane = self  # type: ignore[assignment]
+
+    def add(self, *args: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("add", self._lane.add, args)
+
+    def read(self, *args: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("read", self._lane.read, args)
+
+    def ack(self, *args: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("ack", self._lane.ack, args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lane, name)
+
+    def _recorded(self, what: str, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        wake, path = self.engine.wake, self._recorder.store / names.WAKE
+        before, image = wake.log(), path.read_bytes()
+        durable = wake.durable_upto
+        found = call(*args)
+        after = wake.log()
+        if after.applied == before.applied:
+            return found
+        assert found is not None
+        self.commits[what] += 1
+        done = path.read_bytes()
+        number, offset = fmt.position_parts(before.applied)
+        segment = names.segment(Path(STORE), number).as_posix()
+        data = names.segment(self._recorder.store, number).read_bytes()
+        data = data[offset : fmt.offset_of(after.applied)]
+        laid = dict.fromkeys(LANE_STEPS, Event("mark", ""))
+        laid["write segment"] = Event("write", segment, 0, offset, data)
+        laid["sync segment"] = Event("sync", segment)
+        if wake.durable_upto == durable:
+            del laid["sync segment"]
+        words = before._replace(in_progress=after.commit)
+        images = {"begin": image, "let go of LOCK": done}
+        for step, event in laid.items():
+            if step not in images:
+                images[step] = _with(done, words)
+            self._recorder.laid(event, Step(LANE, what, step), images[step])
+            if name := STORES.get(step):
+                words = words._replace(**{name: getattr(after, name)})
+        return found
+
+
+def lag_little(patch: pytest.MonkeyPatch) -> None:
+    """The index follows now and then in a workload of some dozen commits."""
+    patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", LAG_COMMITS)
+
+
+def _with(image: bytes, words: LogWords) -> bytes:
+    """WAKE with other words of where the log stands."""
+    wake = Wake(None, Path())
+    wake.memory[:] = image
+    wake.set_log(words)
+    return bytes(wake.memory)
+
+
+def add(n: int) -> Do:
+    """One entry; the ID is given."""
+    return Do(f"add {n}", lambda at: at.ids.append(at.store.stream("s").add({"v": value(n)})))
+
+
+def together(*ns: int) -> Do:
+    """Entries in one transaction."""
+
+    def do(at: LaneSession) -> None:
+        with at.store.transaction() as tx:
+            added = [tx.stream("s").add({"v": value(n)}) for n in ns]
+        at.ids += [each.id for each in added]
+
+    return Do(f"transaction {ns}", do)
+
+
+def read(count: int, who: str = "c") -> Do:
+    """New entries for a consumer."""
+
+    def do(at: LaneSession) -> None:
+        found = at.store.stream("s").group("g").read(who, count=count)
+        assert [each.id for each in found] == at.ids[at.next : at.next + count]
+        at.given += [each.id for each in found]
+        at.next += len(found)
+
+    return Do(f"read {count}", do)
+
+
+def ack(*places: int) -> Do:
+    """Some of those that are pending."""
+
+    def do(at: LaneSession) -> None:
+        ids = [at.given[place] for place in places]
+        assert at.store.stream("s").group("g").ack(*ids) == len(ids)
+        at.given = [id for id in at.given if id not in ids]
+
+    return Do(f"ack {places}", do)
+
+
+def _by_lane(at: LaneSession) -> None:
+    assert all(count >= 3 for count in at.commits.values()), f"not of the lane: {at.commits}"
+
+
+MAKE = Do("create g", lambda at: at.store.stream("s").group("g").create("0"))
+BACK = Do("nack", lambda at: at.store.stream("s").group("g").nack(at.given[0]))
+OTHER = Do("add to another stream", lambda at: at.store.stream("t").add({"v": b"1"}, "1-1"))
+BY_LANE = Do("the lane did it", _by_lane)
+GROUPS = (
+    add(1), MAKE, add(2), read(1), add(3), read(1), ack(0), add(4), read(2), ack(0, 1), ack(0),
+    add(5), together(6, 7), read(2), OTHER, ack(0), read(1), ack(0), BACK, add(8), CHECKPOINT,
+    add(9), add(10), read(1), ack(1), SYNC, read(2), ack(0), REOPEN, add(11), read(1), BY_LANE,
+)  # fmt: skip
+
+WORKLOADS = (
+    Workload("lane", GROUPS, "always", session=LaneSession),
+    Workload("lane, everysec", GROUPS, "everysec", session=LaneSession),
+)
