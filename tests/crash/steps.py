@@ -1,14 +1,17 @@
 """Where a process stands in a commit, written to a shared word that outlives a SIGKILL.
 
 Only writers of kill tests use it: ``watch`` wraps the steps of the code under test in their own
-process. A wrapper may also stop for a moment, so that the killer finds the process there, and an
-append is made in two writes, as the kernel may make it. Two bytes tell where it is: the step, and
-the task that it belongs to (a part of compaction, a checkpoint, a close); a third, written by the
-killer, ends every stop. Only the main thread of the process is watched.
+process. The lane is one call of C: with ``lane`` its steps are told by a library that was loaded
+before the C library (kills/linger.c). A wrapper may also stop for a moment, so that the killer
+finds the process there, and an append is made in two writes, as the kernel may make it. Two bytes
+tell where it is: the step, and the task that it belongs to (a part of compaction, a checkpoint, a
+close); a third, written by the killer, ends every stop. Only the main thread of the process is
+watched.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import random
@@ -22,7 +25,7 @@ from typing import Any
 from logstore.api import opening
 from logstore.compaction import runner, segments
 from logstore.compaction.output import Output
-from logstore.engine.commit import log_tail, pipeline
+from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
@@ -75,6 +78,11 @@ class Task(IntEnum):
     COMPACTION_DROPPING = 7
     COMPACTION_UNLINKING = 8
     COMPACTION_SHRINKING_THE_INDEX = 9
+    LANE = 10  # what it will commit is not known yet
+    LANE_ADD = 11
+    LANE_READ = 12
+    LANE_ACK = 13
+    FOLLOWING = 14  # the index
 
 
 # Whose call is which task.
@@ -88,7 +96,11 @@ TASKS: tuple[tuple[Any, str, Task], ...] = (
     (segments, "drop_dead", Task.COMPACTION_DROPPING),
     (segments, "unlink", Task.COMPACTION_UNLINKING),
     (runner, "_shrink_index", Task.COMPACTION_SHRINKING_THE_INDEX),
+    (write_back, "follow_locked", Task.FOLLOWING),
 )
+# Compiled code calls its own functions, whatever a module's names are set to.
+COMPILED = not str(pipeline.__file__).endswith(".py")
+OF_LANE = (Task.LANE, Task.LANE_ADD, Task.LANE_READ, Task.LANE_ACK)
 
 
 def in_commit(step: Step) -> bool:
@@ -214,9 +226,21 @@ class _SteppingFileSystem(FileSystem):
             self._watch.at(Step.REMOVED)
 
 
-def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Watch:
-    """Wrap the steps of this process; to be called once, in a process of its own."""
+def watch(
+    path: Path, seed: int, linger_at: Step, task: Task = Task.NONE, *, lane: bool = False
+) -> Watch:
+    """Wrap the steps of this process; to be called once, in a process of its own.
+
+    ``lane``: the real file system, for without that there is none, and the library is loaded.
+    """
     made = Watch(path, seed, linger_at, task)
+    if lane:
+        word = ctypes.addressof(ctypes.c_char.from_buffer(made.word))
+        arm = ctypes.CDLL(None).linger_arm
+        arm.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_uint)
+        arm(word, linger_at, task, seed)
+    if COMPILED:
+        return made
 
     def rolling(flag: bool, step: Step) -> Callable[[], None]:
         def mark() -> None:
@@ -228,7 +252,8 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
     def mark(step: Step) -> Callable[[], None]:
         return lambda: made.at(step)
 
-    opening.FILES[0] = _SteppingFileSystem(made)
+    if not lane:
+        opening.FILES[0] = _SteppingFileSystem(made)
     _around(WriterLock, "acquire", None, mark(Step.LOCKED))
     _around(WriterLock, "release", None, mark(Step.OUTSIDE))
     _around(pipeline, "_decide", mark(Step.DECIDING), None)
@@ -253,6 +278,14 @@ def watch(path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> Wat
     )
     for owner, name, part in TASKS:
         _task(owner, name, made, part)
+    indexed: Any = vars(Wake)["indexed_upto"]
+
+    def store(wake: Wake, position: int) -> None:
+        if made.task == Task.FOLLOWING:
+            made.at(Step.INDEXED)
+        indexed.fset(wake, position)
+
+    Wake.indexed_upto = property(indexed.fget, store)  # type: ignore[assignment]
     return made
 
 

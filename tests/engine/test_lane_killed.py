@@ -8,7 +8,6 @@ call: there the words are put back by hand, one after the other.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 import logstore
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.control_block import LogWords
+from tests.support import preload
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
 
 if native_or_none is None:
@@ -64,13 +64,7 @@ ACKS = ACKS.replace("def add(", "ids = [entry.id for entry in stream]\ndef add("
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library."""
-    compiler = shutil.which("cc")
-    if compiler is None or not sys.platform.startswith("linux"):
-        pytest.skip("no C compiler")
-    made = tmp_path_factory.mktemp("killer") / "killer.so"
-    source = Path(__file__).with_name("killer.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", made, source, "-ldl"], check=True)
-    return made
+    return preload.built(tmp_path_factory.mktemp("killer"), Path(__file__).with_name("killer.c"))
 
 
 def run_until_killed(

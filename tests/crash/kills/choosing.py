@@ -16,12 +16,18 @@ WEIGHTS = {
     "requeue": 4, "read": 8, "ack": 6, "nack": 4, "claim": 5, "take": 14, "done": 12, "give": 4,
     "compact": 1, "purge": 0.3, "checkpoint": 1, "reopen": 1, "sync": 1,
 }  # fmt: skip
+# A writer with a lane does mostly what goes there.
+LANE_WEIGHTS = {kind: weight / 6 for kind, weight in WEIGHTS.items()} | {
+    "shared": 60, "take": 90, "done": 90, "read": 20, "ack": 15,
+}  # fmt: skip
+LANE_IDLE = 0.08
 
 
 def choose(work: Work, rng: random.Random, number: int, kind: str = "") -> Step:
     """The next operation, of a kind that is wanted or at random."""
     live = [id for id, _ in work.state["rows"]]
-    kind = kind or rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    weights = LANE_WEIGHTS if work.lane else WEIGHTS
+    kind = kind or rng.choices(list(weights), list(weights.values()))[0]
     if kind in {"delete", "trim"} and len(live) < 10:
         kind = "add"
     step: Step = {"n": number, "op": kind}
@@ -62,8 +68,7 @@ def _others(work: Work, rng: random.Random, step: Step, tag: str, live: list[str
     elif kind == "cancel":
         step["key"] = rng.choice(sorted(work.state["later"]) or [""])
     elif kind in {"read", "claim", "take", "fetch"}:
-        step["by"], step["count"] = rng.choice("ab"), rng.randint(1, 6)
-        step["idle"] = rng.choice((None, IDLE_S))
+        _read(work, rng, step)
     elif kind in {"ack", "nack"}:
         step["ids"] = _some(rng, list(work.state["pending"]), 3)
     elif kind == "put off":
@@ -72,6 +77,15 @@ def _others(work: Work, rng: random.Random, step: Step, tag: str, live: list[str
         step["tag"], step["key"], step["ttl"] = tag, rng.choice(names.KEYS), rng.choice((0.01, 0.2))
     elif kind in {"done", "give"}:
         step["ids"] = _some(rng, sorted(work.held), rng.randint(1, 4))
+
+
+def _read(work: Work, rng: random.Random, step: Step) -> None:
+    """Who reads or claims, how many, and what is idle for how long, too."""
+    step["by"], step["count"] = rng.choice("ab"), rng.randint(1, 6)
+    step["idle"] = rng.choice((None, IDLE_S))
+    if work.lane:  # what is idle goes through the pipeline: seldom, but then in bulk
+        step["idle"] = IDLE_S if rng.random() < LANE_IDLE else None
+        step["count"] *= 5 if step["idle"] else 1
 
 
 def _transaction(

@@ -25,13 +25,16 @@ class Expected:
         self.pending: Step | None = None  # begun, and not acknowledged
         self.number = self.cut_off = self.found_done = 0
         self.kinds: Counter[str] = Counter()
+        self.of_lane: Counter[str] = Counter()
 
     def follow(self, reader: Reader, commits: takeover.Commits) -> None:
         """Follow the journal as far as it is written."""
         for line in reader.lines():
             if "op" in line:
                 self.begun(line)
-            elif self.ended(line["n"], line["result"]):
+                continue
+            self.of_lane.update(dict(zip(("adds", "reads", "acks"), line["lane"], strict=False)))
+            if self.ended(line["n"], line["result"]):
                 commits.add(line["t"], self.slot)
 
     def begun(self, step: Step) -> None:

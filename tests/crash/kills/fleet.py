@@ -20,12 +20,22 @@ from tests.crash.steps import Step, Task
 
 WRITERS = 4
 POLICIES: tuple[Sync, ...] = ("everysec", "os", "always", "everysec")
-WAIT_S, WAIT_CARE_S = 0.08, 0.25
+WAIT_S, WAIT_CARE_S, WAIT_LANE_S = 0.08, 0.25, 1.0
 PLAIN = [(step, Task.NONE) for step in Step if step <= Step.ROLL_SEGMENT_NAMED]
-CARE = [(step, task) for task in Task if task for step in (
+CARE = [(step, task) for task in Task if 0 < task < Task.LANE for step in (
     Step.BEGUN, Step.HALF_APPENDED, Step.APPENDED, Step.SYNCED, Step.PUBLISHED, Step.RENAMED,
     Step.REMOVED,
 )]  # fmt: skip
+LANE = [
+    (Step.LOCKED, Task.LANE), (Step.BEGUN, Task.FOLLOWING), (Step.INDEXED, Task.FOLLOWING),
+    *((step, task) for task in (
+        Task.LANE_ADD, Task.LANE_READ, Task.LANE_ACK, Task.LANE_READ, Task.LANE_ACK
+    ) for step in (Step.ANNOUNCED, Step.HALF_APPENDED, Step.APPENDED, Step.PUBLISHED)),
+]  # fmt: skip
+LANE_SYNCED = [
+    (step, task) for step in (Step.SYNCING, Step.SYNCED) for task in (Task.LANE_READ, Task.LANE_ACK)
+]
+PAUSE_S = 0.02  # on average, of who goes through the pipeline while others are in the lane
 DEAD_COMMIT = (Step.FINISHING_A_DEAD_COMMIT, Task.NONE)
 
 
@@ -43,7 +53,9 @@ class Writer:
 class Fleet:
     """All of them, and their store."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
+    def __init__(self, folder: Path, rng: random.Random, lanes: int = 0) -> None:
+        """``lanes``: so many of them commit in the lane what is plain."""
+        self.lanes = lanes
         self.folder, self.path, self.rng = folder, folder / "store", rng
         self.crew = Crew()
         self.writers = [Writer(folder, slot, self.crew) for slot in range(WRITERS)]
@@ -56,25 +68,45 @@ class Fleet:
         """Fork a writer for a slot."""
         each, rng = self.writers[slot], self.rng
         kinds = [PLAIN, PLAIN, CARE, CARE, [DEAD_COMMIT]]
+        policy, lane = POLICIES[slot % len(POLICIES)], slot < self.lanes
+        if lane:
+            of_lane = LANE + LANE_SYNCED if policy == "always" else LANE
+            kinds = [of_lane] * 10 + [CARE, [DEAD_COMMIT]]
         each.wanted = rng.choice(rng.choice(kinds))
+        pause_s = PAUSE_S if self.lanes and not lane else 0.0
         each.pid = writer.start(writer.Plan(
             self.path, self.folder / f"journal-{slot}", each.step, each.error, slot,
-            each.expected.number, POLICIES[slot % len(POLICIES)], each.wanted,
+            each.expected.number, policy, lane, pause_s, each.wanted,
             rng.randrange(1 << 32), each.expected.state, each.expected.remembered,
             each.expected.send_again,
         ))  # fmt: skip
+
+    def chosen(self) -> list[int]:
+        """Whom to kill next; the first is waited for, and mostly has a lane if any has."""
+        count = self.rng.choices(range(1, WRITERS + 1), (20, 3, 1, 2))[0]
+        slots = self.rng.sample(range(WRITERS), count)
+        if self.lanes and self.rng.random() < 0.8:
+            slots.sort(key=lambda slot: slot >= self.lanes)
+            if slots[0] >= self.lanes:
+                slots[0] = self.rng.randrange(self.lanes)
+        return slots
 
     def kill(self, slots: list[int]) -> None:
         """Kill these at one moment: at once, or when the first is seen where it lingers."""
         each = self.writers[slots[0]]
         wait_s = WAIT_CARE_S if each.wanted[1] else WAIT_S
-        deadline = time.monotonic() + self.rng.choice((0.0, wait_s, wait_s))
+        waits = (0.0, wait_s, wait_s)
+        if each.slot < self.lanes:
+            waits = (0.0, *(WAIT_LANE_S,) * 6)
+        deadline = time.monotonic() + self.rng.choice(waits)
         with each.step.open("rb", buffering=0) as word:
             while time.monotonic() < deadline:
                 if tuple(os.pread(word.fileno(), 2, 0)) == each.wanted:
                     break
-        for other in self.writers:  # nobody stops where it holds what others wait for, from now on
-            self._hurry(other, 1)
+                time.sleep(0.0001)  # who never sleeps comes last when there is something to see
+        for other in self.writers:  # no other stops where it holds what they wait for, from now on
+            if other.slot not in slots:
+                self._hurry(other, 1)
         at_ns = time.monotonic_ns()
         for slot in slots:
             os.kill(self.writers[slot].pid, signal.SIGKILL)

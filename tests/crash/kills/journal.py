@@ -28,9 +28,9 @@ class Journal:
         """It is about to do this."""
         os.write(self._fd, json.dumps(step).encode() + b"\n")
 
-    def done(self, number: int, result: Line) -> None:
-        """It returned this."""
-        line = {"n": number, "result": result, "t": time.monotonic_ns()}
+    def done(self, number: int, result: Line, of_lane: tuple[int, ...] = ()) -> None:
+        """It returned this; commits of the lane meanwhile, as adds, reads and acks."""
+        line = {"n": number, "result": result, "t": time.monotonic_ns(), "lane": of_lane}
         os.write(self._fd, json.dumps(line).encode() + b"\n")
 
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import logstore
 from logstore.api.delivery import Delivery
+from logstore.compaction import closing
 from logstore.options import Sync
 from tests.crash.kills import names, own
 from tests.crash.kills.own import Result, State, Step
 from tests.crash.steps import Task, Watch
+from tests.support import inside
 
 FAR_MS = 5_000_000_000_000
-CARE = ("compact", "purge", "checkpoint", "reopen", "sync")
+CARE = ("compact", "purge", "full", "checkpoint", "reopen", "tidy", "sync")
 GROUPS = ("fetch", "put off", "read", "claim", "ack", "nack", "take", "done", "give")
 TIMED = ("soon", "later", "cancel")
 ADDS = ("add", "add_many", "job", "idem", "shared", "expect", "keep", "brief")
@@ -32,9 +34,9 @@ class Work:
 
     def __init__(
         self, path: Any, slot: int, policy: Sync, state: State, watch: Watch, *,
-        background: bool = True,
+        background: bool = True, lane: bool = False,
     ) -> None:  # fmt: skip
-        self.background = background
+        self.background, self.lane, self.tidied = background, lane, 0
         self.path, self.slot, self.policy, self.watch = path, slot, policy, watch
         self.state = state
         self.remembered: list[tuple[str, str]] = []  # tag and ID of idempotent adds
@@ -47,6 +49,14 @@ class Work:
         self.store = logstore.open(
             self.path, sync=self.policy, lock_timeout=30, background=self.background
         )
+
+    def of_lane(self) -> tuple[int, ...]:
+        """Entries that the lane added, delivered and acked since the last call."""
+        lane = self.store._live().lane
+        if lane is None or not self.lane:
+            return ()
+        told = lane.take_counts()
+        return told["added_entries"], told["deliveries"], told["acks"]
 
     def do(self, step: Step) -> Result:
         """Do it; what it returned."""
@@ -180,7 +190,7 @@ class Work:
             taken = self._jobs().autoclaim(step["by"], min_idle=0, start="0-0", count=step["count"])
             self.mine |= {(str(each.id), each.delivery_count): each for each in taken.entries}
         elif kind == "ack":
-            self._jobs().ack(*step["ids"])
+            self._jobs().ack(*self._ids(step))
         elif kind == "nack":
             self._jobs().nack(*step["ids"])
         elif kind == "take":
@@ -188,12 +198,18 @@ class Work:
             self.held |= {str(each.id): each for each in found}
             return {"took": [(str(each.id), each.delivery_count) for each in found]}
         elif kind == "done":
-            crew.ack(*step["ids"])
+            crew.ack(*self._ids(step))
         elif kind == "give":
             crew.nack(*step["ids"])
         for id in step.get("ids", ()):
             self.held.pop(id, None)
         return {}
+
+    def _ids(self, step: Step) -> list[Any]:
+        """What is to be acked, as the lane takes it, or as text."""
+        if not self.lane:
+            return list(step["ids"])
+        return sorted(logstore.StreamID(*names.number(id)) for id in step["ids"])
 
     def _care(self, kind: str) -> Result:
         """What changes nothing that can be read."""
@@ -201,7 +217,9 @@ class Work:
             self.store.checkpoint()
         elif kind == "sync":
             self.store.sync()
-        elif kind == "reopen":
+        elif kind in {"reopen", "tidy"}:
+            if kind == "tidy":
+                self._tidy()
             self.watch.within(Task.CLOSING)()
             self.store.close()
             self.watch.opening = True
@@ -212,10 +230,16 @@ class Work:
             self.mine.clear()
         else:
             try:
-                self.store.compact(purge=kind == "purge")
+                self.store.compact(purge=kind == "purge", full=kind == "full")
             except logstore.ErasureIncompleteError:
                 return {"refused": True}  # others delete all the while
         return {}
+
+    def _tidy(self) -> None:
+        """What the last one to close does, in a store as small as this; what fails is raised."""
+        engine, committer = inside.engine_of(self.store), inside.committer_of(self.store)
+        with inside.close_gives_back():
+            self.tidied += closing.run(engine, committer) is not None
 
 
 def after(work: Work, step: Step, result: Result) -> None:

@@ -68,6 +68,9 @@ def _kept(store: logstore.Store[bytes], slot: int) -> dict[str, str]:
     found = {key: stream.latest(key) for key in names.KEYS}
     newest = {key: entry["t"].decode() for key, entry in found.items() if entry is not None}
     assert newest == last, f"the newest entries are {newest}, the last of each key {last}"
+    for key in names.KEYS:
+        of_key = [entry.id for entry in stream if entry["k"] == key.encode()]
+        assert [entry.id for entry in stream.range(where={"k": key})] == of_key
     return newest
 
 

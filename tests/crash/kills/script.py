@@ -6,9 +6,12 @@ looked at then, by the same rules as after a kill, and the workload goes on.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import random
+import sys
+from collections import Counter
 from pathlib import Path
 
 import logstore
@@ -28,6 +31,12 @@ KINDS = (
     "group settings", "compact", "soon", "take", "give", "reopen", "add", "job", "read", "tx",
     "purge", "add_many", "sync", "expect", "keep", "brief", "fetch", "put off", "keep", "requeue",
 )  # fmt: skip
+# Groups by the lane, a close that gives back, and a compaction as far as it can go.
+ENDS = (
+    "add", "shared", "shared", "job", "take", "read", *("shared", "take", "done", "done") * 4,
+    "read", "ack", "read", "ack", "add_many", "add_many", "delete", "tidy", "shared", "take",
+    "shared", "take", "done", "full", "shared", "take", "done",
+)  # fmt: skip
 SEVERAL_COMMITS = {"add_many", *CARE}
 SEED = 5
 
@@ -41,10 +50,11 @@ def prepare(folder: Path) -> None:
 class Script:
     """One run of it, in a process of its own."""
 
-    def __init__(self, folder: Path, sync: Sync) -> None:
-        self.folder, self.sync = folder, sync
+    def __init__(self, folder: Path, sync: Sync, kinds: tuple[str, ...] = KINDS) -> None:
+        self.folder, self.sync, self.kinds = folder, sync, kinds
         self.expected = Expected(0, Crew())
         self.errors: list[str] = []
+        self.of_lane: Counter[str] = Counter()
         self._watch = steps.Watch(folder / "step", 0, steps.Step.OUTSIDE)  # it watches nothing
         self._journal: Journal
         self._expected_fd = -1
@@ -58,7 +68,7 @@ class Script:
         """All steps; then leave what is expected to whoever looks next."""
         journal, rng = self._journal, random.Random(SEED)
         work = self._opened()
-        for number, kind in enumerate(KINDS, 1):
+        for number, kind in enumerate(self.kinds, 1):
             work.state, work.remembered = self.expected.state, self.expected.remembered
             step = choosing.choose(work, rng, number, kind)
             self.expected.begun(step)
@@ -70,11 +80,16 @@ class Script:
             else:
                 self.expected.ended(number, result)
                 journal.done(number, result)
+                self.of_lane.update(
+                    dict(zip(("adds", "reads", "acks"), work.of_lane(), strict=False))
+                )
         try:
             work.store.close()
         except logstore.Error as exc:
             self.errors.append(f"close: {exc!r}")
-        data = pickle.dumps((self.expected, self.errors))
+        self.of_lane["tidied"] = work.tidied
+        modules = [name for name in sys.modules if name.startswith("logstore.")]
+        data = pickle.dumps((self.expected, self.errors, self.of_lane, modules))
         assert os.write(self._expected_fd, data) == len(data)
 
     def _opened(self) -> Work:
@@ -83,7 +98,7 @@ class Script:
             try:
                 return Work(
                     self.folder / "store", 0, self.sync, self.expected.state, self._watch,
-                    background=False,
+                    background=False, lane=self.kinds is ENDS,
                 )  # fmt: skip
             except (logstore.Error, MemoryError) as exc:
                 self.errors.append(f"open: {exc!r}")
@@ -94,7 +109,7 @@ class Script:
         self.errors.append(f"{step['op']}: {exc!r}")
         certain = isinstance(exc, logstore.Error) and not isinstance(exc, logstore.CommittedError)
         lost = isinstance(exc, logstore.CommittedError | logstore.StoreFailedError)
-        if lost or step["op"] == "reopen":
+        if lost or step["op"] in {"reopen", "tidy"}:
             try:
                 work.store.close()
             except logstore.Error as second:
@@ -107,13 +122,23 @@ class Script:
         return work
 
 
+def learned(folder: Path) -> Counter[str]:
+    """Import what a run that was left alone came to need, so that no import is hit in the others;
+    what of it was done by the lane."""
+    _, _, of_lane, modules = pickle.loads((folder / "expected").read_bytes())
+    for name in modules:
+        importlib.import_module(name)
+    found: Counter[str] = of_lane
+    return found
+
+
 def settled(folder: Path, killed: bool) -> list[str]:
     """Look at what is left, from another process; the errors that were raised."""
     expected, errors = Expected(0, Crew()), list[str]()
     if killed:
         expected.follow(Reader(folder / "journal"), takeover.Commits())
     else:
-        expected, errors = pickle.loads((folder / "expected").read_bytes())
+        expected, errors, *_ = pickle.loads((folder / "expected").read_bytes())
     with logstore.open(folder / "store", background=False) as store:
         assert not store.recovery["damage"]
         expected.settle(store)

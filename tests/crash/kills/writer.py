@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import time
 import traceback
 from pathlib import Path
 from typing import NamedTuple
 
+from logstore.engine.lane import lane
 from logstore.options import Sync
 from tests.crash import steps
 from tests.crash.kills import choosing, operations
@@ -16,7 +18,10 @@ from tests.crash.kills.own import State
 from tests.crash.steps import Step, Task
 
 # What brings a writer to a step that it should linger at.
-FIRST = {Task.NONE: "", Task.CLOSING: "reopen", Task.CHECKPOINT: "checkpoint"}
+FIRST = {
+    Task.NONE: "", Task.CLOSING: "reopen", Task.CHECKPOINT: "checkpoint", Task.FOLLOWING: "",
+    Task.LANE: "", Task.LANE_ADD: "", Task.LANE_READ: "", Task.LANE_ACK: "",
+}  # fmt: skip
 
 
 class Plan(NamedTuple):
@@ -29,6 +34,8 @@ class Plan(NamedTuple):
     slot: int
     first: int  # number of its first operation
     policy: Sync
+    lane: bool  # it commits there what is plain; else all goes through the pipeline
+    pause_s: float  # between operations, on average
     linger_at: tuple[Step, Task]
     seed: int
     state: State  # of its own streams
@@ -52,9 +59,10 @@ def start(plan: Plan) -> int:
 
 def _run(plan: Plan) -> None:
     """Write until killed."""
-    watch = steps.watch(plan.step, plan.seed, *plan.linger_at)
+    lane.IN_USE = plan.lane
+    watch = steps.watch(plan.step, plan.seed, *plan.linger_at, lane=plan.lane)
     watch.at(Step.OPENING)
-    work = operations.Work(plan.store, plan.slot, plan.policy, plan.state, watch)
+    work = operations.Work(plan.store, plan.slot, plan.policy, plan.state, watch, lane=plan.lane)
     work.remembered = list(plan.remembered)
     watch.opening = False
     watch.at(Step.OUTSIDE)
@@ -75,4 +83,6 @@ def _run(plan: Plan) -> None:
         journal.begin(step)
         result = work.do(step)
         operations.after(work, step, result)
-        journal.done(number, result)
+        journal.done(number, result, work.of_lane())
+        if plan.pause_s:
+            time.sleep(rng.random() * 2 * plan.pause_s)
