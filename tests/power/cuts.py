@@ -22,7 +22,7 @@ from logstore.recovery.check import check
 from tests.power import load, tails
 from tests.power.disks import KEEPS_METADATA, LOSES_ALL, Disk, Kind
 from tests.power.judge import BrokenError, Round, Store, settle
-from tests.power.model import ORDER, Owned
+from tests.power.model import KINDS, OF_LANE, ORDER, Owned
 
 WRITERS = 3
 POLICIES: dict[str, tuple[Sync, ...]] = {
@@ -54,6 +54,9 @@ class Table:
     voided: int = 0
     ended: Counter[str] = field(default_factory=Counter)  # how writers met the end of the disk
     open_s: list[float] = field(default_factory=list)
+    of_lane: Counter[str] = field(
+        default_factory=Counter
+    )  # entries that commits of it acknowledged
     rebuild_ms: list[int] = field(default_factory=list)
 
     def text(self) -> str:
@@ -74,6 +77,7 @@ class Table:
         )
         told = ", ".join(f"{kind} {self.kinds[kind]:,}" for kind in tails.KINDS)
         lines.append(f"{self.tails} tails set aside, {self.voided} made void; bytes: {told}")
+        lines.append(f"entries added, delivered and acked by the lane: {dict(self.of_lane)}")
         lines.append(f"writers ended by: {dict(self.ended)}")
         if self.open_s:
             lines.append(
@@ -90,6 +94,8 @@ class Table:
             "longest_sync_s": round(self.longest_sync_s, 3), "tails": self.tails,
             "made_void": self.voided,
         }  # fmt: skip
+        for what in ("adds", "reads", "acks"):
+            found[f"lane_{what}"] = self.of_lane[what]
         for policy in ("always", "everysec", "os"):
             found[f"acknowledged_{policy}"] = self.acknowledged[policy]
             found[f"acknowledged_lost_{policy}"] = self.lost[policy]
@@ -130,7 +136,8 @@ class Rig:
             self._new_store()
         self.left -= 1
         rng, policies = self.rng, POLICIES[name]
-        plans = [self._plan(slot, policy) for slot, policy in enumerate(policies)]
+        kinds = rng.choice((KINDS, OF_LANE))
+        plans = [self._plan(slot, policy, kinds) for slot, policy in enumerate(policies)]
         for plan in plans:
             self._spawn(f"writer-{plan.slot}", partial(load.write, plan))
         self._spawn("writeback", partial(load.write_back, plans[0].store, rng.randrange(1 << 32)))
@@ -149,6 +156,7 @@ class Rig:
             if its.failed and its.failed_at < cut_at:
                 raise BrokenError(f"failed before the power was cut: {its.failed}")
             self.table.ended[its.failed or "kill"] += 1
+            self.table.of_lane += its.of_lane
         stall, sync = max(stall for stall, _ in spent), max(sync for _, sync in spent)
         outcome = settle(self.known, found, rounds, cut_at, slack_s=sync + 2 * stall)
         table = self.table
@@ -193,12 +201,12 @@ class Rig:
         disk.mount()
         self.made = CUTS_A_STORE
 
-    def _plan(self, slot: int, policy: Sync) -> load.Plan:
+    def _plan(self, slot: int, policy: Sync, kinds: tuple[str, ...]) -> load.Plan:
         self.numbers += 1
         plan = load.Plan(
             self.disk.at / f"store-{self.life}", self.outside, slot,
             f"L{self.life}.{slot}.{self.numbers}", policy, self.segment_bytes,
-            self.rng.choice(SYNC_RATES), self.rng.randrange(1 << 32),
+            self.rng.choice(SYNC_RATES), self.rng.randrange(1 << 32), kinds,
         )  # fmt: skip
         plan.journal.unlink(missing_ok=True)
         plan.words.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ class Round:
     done: list[Done]
     failed: str = ""  # with which error it ended by itself
     failed_at: float = 0.0
+    of_lane: Counter[str] = field(default_factory=Counter)  # entries added, delivered, acked
 
     @staticmethod
     def read(journal: Path, policy: Sync) -> Round:
@@ -63,6 +64,9 @@ class Round:
             else:
                 last = found.done[-1]
                 last.at = said["at"]
+                found.of_lane.update(
+                    dict(zip(("adds", "reads", "acks"), said["lane"], strict=True))
+                )
                 last.order = [parse(each) for each in said["order"]]
                 last.mine = [parse(each) for each in said["mine"]]
         return found
@@ -211,6 +215,8 @@ def _match(before: Owned, found: Owned, its: Round, count: int) -> int:
         if place == len(its.done) or (place >= count and its.done[place].marks):
             break
         each = its.done[place]
+        if each.at is None and not each.marks and _absent(found, each):
+            break
         ids = each.mine if each.at is not None else _given(found, each)
         now = now.after(each.op, ids)
     if matched < 0:
@@ -220,6 +226,12 @@ def _match(before: Owned, found: Owned, its: Round, count: int) -> int:
             f"{found} is not {now}"
         )
     return matched
+
+
+def _absent(found: Owned, each: Done) -> bool:
+    """Whether nothing that an operation was to add is there."""
+    tags = each.op.get("own", [])
+    return bool(tags) and not any(tag in tags for _, tag in found.entries)
 
 
 def _given(found: Owned, each: Done) -> list[ID]:

@@ -27,7 +27,19 @@ import logstore
 from logstore.fs import File
 from logstore.options import Sync
 from tests.power.disks import die_with_parent
-from tests.power.model import CONSUMER, GROUP, ID, ORDER, Op, Owned, fields, intend, own, parse
+from tests.power.model import (
+    CONSUMER,
+    GROUP,
+    ID,
+    KINDS,
+    ORDER,
+    Op,
+    Owned,
+    fields,
+    intend,
+    own,
+    parse,
+)
 
 PAUSE_S = 0.004
 # A disk that others use as well may stand still for a minute, and with it who holds LOCK.
@@ -47,6 +59,7 @@ class Plan(NamedTuple):
     segment_bytes: int
     sync_rate: float  # how often it asks for more than its policy gives
     seed: int
+    kinds: tuple[str, ...] = KINDS  # of operations
 
     @property
     def journal(self) -> Path:
@@ -109,7 +122,7 @@ def write(plan: Plan) -> None:
             op["at"] = time.monotonic()
             os.write(journal, json.dumps(op).encode() + b"\n")
             done = writer.do(op)
-            done["at"] = time.monotonic()
+            done |= {"at": time.monotonic(), "lane": writer.of_lane()}
             os.write(journal, json.dumps(done).encode() + b"\n")
             if plan.policy != "always":
                 time.sleep(writer.rng.random() * PAUSE_S)
@@ -140,7 +153,13 @@ class Writer:
         """What to do next."""
         self.number += 1
         tag = f"{self.plan.tag}.{self.number}"
-        return intend(self.rng, tag, self.now, self.plan.sync_rate)
+        return intend(self.rng, tag, self.now, self.plan.sync_rate, self.plan.kinds)
+
+    def of_lane(self) -> list[int]:
+        """Entries that were added, delivered and acked in the lane since the last call."""
+        lane = self.store._live().lane
+        told = {} if lane is None else lane.take_counts()
+        return [told.get(name, 0) for name in ("added_entries", "deliveries", "acks")]
 
     def do(self, op: Op) -> dict[str, Any]:
         """Do it; the IDs given."""
@@ -163,6 +182,11 @@ class Writer:
                 if "acks" in op:
                     tx.ack(*(self.held.pop(parse(each)) for each in op["acks"]))
             order, mine = [each.id for each in order], [each.id for each in mine]
+        elif kind == "put":
+            mine = [self.mine.add(fields(op["own"][0]))]
+        elif kind == "done":
+            done = [self.held.pop(parse(each)).id for each in op["acks"]]
+            assert self.group.ack(*done) == len(done)
         elif kind == "deliver":
             found = self.group.read(CONSUMER, count=op["count"])
             assert [_id(each.id) for each in found] == self.now.next_deliveries(op["count"])

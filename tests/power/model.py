@@ -79,14 +79,21 @@ class Owned:
         )
 
 
-def intend(rng: random.Random, tag: str, now: Owned, sync_rate: float) -> Op:
+KINDS = ("add", "add", "many", "tx", "tx", "tx", "deliver", "deliver", "ack", "ack", "trim")
+# Adds, reads and acks that are commits of the lane; "put" and "done" have no mark.
+OF_LANE = (*("add", "put", "put", "deliver", "deliver", "done", "done") * 4, "tx", "ack", "trim")
+
+
+def intend(
+    rng: random.Random, tag: str, now: Owned, sync_rate: float, kinds: tuple[str, ...] = KINDS
+) -> Op:
     """The next operation; ``tag`` is unique, and names the life of the store."""
-    kinds = ["add", "add", "many", "tx", "tx", "tx", "deliver", "deliver", "ack", "ack", "trim"]
     kind = rng.choice(kinds)
     if rng.random() < sync_rate:
         return {"op": "sync"}
-    if (kind == "deliver" and not now.next_deliveries(1)) or (kind == "ack" and not now.pending):
-        kind = "tx"
+    acks = kind in {"ack", "done"}
+    if (kind == "deliver" and not now.next_deliveries(1)) or (acks and not now.pending):
+        kind = "tx" if kinds is KINDS else "put"
     op: Op = {"op": kind}
     if kind == "many":
         op["marks"] = [f"{tag}.{row}" for row in range(rng.randint(2, 40))]
@@ -98,7 +105,9 @@ def intend(rng: random.Random, tag: str, now: Owned, sync_rate: float) -> Op:
         if len(live) > 10:
             picked = rng.sample(live, rng.randint(0, 3))
             op["delete"] = [f"{ms}-{seq}" for ms, seq in picked]
-    elif kind == "ack":
+    elif kind == "put":
+        op["own"] = [tag]
+    elif kind in {"ack", "done"}:
         held = sorted(now.pending)
         op["acks"] = [f"{ms}-{seq}" for ms, seq in held[: rng.randint(1, 8)]]
     elif kind == "deliver":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from logstore.engine.lane.loading import native_or_none
 from tests import figures
 from tests.power.cuts import POLICIES, Rig, Table
 from tests.power.disks import KINDS, why_not
@@ -19,6 +20,7 @@ CUTS_OF_A_KIND = 2 if figures.times() == 1 else 6 * figures.times()
 
 
 @pytest.mark.slow
+@pytest.mark.inside
 @pytest.mark.timeout(7200)
 def test_power_cuts_under_load(tmp_path: Path) -> None:
     """Writers of every policy, cut at any moment, with one order of commits to compare with."""
@@ -46,4 +48,6 @@ def test_power_cuts_under_load(tmp_path: Path) -> None:
         print(table.text())
     assert table.acknowledged["always"]
     assert not table.lost["always"]
+    if native_or_none is not None and figures.times() > 1:
+        assert min(table.of_lane[what] for what in ("adds", "reads", "acks"))
     figures.record("power", **table.figures(), file_systems=", ".join(map(str, kinds)), seed=SEED)
