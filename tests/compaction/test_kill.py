@@ -11,20 +11,45 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import logstore
+from logstore.engine.commit import pipeline
 from logstore.recovery.check import check
 from tests import figures
-from tests.compaction.dumps import dump, everywhere
+from tests.compaction.dumps import Dump, dump, everywhere
 from tests.compaction.test_compaction import delete_at_random, filled, logical
+from tests.support.inside import log_bytes
 
 KILLS = 8 * figures.times()  # tests/crash kills at every step, and writers that compact
+ENDS = 4 * figures.times()  # of what gives back all that it can
 RUN = """
 import sys, logstore
 with logstore.open(sys.argv[1]) as store:
     print("open", flush=True)
-    store.compact(purge=sys.argv[2] == "purge")
+    if sys.argv[2] == "full":
+        input()
+    store.compact(purge=sys.argv[2] == "purge", full=sys.argv[2] == "full")
     print("done", flush=True)
 """
+# The last one to close compacts if much was written: all that it says has happened before.
+CLOSE = """
+import sys, logstore
+store = logstore.open(sys.argv[1], sync="os")
+stream = store.stream("more")
+group = stream.group("g", start="0")
+for n in range(4000):
+    stream.add({"n": n, "pad": "x" * 100})
+for n in range(1000):
+    for entry in group.read("c", count=1):
+        if n % 10:
+            entry.ack()
+print("open", flush=True)
+input()
+store.close()
+print("done", flush=True)
+"""
+MORE, PENDING = list(range(4000)), list(range(0, 1000, 10))
 
 
 def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
@@ -68,6 +93,83 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
         shutil.rmtree(path)
     print(f"{killed} of {KILLS} compactions were killed before their end")
     assert killed >= KILLS // 4
+
+
+@pytest.mark.parametrize("mode", ["full", "close"])
+def test_what_gives_back_all_that_it_can_is_killed(tmp_path: Path, mode: str) -> None:
+    """``compact(full=True)``, and the close of the last process, at any moment of them."""
+    base = tmp_path / "base"
+    with filled(base, entries=4000) as store:
+        delete_at_random(store, 0.5)
+        expected = logical(dump(store))
+    seed = int.from_bytes(os.urandom(4), "little")
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    killed, most_s = 0, 0.0
+    for turn in range(-1, ENDS):
+        path = tmp_path / f"store{turn}"
+        shutil.copytree(base, path, ignore=shutil.ignore_patterns("lock.mdb"))
+        child = subprocess.Popen(
+            [sys.executable, "-c", CLOSE if mode == "close" else RUN, str(path), mode],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        before = log_bytes(path)
+        began = time.monotonic()
+        child.stdin.write("\n")
+        child.stdin.flush()
+        if turn < 0:
+            assert child.stdout.readline() == "done\n"
+            most_s = time.monotonic() - began
+            assert log_bytes(path) < before, "nothing was given back"
+        else:
+            time.sleep(chance.random() * most_s)
+            child.send_signal(signal.SIGKILL)
+            late = "done" in child.stdout.read()
+            killed += not late
+            if late:
+                most_s *= 0.7
+        child.communicate()
+        for again in range(2):
+            with logstore.open(path) as store:
+                told_of_more(store, there=mode == "close")
+                assert logical(without_more(dump(store))) == expected
+            if not again:
+                shutil.rmtree(path / "index")
+        checked = check(path)
+        assert checked.as_dict()["clean"], checked.as_dict()
+        shutil.rmtree(path)
+    print(f"{killed} of {ENDS} were killed before their end")
+    how = "" if str(pipeline.__file__).endswith(".py") else "_compiled"
+    figures.record(
+        f"kills_in_{'a_close' if mode == 'close' else 'full_compaction'}{how}",
+        kills=killed,
+        acknowledged_lost=0,
+    )
+    assert killed >= ENDS // 4
+
+
+def told_of_more(store: logstore.Store[bytes], *, there: bool) -> None:
+    """What was added, read and acked singly is there."""
+    if not there:
+        return
+    stream = store.stream("more")
+    assert [int(entry["n"]) for entry in stream] == MORE
+    group = stream.group("g")
+    pending = [int(stream[each.id]["n"]) for each in group.pending_entries()]
+    assert pending == PENDING
+    assert group.info().entries_read == 1000
+
+
+def without_more(found: Dump) -> Dump:
+    """All but the stream that was added to before it was killed."""
+    for part in (found.entries, found.infos):
+        part.pop(b"more", None)  # type: ignore[attr-defined]
+    return found
 
 
 def test_an_erasure_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
