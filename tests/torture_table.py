@@ -20,7 +20,10 @@ Row: TypeAlias = tuple[str, str]
 NOT_RUN = "not recorded"
 # These tell what was lost. Each key that speaks of it counts, whatever the topic; under `everysec`
 # and `os` a power cut and a sync that fails may take what was not synced.
-TELL_LOST = ("states", "kills", "syscalls", "power", "failing_fsync", "faults")
+TELL_LOST = (
+    "states", "kills", "kills_in_the_lane", "syscalls", "syscalls_of_lane_and_ends", "power",
+    "failing_fsync", "faults",
+)  # fmt: skip
 IS_LOST, MAY_BE = ("lost", "half_there", "wrong_values"), ("everysec", "_os")
 # Words, topic, and how its figures are told, in the order of the table.
 _CRASHES = (
@@ -29,7 +32,14 @@ _CRASHES = (
     ("kills of writers", "kills",
      ("{kills}: {in_a_commit} in a commit, {in_compaction_checkpoint_close} in compaction,"
       " checkpoint, close; {acknowledged_operations} operations acknowledged")),
+    *((f"kills of writers with a lane{how}", f"kills_in_the_lane{topic}",
+       ("{kills}: {in_the_lane} in the lane, {in_the_group_lane} of them in a group's read or ack,"
+        " {while_the_index_follows} while the index follows; by the lane {lane_adds} entries added,"
+        " {lane_reads} delivered, {lane_acks} acked"))
+      for how, topic in (("", ""), (", compiled", "_compiled"))),
     ("system calls", "syscalls", "{kills} kills, {errors} errors at {kinds_of_call} kinds of call"),
+    ("of the lane, a close, full compaction", "syscalls_of_lane_and_ends",
+     "{kills} kills, {errors} errors at {kinds_of_call} kinds of call"),
     ("power cuts", "power", "{cuts}, {cuts_in_recovery} of them in recovery, on {file_systems}"),
 )  # fmt: skip
 _INJECTED = (
@@ -80,7 +90,10 @@ _COMPARED = (
 # Its run is too long to be a part: without figures it has no row.
 _MUTANTS = ("mutants", "mutants", "{killed} killed of {tried}, {survived} survived")
 # What torture is to come to; with less it says so.
-LEAST = {("states", "distinct"): 10_000, ("kills", "kills"): 2_000, ("power", "cuts"): 500}
+LEAST = {
+    ("states", "distinct"): 10_000, ("kills", "kills"): 2_000, ("power", "cuts"): 500,
+    ("kills_in_the_lane", "in_the_group_lane"): 300,
+}  # fmt: skip
 
 
 def lost(found: All) -> int:
