@@ -41,6 +41,7 @@ KNOWN = (
     "storeColumn",
     "asOf",
     "table",
+    "failOnDataLoss",
 )
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
@@ -78,6 +79,7 @@ class SourceOptions:
     store_column: str = STORE_COLUMN  # the name of the column for the place of a row's store
 
     as_of: tuple[str, ...] = ()  # tokens of moments; empty: now
+    fail_on_loss: bool = True  # what cannot be read is an error, and is not passed over
 
     @property
     def path(self) -> str:
@@ -123,6 +125,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
         given.get("startinggroup", ""),
         store_column,
         _moments(given),
+        _flag(given, "failondataloss", default=True),
     )
 
 
@@ -237,6 +240,13 @@ def _time_ms(name: str, text: str) -> int:
             f"option '{name}' must be milliseconds since 1970 or ISO 8601 with a time zone, such "
             f"as 2013-07-01T00:00:00Z: {text!r} ({error})"
         ) from None
+
+
+def _flag(given: Mapping[str, str], key: str, *, default: bool) -> bool:
+    text = given.get(key, str(default)).lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"option '{_LOWER[key]}' is true or false, not {text!r}")
+    return text == "true"
 
 
 def _number(

@@ -8,12 +8,12 @@ errors before the first plan is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from fnmatch import fnmatchcase
 
 from logstore.api import arguments
 from logstore.api.store import Store
-from logstore.errors import GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, StreamID
 from logstore.logger import Logger
 from logstore.scan.plan import Plan
@@ -103,7 +103,8 @@ def _names(options: SourceOptions, fields: Sequence[str] = (), hidden: str = "")
             for name in found[place] if options.group else ():
                 found.behind[place, name] = _behind(options.group, store, name)
             for name in found[place][:sampled] if fields or hidden else ():
-                _check_case(options, store, name, fields, hidden)
+                with suppress(CorruptionError):  # tasks meet it, and tell more of it
+                    _check_case(options, store, name, fields, hidden)
                 sampled -= 1
     _check_missing(options, sorted(missing or ()))
     return found

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logstore.errors import OptionError
-from logstore.scan.arrow import BATCH_ROWS, Gather
+from logstore.scan.arrow import BATCH_ROWS, Gather, Source
 from logstore.scan.conversion import Target
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.records import Rows
@@ -200,6 +200,8 @@ def rows(wanted: Sequence[Column], options: SourceOptions, store: str) -> tuple[
     own = (options.corrupt.lower(), options.store_column.lower())
     corrupt, of_store = (names.index(each) if each in names else -1 for each in own)
     made = Rows(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
+    if not made.sources and not options.fail_on_loss:
+        made.sources.append(Source("ms", standard=True))  # else nodes would be counted unread
     return made, Gather(made.sources, BATCH_ROWS)
 
 

@@ -23,13 +23,19 @@ from pyspark.sql.datasource import (
 )
 
 from logstore.errors import Error, OptionError
-from logstore.scan import read
+from logstore.spark_io import (
+    damage_table,
+    places,
+    reading,
+    sink,
+    sink_options,
+    stream_options,
+    tables,
+)
 from logstore.spark_io import options as source_options
-from logstore.spark_io import places, sink, sink_options, stream_options, tables
 from logstore.spark_io import schema as columns
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.partition import SplitPartition
-from logstore.uri_path import shown
 
 NAME = "logstore"
 
@@ -74,10 +80,13 @@ class LogstoreSource(DataSource):
 
     def reader(self, schema: Any) -> Any:
         """The reader of the standard columns or of those that the user named."""
-        if "table" in self.given:
-            return tables.TableReader(*tables.parse(self.given), schema)
-        parsed = _parsed(self.given or columns.table_options(schema))
         cores = self.cores or os.cpu_count() or 1
+        if "table" in self.given:
+            table, about = tables.parse(self.given)
+            if table == tables.DAMAGE:
+                return damage_table.DamageReader(table, about, schema, cores)
+            return tables.TableReader(table, about, schema)
+        parsed = _parsed(self.given or columns.table_options(schema))
         return LogstoreReader(parsed, columns.columns(schema, parsed), cores)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802  (Spark's name)
@@ -183,9 +192,7 @@ class LogstoreReader(DataSourceReader):
         return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one split; SnapshotExpired if its pin is over."""
+        """The record batches of one split, as `reading.batches` says."""
         if not isinstance(partition, SplitPartition):
             return  # Spark's way to say that there are no partitions
-        rows, gather = columns.rows(self.wanted, self.options, shown(partition.split.store))
-        for batch in read.batches(partition.split, gather):
-            yield rows.batch(batch)
+        yield from reading.batches(partition.split, self.wanted, self.options)

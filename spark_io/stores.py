@@ -24,9 +24,10 @@ from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import pinfile
 from logstore.log.shipped_files import is_shipped
-from logstore.scan import plan
+from logstore.scan import absent, plan
 from logstore.scan.moment import Kept
 from logstore.scan.plan import Plan
+from logstore.spark_io import reading
 from logstore.spark_io.options import SourceOptions
 from logstore.uri_path import path_of, shown
 
@@ -88,6 +89,15 @@ def local(options: SourceOptions, place: str) -> Store[bytes]:
     return open_store(place, create=False, background=False, readonly=readonly)
 
 
+def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> None:
+    """CorruptionError, or a line of the log, for what is known to be lost before a job begins;
+    the plan's tasks tell the same again, and more."""
+    found = absent.known(opened_of(store).engine(), made)
+    if found and options.fail_on_loss:
+        raise found[0].told(reading.ADVICE)
+    reading.tell(str(store.path), found, "tasks will leave out")
+
+
 class LocalStore:
     """A store in a directory, or at a URI."""
 
@@ -135,7 +145,9 @@ class LocalStore:
             owner=driver(),
             purpose="spark",
             moment=self._token,
+            lossy=not options.fail_on_loss,
         )
+        check_segments(options, self._store, made)
         if not opened_of(self._store).engine().options.readonly:
             self._store.sync()
         return made

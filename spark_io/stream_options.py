@@ -21,7 +21,6 @@ KNOWN = (
     "startingOffsets",
     "maxRowsPerTrigger",
     "maxBytesPerTrigger",
-    "failOnDataLoss",
     "progressGroup",
 )
 _LOWER = {name.lower(): name for name in KNOWN}
@@ -49,8 +48,12 @@ class StreamOptions(NamedTuple):
     after: StreamID  # unless ``latest``: entries above this ID
     max_rows: int
     max_bytes: int
-    fail_on_loss: bool
     progress_group: str  # empty: none
+
+    @property
+    def fail_on_loss(self) -> bool:
+        """Whether what went unread is an error."""
+        return self.source.fail_on_loss
 
 
 def is_streaming(given: Mapping[str, str]) -> bool:
@@ -78,9 +81,6 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
                 f"option 'startingOffsets' is {EARLIEST}, {LATEST}, or the ID behind which to "
                 f"begin: {error}"
             ) from None
-    fail = own.get("failondataloss", "true").lower()
-    if fail not in ("true", "false"):
-        raise OptionError(f"option 'failOnDataLoss' is true or false, not {fail!r}")
     if "progressgroup" in own and not own["progressgroup"]:
         raise OptionError("option 'progressGroup' must name a consumer group")
     source = source_options.parse(given)
@@ -94,7 +94,6 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
         after,
         _limit(own, "maxrowspertrigger"),
         _limit(own, "maxbytespertrigger"),
-        fail == "true",
         own.get("progressgroup", ""),
     )
 

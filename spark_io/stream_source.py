@@ -25,11 +25,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logstore.ids import StreamID, parse_id
-from logstore.scan import read
+from logstore.spark_io import reading
 from logstore.spark_io import schema as columns
 from logstore.spark_io.partition import SplitPartition
 from logstore.spark_io.stream_options import StreamOptions
-from logstore.uri_path import shown
 
 if TYPE_CHECKING:
     from logstore.spark_io.tailing import Offsets
@@ -148,9 +147,7 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- in tasks -----------------------------------------------------------------------------
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one split; SnapshotExpired if its pin is over."""
+        """The record batches of one split, as `reading.batches` says."""
         if not isinstance(partition, SplitPartition):
             return
-        rows, gather = columns.rows(self.wanted, self.options.source, shown(partition.split.store))
-        for batch in read.batches(partition.split, gather):
-            yield rows.batch(batch)
+        yield from reading.batches(partition.split, self.wanted, self.options.source)

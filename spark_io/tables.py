@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # with LMDB, which tasks must not need
     from logstore.api.store import Store
 
 BATCH_ROWS = 10_000
+DAMAGE = "damage"
 TABLES = {
     "streams": "stream string, length bigint, first_id string, last_id string, "
     "max_deleted_id string, entries_added bigint, nodes bigint, node_bytes bigint, groups bigint, "
@@ -39,9 +40,12 @@ TABLES = {
     "total_bytes bigint",
     "pins": "pin string, purpose string, host string, pid bigint, since timestamp, "
     "until timestamp, segments bigint, segment_bytes bigint, snapshot_bytes bigint",
+    DAMAGE: "stream string, first_id string, last_id string, nodes bigint, entries bigint, "
+    "segment bigint, offset bigint, reason string",
 }
 OF_STORE = ", store string"
 _ALLOWED = {"path", "paths", "stream", "streams", "snapshotdir"}
+_OF_ENTRIES = {"mode", "columnnameofcorruptrecord", "storecolumn", "failondataloss"}
 
 
 def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:
@@ -50,11 +54,12 @@ def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:
     table = rest.pop("table").lower()
     if table not in TABLES:
         raise OptionError(f"option 'table' is {', '.join(TABLES)}, not {table!r}")
-    for key in rest.keys() - _ALLOWED:
+    # The table of what is damaged is read as entries are, in ranges and parts, by the same plans.
+    for key in rest.keys() & _OF_ENTRIES if table == DAMAGE else rest.keys() - _ALLOWED:
         raise OptionError(f"option {key!r} does not go with 'table': leave it out")
     if not {"stream", "streams"} & rest.keys():
         rest["streams"] = "*"
-    return table, source_options.parse(rest)
+    return table, source_options.parse(rest | {"failondataloss": "false"})
 
 
 def ddl(table: str, *, several: bool) -> str:
@@ -102,7 +107,8 @@ class TableReader(DataSourceReader):
             for at in range(0, len(rows), BATCH_ROWS)
         ]
 
-    def _packed(self, rows: list[tuple[Any, ...]]) -> bytes:
+    def batch(self, rows: list[tuple[Any, ...]]) -> Any:
+        """Rows, each with its store behind the columns of the table, as those that are wanted."""
         import pyarrow as pa
 
         kinds = _types(self.table)
@@ -111,11 +117,16 @@ class TableReader(DataSourceReader):
             pa.array([row[places[name]] for row in rows], columns.arrow_type(kind))
             for name, kind in self.wanted.items()
         ]
-        batch = (
+        return (
             pa.RecordBatch.from_arrays(arrays, names=list(self.wanted))
             if arrays
             else pa.record_batch({"row": pa.nulls(len(rows))}).select([])
         )
+
+    def _packed(self, rows: list[tuple[Any, ...]]) -> bytes:
+        import pyarrow as pa
+
+        batch = self.batch(rows)
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, batch.schema) as writer:
             writer.write_batch(batch)

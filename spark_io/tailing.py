@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from logstore.api.store import Store
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import OptionError, SnapshotExpired, StreamNotFoundError
+from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
 from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, StreamID
 from logstore.index.keys import StreamRecord
@@ -209,24 +210,36 @@ def _cut(
     store: Store[bytes], name: str, start: Offset, end: Offset, rows: int, size: int
 ) -> tuple[Offset, tuple[int, int]]:
     """The offset so many rows or bytes behind ``start``, and what lies between: whole nodes, but
-    for the first one, of which so many rows are taken as are allowed."""
+    for the first one, of which so many rows are taken as are allowed. What is damaged is taken as
+    a whole: the plan, or who reads by it, tells what is lost."""
     opened, after = opened_of(store), start.last
     at: StreamID | None = after.next()
     last, taken, used = after, 0, 0
     while at is not None:
-        found, at = opened.view(partial(_piece, name=name.encode(), start=at, end=end.last))
+        try:
+            found, at = opened.view(partial(_piece, name=name.encode(), start=at, end=end.last))
+        except CorruptionError:  # of the open node, which is the last one
+            return end, (taken, used)
         for live, node_bytes, node_last in found:
             over = (rows and taken + live > rows) or (size and used + node_bytes > size)
             if over and last == after:
-                few = store.stream(name).range(after.next(), end.last, count=rows or live)
-                ids = [entry.id for entry in few]
-                last, taken, used = (ids[-1] if ids else end.last), len(ids), node_bytes
+                last, taken, used = min(node_last, end.last), live, node_bytes
+                with suppress(CorruptionError):
+                    last, taken = _few(store, name, after.next(), end.last, rows or live)
             if over:
                 # All that was added behind the start is there, or its count is not known.
                 added = UNKNOWN if start.added == UNKNOWN else start.added + taken
                 return Offset(last, added, end.number), (taken, used)
             last, taken, used = min(node_last, end.last), taken + live, used + node_bytes
     return end, (taken, used)
+
+
+def _few(
+    store: Store[bytes], name: str, start: StreamID, end: StreamID, rows: int
+) -> tuple[StreamID, int]:
+    """The last ID of so many entries, and how many there are."""
+    ids = [entry.id for entry in store.stream(name).range(start, end, count=rows)]
+    return ids[-1] if ids else end, len(ids)
 
 
 def _piece(
@@ -261,6 +274,7 @@ def splits(
                     continue
                 made = _plan(options, store, name, offset.last, upto.last, cores)
                 held += [made.pin_id] if made.pin_id else []
+                stores.check_segments(options.source, store, made)
                 if _is_whole(options, store, name, offset, upto):
                     found += made.splits
         except BaseException:
@@ -289,6 +303,7 @@ def _plan(
             ttl_ms=_OWN_MS,
             owner=stores.driver(),
             purpose="a streaming query",
+            lossy=not options.fail_on_loss,
         )
     except StreamNotFoundError:
         return plan.Plan("", [], 0, 0)

@@ -9,10 +9,10 @@ lost are an error, where the whole stream is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from logstore.codec import ID, Section
-from logstore.codec.located import NodeList
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
@@ -34,16 +34,23 @@ class _Changed(Exception):  # noqa: N818  (control flow of one walk)
 
 class Listing:
     """The nodes of streams that must be there; ``sections``: what they are of, each from which node
-    on. StreamNotFoundError if a stream is missing."""
+    on. StreamNotFoundError if a stream is missing. ``lossy``: as `walk.piece` has it."""
 
     def __init__(
-        self, engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID
+        self,
+        engine: Engine,
+        names: Sequence[bytes],
+        start: StreamID,
+        end: StreamID,
+        *,
+        lossy: bool = False,
     ) -> None:
         self.nodes = walk.new_list()
         self.sections: list[tuple[int, Section]] = []
         self._engine = engine
         self._start = start
         self._end = end
+        self._piece = partial(walk.piece, lossy=lossy)
         at = 0
         while at < len(names):
             after = snapshot.read(engine, self._small, names, at, self.nodes.mark())
@@ -71,7 +78,7 @@ class Listing:
             mark, before = found.mark(), len(found)
             room = PIECE_NODES - (before - first)
             end = min(self._end, record.last)
-            follows, seen = walk.piece(view, record, self._start, end, found, max(room, 1))
+            follows, seen = self._piece(view, record, self._start, end, found, max(room, 1))
             if follows is not None:
                 found.cut(mark)
                 return place
@@ -103,7 +110,7 @@ class Listing:
         at: StreamID | None = self._start
         end = self._end
         while at is not None:
-            record, at = snapshot.read(engine, _piece, found, found.mark(), name, at, end, at_once)
+            record, at = snapshot.read(engine, self._next, found.mark(), name, at, end, at_once)
             if first is None:
                 first, end = record, min(end, record.last)
             elif removal_mark(record) != removal_mark(first):
@@ -112,6 +119,19 @@ class Listing:
         if self._start <= first.first and first.last <= self._end:
             snapshot.read(engine, _confirm_all, name)
         return first.number, end
+
+    def _next(
+        self, view: Snapshot, mark: Mark, name: bytes, start: StreamID, end: StreamID, at_once: bool
+    ) -> tuple[StreamRecord, StreamID | None]:
+        """List the next nodes with live entries, or all; where to go on, None at the end."""
+        found = self.nodes
+        found.cut(mark)  # of a snapshot that was given up
+        record = _record(view, name)
+        upto = min(end, record.last)
+        at, _ = self._piece(view, record, start, upto, found, PIECE_NODES)
+        while at_once and at is not None:
+            at, _ = self._piece(view, record, at, upto, found, PIECE_NODES)
+        return record, at
 
 
 class AtOnce:
@@ -168,22 +188,3 @@ def _confirm_all(view: Snapshot, name: bytes) -> None:
 def removal_mark(record: StreamRecord) -> tuple[int, int]:
     """A stream's number, and how many of its entries went: the same while it is only added to."""
     return record.number, (record.entries_added - record.length) & U64_MAX
-
-
-def _piece(
-    view: Snapshot,
-    found: NodeList,
-    mark: Mark,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    at_once: bool,
-) -> tuple[StreamRecord, StreamID | None]:
-    """List the next nodes with live entries, or all; where to go on, None at the end."""
-    found.cut(mark)  # of a snapshot that was given up
-    record = _record(view, name)
-    upto = min(end, record.last)
-    at, _ = walk.piece(view, record, start, upto, found, PIECE_NODES)
-    while at_once and at is not None:
-        at, _ = walk.piece(view, record, at, upto, found, PIECE_NODES)
-    return record, at

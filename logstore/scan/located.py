@@ -2,10 +2,11 @@
 
 Compiled code takes runs of nodes out of the bytes that it is given. What it leaves is looked at
 here: the batch is full, the bytes are elsewhere, or the node is doubtful. Such a one is read by
-itself, the way that a single node is read, whose error says what is wrong with it and where.
+itself, the way that a single node is read, whose error says what is wrong with it and where: it is
+raised, or handed to who takes losses.
 
-Invariants: every node is added once, in order, or an error is raised. Neither the engine nor the
-index may be imported here.
+Invariants: every node is added once, in order, or is a loss, or an error is raised. Neither the
+engine nor the index may be imported here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from logstore.codec import Buffer, Section
 from logstore.codec.located import Item, read_item
 from logstore.errors import CorruptionError, CorruptNodeError
 from logstore.scan.arrow import Gather
+from logstore.scan.losses import Losses
 
 
 class NodeBytes(Protocol):
@@ -34,10 +36,13 @@ class NodeBytes(Protocol):
 
 class Stretch:
     """Bytes of a segment, kept from one list of nodes to the next. ``at``: how far the last list
-    was added, also where an error ended it."""
+    was added, also where an error ended it. ``losses`` take what cannot be read, instead of an
+    error."""
 
-    def __init__(self, nodes: NodeBytes, seed: int) -> None:
+    def __init__(self, nodes: NodeBytes, seed: int, losses: Losses | None = None) -> None:
         self.at = 0
+        self._losses = losses
+        self._lost_upto = -1  # where in the list the node that was lost last ends
         self._nodes = nodes
         self._seed = seed
         self._data: Buffer = b""
@@ -47,6 +52,8 @@ class Stretch:
         """Add a list of nodes from an offset on; the offset of the first that is left, because the
         batch is full, or the end."""
         self.at = at
+        if not at:  # another list
+            self._lost_upto = -1
         while True:
             at = gather.add_located(section, items, at, self._data, self._position, self._seed)
             self.at = at
@@ -58,12 +65,18 @@ class Stretch:
             item, after = found
             if gather.is_full(item.live):
                 return at
-            if item.position and not self._has(item):
-                size = fmt.FRAME_HEAD_BYTES + item.size_bytes
-                self._data, self._position = self._nodes.around(item.position, size)
-                if self._has(item):
-                    continue
-            self._add_one(gather, section, item)
+            try:
+                if item.position and not self._has(item):
+                    size = fmt.FRAME_HEAD_BYTES + item.size_bytes
+                    self._data, self._position = self._nodes.around(item.position, size)
+                    if self._has(item):
+                        continue
+                self._add_one(gather, section, item)
+            except CorruptionError as error:
+                if self._losses is None:
+                    raise
+                self._losses.met(section, item, error, beside=at == self._lost_upto)
+                self._lost_upto = after
             self.at = at = after
 
     def _has(self, item: Item) -> bool:

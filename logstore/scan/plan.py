@@ -87,8 +87,12 @@ def make(
     owner: Identity | None = None,
     purpose: str = "",
     moment: str = "",
+    lossy: bool = False,
 ) -> Plan:
     """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing.
+
+    A node that the plan itself must read and cannot, the open one, is an error; or, with ``lossy``,
+    a node that who reads the plan meets as a damaged one.
 
     With a ``moment`` the entries are those of then. The pin is for the process ``owner``, by
     default this one. A plan of the same that it made of the store as it is now is used again.
@@ -100,7 +104,7 @@ def make(
     if not 1 <= ttl_ms <= pins.LEASE_MS_MAX:
         raise OptionError(f"a pin lives between 1 and {pins.LEASE_MS_MAX} ms: {ttl_ms}")
     if isinstance(engine.path, UriPath):
-        listed = Listing(engine, names, start, end)
+        listed = _listed(engine, names, start, end, "", lossy)
         return _inline(engine, engine.path, listed, min_partitions, cores)
     owner = owner or process.identity()
     made_ms = engine.clock.now_ms()
@@ -109,14 +113,14 @@ def make(
         Kept(fs, engine.path, engine.uuid, moment, made_ms)
     # The position before the plan: what is committed after it makes the plan another one.
     position = 0 if moment else snapshot.read(engine, lambda view: view.meta.applied)
-    what = (str(engine.path), list(names), start, end, moment)
+    what = (str(engine.path), list(names), start, end, moment, lossy)
     asked = (owner, *what, min_partitions, cores, ttl_ms)
     key = hashlib.sha256(repr((position, asked)).encode()).hexdigest()
     shared = _shared(engine, home, key, made_ms)
     if shared is not None:
         return shared
     with pins.planning(fs, home, made_ms, purpose=purpose) as pin:
-        found = _listed(engine, names, start, end, moment)
+        found = _listed(engine, names, start, end, moment, lossy)
         if not len(found.nodes):
             pins.release(fs, home, pin.id)
             return Plan("", [], 0, 0)
@@ -134,12 +138,17 @@ def make(
 
 
 def _listed(
-    engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID, moment: str
+    engine: Engine, names: Sequence[bytes], start: StreamID, end: StreamID, moment: str, lossy: bool
 ) -> Listed:
     """The nodes of now, or of a moment, whose pin is looked at behind the plan's own: what it holds
     is held by that from here on."""
     if not moment:
-        return Listing(engine, names, start, end)
+        try:
+            return Listing(engine, names, start, end)
+        except CorruptionError:  # what only seemed to be damage was looked at again
+            if not lossy:
+                raise
+        return Listing(engine, names, start, end, lossy=True)
     now_ms = engine.clock.now_ms()
     kept = Kept(engine.fs, engine.path, engine.uuid, moment, now_ms)
     return kept.listed(names, start, end)
@@ -147,7 +156,7 @@ def _listed(
 
 # -- plans of what was shipped --------------------------------------------------------------
 def _inline(
-    engine: Engine, path: UriPath, found: Listing, min_partitions: int | None, cores: int
+    engine: Engine, path: UriPath, found: Listed, min_partitions: int | None, cores: int
 ) -> Plan:
     """A plan of a store at a URI, where nothing is written: each split has its part with it. No pin
     holds what it names; a newer state may take it away."""

@@ -1,8 +1,10 @@
 """Reading a split: from its part of the snapshot file and the segments, without any index.
 
 Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
-reads only those at the ends of the interval); a pin that ran out, a snapshot or a segment that is
-gone raises SnapshotExpired, damage raises CorruptionError, and never are there fewer rows. Segments
+reads only those at the ends of the interval); a pin that ran out, a snapshot that is gone, and a
+segment that is gone and was not pinned, raise SnapshotExpired; damage, and a segment that is gone
+though it was pinned, is a CorruptionError that names the IDs, or is counted among the losses that
+the caller takes, and never are there fewer rows unsaid. Segments
 are read with positional reads, so that a file that is cut off is an error and not a signal; reads
 that follow each other are done ahead, in pieces of READ_AHEAD_BYTES. Neither the engine nor the
 index may be imported here.
@@ -19,7 +21,7 @@ from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
 from logstore.codec import Section
 from logstore.codec.located import Item
-from logstore.errors import SnapshotExpired
+from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import names, node_reader, pinfile
 from logstore.log.shipped import place
@@ -28,6 +30,7 @@ from logstore.log.writer import crc_seed
 from logstore.scan import snapshot
 from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.scan.located import Stretch
+from logstore.scan.losses import Losses
 from logstore.scan.snapshot import Split
 from logstore.uri_path import UriPath
 
@@ -44,17 +47,22 @@ def _store(split: Split) -> Path:
 
 
 class _Files:
-    """The open segments of one split."""
+    """The open segments of one split. ``pin_holds``: whether its pin keeps them; it is not asked
+    where no compaction sees the pin."""
 
-    def __init__(self, fs: FileSystem, split: Split, seed: int) -> None:
+    def __init__(
+        self, fs: FileSystem, split: Split, seed: int, pin_holds: Callable[[], bool]
+    ) -> None:
         self._fs = fs
         self._store = _store(split)
         self._seed = seed
+        self._pin_holds = pin_holds
+        self._gone: set[int] = set()  # though the pin holds them
         self._open: OrderedDict[int, File] = OrderedDict()
         self._read_upto = 0  # the position where the last read ended
 
     def _file(self, number: int) -> File:
-        """A segment; SnapshotExpired if its file is gone."""
+        """A segment; SnapshotExpired if its file was dropped, CorruptionError if it is lost."""
         found = self._open.get(number)
         if found is not None:
             self._open.move_to_end(number)
@@ -62,8 +70,15 @@ class _Files:
         try:
             found = self._fs.open(names.segment(self._store, number))
         except FileNotFoundError:
-            raise SnapshotExpired(
-                "a segment that this snapshot names was removed: load again", segment=number
+            if number not in self._gone and not self._pin_holds():
+                raise SnapshotExpired(
+                    "a segment that this snapshot names was removed: load again", segment=number
+                ) from None
+            self._gone.add(number)
+            raise CorruptionError(
+                "the segment's file is not there, and logstore did not remove it: restore it from "
+                "a backup, or see docs/recovery.md",
+                segment=number,
             ) from None
         self._open[number] = found
         if len(self._open) > OPEN_FILES_MAX:
@@ -100,17 +115,27 @@ def batches(
     *,
     fs: FileSystem = LOCAL,
     now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
+    losses: Losses | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The entries of a split as record batches, in the order of the plan; the pin is renewed as
-    they are read."""
-    lease = None
+    they are read. What cannot be read goes to the ``losses``, by default ones that raise."""
+    lease: pinfile.Lease | None = None
+    losses = losses or Losses()
+
+    def pin_holds() -> bool:
+        """SnapshotExpired if the pin is over: then compaction, or an erasure, may have come."""
+        if lease is None or split.home != split.store:
+            return False
+        pinfile.check(fs, Path(split.home), split.pin_id, now_ms())
+        return True
+
     if split.blocks:
         fs = ShippedFiles(place(split.store), split.uuid.hex(), split.objects)
     else:
         lease = pinfile.Lease(fs, Path(split.home), split.pin_id, now_ms())
     seed = crc_seed(split.uuid)
-    files = _Files(fs, split, seed)
-    stretch = Stretch(files, seed)
+    files = _Files(fs, split, seed, pin_holds)
+    stretch = Stretch(files, seed, losses)
     blocks = snapshot.read(fs, split)
     try:
         for section, items in blocks:
@@ -119,6 +144,7 @@ def batches(
                 if lease is not None:
                     lease.keep(now_ms())
                 at = stretch.add(gather, section, items, at)
+                losses.check()
                 if at < len(items):
                     yield from gather.take()
         yield from gather.take()

@@ -1,7 +1,8 @@
 """The nodes of a stream, found in the index and listed, some at a time.
 
 Invariants: rows of the index are listed without an object a node, and a row whose checksum does
-not fit is an error; the open node is the last, and its listpack stands in the list. Between two
+not fit is an error; the open node is the last, and its listpack stands in the list, unless it
+cannot be read and losses are allowed. Between two
 pieces nodes may be rewritten, merged or moved: the next one goes on at the master ID of the first
 node that was not listed, below which all live entries of the listed ones are. (The last ID of a
 node is not that border: after XSETID to a smaller ID the next node may begin below it.)
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from logstore.codec import codec
 from logstore.codec.located import NodeList
+from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError
@@ -18,6 +20,7 @@ from logstore.format import NODE_KEY
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.row_seal import key_parts, unseal
+from logstore.scan.losses import Loss
 
 
 def new_list() -> NodeList:
@@ -33,8 +36,12 @@ def piece(
     end: StreamID,
     found: NodeList,
     nodes_max: int,
+    *,
+    lossy: bool = False,
 ) -> tuple[StreamID | None, int]:
-    """List the next nodes with live entries of a closed interval, at most so many.
+    """List the next nodes with live entries of a closed interval, at most so many. An open node
+    that cannot be read is an error; or, if that is ``lossy``, it is listed without a listpack, so
+    that who reads the list meets it as a node that is damaged.
 
     Returns:
         Where the next piece begins, or None at the end; how many sealed nodes were looked at.
@@ -61,11 +68,31 @@ def piece(
             break
         low = StreamID(*NODE_KEY.unpack(rows[-1][0])[1:]).next()
     if record.open_version and record.open_master <= end:
-        ref = nodes.open_ref(view, record)
-        if ref is not None and ref.live and ref.last >= start:
-            lp, vector = nodes.listpack(view, record, ref)
-            found.add(0, len(lp), ref.live, ref.master, ref.last, vector, lp)
+        _add_open(view, record, start, found, lossy=lossy)
     return None, seen
+
+
+def _add_open(
+    view: Snapshot, record: StreamRecord, start: StreamID, found: NodeList, *, lossy: bool
+) -> None:
+    """List the open node, if it has live entries. Where it cannot be read its frames are damaged:
+    the index knows how many entries these have."""
+    node = view.open_node(record.number)
+    try:
+        ref = nodes.open_ref(view, record)
+        if ref is None or not ref.live or ref.last < start:
+            return
+        lp, vector = nodes.listpack(view, record, ref)
+        found.add(0, len(lp), ref.live, ref.master, ref.last, vector, lp)
+    except (CorruptionError, SegmentGone) as error:
+        if node is None or (isinstance(error, SegmentGone) and not lossy):
+            raise
+        live = node.totals()[0] - node.vector.bit_count()
+        if isinstance(error, SegmentGone) or lossy:
+            found.add(0, 0, live, record.open_master, record.last, b"", b"")
+            return
+        here = Loss(record.name, record.open_master, record.last, 1, live, 0, error)
+        raise here.told() from None
 
 
 def _damaged(key: bytes, data: bytes) -> CorruptionError:

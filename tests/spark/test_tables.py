@@ -90,6 +90,7 @@ def test_in_a_query(spark: Any, path: Path) -> None:
     [
         ({"table": "stream"}, "option 'table' is streams, groups, pending, segments, pins"),
         ({"table": "streams", "startid": "1"}, "option 'startid' does not go with 'table'"),
+        ({"table": "damage", "mode": "FAILFAST"}, "option 'mode' does not go with 'table'"),
         ({"tabel": "streams"}, "did you mean 'table'"),
         ({"option.table": "streams", "provider": "x", "location": "x"}, "option 'table'"),
     ],
