@@ -115,6 +115,12 @@ def _not_opened(exc: lmdb.Error, path: Path) -> Exception:
         refusal = typed(exc)
         assert isinstance(refusal, Error)
         return refusal
+    if str(exc).endswith(os.strerror(errno.ENOMEM)):
+        return FileSystemError(
+            f"the index in {path} cannot be opened: {exc}; it takes {MAP_BYTES >> 40} TiB of "
+            "addresses, and no memory by that: lift the limit of addresses of this process (ulimit "
+            "-v; of Spark's planner: PYSPARK_PLANNER_MEMORY_MB)"
+        )
     if str(exc).endswith(_FULL + _REFUSED):
         return FileSystemError(
             f"the index in {path} cannot be opened: {exc}; see to its permissions, ulimit -n, and "

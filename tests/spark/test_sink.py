@@ -105,6 +105,45 @@ def test_a_time_is_an_id(spark: Any, path: Path) -> None:
     assert [id for id, _ in entries(path, "timed")] == wanted
 
 
+def test_ids_by_their_columns_and_the_first_that_is_refused(path: Path) -> None:
+    """Without a session: the sink as Spark's planner and its workers have it."""
+    from datetime import UTC, datetime
+
+    from logstore.errors import IDOrderError
+    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io.sink import BatchSink
+
+    pa = pytest.importorskip("pyarrow")
+
+    def wrote(stream: str, **columns: Any) -> list[str]:
+        options = sink_options.parse({"path": str(path), "stream": stream}, streaming=False)
+        sink = BatchSink(options, publishing.begin(options, overwrite=False), overwrite=False)
+        batch = pa.record_batch(columns | {"f": ["a", "b", "c"]})
+        parts = [batch.slice(0, 1), batch.slice(1, 1), batch.slice(2, 1)]
+        messages = [sink.write(iter([part])) for part in parts]
+        try:
+            sink.commit(messages)
+        finally:
+            sink.abort(messages)
+        return [id for id, _ in entries(path, stream)]
+
+    assert wrote("both", ms=[7, 7, 8], seq=[1, 2, 0]) == ["7-1", "7-2", "8-0"]
+    assert wrote("alone", ms=[7, 8, 9]) == ["7-0", "8-0", "9-0"]
+    times = [datetime(2013, 7, 1, hour, tzinfo=UTC) for hour in range(3)]
+    first = int(times[0].timestamp()) * 1000
+    at = pa.array(times, pa.timestamp("us", tz="UTC"))
+    assert wrote("timed", ts=at) == [f"{first + 3_600_000 * hour}-0" for hour in range(3)]
+    assert wrote("own", id=["6-0", "6-1", "7-0"], ts=at, ms=[1, 1, 1]) == ["6-0", "6-1", "7-0"]
+    with make_store(path) as store:
+        before = store["old"].info()
+    with pytest.raises(IDOrderError, match=r"3-0 is not above.*5-0"):
+        wrote("old", id=["3-0", "4-0", "9-0"])
+    with make_store(path) as store:
+        assert [id for id, _ in rows_of(store["old"])] == ["5-0"]
+        assert store["old"].info() == before
+    assert leftovers(path) == []
+
+
 def test_modes(spark: Any, path: Path) -> None:
     one = spark.sql("SELECT '1-0' AS id, 'x' AS f")
     with pytest.raises(Exception, match=r"IDOrderError.*1-0 is not above.*5-0"):
