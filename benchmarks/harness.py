@@ -29,6 +29,7 @@ class Bench:
     folder: Path
     quick: bool = False
     tiny: bool = False  # for a test of the harness itself
+    asked_rounds: int = 0  # 0: as many as go with the size
 
     def size(self, full: int, quick: int) -> int:
         """How many: ``full``, ``quick``, or next to nothing."""
@@ -37,7 +38,7 @@ class Bench:
     @property
     def rounds(self) -> int:
         """How often each side is measured."""
-        return 2 if self.tiny else 3 if self.quick else 5
+        return self.asked_rounds or (2 if self.tiny else 3 if self.quick else 5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import codecs
 import math
 import os
 import time
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -475,9 +475,14 @@ def iterated(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def batches(
-    items: Iterable[Row | tuple[IDLike, Row]], size: int, encoding: str | None
+    items: Iterable[Row | tuple[IDLike, Row]],
+    size: int,
+    made: Callable[[list[Any]], RowBatch],
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
-    """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call."""
+    """Rows in batches, each with its IDs; rows with and without IDs are never mixed in one call.
+
+    ``made`` makes rows ready, as ``rows`` does.
+    """
     source = iterated(items)
     done = 0
     with_id: bool | None = None
@@ -485,8 +490,8 @@ def batches(
         if with_id is None:
             with_id = has_id(chunk[0])
         if not with_id:  # a row with an ID among them is no row: it is refused there
-            yield AUTO, rows(cast("list[Row]", chunk), encoding)
+            yield AUTO, made(chunk)
             continue
         ids, fields = codec().given(chunk, done)
         done += len(chunk)
-        yield ids, rows(fields, encoding)
+        yield ids, made(fields)

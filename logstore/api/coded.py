@@ -21,6 +21,7 @@ from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduledEntry
 from logstore.api.stream import Stream
 from logstore.api.values import ValueCodec, Values, built_in, value_codec
+from logstore.codec import RowBatch
 from logstore.engine.features import settings
 from logstore.engine.streams.add import check_expected
 from logstore.features.settings import SettingRows
@@ -30,12 +31,13 @@ from logstore.ids import ZERO_ID, IDLike, parse_id
 class CodedStream(Stream[Any]):
     """A :class:`logstore.Stream` whose values are whatever its codec holds."""
 
-    __slots__ = ("_codec", "_kept", "_values")
+    __slots__ = ("_codec", "_kept", "_quick_row", "_values")
 
     def __init__(self, opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> None:
         super().__init__(opened, name)
         self._codec = Values(codec, opened.encoding)
         self._values = self._codec  # as deliveries look for it in any stream
+        self._quick_row = self._codec.quick_row
         self._kept = False  # whether the stream was seen to have the codec
 
     def __reduce__(self) -> Any:
@@ -44,8 +46,15 @@ class CodedStream(Stream[Any]):
     # -- adding -------------------------------------------------------------------------------
     def add(self, fields: Any, id: IDLike = "*", *, create: bool = True, **options: Any) -> Any:
         """Add one entry, as ``Stream.add``; EntryTypeError for what the codec cannot hold."""
+        try:
+            row = self._quick_row(fields)
+        except Exception:  # noqa: BLE001  it is no dict, or a value cannot be held, as is told here
+            row = self._codec.row(fields)
+        if self._kept and create is True and not options:
+            made = self._opened.add_plain(self._name, row, id)
+            if made is not None:  # which it is only where there is the stream
+                return made
         arguments.check_flag(create, "create")
-        row = self._codec.row(fields)
         self._keep(create=create, expected=options.get("expected_last_id"))
         added = super().add(row, id, create=False, **options)
         if added is None and create:  # it was dropped since
@@ -58,7 +67,10 @@ class CodedStream(Stream[Any]):
         arguments.check_flag(options["create"], "create")
         self._kept = False  # a look for a call, in which many rows come
         self._keep(create=options["create"], expected=options["expected_last_id"])
-        yield from super()._adding(given, self._codec.rows(rows), **options)
+        yield from super()._adding(given, rows, **options)
+
+    def _made_ready(self, rows: list[Any]) -> RowBatch:
+        return self._codec.batch(rows)
 
     def schedule(self, fields: Any, *, create: bool = True, **options: Any) -> Any:
         """Keep an entry until its time, as ``Stream.schedule``."""
@@ -76,7 +88,8 @@ class CodedStream(Stream[Any]):
 
     def range(self, *interval: Any, **options: Any) -> Iterator[Entry[Any]]:
         """Entries of an interval, as ``Stream.range``."""
-        return self._lazily(super().range(*interval, **options))
+        self._look()
+        return super().range(*interval, **options)
 
     def latest(self, key: Any) -> Entry[Any] | None:
         """The newest entry of a key, as ``Stream.latest``."""

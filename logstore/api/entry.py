@@ -30,16 +30,15 @@ _new = tuple.__new__  # without the layers of a named tuple: every entry that is
 
 
 class Decoding(Protocol):
-    """How the values of a stream with a codec are read (``values.Values``)."""
+    """How the values of a stream with a codec are read (``values.Values``).
 
-    @property
-    def encoding(self) -> str | None:
-        """The store's encoding; None: what was read is bytes."""
-        ...
+    ``encoding``: the store's; None: what was read is bytes. ``make_fields`` makes the fields of an
+    entry, of what is stored and this object; ``decode`` the value of what is stored.
+    """
 
-    def fields(self, flat: Sequence[Any]) -> Fields[Any]:
-        """The fields of an entry."""
-        ...
+    encoding: str | None
+    make_fields: Any  # callables, of which a checker would make methods
+    decode: Any
 
     def pairs(self, flat: Sequence[Any]) -> list[tuple[Any, Any]]:
         """All names and values."""
@@ -57,7 +56,7 @@ class Fields(Mapping[T, T]):
 
     def __getitem__(self, key: Any) -> T:
         if self._encoding is None and isinstance(key, str):
-            key = _encoded(key)
+            key = encoded_name(key)
         elif self._encoding is not None and isinstance(key, bytes):
             key = key.decode(self._encoding, "surrogateescape")
         return self._items[key]
@@ -85,6 +84,16 @@ class Fields(Mapping[T, T]):
         return [name if isinstance(name, str) else shown_name(name) for name in self._items]
 
 
+class _Names(KeysView[T]):
+    """What ``keys`` gives, without a generator around what goes through them."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[T]:
+        mapping: Mapping[T, Any] = self._mapping  # type: ignore[attr-defined]
+        return iter(mapping)
+
+
 def _showing() -> Any:
     """What only people ask for, and no program that reads very many entries."""
     return load("logstore.api.showing")
@@ -95,7 +104,7 @@ def shown_name(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _encoded(key: str) -> bytes | str:
+def encoded_name(key: str) -> bytes | str:
     try:
         return key.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -119,11 +128,7 @@ class Entry(Generic[T]):
     @property
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
-        encoding = self._encoding
-        if encoding is None or encoding.__class__ is str:
-            made: Fields[T] = _make_fields(self._flat, encoding)
-            return made
-        return fields_of(self._flat, encoding)
+        return fields_of(self._flat, self._encoding)
 
     @property
     def time(self) -> datetime:
@@ -131,7 +136,12 @@ class Entry(Generic[T]):
         return self.id.time
 
     def __getitem__(self, name: str | bytes) -> T:
-        return self.fields[name]
+        try:
+            found: T = _field_value(self._flat, name, self._encoding, _MISSING)
+        except Exception:  # noqa: BLE001  the codec cannot read it, as is told below
+            return self.fields[name]
+        # It is not there, or its name must be made text, or bytes, first.
+        return self.fields[name] if found is _MISSING else found
 
     @overload
     def get(self, name: str | bytes) -> T | None: ...
@@ -157,7 +167,7 @@ class Entry(Generic[T]):
 
     def keys(self) -> KeysView[T]:
         """The names of the fields, once each: what ``dict(entry)`` begins with."""
-        return self.fields.keys()
+        return _Names(self.fields)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.id, self.fields))
@@ -169,7 +179,7 @@ class Entry(Generic[T]):
             ``{"id": "<ms>-<seq>", "fields": {name: value}}``, as ``logstore range --json`` prints
             it. ``json`` takes it if the store has an encoding.
         """
-        return {"id": str(self.id), "fields": dict(self.fields)}
+        return {"id": str(self.id), "fields": dict(self.pairs)}
 
     @property
     def pairs(self) -> list[tuple[T, T]]:
@@ -219,9 +229,11 @@ class Entry(Generic[T]):
 
 def fields_of(flat: Sequence[T], encoding: str | Decoding | None) -> Fields[T]:
     """The fields of an entry; with a codec they are decoded when they are looked up."""
-    if encoding is None or isinstance(encoding, str):
-        return Fields(flat, encoding)
-    return encoding.fields(flat)
+    if encoding is None or encoding.__class__ is str:
+        made: Fields[T] = _make_fields(flat, encoding)
+    else:
+        made = encoding.make_fields(flat, encoding)  # type: ignore[union-attr]
+    return made
 
 
 def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple[Any, Any]]:
@@ -232,6 +244,8 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
 
 
 _make_fields = codec().FieldsMaker(Fields).make
+_field_value = codec().field_value
+_MISSING: Any = object()
 
 
 @cache
@@ -241,13 +255,19 @@ def entry_maker(encoding: str | None) -> EntryMaker:
     return made
 
 
-def make_entry(row: NodeEntry, encoding: str | None) -> Entry[Any]:
-    """An entry of stored bytes; what is no valid text keeps its bytes as lone surrogates."""
-    _, ms, seq, flat = row
-    id = _new(StreamID, (ms, seq))
-    if encoding is None:
-        return Entry(id, flat, None)
-    return Entry(id, [part.decode(encoding, "surrogateescape") for part in flat], encoding)
+def make_entry(row: NodeEntry, encoding: str | None, reading: Decoding | None = None) -> Entry[Any]:
+    """An entry of stored bytes; what is no valid text keeps its bytes as lone surrogates.
+
+    ``reading``: how its values are read, of a stream with a codec.
+    """
+    _, ms, seq, stored = row
+    flat: list[Any] = stored
+    if encoding is not None:
+        flat = [part.decode(encoding, "surrogateescape") for part in stored]
+    made: Entry[Any] = Entry(_new(StreamID, (ms, seq)), flat, encoding)
+    if reading is not None:
+        made._encoding = reading
+    return made
 
 
 class IDRuns(Sequence[StreamID]):

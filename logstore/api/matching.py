@@ -29,11 +29,14 @@ Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
 class Matching:
     """Makes entries of nodes, of those alone that match. A twin of the codec's ``EntryMaker``."""
 
-    __slots__ = ("_encoding", "where")
+    __slots__ = ("_encoding", "_values", "where")
 
-    def __init__(self, where: list[bytes], encoding: str | None) -> None:
+    def __init__(
+        self, where: list[bytes], encoding: str | None, values: Values | None = None
+    ) -> None:
         self.where = where  # name, value, name, value, ..
         self._encoding = encoding
+        self._values = values  # how the entries are read
 
     def entries(
         self,
@@ -51,7 +54,7 @@ class Matching:
         rows = codec().entries_where(
             lp, master_ms, master_seq, self.where, vector, start, end, limit, reverse
         )
-        return [make_entry(row, self._encoding) for row in rows]
+        return [make_entry(row, self._encoding, self._values) for row in rows]
 
 
 def matching(
@@ -73,6 +76,6 @@ def matching(
         )
     try:
         row: Any = where if values is None else values.row(where)
-        return Matching(arguments.rows([row], encoding).flat(0), encoding)
+        return Matching(arguments.rows([row], encoding).flat(0), encoding, values)
     except (EntryTypeError, InvalidEntryError) as error:
         raise type(error)(f"where: {error}") from error

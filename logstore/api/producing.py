@@ -7,7 +7,7 @@ IDs of such entries are always given by the store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
@@ -43,7 +43,11 @@ def asked(
 
 
 def batches(
-    items: Iterable[Row | tuple[Any, Row]], size: int, producer: Name, encoding: str | None
+    items: Iterable[Row | tuple[Any, Row]],
+    size: int,
+    producer: Name,
+    encoding: str | None,
+    made: Callable[[list[Any]], RowBatch],
 ) -> Iterator[tuple[Asked, RowBatch]]:
     """Rows in batches, each with its idempotent IDs: all rows of one call have one, or none."""
     who = _producer(producer, encoding)
@@ -54,7 +58,7 @@ def batches(
         if with_id is None:
             with_id = _with_id(chunk[0])
         if not with_id:
-            batch = arguments.rows(cast("list[Row]", chunk), encoding)
+            batch = made(chunk)
             yield Asked(who, _computed(batch)), batch
             continue
         names: list[bytes] = []
@@ -65,11 +69,11 @@ def batches(
                     f"row {place}: give every row of one call an idempotent ID, (id, fields), "
                     "or none of them"
                 )
-            name, values = cast("tuple[Name, Row]", row)
+            name, given = cast("tuple[Name, Row]", row)
             names.append(_given(name, encoding))
-            fields.append(values)
+            fields.append(given)
         done += len(chunk)
-        yield Asked(who, names), arguments.rows(fields, encoding)
+        yield Asked(who, names), made(fields)
 
 
 def _with_id(row: Any) -> bool:

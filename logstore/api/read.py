@@ -46,9 +46,14 @@ def entries(
     *,
     reverse: bool = False,
     where: Matching | None = None,
+    values: Values | None = None,
 ) -> Iterator[Entry[T]]:
-    """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative."""
-    engine, maker = opened.engine, entry_maker(opened.encoding)
+    """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative.
+
+    ``values``: how they are read, of a stream with a codec; what ``where`` finds knows it itself.
+    """
+    engine = opened.engine
+    maker = entry_maker(opened.encoding) if values is None else values.maker
     if where is not None:
         return chain.from_iterable(
             _batches(_sifting(engine, name, reverse, where), low, high, left)

@@ -321,14 +321,18 @@ class StreamAdds(StreamReads[T]):
         if producer is not None:
             from logstore.api import producing
 
-            named = producing.batches(rows, batch, producer, encoding)
+            named = producing.batches(rows, batch, producer, encoding, self._made_ready)
             return self._add_once(
                 given, named, rule, expected, create=create, ttl_ms=ttl_ms, sync=sync
             )
-        plain = arguments.batches(rows, batch, encoding)
+        plain = arguments.batches(rows, batch, self._made_ready)
         return self._add_batches(
             given, plain, rule, expected, create=create, ttl_ms=ttl_ms, sync=sync
         )
+
+    def _made_ready(self, rows: list[Any]) -> RowBatch:
+        """Rows made ready to be packed."""
+        return arguments.rows(rows, self._opened.encoding)
 
     def _add_batches(
         self,

@@ -144,7 +144,14 @@ class StreamReads(Generic[T]):
         arguments.check_flag(reverse, "reverse")
         left, found = arguments.range_count(count), self._matching(where)
         return reading.entries(
-            self._opened, self._name, low, high, left, reverse=reverse, where=found
+            self._opened,
+            self._name,
+            low,
+            high,
+            left,
+            reverse=reverse,
+            where=found,
+            values=self._values,
         )
 
     def __iter__(self) -> Iterator[Entry[T]]:

@@ -159,18 +159,19 @@ class TransactionStream(Generic[T]):
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_flag(create, "create")
         rule = arguments.Trimming(maxlen, minid, approximate, limit, references).rule()
-        if self._values is not None:
-            rows = self._values.rows(rows)
         name, encoding = self._name, self._steps.opened.encoding
+        values = self._values
+        made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
         first = None if expected_last_id is None else parse_id(expected_last_id)
         ttl_ms = arguments.ttl_ms(ttl)
         steps: list[Callable[[WriteTxn, StreamID | None], Any]] = []
         if producer is None:
-            for ids, chunk in arguments.batches(rows, BATCH_ROWS, encoding):
+            for ids, chunk in arguments.batches(rows, BATCH_ROWS, made):
                 request = add.Add(name, chunk, 0, len(chunk), ids, create, rule, None, ttl_ms)
                 steps.append(partial(_add_chunk, request=request))
         else:
-            for asked, chunk in producing.batches(rows, BATCH_ROWS, producer, encoding):
+            named = producing.batches(rows, BATCH_ROWS, producer, encoding, made)
+            for asked, chunk in named:
                 request = add.Add(name, chunk, 0, len(chunk), add.AUTO, create, rule, None, ttl_ms)
                 steps.append(partial(_add_chunk, request=request, asked=asked))
 

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgpack
 
 from logstore.api import arguments
 from logstore.api.entry import Entry, Fields, shown_name
-from logstore.codec.bulk_ids import has_id
+from logstore.codec import RowBatch, codec
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
+from logstore.ids import StreamID
 from logstore.settings import CODEC_NAME_MAX
+
+if TYPE_CHECKING:
+    from logstore.codec.making import EntryMaker
+    from logstore.codec.valued import Encoders
 
 
 @runtime_checkable
@@ -66,9 +70,13 @@ class Json:
 
     def decode(self, data: bytes) -> Any:
         """The value of a JSON text."""
-        if b'"$' not in data:
-            return json.loads(data)
-        return _JSON_VALUE(data.decode())
+        text = data.decode()
+        decoder = _TAGGED if '"$' in text else _PLAIN
+        try:
+            value, end = decoder.raw_decode(text)
+        except json.JSONDecodeError:
+            return decoder.decode(text)  # with space before it, or it says what is wrong
+        return value if end == len(text) else decoder.decode(text)
 
     @staticmethod
     def _tagged(value: Any) -> dict[str, str]:
@@ -108,16 +116,16 @@ class Msgpack:
 
     def encode(self, value: Any) -> bytes:
         """The MessagePack of a value."""
-        try:
-            pack = _packers.pack
-        except AttributeError:
-            pack = _packers.pack = msgpack.Packer(use_bin_type=True, datetime=True).pack
-        packed: bytes = pack(value)
-        return packed
+        return _packer()(value)
 
     def decode(self, data: bytes) -> Any:
         """The value of a MessagePack."""
-        return msgpack.unpackb(data, raw=False, timestamp=3, strict_map_key=False)
+        return _UNPACK(data)
+
+
+def _packer() -> Callable[[Any], bytes]:
+    pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, datetime=True).pack
+    return pack
 
 
 # Made once: json and msgpack make one a call wherever anything is asked of them, and a packer has a
@@ -126,8 +134,10 @@ _JSON = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=Json._tagged
 ).encode
 _ASCII = json.JSONEncoder(separators=(",", ":"), default=Json._tagged).encode
-_JSON_VALUE = json.JSONDecoder(object_hook=Json._untagged).decode
-_packers = threading.local()
+_TAGGED, _PLAIN = json.JSONDecoder(object_hook=Json._untagged), json.JSONDecoder()
+_Encoders = codec().Encoders
+_PACKERS: Encoders = _Encoders(_packer)
+_UNPACK: Callable[[bytes], Any] = codec().Unpacking(msgpack.unpackb).unpack
 
 _BUILT_IN: dict[str, ValueCodec] = {"json": Json(), "msgpack": Msgpack()}
 
@@ -161,23 +171,52 @@ def built_in(name: str | None) -> ValueCodec | None:
 class Values:
     """How the values of one stream are written and read: its codec, and the store's encoding."""
 
-    __slots__ = ("_encoding", "codec")
+    __slots__ = (
+        "_decode",
+        "_encoders",
+        "_maker",
+        "codec",
+        "decode",
+        "encoding",
+        "make_fields",
+        "quick_row",
+    )
 
     def __init__(self, codec: ValueCodec, encoding: str | None) -> None:
         self.codec = codec
-        self._encoding = encoding
+        self.encoding = encoding  # of the store; None: what was read is bytes
+        # Of MessagePack the library's own functions: a call more is as much as all that they do.
+        packs = isinstance(codec, Msgpack)
+        self._encoders: Encoders = _PACKERS if packs else _Encoders(lambda: codec.encode)
+        self._decode: Callable[[bytes], Any] = _UNPACK if packs else codec.decode
+        self.quick_row: Callable[[dict[Any, Any]], Any] = self._encoders.fields
+        self.decode: Any = self._decode if encoding is None else self._of_text
+        self.make_fields: Any = _make_fields
+        self._maker: EntryMaker | None = None
+
+    def __reduce__(self) -> Any:
+        return Values, (self.codec, self.encoding)
 
     @property
-    def encoding(self) -> str | None:
-        """The store's encoding; None: what was read is bytes."""
-        return self._encoding
+    def maker(self) -> EntryMaker:
+        """What makes entries of nodes, whose values are decoded when they are looked up."""
+        made = self._maker
+        if made is None:
+            made = self._maker = codec().EntryMaker(Entry, StreamID, self.encoding, self)
+        return made
 
+    # -- writing ------------------------------------------------------------------------------
     def row(self, fields: Any) -> Any:
         """The fields of an add with encoded values; what is no row stays as it is, to be refused.
 
         Raises:
             EntryTypeError: the codec cannot hold a value.
         """
+        if type(fields) is dict:
+            try:
+                return self._encoders.fields(fields)
+            except Exception:  # noqa: BLE001  whose value it was is told below
+                pass
         if isinstance(fields, str | bytes) or not isinstance(fields, Iterable):
             return fields
         pairs: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
@@ -188,10 +227,21 @@ class Values:
             for pair in pairs
         ]
 
-    def rows(self, rows: Any) -> Iterator[Any]:
-        """The rows of an add of many with encoded values, each taken when it is its turn."""
-        for row in arguments.iterated(rows):
-            yield (row[0], self.row(row[1])) if has_id(row) else self.row(row)
+    def batch(self, items: Iterable[Any]) -> RowBatch:
+        """Rows made ready to be packed, their values encoded on the way.
+
+        Raises:
+            EntryTypeError: the codec cannot hold a value; and what ``arguments.rows`` raises.
+        """
+        rows = list(items)
+        if not {dict, list, tuple}.issuperset(map(type, rows)):
+            rows = [list(row) if isinstance(row, Iterator) else row for row in rows]
+        if self.encoding in (None, "utf-8"):
+            try:
+                return self._encoders.rows(rows)
+            except Exception:  # noqa: BLE001  whose value it was, or what else, is told below
+                pass
+        return arguments.rows([self.row(row) for row in rows], self.encoding)
 
     def _encoded(self, name: Any, value: Any) -> bytes:
         try:
@@ -208,13 +258,11 @@ class Values:
             )
         return data
 
+    # -- reading ------------------------------------------------------------------------------
     def decoded(self, name: Any, stored: bytes | str) -> Any:
         """The value of a field as it is stored. InvalidEntryError if the codec cannot read it."""
-        data = stored
-        if isinstance(data, str):
-            data = data.encode(self.encoding or "utf-8", "surrogateescape")
         try:
-            return self.codec.decode(data)
+            return self.decode(stored)
         except Exception as error:
             raise InvalidEntryError(
                 f"the codec {self.codec.name!r} cannot read the value of field {shown(name)}, "
@@ -222,20 +270,19 @@ class Values:
                 "store.stream(name) without codec= gives it as it is"
             ) from error
 
-    def name(self, stored: bytes | str) -> str:
-        """A field's name as text."""
-        return stored if isinstance(stored, str) else shown_name(stored)
-
-    def fields(self, flat: Sequence[Any]) -> Fields[Any]:
-        """The fields of an entry, decoded one by one as they are looked up."""
-        return CodedFields(flat, self)
+    def _of_text(self, stored: str) -> Any:
+        """The value of what the store's encoding made text."""
+        return self._decode(stored.encode(self.encoding or "utf-8", "surrogateescape"))
 
     def pairs(self, flat: Sequence[Any]) -> list[tuple[Any, Any]]:
         """All names and values, decoded."""
-        return [
-            (self.name(name), self.decoded(name, value))
-            for name, value in zip(flat[::2], flat[1::2], strict=True)
-        ]
+        try:
+            return _decoded_pairs(flat, self.decode)
+        except Exception:  # noqa: BLE001  of which field is told here
+            return [
+                (name, self.decoded(name, stored))
+                for name, stored in zip(map(_text, flat[::2]), flat[1::2], strict=True)
+            ]
 
     def view(self, entry: Entry[Any]) -> Entry[Any]:
         """The same entry, whose values are decoded from now on."""
@@ -243,31 +290,42 @@ class Values:
         return entry
 
 
+def _text(name: bytes | str) -> str:
+    return name if isinstance(name, str) else shown_name(name)
+
+
 class CodedFields(Fields[Any]):
-    """Field names to values of a codec; the last of a repeated name wins."""
+    """Field names to values of a codec; the last of a repeated name wins. Names are text."""
 
-    __slots__ = ("_values",)
+    __slots__ = ()
+    _encoding: Any  # how values are read, where other fields have the store's encoding
 
-    def __init__(self, flat: Sequence[Any], values: Values) -> None:
-        self._values = values
-        names = [values.name(name) for name in flat[::2]]
-        self._encoding = values.encoding or "utf-8"
-        self._items = dict(zip(names, flat[1::2], strict=True))
+    def _stored(self, key: Any) -> Any:
+        """The value of a field as it is stored. KeyError."""
+        if isinstance(key, bytes):
+            key = key.decode(self._encoding.encoding or "utf-8", "surrogateescape")
+        return self._items[key]
 
     def __getitem__(self, key: Any) -> Any:
-        return self._values.decoded(key, super().__getitem__(key))
+        return self._encoding.decoded(key, self._stored(key))
 
     def __contains__(self, key: object) -> bool:
-        return key in self._items or (
-            isinstance(key, bytes) and key.decode(self._encoding or "", "surrogateescape") in self
-        )
+        try:
+            self._stored(key)
+        except KeyError:
+            return False
+        return True
 
     def _readable(self) -> dict[str, Any]:
         """The values, or what is stored where the codec cannot read it: to be shown."""
         shown_fields: dict[str, Any] = {}
         for name, stored in self._items.items():
             try:
-                shown_fields[name] = self._values.decoded(name, stored)
+                shown_fields[name] = self._encoding.decoded(name, stored)
             except InvalidEntryError:
                 shown_fields[name] = stored
         return shown_fields
+
+
+_make_fields = codec().FieldsMaker(CodedFields, True).make
+_decoded_pairs = codec().decoded_pairs

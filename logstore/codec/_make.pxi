@@ -52,9 +52,11 @@ cdef object slot_of(object made_class, str name):
 cdef class FieldsMaker:
     cdef object fields_class
     cdef object encoding_slot, items_slot
+    cdef bint in_text           # names are made text
 
-    def __init__(self, fields_class):
+    def __init__(self, fields_class, bint in_text=False):
         self.fields_class = fields_class
+        self.in_text = in_text
         self.encoding_slot = slot_of(fields_class, "_encoding")
         self.items_slot = slot_of(fields_class, "_items")
 
@@ -66,7 +68,7 @@ cdef class FieldsMaker:
         if size & 1:
             raise ValueError("a field has no value")
         for i in range(0, size, 2):
-            items[parts[i]] = parts[i + 1]
+            items[text_of(parts[i]) if self.in_text else parts[i]] = parts[i + 1]
         made = PyType_GenericAlloc(<SlotType*>self.fields_class, 0)
         set_slot(self.encoding_slot, made, encoding)
         set_slot(self.items_slot, made, items)
@@ -74,17 +76,18 @@ cdef class FieldsMaker:
 
 
 cdef class EntryMaker:
-    cdef object entry_class, id_class, encoding
+    cdef object entry_class, id_class, encoding, reading
     cdef object id_slot, flat_slot, encoding_slot
     cdef bytes name             # of the encoding
     cdef bint is_utf8
 
-    def __init__(self, entry_class, id_class, encoding):
+    def __init__(self, entry_class, id_class, encoding, reading=None):
         if not issubclass(id_class, tuple):
             raise TypeError("an ID is a tuple")
         self.entry_class = entry_class
         self.id_class = id_class
         self.encoding = encoding
+        self.reading = encoding if reading is None else reading
         self.id_slot = slot_of(entry_class, "id")
         self.flat_slot = slot_of(entry_class, "_flat")
         self.encoding_slot = slot_of(entry_class, "_encoding")
@@ -149,7 +152,7 @@ cdef class EntryMaker:
         made = PyType_GenericAlloc(<SlotType*>self.entry_class, 0)
         set_slot(self.id_slot, made, id)
         set_slot(self.flat_slot, made, flat)
-        set_slot(self.encoding_slot, made, self.encoding)
+        set_slot(self.encoding_slot, made, self.reading)
         return made
 
     def entries(self, bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b"",

@@ -60,6 +60,7 @@ cdef class RowBatch:
     cdef dict by_names          # encoded names -> number of the shape
     cdef list keys              # the objects that were the known shape's names
     cdef object held            # what the Elem at hand points into
+    cdef object encode          # what makes values bytes; None: they are taken as they are
     cdef u64 known_shape
 
     def __cinit__(self):
@@ -174,6 +175,7 @@ cdef class RowBatch:
         cdef Py_ssize_t width = self.known.size // sizeof(Elem)
         cdef const Elem* known = <const Elem*>self.known.data
         cdef Elem elem
+        cdef object name, given
         if width == 0 or PyDict_Size(item) != width:
             return False
         ref.shape = self.known_shape
@@ -181,11 +183,14 @@ cdef class RowBatch:
         while PyDict_Next(item, &at, &key, &value):
             if i >= width:
                 return False
+            name, given = <object>key, <object>value    # an encoder may change the dict
             if <PyObject*>PyList_GET_ITEM(self.keys, i) != key:
-                self.to_elem(<object>key, &elem, index, <object>key)
+                self.to_elem(name, &elem, index, name)
                 if not same_elem(&elem, known + i):
                     return False
-            self.to_elem(<object>value, &elem, index, <object>key)
+            if self.encode is not None:
+                given = encoded_value(self.encode, given)
+            self.to_elem(given, &elem, index, name)
             grow_row(ref, &elem, index)
             fail(buf_elem(&self.values, &elem))
             i += 1
@@ -212,6 +217,8 @@ cdef class RowBatch:
             names_bytes += raw_of(&elem)
             grow_row(ref, &elem, index)
             fail(buf_elem(&self.scratch, &elem))
+            if self.encode is not None:
+                value = encoded_value(self.encode, value)
             self.to_elem(value, &elem, index, field)
             grow_row(ref, &elem, index)
             fail(buf_elem(&self.values, &elem))
@@ -261,13 +268,14 @@ cdef class RowBatch:
         return self.shape_of([None] * width, raw_bytes)
 
 
-def rows(items):
+def rows(items, encode=None):
     cdef RowBatch batch = RowBatch()
     cdef u64 index = 0
+    batch.encode = encode
     for item in items:
         batch.add(item, index)
         index += 1
-    batch.held = None
+    batch.held = batch.encode = None
     return batch
 
 

@@ -11,8 +11,8 @@ It may not know what a commit is, or where the nodes go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from logstore.codec import edit, listpack, node
 from logstore.codec.interface import ID, GivenIDs, Packed, PackedNode, Row
@@ -57,7 +57,15 @@ def _to_bytes(value: object, index: int, field: object) -> bytes:
     )
 
 
-def _to_flat(item: object, index: int) -> list[bytes]:
+def encoded_value(encode: Callable[[Any], Any], value: object) -> bytes:
+    """The bytes of a value. TypeError if the encoder gives no bytes; what it raises itself."""
+    data = encode(value)
+    if not isinstance(data, bytes):
+        raise TypeError(f"the encoder gave {type(data).__name__} and not bytes")
+    return data
+
+
+def _to_flat(item: object, index: int, encode: Callable[[Any], bytes] | None = None) -> list[bytes]:
     flat: list[bytes] = []
     pairs: object = item.items() if isinstance(item, Mapping) else item
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
@@ -67,6 +75,8 @@ def _to_flat(item: object, index: int) -> list[bytes]:
             raise EntryTypeError(f"row {index}: {pair!r} is no (field, value) pair")
         field, value = pair
         flat.append(_to_bytes(field, index, field))
+        if encode is not None:
+            value = encoded_value(encode, value)
         flat.append(_to_bytes(value, index, field))
     if not flat:
         raise InvalidEntryError(f"row {index}: an entry needs at least one field")
@@ -75,14 +85,17 @@ def _to_flat(item: object, index: int) -> list[bytes]:
     return flat
 
 
-def rows(items: Iterable[Row]) -> RowBatch:
+def rows(items: Iterable[Row], encode: Callable[[Any], bytes] | None = None) -> RowBatch:
     """Make rows ready: each a mapping, or a sequence of (field, value) pairs.
+
+    With ``encode`` values are whatever it makes bytes of; what it raises is raised as it is, and
+    TypeError if it gives something else.
 
     str becomes UTF-8, int and float their shortest decimal form. EntryTypeError (a TypeError) for
     other types, bool and None included, InvalidEntryError (a ValueError) for a row without fields
     or a str that has no UTF-8 form, TooLargeError past 1 GiB a row; all name the row.
     """
-    return RowBatch([_to_flat(item, index) for index, item in enumerate(items)])
+    return RowBatch([_to_flat(item, index, encode) for index, item in enumerate(items)])
 
 
 def columns(names: Sequence[bytes], columns: Sequence[Sequence[object]]) -> RowBatch:

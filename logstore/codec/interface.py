@@ -13,7 +13,7 @@ It may not know how either codec works.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from logstore.tuples import NamedTuple
@@ -350,7 +350,15 @@ class Codec(Protocol):
 
     def survey(self, lp: bytes, master_ms: int, master_seq: int) -> NodeSurvey: ...
 
-    def rows(self, items: Iterable[Row]) -> RowBatch: ...
+    def rows(
+        self, items: Iterable[Row], encode: Callable[[Any], bytes] | None = None
+    ) -> RowBatch: ...
+
+    def decoded_pairs(
+        self, flat: Sequence[Any], decode: Callable[[Any], Any]
+    ) -> list[tuple[str, Any]]: ...
+
+    def field_value(self, flat: Sequence[Any], name: object, reading: Any, missing: Any) -> Any: ...
 
     def columns(self, names: Sequence[bytes], columns: Sequence[Sequence[object]]) -> RowBatch: ...
 
@@ -388,6 +396,12 @@ class Codec(Protocol):
 
     @property
     def FieldsMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+
+    @property
+    def Encoders(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of valued.py)
+
+    @property
+    def Unpacking(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of valued.py)
 
     @property
     def NodeFinder(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)

@@ -17,6 +17,7 @@ from typing import Any
 
 from logstore.codec.interface import ID, MAX_ID, ZERO_ID
 from logstore.codec.node import entries
+from logstore.codec.valued import text_of
 
 _new, _set = tuple.__new__, object.__setattr__  # what is set is private to the classes
 
@@ -33,15 +34,18 @@ def _check(made_class: type, *names: str) -> None:
 
 
 class FieldsMaker:
-    """Makes mappings of fields, of a class with the slots ``_items`` and ``_encoding``."""
+    """Makes mappings of fields, of a class with the slots ``_items`` and ``_encoding``.
 
-    __slots__ = ("_class",)
+    ``in_text``: names are made text.
+    """
 
-    def __init__(self, fields_class: type) -> None:
+    __slots__ = ("_class", "_in_text")
+
+    def __init__(self, fields_class: type, in_text: bool = False) -> None:
         _check(fields_class, "_encoding", "_items")
-        self._class = fields_class
+        self._class, self._in_text = fields_class, in_text
 
-    def make(self, flat: Sequence[Any], encoding: str | None) -> Any:
+    def make(self, flat: Sequence[Any], encoding: Any) -> Any:
         """A mapping of field, value, field, value, ..: the last of a repeated field counts.
 
         ValueError if a field has no value.
@@ -50,20 +54,27 @@ class FieldsMaker:
             raise ValueError("a field has no value")
         made: Any = object.__new__(self._class)
         _set(made, "_encoding", encoding)
-        _set(made, "_items", dict(zip(flat[::2], flat[1::2], strict=True)))
+        names = map(text_of, flat[::2]) if self._in_text else flat[::2]
+        _set(made, "_items", dict(zip(names, flat[1::2], strict=True)))
         return made
 
 
 class EntryMaker:
-    """Makes entries, of a class with the slots ``id``, ``_flat`` and ``_encoding``."""
+    """Makes entries, of a class with the slots ``id``, ``_flat`` and ``_encoding``.
 
-    __slots__ = ("_class", "_encoding", "_id_class")
+    ``reading``: how values are read, which entries have instead of the encoding.
+    """
 
-    def __init__(self, entry_class: type, id_class: type, encoding: str | None) -> None:
+    __slots__ = ("_class", "_encoding", "_id_class", "_reading")
+
+    def __init__(
+        self, entry_class: type, id_class: type, encoding: str | None, reading: Any = None
+    ) -> None:
         _check(entry_class, "id", "_flat", "_encoding")
         if not issubclass(id_class, tuple):
             raise TypeError("an ID is a tuple")
         self._class, self._id_class, self._encoding = entry_class, id_class, encoding
+        self._reading = encoding if reading is None else reading
 
     def entries(
         self,
@@ -88,7 +99,7 @@ class EntryMaker:
         if self._encoding is not None:
             parts = [part.decode(self._encoding, "surrogateescape") for part in flat]
         _set(entry, "_flat", tuple(parts))
-        _set(entry, "_encoding", self._encoding)
+        _set(entry, "_encoding", self._reading)
         return entry
 
 

@@ -5,7 +5,8 @@
 Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
 _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _make.pxi
 (entries as users hold them), _edit.pxi and _rewrite.pxi
-(changing them), _rows.pxi, _bulk_ids.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
+(changing them), _values.pxi (values of a stream with a codec of values), _rows.pxi,
+_bulk_ids.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
 entries), _deliveries.pxi (what a group hands out), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads
 of frames), _located.pxi (nodes by their locators), _columns.pxi, _entries.pxi and _arrow.pxi
 (Arrow), _search.pxi (frames behind damage), _lzf.pxi (what servers compress), _resp.pxi (requests of
@@ -37,6 +38,7 @@ include "_decimal.pxi"
 include "_listpack.pxi"
 include "_node.pxi"
 include "_read.pxi"
+include "_values.pxi"
 include "_make.pxi"
 include "_edit.pxi"
 include "_rewrite.pxi"

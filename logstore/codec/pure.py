@@ -40,10 +40,12 @@ from logstore.codec.node import (
 from logstore.codec.pending_run import PendingRun
 from logstore.codec.resp import resp_add, resp_adds, resp_ids, resp_requests
 from logstore.codec.search import FrameSearch
+from logstore.codec.valued import Encoders, Unpacking, decoded_pairs, field_value
 
 __all__ = [
     "ArrowBuilder",
     "DeliveryMaker",
+    "Encoders",
     "EntryMaker",
     "FieldsMaker",
     "FrameSearch",
@@ -53,14 +55,17 @@ __all__ = [
     "PendingRun",
     "RowBatch",
     "RunList",
+    "Unpacking",
     "append",
     "are_ids",
     "columns",
     "counts",
+    "decoded_pairs",
     "entries",
     "entries_where",
     "entry_element_count",
     "extend",
+    "field_value",
     "find",
     "first_deliveries",
     "first_live_id",

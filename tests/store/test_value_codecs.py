@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -231,6 +232,68 @@ def test_transactions_and_schedules(store: Store[bytes]) -> None:
     assert [entry["n"] for entry in stream] == [None, 1, [2]]
     (kept,) = stream.scheduled()
     assert (dict(kept.fields), kept.pairs) == ({"n": {"later": True}}, [("n", {"later": True})])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_many_are_encoded_as_one(open_store: OpenStore, encoding: str | None) -> None:
+    """Also rows of all kinds, with names that are no ASCII, and those of which one is refused."""
+    stream = open_store(encoding=encoding).stream("s", codec="msgpack")
+    name = "\udcff" if encoding == "utf-8" else "ÿ"
+    rows: list[Any] = [
+        {"é": [1], "b": None}, [("é", 2), ("é", 3)], iter([("b", {"x": 1})]), {b"n": 1, 5: 2},
+        {name: True},
+    ]  # fmt: skip
+    expected = [[("é", [1]), ("b", None)], [("é", 2), ("é", 3)], [("b", {"x": 1})],
+                [("n", 1), ("5", 2)], [(name, True)]]  # fmt: skip
+    assert len(stream.add_many(rows)) == 5
+    assert [entry.pairs for entry in stream] == expected
+    for row, pairs in zip([*rows[:2], *rows[3:]], expected[:2] + expected[3:],
+                          strict=True):  # fmt: skip
+        assert stream[stream.add(row)].pairs == pairs
+
+
+def test_a_value_whose_encoding_adds_another_one(store: Store[bytes]) -> None:
+    """A packer has a buffer: a call inside of a call must not write into it."""
+    stream = store.stream("s", codec="msgpack")
+    stream.add({"n": 0})
+
+    class Adding(tzinfo):
+        def utcoffset(self, dt: datetime | None) -> timedelta:
+            if len(stream) < 5:
+                stream.add({"inside": [len(stream), "x" * 100]})
+            return timedelta(hours=1)
+
+        def dst(self, dt: datetime | None) -> timedelta:
+            return timedelta(0)
+
+        def tzname(self, dt: datetime | None) -> str:
+            return "there"
+
+    there = datetime(2026, 1, 1, 1, tzinfo=Adding())
+    id = stream.add({"before": "y" * 50, "at": [there, there], "after": "z"})
+    entry = stream[id]
+    assert entry["at"] == [datetime(2026, 1, 1, tzinfo=UTC)] * 2
+    assert (entry["before"], entry["after"]) == ("y" * 50, "z")
+    inside = [each["inside"] for each in stream if "inside" in each]
+    assert inside
+    assert {text for _, text in inside} == {"x" * 100}
+
+
+def test_threads_that_add_at_once(store: Store[bytes]) -> None:
+    streams = [store.stream("s", codec="msgpack") for _ in range(2)] * 2
+
+    def add(thread: int) -> None:
+        for n in range(50):
+            streams[thread].add({"at": MOMENT, "n": [thread, n], "text": "x" * thread})
+
+    threads = [Thread(target=add, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [(entry["n"], entry["text"], entry["at"]) for entry in streams[0]]
+    expected = [([thread, n], "x" * thread, MOMENT) for thread in range(4) for n in range(50)]
+    assert sorted(found) == expected
 
 
 def test_rows_with_ids(store: Store[bytes]) -> None:
