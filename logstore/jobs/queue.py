@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -178,7 +179,21 @@ class Jobs:
 
     # -- tasks ----------------------------------------------------------------------------------
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    def task(
+        self,
+        function: Callable[P, R],
+        /,
+        *,
+        name: str | None = None,
+        retries: int | None = None,
+        backoff: timedelta | float | None = None,
+        timeout: timedelta | float | None = None,
+        result: bool = True,
+        transaction: bool = False,
+        every: timedelta | float | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+    ) -> Task[P, R]: ...
     @overload
     def task(
         self,
@@ -235,24 +250,23 @@ class Jobs:
             OptionError: an option is not valid, or there is a task of this name; what repeats would
                 never fire, or needs arguments.
         """
-        if function is None:
-            return lambda given: self._made(
-                given, name, retries, backoff, timeout, result=result, transaction=transaction,
-                times=(every, cron, tz),
-            )  # fmt: skip
-        return self._made(function, name, retries, backoff, timeout, result=True, transaction=False)
+        make = partial(
+            self._made, name=name, retries=retries, backoff=backoff, timeout=timeout,
+            result=result, transaction=transaction, times=(every, cron, tz),
+        )  # fmt: skip
+        return make if function is None else make(function)
 
     def _made(
         self,
         function: Callable[..., Any],
+        *,
         name: str | None,
         retries: int | None,
         backoff: timedelta | float | None,
         timeout: timedelta | float | None,
-        *,
         result: bool,
         transaction: bool,
-        times: tuple[timedelta | float | None, str | None, str | None] = (None, None, None),
+        times: tuple[timedelta | float | None, str | None, str | None],
     ) -> Task[Any, Any]:
         arguments.check_flag(result, "result")
         arguments.check_flag(transaction, "transaction")

@@ -103,6 +103,22 @@ def test_what_a_task_adds_is_one_commit_with_its_end(jobs: Jobs) -> None:
     assert [entry["n"] for entry in jobs.store.stream("out")] in (["1"], [b"1"])
 
 
+def test_options_count_also_where_the_function_is_given_at_once(jobs: Jobs) -> None:
+    """They were passed over, without a word, where the decorator was called as a function."""
+
+    def kept(tx: Any, n: int) -> int:
+        tx.stream("kept").add({"n": n})
+        return n
+
+    task = jobs.task(kept, name="kept", retries=2, result=False, transaction=True)
+    assert (task.retries, task.keeps_result, task.in_transaction) == (2, False, True)
+    task.delay(1)
+    jobs.work(timeout=0)
+    assert [int(entry["n"]) for entry in jobs.store.stream("kept")] == [1]
+    with pytest.raises(OptionError):
+        jobs.task(lambda: None, name="never", cron="0 0 31 2 *")
+
+
 def test_later_and_not_for_longer(jobs: Jobs) -> None:
     """A job of a time comes then; one that waited for too long is dead, and not done."""
     done: list[int] = []
