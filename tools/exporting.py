@@ -118,6 +118,8 @@ def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
+FORMATS = (*TEXTS, "parquet")
+INSTEAD = "name it .parquet, .jsonl or .csv, or write what a scan gives by pyarrow"
 # What is said of one format only; the command refuses it with another one.
 OF_CSV = ("fields", "id_field")
 OF_PARQUET = ("schema", "resume")
@@ -135,7 +137,7 @@ OF_PARQUET = ("schema", "resume")
     "--to",
     "--format",
     "format_",
-    type=click.Choice([*TEXTS, "parquet"]),
+    type=click.Choice(FORMATS),
     help="Else by the file's name.",
 )
 @click.option("--start", default="-", show_default=True, help="The first ID.")
@@ -161,6 +163,8 @@ def command(
     are whole; --resume goes on behind them, also after a kill. Needs the extra arrow.
     """
     kind = format_ or (guess_format(names[-1]) if len(names) > 1 else "jsonl")
+    if kind not in FORMATS:
+        raise click.UsageError(f"{names[-1]} cannot be written, only imported: {INSTEAD}")
     for name in (*OF_CSV, *OF_PARQUET):
         if more[name] and name not in {"csv": OF_CSV, "parquet": OF_PARQUET}.get(kind, ()):
             raise click.UsageError(f"--{name.replace('_', '-')} is not for {kind}")

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from logstore.errors import OptionError, UsageError
 from logstore.scan import intake
 from logstore.scan.intake import is_plain
 
 NO_TEXT = "<value out of range"
+ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # its first and last bytes; with padding
 
 
 class Table:
@@ -82,11 +83,44 @@ def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
         if not seekable:
             raise UsageError("Parquet is read from a file that is not compressed: unpack it first")
         return parquet.ParquetFile(file, page_checksum_verification=True)
-    if file.read(0) == b"" and not seekable:
-        return ipc.open_stream(pa.PythonFile(file, mode="r"))
-    head = file.read(6)
+    is_file = _head(file, seekable=seekable) == ARROW_FILE
+    if not seekable:
+        return _Passing(file) if is_file else ipc.open_stream(pa.PythonFile(file, mode="r"))
+    return ipc.open_file(file) if is_file else ipc.open_stream(file)
+
+
+def _head(file: BinaryIO, *, seekable: bool) -> bytes:
+    """The first bytes, which are still to be read."""
+    if not seekable:
+        return bytes(cast(Any, file).peek(len(ARROW_FILE))[: len(ARROW_FILE)])
+    head = file.read(len(ARROW_FILE))
     file.seek(0)
-    return ipc.open_file(file) if head == b"ARROW1" else ipc.open_stream(file)
+    return head
+
+
+class _Passing:
+    """An Arrow file in which nobody can seek, such as a compressed one: read from front to back.
+
+    Between its first bytes and its footer it is an Arrow stream. The footer ends in the bytes that
+    the file began with; where they are missing, the file was cut off.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        file.read(ARROW_FILE_HEAD_BYTES)
+        self._file = file
+        self._stream = ipc.open_stream(pa.PythonFile(file, mode="r"))
+        self.schema = self._stream.schema
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._stream
+        end = b""
+        while piece := self._file.read(1 << 16):
+            end = (end + piece)[-len(ARROW_FILE) :]
+        if end != ARROW_FILE:
+            raise ValueError("an Arrow file ends with its footer, and this one has none")
 
 
 def _schema_of(source: Any) -> Any:

@@ -136,6 +136,15 @@ def test_a_failed_export_to_a_folder_tells_what_is_whole(empty: Path, tmp_path: 
     assert (done.exit_code, told["exported"], told["the rest"]) == (1, 1, "--resume")
 
 
+@pytest.mark.parametrize("name", ["o.arrow", "o.feather", "o.arrows.gz", "o.xlsx"])
+def test_a_name_of_another_format_is_refused(store: Path, tmp_path: Path, name: str) -> None:
+    """It was JSON lines under the name of what Arrow reads."""
+    done = invoke("export", store, "race", tmp_path / name)
+    assert done.exit_code in {1, 2}
+    assert ".parquet" in done.stderr
+    assert list(tmp_path.glob("o.*")) == []
+
+
 @pytest.mark.parametrize(
     "given",
     [("--to", "parquet"), ("s", "-", "--to", "parquet"), ("x.parquet", "--to", "parquet"),

@@ -19,7 +19,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install th
 ipc = pytest.importorskip("pyarrow.ipc")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-NAMES = ["a.parquet", "a.arrow", "a.arrows", "a.feather", "a.arrows.gz", "a.arrows.zst"]
+NAMES = ["a.parquet", "a.arrow", "a.arrows", "a.feather",
+         "a.arrows.gz", "a.arrows.zst", "a.arrow.gz", "a.feather.zst"]  # fmt: skip
 
 
 def written(path: Path, table: Any, rows: int = 1000) -> Path:
@@ -59,6 +60,19 @@ def test_a_stream_of_arrow_from_a_pipe(tmp_path: Path) -> None:
     done = process("import", tmp_path / "s", "--stream", "s", stdin=data)
     assert (done.returncode, done.stderr) == (0, b"")
     assert pairs(tmp_path / "s") == [("1-1", [(b"a", b"1")])]
+
+
+def test_an_arrow_file_from_a_pipe(tmp_path: Path) -> None:
+    """Without its footer, which says that it is whole, it is an error behind its last row."""
+    data = written(tmp_path / "a.arrow", pa.table({"id": ["1-1", "2-1"], "a": [1, 2]}), 1)
+    data = data.read_bytes()
+    done = process("import", tmp_path / "s", "--stream", "s", stdin=data)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [id for id, _ in pairs(tmp_path / "s")] == ["1-1", "2-1"]
+    done = process("import", tmp_path / "t", "--stream", "s", stdin=data[:-6])
+    assert done.returncode == 1
+    assert b"behind row 2" in done.stderr
+    assert b"footer" in done.stderr
 
 
 TYPES = [
