@@ -90,7 +90,7 @@ def is_remote(place: str) -> bool:
 
 
 def _uuid(place: str) -> bytes:
-    if is_remote(place) or is_shipped(Path(place)):
+    if is_remote(place) or is_shipped(Path(place)) or _is_being_shipped(Path(place)):
         return bytes.fromhex(shipped.place(place).published().uuid)
     return storefile.read(LOCAL, Path(place)).uuid
 
@@ -107,7 +107,7 @@ def _is_store(place: str) -> bool:
 
 def _matching(pattern: str) -> list[str]:
     """The stores that a pattern finds, sorted. What is no store is left out, but not what has a log
-    and no STORE: opening that one says what is wrong with it."""
+    and no STORE, or objects of a ship and no manifest: opening it says what is wrong with it."""
     root, *parts = Path(pattern).parts
     found = [Path(root)]
     for part in parts:
@@ -116,10 +116,21 @@ def _matching(pattern: str) -> list[str]:
         else:
             found = [each / part for each in found]
     signs = (names.STORE, names.LOG, shipped.MANIFEST)
-    kept = [str(each) for each in found if any(LOCAL.exists(each / name) for name in signs)]
+    kept = [
+        str(each)
+        for each in found
+        if any(LOCAL.exists(each / name) for name in signs) or _is_being_shipped(each)
+    ]
     if not kept:
         raise OptionError(f"option 'path': there is no store that {pattern!r} finds")
     return sorted(kept)
+
+
+def _is_being_shipped(place: Path) -> bool:
+    """Whether a first ship to a directory has sent something, and has not published it yet."""
+    if not LOCAL.exists(place / shipped.OBJECTS) or LOCAL.exists(place / shipped.MANIFEST):
+        return False
+    return any(map(shipped.is_object, _names(place / shipped.OBJECTS, "*")))
 
 
 def _names(folder: Path, pattern: str) -> list[str]:

@@ -144,7 +144,11 @@ class Place:
         """The same; NotAStoreError for nothing."""
         found = self.manifest()
         if found is None:
-            raise NotAStoreError(f"nothing was shipped to {self.shown}: it has no {MANIFEST}")
+            begun = any(map(is_object, self.sizes()))
+            raise NotAStoreError(
+                f"nothing was shipped to {self.shown}: it has no {MANIFEST}"
+                + (", as its first ship has not ended: wait, or ship again" if begun else "")
+            )
         return found
 
     def source(self, part: Part) -> Any:
@@ -190,7 +194,11 @@ def is_pattern(uri: str) -> bool:
 
 
 def matching(pattern: str) -> list[str]:
-    """The URIs, sorted, of all that was shipped to directories that a pattern finds."""
+    """The URIs, sorted, of all that was shipped to directories that a pattern finds.
+
+    One whose first ship has not ended is among them: whoever opens it is told so, and does not
+    take it for an empty one.
+    """
     parts = urlsplit(pattern)
     texts = parts.path.split("/")
     first = next(at for at, text in enumerate(texts) if is_pattern(f"/{text}"))
@@ -206,8 +214,15 @@ def matching(pattern: str) -> list[str]:
         found = [(f"{uri}/{quote(name)}", f"{root}/{name}") for (uri, root), name in pairs]
     with here.errors("looking for stores"):
         looked = here.fs.get_file_info([f"{root}/{MANIFEST}" for _, root in found])
-    kept = [uri for (uri, _), each in zip(found, looked, strict=True) if each.is_file]
-    return sorted(urlunsplit(parts._replace(path=uri)) for uri in kept)
+    uris = [urlunsplit(parts._replace(path=uri)) for uri, _ in found]
+    return sorted(
+        uri for uri, info in zip(uris, looked, strict=True) if info.is_file or _begun(uri)
+    )
+
+
+def _begun(uri: str) -> bool:
+    """Whether a ship to a URI that has no manifest has sent something."""
+    return any(map(is_object, place(uri).sizes()))
 
 
 def digest(data: bytes) -> str:

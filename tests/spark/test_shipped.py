@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 from pyspark import cloudpickle
 
 import logstore
+from logstore.errors import NotAStoreError, OptionError
 from logstore.spark_io import options as source_options
 from logstore.spark_io import planning
 from logstore.spark_io.partition import SplitPartition
 from tests.recovery.test_shipped_view import URI
-from tests.recovery.test_shipping import bucket_server, filled, ids, ship
+from tests.recovery.test_shipping import at_once, bucket_server, filled, ids, ship
+from tests.scan.look import make_store
+from tests.spark.test_stores import rows
 
 SCHEMA = "id string, a string, n int"
 
@@ -53,6 +57,45 @@ def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Pa
     with pytest.raises(Exception, match="reading the manifest at s3://bucket/stores/a") as caught:
         load(spark, uri).count()
     assert "secret" not in str(caught.value)
+
+
+def test_a_store_that_is_being_shipped(tmp_path: Path) -> None:
+    """Before its first ship ends it is an error, also among others; later what was there before."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    remote, here = URI.format(port=port), str(tmp_path / "stores" / "a")
+    seen: list[str] = []
+
+    def count(at: str) -> int:
+        return len(rows("a string", path=at, stream="x"))
+
+    with bucket_server(tmp_path / "s3", port):
+        with make_store(tmp_path / "other") as other:
+            other.stream("x").add({"a": "1"})
+            for uri in (remote, here):
+                ship(other, uri.replace("stores/a", "stores/b"))
+
+        def not_yet() -> None:
+            for at in (uri, uri.replace("stores/a", "stores/*")):
+                with pytest.raises(NotAStoreError, match="its first ship has not ended") as caught:
+                    count(at)
+                seen.append(str(caught.value))
+
+        with filled(tmp_path / "store") as store:
+            for uri in (remote, here):
+                with at_once(4, not_yet) as progress:
+                    ship(store, uri, progress)
+                store.stream("x").add({"a": "late"})
+                with at_once(1, lambda uri=uri: seen.append(str(count(uri)))) as progress:
+                    ship(store, uri, progress)
+                assert seen[-1] == str(count(uri) - 1)
+                assert count(uri.replace("stores/a", "stores/*")) == count(uri) + 1
+                for again in (str(tmp_path / "store"), uri.replace("stores/a", "stores/*")):
+                    with pytest.raises(OptionError, match="its rows would come twice"):
+                        rows("a string", paths=json.dumps([uri, again]), stream="x")
+    assert len(seen) == 2 * 3
+    assert "secret" not in "".join(seen)
 
 
 def test_what_is_newer_there_is_read_by_a_new_load(spark: Any, tmp_path: Path) -> None:
