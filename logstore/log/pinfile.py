@@ -18,7 +18,7 @@ import msgpack
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import CorruptionError, FileSystemError, SnapshotExpired
+from logstore.errors import CorruptionError, FileSystemError, NotAStoreError, SnapshotExpired
 from logstore.fs import FileSystem
 from logstore.log import names, versioned
 from logstore.tuples import NamedTuple
@@ -134,6 +134,8 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
 def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
     """The pin, if it still holds; SnapshotExpired if not."""
     pin = read(fs, store, pin_id)
+    if pin is None:
+        require_folder(fs, store)
     if pin is None or pin.expires_ms <= now_ms:
         why = "was given back" if pin is None else "ran out"
         raise SnapshotExpired(
@@ -143,6 +145,15 @@ def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
             "present"
         )
     return pin
+
+
+def require_folder(fs: FileSystem, store: Path) -> None:
+    """NotAStoreError on a host that does not see the directory where pins are."""
+    if not fs.exists(store / names.PINS):
+        raise NotAStoreError(
+            f"{store} is not the store's directory on the host {os.uname().nodename}: executors "
+            "need it under the path that the driver has, as by a mount"
+        )
 
 
 class Lease:

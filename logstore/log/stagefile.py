@@ -77,6 +77,8 @@ def keep(fs: FileSystem, store: Path, stage: Pin, now_ms: int, *, again: bool) -
     and may be idle for longer than a stage lives. A task of a job that was given up must not.
     """
     found = pinfile.read(fs, store, stage.id)
+    if found is None:
+        pinfile.require_folder(fs, store)
     if found is None and not again:
         raise SnapshotExpired(
             f"the stage {stage.id} of this write is gone: the job was given up, an erasure "

@@ -13,7 +13,7 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.engine.runtime import pins
-from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpired
+from logstore.errors import CorruptFrameError, CorruptionError, NotAStoreError, SnapshotExpired
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
@@ -137,6 +137,15 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     pin.unlink()  # as an erasure does: the rest is not lost, but elsewhere
     with pytest.raises(SnapshotExpired, match="load again"):
         list(reading)
+
+
+def test_a_host_without_the_mount_is_told_so(planned: Plan, tmp_path: Path) -> None:
+    """Not that a snapshot is over, after which people load again; also where a folder is empty."""
+    (tmp_path / "s").rename(tmp_path / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(NotAStoreError, match="as by a mount"):
+            list(read.batches(planned.splits[0], Gather()))
+        (tmp_path / "s").mkdir(exist_ok=True)
 
 
 def test_a_pin_that_ran_out_is_said(planned: Plan) -> None:

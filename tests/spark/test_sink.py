@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.errors import NotAStoreError
 from logstore.log import pinfile
 from tests.scan.look import make_store, rows_of
 
@@ -268,6 +269,21 @@ def test_an_erasure_ends_a_write_and_nothing_is_lost_unsaid(path: Path) -> None:
     sink.commit([sink.write(iter([pa.record_batch({"a": ["1", "2"]})])), None])
     assert [fields for _, fields in entries(path, "s")] == [{b"a": b"1"}, {b"a": b"2"}]
     assert leftovers(path) == []
+
+
+def test_an_executor_without_the_mount_is_told_so(path: Path) -> None:
+    """And nothing is written to a folder that only has the store's name."""
+    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io.sink import BatchSink
+
+    pa = pytest.importorskip("pyarrow")
+    options = sink_options.parse({"path": str(path), "stream": "s"}, streaming=False)
+    sink = BatchSink(options, publishing.begin(options, overwrite=False), overwrite=False)
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+    with pytest.raises(NotAStoreError, match="as by a mount"):
+        sink.write(iter([pa.record_batch({"a": ["1"]})]))
+    assert list(path.iterdir()) == []
 
 
 def test_what_was_published_is_rebuilt_from_the_log(path: Path) -> None:
