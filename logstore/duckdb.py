@@ -41,7 +41,7 @@ def attach(
     view: str | None = None,
     start: IDLike = "-",
     end: IDLike = "+",
-    schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+    schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
     sample: int = SAMPLE,
 ) -> list[str]:
     """Make views of streams in a connection of DuckDB, for as long as it and the store are open.
@@ -56,7 +56,7 @@ def attach(
             its name. (What is not UTF-8 in a name is written ``\\xff``.)
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
-        schema: the fields that are columns, and their types (None: text).
+        schema: the fields that are columns, and their types (None: text), as ``Stream.scan`` has it.
         sample: without ``schema``, the fields of so many first and last entries of each stream (of
             100 streams at most) are columns of text.
 

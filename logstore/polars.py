@@ -38,7 +38,7 @@ def scan(
     end: IDLike = "+",
     *,
     columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-    schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+    schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
     merge: bool = False,
 ) -> pl.LazyFrame:
     """Entries of streams as a LazyFrame.

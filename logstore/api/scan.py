@@ -164,7 +164,7 @@ def make_scan(
     end: IDLike,
     *,
     columns: Sequence[str] | Mapping[str, pa.DataType | None] | None,
-    schema: pa.Schema | Mapping[str, pa.DataType | None] | None,
+    schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None,
     where: Sequence[tuple[str, str, Any]] | pc.Expression | None,
     batch_rows: int,
     merge: bool = False,

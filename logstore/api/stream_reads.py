@@ -330,7 +330,7 @@ class StreamReads(Generic[T]):
         end: IDLike = "+",
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
         where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         batch_rows: int = 65536,
     ) -> Scan:
@@ -342,7 +342,8 @@ class StreamReads(Generic[T]):
             columns: names of stream, id, ms, seq, ts, fields, id_key, pairs (None: those of
                 ``schema``, else these), or of fields; as a mapping with their types (None: text).
                 A value that is not of its type is null.
-            schema: the types of columns; None: fields are text.
+            schema: the types of columns, also as the text ``rider string, speed double``; None:
+                fields are text.
             where: comparisons that must all hold, as ``[("speed", ">", 30)]``, or an expression of
                 pyarrow. Those of ``id``, ``ms``, ``ts`` and ``id_key`` also say where to read.
             batch_rows: rows of a batch, at most.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError, shown
 from logstore.ids import StreamID
-from logstore.scan import conditions, live, merging
+from logstore.scan import conditions, live, merging, schema_text
 from logstore.scan.arrow import BATCH_ROWS, BATCH_ROWS_MAX, Gather
 from logstore.scan.conversion import Shape, Target, typed
 from logstore.scan.id_range import ID_COLUMNS, Possible
@@ -185,13 +185,18 @@ def targets(columns: Sequence[str] | Mapping[str, Any] | None, schema: Any) -> l
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:
-    """Names and types of a schema of pyarrow, or of a mapping; OptionError."""
+    """Names and types of a schema of pyarrow, of a mapping, or of a text; OptionError."""
     import pyarrow as pa
 
     if isinstance(schema, Mapping):
         return schema
+    if isinstance(schema, str):
+        return schema_text.columns(schema)
     if not isinstance(schema, pa.Schema):
-        raise OptionError(f"schema is a pyarrow.Schema, or names with types: {shown(schema)}")
+        raise OptionError(
+            "schema is a pyarrow.Schema, a mapping of names to types, or a text such as 'rider "
+            f"string, speed double', not {shown(schema)}"
+        )
     if len(set(schema.names)) != len(schema.names):
         raise OptionError(f"a column is named twice: {', '.join(schema.names)}")
     return {field.name: field.type for field in schema}

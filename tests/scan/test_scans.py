@@ -118,6 +118,8 @@ def test_a_column_keeps_the_type_of_the_schema_in_conditions(races: Store[bytes]
     assert set(found["speed"].to_pylist()) == {6}
     few = races["race:a"].scan(columns=["ms"], schema=schema, where=[("speed", "<", 1)])
     assert few.schema.names == ["ms"]
+    told = races["race:a"].scan(schema="speed long, ms bigint", where=[("speed", "==", 6)])
+    assert told.to_arrow() == found
     assert few.to_arrow().num_rows == sum(n % 7 == 0 for n in range(1, 2001, 2))
 
 
@@ -141,6 +143,8 @@ def test_conditions_that_cannot_be(races: Store[bytes], where: Any) -> None:
     ("options", "error"),
     [
         ({"schema": 5}, OptionError),
+        ({"schema": "speed quick"}, OptionError),
+        ({"schema": ""}, OptionError),
         ({"schema": {"a": pa.large_string()}}, OptionError),
         ({"schema": pa.schema([("a", pa.string()), ("a", pa.int8())])}, OptionError),
         ({"schema": {"a": None}, "columns": {"a": None}}, OptionError),
