@@ -52,10 +52,15 @@ def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Pa
         counts = reader.load(every).groupBy("store").count().collect()
         at = "s3://bucket/stores"
         assert dict(map(tuple, counts)) == {f"{at}/a": 15_999, f"{at}/b": 1}
+        planned = load(spark, uri)
+        assert planned.count() == len(want)
         made = planning.splits(source_options.parse({"path": uri, "streams": "*"}), 2, ())
         assert all(len(cloudpickle.dumps(SplitPartition(each))) < 64 * 1024 for each in made)
     with pytest.raises(Exception, match="reading the manifest at s3://bucket/stores/a") as caught:
         load(spark, uri).count()
+    assert "secret" not in str(caught.value)
+    with pytest.raises(Exception, match=r"FileSystemError: .*s3://bucket/stores/a") as caught:
+        planned.count()  # its tasks find no server
     assert "secret" not in str(caught.value)
 
 
