@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 from logstore.codec import GivenIDs, NodeEntry, RunList, codec
 from logstore.engine.streams.budget import entry_bytes
 from logstore.errors import InvalidEntryError
-from logstore.ids import U64_MAX, StreamID
+from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
@@ -128,7 +128,11 @@ class Entry(Generic[T]):
     @property
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
-        return fields_of(self._flat, self._encoding)
+        encoding = self._encoding
+        if encoding is None or encoding.__class__ is str:  # as ``fields_of``, without its call
+            made: Fields[T] = _make_fields(self._flat, encoding)
+            return made
+        return fields_of(self._flat, encoding)
 
     @property
     def time(self) -> datetime:
@@ -224,7 +228,13 @@ class Entry(Generic[T]):
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
         """How pydantic, and FastAPI with it, take and give entries: as ``as_dict`` has them."""
-        return _showing().pydantic_schema(cls)
+        return _showing().pydantic_schema(cls, _entry_again if cls is Entry else None)
+
+
+def _entry_again(told: dict[str, Any]) -> Entry[Any]:
+    """An entry of what ``as_dict`` gave, with text."""
+    flat = [part for pair in (told["fields"] or {}).items() for part in pair]
+    return Entry(parse_id(told["id"]), flat, "utf-8")
 
 
 def fields_of(flat: Sequence[T], encoding: str | Decoding | None) -> Fields[T]:

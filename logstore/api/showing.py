@@ -6,7 +6,7 @@ that was stored is taken for markup. It is loaded when something is shown first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from itertools import islice
 from typing import Any
@@ -58,8 +58,10 @@ def _cell(given: Any) -> str:
     return value(given)
 
 
-def pydantic_schema(made: type[Any]) -> Any:
-    """What pydantic needs to know of entries: instances are taken, and given as ``as_dict``."""
+def pydantic_schema(made: type[Any], make: Callable[[dict[str, Any]], Any] | None) -> Any:
+    """What pydantic needs to know of entries: instances are taken, and given as ``as_dict``; what
+    looks so becomes an entry again by ``make``.
+    """
     schemas = load("pydantic_core.core_schema")  # only pydantic calls this
     shape = schemas.typed_dict_schema(
         {
@@ -71,9 +73,14 @@ def pydantic_schema(made: type[Any]) -> Any:
             ),
         }
     )
+    taken: Any = shape
+    python: Any = schemas.is_instance_schema(made)
+    if make is not None:
+        taken = schemas.no_info_after_validator_function(make, shape)
+        python = schemas.union_schema([python, taken])
     return schemas.json_or_python_schema(
-        json_schema=shape,
-        python_schema=schemas.is_instance_schema(made),
+        json_schema=taken,
+        python_schema=python,
         serialization=schemas.plain_serializer_function_ser_schema(
             made.as_dict, return_schema=shape
         ),

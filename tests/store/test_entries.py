@@ -103,3 +103,30 @@ def test_what_was_stored_is_no_markup(text: Store[str]) -> None:
         assert "&lt;script&gt;" in shown
         shown.encode()
     assert str(entry.id) in entry._repr_html_()
+
+
+def test_pydantic_takes_and_gives_entries_and_ids(open_store: OpenStore) -> None:
+    """By their types, and what it gave becomes them again, read from JSON or from dictionaries."""
+    pydantic = pytest.importorskip("pydantic", reason="pydantic, which taskiq brings, is not there")
+    stream = open_store(encoding="utf-8").stream("s")
+    stream.add({"x": "1", "y": "é"})
+    entry = stream.last
+
+    model = pydantic.create_model(
+        "Model", at=(logstore.StreamID, ...), entry=(logstore.Entry[str], ...)
+    )
+    made = model(at=str(stream.last_id), entry=entry)
+    told = {"at": str(stream.last_id), "entry": {"id": str(stream.last_id),
+                                                 "fields": {"x": "1", "y": "é"}}}  # fmt: skip
+    assert json.loads(made.model_dump_json()) == made.model_dump(mode="json") == told
+    for again in (model.model_validate_json(made.model_dump_json()), model.model_validate(told)):
+        assert again == made
+        assert (type(again.at), type(again.entry), again.entry["y"]) == (
+            logstore.StreamID,
+            logstore.Entry,
+            "é",
+        )
+    assert model.model_json_schema()["properties"]["entry"]["required"] == ["id", "fields"]
+    for wrong in ({"id": "no", "fields": {}}, {"id": "5-1"}, 5, ("5-1", {})):
+        with pytest.raises(pydantic.ValidationError):
+            model(at="5-1", entry=wrong)
