@@ -58,9 +58,9 @@ class Matching:
 
 
 def matching(
-    where: Where | None, encoding: str | None, values: Values | None = None
+    where: Where | None, encoding: str | None, values: Values | None = None, *, what: str = "where"
 ) -> Matching | None:
-    """What finds the entries that match; None if all are wanted.
+    """What finds the entries that match; None if all are wanted. ``what`` is named in errors.
 
     Raises:
         OptionError: ``where`` is no mapping, or names no field.
@@ -78,4 +78,4 @@ def matching(
         row: Any = where if values is None else values.row(where)
         return Matching(arguments.rows([row], encoding).flat(0), encoding, values)
     except (EntryTypeError, InvalidEntryError) as error:
-        raise type(error)(f"where: {error}") from error
+        raise type(error)(f"{what}: {str(error).removeprefix('row 0, ')}") from error

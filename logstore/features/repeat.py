@@ -109,8 +109,8 @@ def _cron_after(cron: str, zone: str, ms: int) -> int | None:
         moments = CronSim(cron, begin)
     except CronSimError as exc:
         raise OptionError(
-            f"{shown(cron)} is no cron expression: {exc}; give minute, hour, day of month, "
-            "month and day of week, as '30 3 * * MON-FRI'"
+            f"{shown(cron)} is no cron expression, or never fires: {exc}; give minute, hour, day "
+            "of month, month and day of week, as '30 3 * * MON-FRI'"
         ) from exc
     try:
         found = next(moments, None)
