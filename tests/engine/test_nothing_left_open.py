@@ -105,6 +105,45 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
 
 
+FAILED = """
+import gc, os, resource, sys
+import logstore
+gc.disable()
+path = sys.argv[1]
+raised = 0
+with logstore.open(path, background=False) as store:
+    store.stream("s").add_many({"n": n} for n in range(300))
+    end = max(file.stat().st_size for file in (store.path / "log").iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for id in ("9999999999999-1", "9999999999999-2"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (end + 20, limits[1]))
+        try:
+            store.stream("s").add({"pad": "x" * 9000}, id=id)
+        except logstore.Error:
+            raised += 1
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        store.compact(full=True)  # the index has another generation
+        end = max(file.stat().st_size for file in (store.path / "log").iterdir())
+assert raised == 2
+found = [line for line in open("/proc/self/maps") if path in line]
+for name in os.listdir("/proc/self/fd"):
+    try:
+        where = os.readlink(f"/proc/self/fd/{name}")
+    except FileNotFoundError:
+        continue
+    if path in where:
+        found.append(where)
+assert not found, found
+"""
+
+
+def test_the_error_of_a_commit_keeps_nothing_open(tmp_path: Path) -> None:
+    """Its frames held the index that was valid then, mapped, until a garbage collection."""
+    command = [sys.executable, "-c", FAILED, str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+
+
 def test_its_file_system_can_be_unmounted(mounted: Path) -> None:
     run(mounted / "store", mounted)
     assert not mounted.is_mount()

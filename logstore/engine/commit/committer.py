@@ -110,8 +110,14 @@ class Committer:
         finally:
             local.now = False
         # Without a call: an interrupt here would hide what happened.
-        if request.error is not None:
-            raise request.error
+        error = request.error
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # Its frames refer to the request: they would live until a garbage collection, and
+                # with them the index that was valid then, mapped and on the disk.
+                request.error = error = None
         if dead is not None:
             dead += request.dead
         return request.result
