@@ -33,10 +33,16 @@ class Directory:
     ``check`` tells whether that is still the one that was opened. Closed by its last user.
     """
 
+    identity = 0, 0  # of nothing, if it could not be looked at
+
     def __init__(self, path: Path, fd: int) -> None:
         self._fd = fd
         self.path = path
-        found = os.fstat(self._fd)
+        try:
+            found = os.fstat(self._fd)
+        except OSError:
+            os.close(fd)
+            raise
         self.identity = found.st_dev, found.st_ino
         # What paths for the system begin with: the descriptor, or else the name.
         self.through = f"{_DESCRIPTORS}/{self._fd}"

@@ -5,6 +5,7 @@ when the directory of an open store is renamed, replaced or removed.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import shutil
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.directory_path import Directory
 from logstore.engine.runtime import identity
 from logstore.fs import LOCAL
 from logstore.log import names
@@ -313,3 +315,24 @@ def test_a_look_that_fails_once_ends_nothing(
         stream.add({"n": 1})
         store.checkpoint()
         assert len(stream) == 2
+
+
+def test_a_directory_that_cannot_be_looked_at_is_not_kept_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descriptor leaked, and its end printed an AttributeError."""
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+
+    def fails(_: int) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            Directory(tmp_path, fd)
+    gc.collect()
+    assert not unraisable
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
