@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.spark.conftest import JAVA, SCRATCH
+from tests.spark import clusters
+from tests.spark.clusters import OF_EXECUTORS
 
-OF_EXECUTORS = "SPARK_EXECUTOR_DIRS"  # set by a worker of a cluster for its executors
 ROWS, ROWS_A_BATCH = 80, 10
 HELD_ROW = 25
 MASTER = "local-cluster[1,2,512]"  # one executor, with two cores, which is started again
@@ -61,59 +61,9 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
     )
 
 
-def without_lmdb(aside: Path) -> Path:
-    """A folder for the path of Spark's Python: with it executors find no LMDB, only planners do."""
-    folder = aside / "without"
-    folder.mkdir()
-    (folder / "lmdb.py").write_text(
-        f"""
-import os, sys
-if {OF_EXECUTORS!r} in os.environ:
-    raise ImportError("there is no LMDB on this machine")
-sys.path.remove({str(folder)!r})
-del sys.modules["lmdb"]
-import lmdb
-"""
-    )
-    return folder
-
-
-def home_of_links(aside: Path) -> Path:
-    """A SPARK_HOME where a cluster may write its folder ``work``."""
-    import pyspark
-
-    home = aside / "home"
-    home.mkdir()
-    for each in Path(pyspark.__file__).parent.iterdir():
-        (home / each.name).symlink_to(each)
-    return home
-
-
 def main(path: Path, aside: Path) -> None:
     """Count the source, which leaves a pin; then run the query to its end."""
-    os.environ["SPARK_HOME"] = str(home_of_links(aside))
-    from pyspark.sql import SparkSession
-
-    from logstore.spark_io import register
-
-    spark = (
-        SparkSession.builder.master(MASTER)
-        .appName("logstore kills")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", JAVA)
-        .config("spark.executor.memory", "512m")
-        .config("spark.executor.extraJavaOptions", JAVA)
-        .config("spark.executorEnv.PYTHONPATH", str(without_lmdb(aside)))
-        .config("spark.executor.extraJavaOptions", JAVA)
-        .config("spark.local.dir", str(SCRATCH / "local"))
-        .config("spark.sql.warehouse.dir", str(SCRATCH / "warehouse"))
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    register(spark)
+    spark = clusters.session(MASTER, aside)
     frame = spark.read.format("logstore").options(path=str(path), stream="from").load()
     print("counted", frame.count(), flush=True)
     query = a_copy(spark, path, aside)
