@@ -56,7 +56,7 @@ def attach(
             its name. (What is not UTF-8 in a name is written ``\\xff``.)
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
-        schema: the fields that are columns, and their types (None: text), as ``Stream.scan`` has it.
+        schema: the fields that are columns, and their types (None: text), as in ``Stream.scan``.
         sample: without ``schema``, the fields of so many first and last entries of each stream (of
             100 streams at most) are columns of text.
 

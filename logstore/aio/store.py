@@ -398,7 +398,7 @@ class AsyncStore(AsyncStoreCare[T]):
         end: IDLike = "+",
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
         where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         merge: bool = False,
         batch_rows: int = 65536,

@@ -286,7 +286,7 @@ class AsyncStream(TimedStream[T]):
         end: IDLike = "+",
         *,
         columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-        schema: pa.Schema | Mapping[str, pa.DataType | None] | None = None,
+        schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
         where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
         batch_rows: int = 65536,
     ) -> AsyncIterator[pa.RecordBatch]:
