@@ -70,13 +70,15 @@ class Json:
 
     def decode(self, data: bytes) -> Any:
         """The value of a JSON text."""
-        text = data.decode()
-        decoder = _TAGGED if '"$' in text else _PLAIN
         try:
-            value, end = decoder.raw_decode(text)
-        except json.JSONDecodeError:
-            return decoder.decode(text)  # with space before it, or it says what is wrong
-        return value if end == len(text) else decoder.decode(text)
+            text = data.decode()
+            value, end = (_TAGGED if '"$' in text else _PLAIN).raw_decode(text)
+            if end == len(text):
+                return value
+        except ValueError:
+            pass
+        # Not as it is written here: in another encoding, with space around it, or no JSON.
+        return json.loads(data, object_hook=Json._untagged)
 
     @staticmethod
     def _tagged(value: Any) -> dict[str, str]:

@@ -208,6 +208,23 @@ def test_a_value_that_was_added_without_the_codec(open_store: OpenStore) -> None
     assert "no JSON" in repr(bad.fields)
 
 
+def test_json_that_others_wrote(store: Store[bytes]) -> None:
+    """With space around it, a mark of its encoding, or in another one."""
+    stream = store.stream("s", codec="json")
+    stream.add({"n": 0})
+    texts = [
+        b' {"a": [1]}\n',
+        b'\xef\xbb\xbf{"a": [1]}',
+        '{"a": [1]}'.encode("utf-16"),
+        b'{"a":[1]}',
+    ]
+    store.stream("s").add_many({"n": text} for text in texts)
+    assert [entry["n"] for entry in stream] == [0, *[{"a": [1]}] * 4]
+    store.stream("s").add({"n": b'{"a": 1} {"b": 2}'})
+    with pytest.raises(InvalidEntryError, match="Extra data"):
+        stream.last["n"]  # type: ignore[index]
+
+
 def test_groups_hand_values_out(store: Store[bytes]) -> None:
     stream = store.stream("jobs", codec="json")
     stream.add_many([{"n": n} for n in range(3)])
