@@ -56,8 +56,6 @@ def _errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
         yield
     except FileNotFoundError as exc:
         raise _missing(path, exc) from None  # callers decide what a missing file means
-    except FileSystemError:
-        raise  # typed already, where it happened
     except OSError as exc:
         raise typed(exc, path, doing) from exc
 
@@ -375,13 +373,11 @@ class FileSystem:
 
     def make_directory(self, path: Path) -> None:
         """Create with parents; fine if it exists. FileSystemError for a link in a store."""
-        with _errors(path, "creating"):
-            try:
+        try:
+            with _errors(path, "creating"):
                 os.makedirs(reach(path), exist_ok=True)
-            except FileNotFoundError as exc:  # a parent that cannot be made, as below /proc
-                if isinstance(error := _missing(path, exc), StoreGoneError):
-                    raise error from None
-                raise typed(exc, path, "creating") from exc
+        except FileNotFoundError as exc:  # a parent that cannot be made, as below /proc
+            raise typed(exc, path, "creating") from exc
         self.refuse_link(path)
 
     def refuse_link(self, path: Path) -> None:

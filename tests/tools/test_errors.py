@@ -76,3 +76,10 @@ def test_a_scan_without_pyarrow_says_what_to_install(
         store.stream("s").add({"a": "1"})
         with pytest.raises(logstore.UsageError, match="pip install 'logstore-streams"):
             store.stream("s").scan()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc here")
+def test_a_place_where_nothing_can_be_made_is_told_once() -> None:
+    with pytest.raises(logstore.FileSystemError) as caught:
+        logstore.open("/proc/no-store")
+    assert str(caught.value).count("creating /proc/no-store failed") == 1
