@@ -7,7 +7,7 @@ of time are ``timedelta``. A delivery holds no lock and never changes, but for `
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections.abc import Callable, KeysView
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -150,6 +150,15 @@ def _delivery_of(group: GroupAdmin[T], consumer: bytes, delivered: Delivered) ->
 def _maker(encoding: str | None) -> DeliveryMaker:
     made: DeliveryMaker = codec().DeliveryMaker(Delivery, encoding)
     return made
+
+
+def making(
+    group: GroupAdmin[T],
+) -> tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, Any, Any]]:
+    """What makes the deliveries of new entries from a node, and what it is to be given with it:
+    ``codec.DeliveryMaker.first``."""
+    encoding, values = group._opened.encoding, group._handle._values
+    return _maker(encoding).first, (group, encoding if values is None else values, _AT_ONCE)
 
 
 def deliveries_of(

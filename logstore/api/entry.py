@@ -128,11 +128,7 @@ class Entry(Generic[T]):
     @property
     def fields(self) -> Fields[T]:
         """A mapping of field names to values."""
-        encoding = self._encoding
-        if encoding is None or encoding.__class__ is str:  # as ``fields_of``, without its call
-            made: Fields[T] = _make_fields(self._flat, encoding)
-            return made
-        return fields_of(self._flat, encoding)
+        return fields_of(self._flat, self._encoding)
 
     @property
     def time(self) -> datetime:
@@ -253,9 +249,14 @@ def pairs_of(flat: Sequence[Any], encoding: str | Decoding | None) -> list[tuple
     return encoding.pairs(flat)
 
 
-_make_fields = codec().FieldsMaker(Fields).make
 _field_value = codec().field_value
 _MISSING: Any = object()
+# Where the codec is compiled, an entry's fields are made without a call of Python.
+_maker_of_fields = codec().FieldsMaker(Fields, entry_class=Entry, other=fields_of)
+_make_fields = _maker_of_fields.make
+setattr(  # noqa: B010  (the same property, to type checkers)
+    Entry, "fields", property(_maker_of_fields.of, doc=Entry.fields.__doc__)
+)
 
 
 @cache

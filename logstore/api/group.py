@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments, worker
 from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, deliveries_of
+from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, deliveries_of, making
 from logstore.api.group_admin import GroupAdmin
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
@@ -76,9 +76,11 @@ class Group(GroupAdmin[T]):
             UsageError: ``block`` was given.
         """
         if claim_idle is max_count is max_bytes is block is None and noack is False:
-            plain = self._opened.read_plain(self._stream, self._name, consumer, count, timeout)
+            plain: list[Delivery[T]] | None = self._opened.read_plain(
+                self._stream, self._name, consumer, count, timeout, making, self
+            )
             if plain is not None:
-                return self._deliveries(*plain)
+                return plain
         ask = arguments.group_read(
             consumer,
             self._opened.encoding,

@@ -29,7 +29,6 @@ from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
-    from logstore.engine.groups.deliver import Delivered
     from logstore.engine.runtime.background import Pause
     from logstore.ids import StreamID
     from logstore.index.keys import StreamRecord
@@ -197,10 +196,17 @@ class OpenStore(Generic[T]):
             raise error from exc
 
     def read_plain(
-        self, stream: bytes, group: bytes, consumer: object, count: object, timeout: object
-    ) -> tuple[bytes, list[Delivered]] | None:
-        """Read what is new in a group beside the pipeline: who read it, and what; None as of
-        ``add_plain``."""
+        self,
+        stream: bytes,
+        group: bytes,
+        consumer: object,
+        count: object,
+        timeout: object,
+        making: Callable[[Any], tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]],
+        reader: Any,
+    ) -> list[Any] | None:
+        """Read what is new in a group beside the pipeline; None as of ``add_plain``.
+        ``making(reader)`` gives ``codec.DeliveryMaker.first`` for it, and its last argument."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
             return None
@@ -215,8 +221,8 @@ class OpenStore(Generic[T]):
         most = 0 if count is None else count
         if type(most) is not int or not 0 <= most <= PLAIN_READ_MAX:
             return None
-        given = _beside(lane.read, stream, group, who, most)
-        return None if given is None else (who, given)
+        given: list[Any] | None = _beside(lane.read, stream, group, who, most, making(reader))
+        return given
 
     def ack_plain(self, stream: bytes, group: bytes, ids: tuple[Any, ...]) -> int | None:
         """Ack entries beside the pipeline; how many were pending, or None as of ``add_plain``."""

@@ -19,11 +19,13 @@ def first_deliveries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vec
     cdef Entry e
     cdef Range r
     cdef const u8* p = data_of(lp)
-    cdef u64 pos, ms, seq
+    cdef u64 pos, ms, seq, kept_ms = master_ms
     cdef list found = [], fields
-    cdef object first, second, id, row, zero = 0, one = 1
+    cdef object id, row, zero = 0, one = 1, kept = master_ms
+    cdef bint bare
     if not issubclass(row_class, tuple) or not issubclass(id_class, tuple):
         raise TypeError("an ID is a tuple, and so is a row")
+    bare = ls_is_bare_tuple(id_class)
     if limit == 0:
         return found
     set_range(&r, start, MAX_ID)
@@ -41,12 +43,11 @@ def first_deliveries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vec
         seq = master_seq + <u64>e.seq_diff
         if below(ms, seq, r.start_ms, r.start_seq):
             continue
-        first, second = ms, seq
-        id = PyType_GenericAlloc(<SlotType*>id_class, 2)
-        fill(id, 0, first)
-        fill(id, 1, second)
-        PyObject_GC_UnTrack(id)
+        if ms != kept_ms:
+            kept, kept_ms = ms, ms
+        id = new_id(id_class, bare, kept, seq)
         row = PyType_GenericAlloc(<SlotType*>row_class, 5)
+        ls_no_hash(row)
         fill(row, 0, id)
         fill(row, 1, read_flat(p, &m, &e, fields))
         fill(row, 2, zero)
@@ -112,15 +113,14 @@ def are_ids(values not None, id_class):
     return True
 
 
-cdef class DeliveryMaker:
+cdef class DeliveryMaker(_Decoder):
     cdef object delivery_class
     cdef list slots
-    cdef bytes name             # of the encoding; None: values are bytes
 
     def __init__(self, delivery_class, encoding):
         self.delivery_class = delivery_class
         self.slots = [slot_of(delivery_class, name) for name in DELIVERY_SLOTS]
-        self.name = None if encoding is None else encoding.encode("ascii")
+        self.set_encoding(encoding)
 
     cdef list texts(self, list flat):
         cdef list made = []
@@ -130,9 +130,24 @@ cdef class DeliveryMaker:
                                          PyBytes_AS_STRING(self.name), "surrogateescape"))
         return made
 
+    cdef object delivery(self, id, flat, reading, group, count, at_once, consumer, time_ms):
+        cdef list slots = self.slots
+        made = PyType_GenericAlloc(<SlotType*>self.delivery_class, 0)
+        set_slot(slots[0], made, id)
+        set_slot(slots[1], made, flat)
+        set_slot(slots[2], made, reading)
+        set_slot(slots[3], made, group)
+        set_slot(slots[4], made, False)
+        set_slot(slots[5], made, count)
+        set_slot(slots[6], made, at_once)
+        set_slot(slots[7], made, consumer)
+        set_slot(slots[8], made, time_ms)
+        set_slot(slots[9], made, False)
+        return made
+
     def made(self, list rows not None, group, bytes consumer not None, reading, at_once, other):
-        cdef list found = [], slots = self.slots
-        cdef object row, made, flat
+        cdef list found = []
+        cdef object row, flat
         for row in rows:
             if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != 5:
                 raise ValueError("a row has five parts")
@@ -140,18 +155,73 @@ cdef class DeliveryMaker:
             if flat is None or <object>PyTuple_GET_ITEM(row, 2):
                 found.append(other(group, consumer, row))
                 continue
-            if self.name is not None:
+            if self.encoding is not None:
                 flat = self.texts(flat)
-            made = PyType_GenericAlloc(<SlotType*>self.delivery_class, 0)
-            set_slot(slots[0], made, <object>PyTuple_GET_ITEM(row, 0))
-            set_slot(slots[1], made, flat)
-            set_slot(slots[2], made, reading)
-            set_slot(slots[3], made, group)
-            set_slot(slots[4], made, False)
-            set_slot(slots[5], made, <object>PyTuple_GET_ITEM(row, 3))
-            set_slot(slots[6], made, at_once)
-            set_slot(slots[7], made, consumer)
-            set_slot(slots[8], made, <object>PyTuple_GET_ITEM(row, 4))
-            set_slot(slots[9], made, False)
-            found.append(made)
+            found.append(self.delivery(
+                <object>PyTuple_GET_ITEM(row, 0), flat, reading, group,
+                <object>PyTuple_GET_ITEM(row, 3), at_once, consumer,
+                <object>PyTuple_GET_ITEM(row, 4),
+            ))
         return found
+
+    def first(self, bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None,
+              start, Py_ssize_t limit, id_class, time_ms, bytes consumer not None,
+              tuple rest not None):
+        cdef Master m
+        cdef Entry e
+        cdef Range r
+        cdef const u8* p = data_of(lp)
+        cdef u64 pos, ms, seq, kept_ms = master_ms
+        cdef u8 packed[16 * PENDING_ID_BYTES]   # of the last IDs; those before are in `ids`
+        cdef u64 last = 0
+        cdef Buf ids
+        cdef list found = [], fields
+        cdef tuple flat
+        cdef object one = 1, kept = master_ms
+        cdef bint bare
+        if not issubclass(id_class, tuple):
+            raise TypeError("an ID is a tuple")
+        group, reading, at_once = rest
+        if limit == 0:
+            return found, b""
+        bare = ls_is_bare_tuple(id_class)
+        set_range(&r, start, MAX_ID)
+        fail(read_master(p, size_of(lp), &m))
+        fields = self.fields(p, &m)
+        memset(&ids, 0, sizeof(Buf))
+        try:
+            e.ordinal = -1
+            pos = m.first
+            while pos < m.end:
+                e.ordinal += 1
+                fail(read_entry_head(p, pos, &m, &e))
+                ms = master_ms + <u64>e.ms_diff
+                seq = master_seq + <u64>e.seq_diff
+                flat = None
+                if (is_live(&e, data_of(vector), size_of(vector))
+                        and not below(ms, seq, r.start_ms, r.start_seq)):
+                    flat = self.flat(p, &m, &e, fields, &pos)
+                else:
+                    fail(skip_items(p, &m, &e, &pos))
+                fail(read_entry_tail(p, pos, &m, &e))
+                pos = e.after
+                if flat is None:
+                    continue
+                if ms != kept_ms:
+                    kept, kept_ms = ms, ms
+                if last == sizeof(packed):
+                    fail(buf_add(&ids, packed, last))
+                    last = 0
+                put_big_u64(packed + last, ms)
+                put_big_u64(packed + last + 8, seq)
+                last += PENDING_ID_BYTES
+                found.append(self.delivery(new_id(id_class, bare, kept, seq), flat, reading, group,
+                                           one, at_once, consumer, time_ms))
+                if len(found) == limit:
+                    break
+            if not ids.size:
+                return found, PyBytes_FromStringAndSize(<char*>packed, last)
+            fail(buf_add(&ids, packed, last))
+            return found, PyBytes_FromStringAndSize(<char*>ids.data, ids.size)
+        finally:
+            buf_free(&ids)

@@ -220,6 +220,27 @@ cdef int lp_read(const u8* p, u64 pos, u64 end, Elem* elem) noexcept nogil:
     return OK
 
 
+cdef inline int read_short(const u8* p, u64 pos, u64 end, Elem* elem) noexcept nogil:
+    """As `lp_read`; short strings and small numbers without a call."""
+    cdef u64 size
+    if pos < end:
+        if p[pos] < 0x80:
+            if end - pos > 1 and p[pos + 1] == 1:
+                elem.is_int = True
+                elem.number = p[pos]
+                elem.after = pos + 2
+                return OK
+        elif p[pos] < 0xC0:
+            size = 1 + <u64>(p[pos] & 0x3F)
+            if size < end - pos and p[pos + size] == size:
+                elem.is_int = False
+                elem.data = p + pos + 1
+                elem.size = size - 1
+                elem.after = pos + size + 1
+                return OK
+    return lp_read(p, pos, end, elem)
+
+
 cdef inline int lp_int(
     const u8* p, u64 pos, u64 end, int64_t* number, u64* after
 ) noexcept nogil:

@@ -98,10 +98,57 @@ class DeliveryMaker:
 
     def _one(self, row: Any, group: Any, consumer: bytes, reading: Any, at_once: Any) -> Any:
         id, flat, _, count, time_ms = row
-        if self._encoding is not None:
-            flat = [part.decode(self._encoding, "surrogateescape") for part in flat]
+        flat = self._read(flat)
+        return self._made(
+            (id, flat, reading, group, False, count, at_once, consumer, time_ms, False)
+        )
+
+    def first(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes,
+        start: ID,
+        limit: int,
+        id_class: type,
+        time_ms: int,
+        consumer: bytes,
+        rest: tuple[Any, Any, Any],
+    ) -> tuple[list[Any], bytes]:
+        """The deliveries of what ``first_deliveries`` finds, without rows, and their IDs as
+        ``pack_ids`` has them. ``rest``: group, ``reading`` and ``at_once`` as ``made`` takes them.
+        """
+        group, reading, at_once = rest
+        rows = first_deliveries(
+            lp, master_ms, master_seq, vector, start, limit, tuple, id_class, time_ms
+        )
+        made = [
+            self._made(
+                (
+                    id,
+                    tuple(self._read(flat)),
+                    reading,
+                    group,
+                    False,
+                    1,
+                    at_once,
+                    consumer,
+                    time,
+                    False,
+                )
+            )
+            for id, flat, _, _, time in rows
+        ]
+        return made, pack_ids([row[0] for row in rows])[0]
+
+    def _read(self, flat: list[bytes]) -> list[Any]:
+        if self._encoding is None:
+            return list(flat)
+        return [part.decode(self._encoding, "surrogateescape") for part in flat]
+
+    def _made(self, values: tuple[Any, ...]) -> Any:
         made: Any = object.__new__(self._class)
-        values = (id, flat, reading, group, False, count, at_once, consumer, time_ms, False)
         for name, value in zip(_SLOTS, values, strict=True):
             _set(made, name, value)
         return made

@@ -11,7 +11,7 @@ It may not know what else the classes do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
@@ -36,14 +36,34 @@ def _check(made_class: type, *names: str) -> None:
 class FieldsMaker:
     """Makes mappings of fields, of a class with the slots ``_items`` and ``_encoding``.
 
-    ``in_text``: names are made text.
+    ``in_text``: names are made text. ``of``: those of an entry, of a class with the slots ``_flat``
+    and ``_encoding``. What is no encoding there makes ``other(flat, it)`` of them.
     """
 
-    __slots__ = ("_class", "_in_text")
+    __slots__ = ("_class", "_entry_class", "_in_text", "_other")
 
-    def __init__(self, fields_class: type, in_text: bool = False) -> None:
+    def __init__(
+        self,
+        fields_class: type,
+        in_text: bool = False,
+        entry_class: type | None = None,
+        other: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
         _check(fields_class, "_encoding", "_items")
-        self._class, self._in_text = fields_class, in_text
+        if entry_class is not None:
+            _check(entry_class, "_encoding", "_flat")
+        self._class, self._in_text, self._entry_class = fields_class, in_text, entry_class
+        self._other: Any = other
+
+    def of(self, entry: Any, /) -> Any:
+        """The mapping of an entry's fields."""
+        if self._entry_class is None or not isinstance(entry, self._entry_class):
+            raise TypeError("what has the fields is no entry")
+        held: Any = entry
+        flat, encoding = held._flat, held._encoding  # noqa: SLF001  (slots that were checked)
+        if encoding is None or type(encoding) is str:
+            return self.make(flat, encoding)
+        return self._other(flat, encoding)
 
     def make(self, flat: Sequence[Any], encoding: Any) -> Any:
         """A mapping of field, value, field, value, ..: the last of a repeated field counts.

@@ -32,7 +32,14 @@ class GivenIDs:
     def since(self, place: int, /) -> GivenIDs: ...
 
 class FieldsMaker:
-    def __init__(self, fields_class: type, in_text: bool = False) -> None: ...
+    def __init__(
+        self,
+        fields_class: type,
+        in_text: bool = False,
+        entry_class: type | None = None,
+        other: Callable[[Any, Any], Any] | None = None,
+    ) -> None: ...
+    def of(self, entry: Any, /) -> Any: ...
     def make(self, flat: Sequence[Any], encoding: Any) -> Any: ...
 
 class Encoders:
@@ -71,6 +78,19 @@ class DeliveryMaker:
         at_once: Any,
         other: Callable[[Any, bytes, Any], Any],
     ) -> list[Any]: ...
+    def first(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes,
+        start: ID,
+        limit: int,
+        id_class: type,
+        time_ms: int,
+        consumer: bytes,
+        rest: tuple[Any, Any, Any],
+    ) -> tuple[list[Any], bytes]: ...
 
 def first_deliveries(
     lp: bytes,

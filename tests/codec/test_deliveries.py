@@ -151,3 +151,35 @@ def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
     work()
     after = [sys.getrefcount(each) for each in (Delivery, Delivered, StreamID, group, NO_TIME)]
     assert after == counts
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "latin-1"])
+@pytest.mark.parametrize("vector", [b"", b"\x05", b"\x07"])
+@pytest.mark.parametrize("limit", [-1, 0, 1, 2])
+@pytest.mark.parametrize("start", [ZERO_ID, (MASTER[0] + 1, 1), MAX_ID])
+def test_new_ones_are_made_without_rows(
+    codec: Codec, lp: bytes, encoding: str | None, vector: bytes, limit: int, start: Any
+) -> None:
+    group = _group(encoding)
+    maker = codec.DeliveryMaker(Delivery, encoding)
+    rest = (group, encoding, NO_TIME)
+    made, ids = maker.first(lp, *MASTER, vector, start, limit, StreamID, 99, b"c", rest)
+    rows = codec.first_deliveries(lp, *MASTER, vector, start, limit, Delivered, StreamID, 99)
+    expected = [Delivery(group, b"c", row) for row in rows]
+    for each in expected:
+        each._flat = tuple(each._flat)
+    assert [_told(each) for each in made] == [_told(each) for each in expected]
+    assert ids == codec.pack_ids([row.id for row in rows])[0]
+
+
+def test_the_ids_of_many(codec: Codec) -> None:
+    lp = pure.new_node(*MASTER, FLATS[0])
+    for at in range(1, 100):
+        lp = pure.append(lp, *MASTER, MASTER[0], MASTER[1] + at, FLATS[0])[0]
+    maker = codec.DeliveryMaker(Delivery, None)
+    for limit in (-1, 15, 16, 17, 32, 33):
+        made, ids = maker.first(
+            lp, *MASTER, b"", ZERO_ID, limit, StreamID, 1, b"c", (None, None, None)
+        )
+        assert ids == codec.pack_ids([each.id for each in made])[0]
+        assert len(made) == (100 if limit < 0 else limit)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logstore.api.delivery import Delivery
 from logstore.api.entry import Entry
 from logstore.codec import Codec, listpack, pure
 from logstore.errors import CorruptNodeError
@@ -42,6 +43,8 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
         "made, reversed": lambda c: _made(c, lp, "cp1252", b"", (5, 6), (9, 9), 3, True),
         "made, all reversed": lambda c: _made(c, lp, "latin-1", reverse=True),
         "found": lambda c: _found(c, lp),
+        "delivered": lambda c: _delivered(c, lp, None, b"\x02", (0, 0), -1),
+        "delivered, some": lambda c: _delivered(c, lp, "latin-1", b"", (5, 9), 2),
         "entries, all reversed": lambda c: c.entries(lp, *MASTER, reverse=True),
         "ids": lambda c: c.ids(lp, *MASTER, b"\x01"),
         "find": lambda c: c.find(lp, *MASTER, 5, 11),
@@ -62,6 +65,13 @@ def _calls(lp: bytes) -> dict[str, Callable[[Codec], Any]]:
 def _made(codec: Codec, lp: bytes, encoding: str | None, *interval: Any, **options: Any) -> Any:
     found = codec.EntryMaker(Entry, StreamID, encoding).entries(lp, *MASTER, *interval, **options)
     return [(entry.id, entry._flat, entry._encoding) for entry in found]
+
+
+def _delivered(codec: Codec, lp: bytes, encoding: str | None, *asked: Any) -> Any:
+    maker = codec.DeliveryMaker(Delivery, encoding)
+    rest = (None, encoding, None)
+    made, ids = maker.first(lp, *MASTER, *asked, StreamID, 7, b"c", rest)
+    return [(each.id, each._flat) for each in made], ids
 
 
 def _found(codec: Codec, lp: bytes) -> Any:

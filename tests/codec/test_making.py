@@ -66,6 +66,31 @@ def test_fields_are_as_made_one_by_one(codec: Codec, flat: Any) -> None:
     assert made._encoding == encoding
 
 
+def test_the_fields_of_an_entry(codec: Codec) -> None:
+    maker = codec.FieldsMaker(Fields, entry_class=Entry, other=lambda flat, reading: (flat, reading))
+    found = maker.of(Entry(StreamID(1, 1), ("a", "1", "a", "2"), "utf-8"))
+    assert (type(found), dict(found), found._encoding) == (Fields, {"a": "2"}, "utf-8")
+    assert dict(maker.of(Entry(StreamID(1, 1), [b"a", b"1"], None))) == {b"a": b"1"}
+    reading: Any = object()
+    assert maker.of(Entry(StreamID(1, 1), ["a", "1"], reading)) == (["a", "1"], reading)
+    with pytest.raises(AttributeError):
+        maker.of(object.__new__(Entry))
+    for other in (maker, codec.FieldsMaker(Fields)):
+        with pytest.raises(TypeError, match="no entry"):
+            other.of(StreamID(1, 1))
+    with pytest.raises(AttributeError, match="_flat"):
+        codec.FieldsMaker(Fields, entry_class=Fields)
+
+
+def test_an_entry_of_many_fields(codec: Codec) -> None:
+    for width in (63, 64, 65, 200):
+        flat = [b"%d" % at for at in range(2 * width)]
+        lp = pure.new_node(*MASTER, flat)
+        lp = pure.append(lp, *MASTER, MASTER[0] + 1, 0, [*flat, b"one", b"more"])[0]
+        made = codec.EntryMaker(Entry, StreamID, None).entries(lp, *MASTER)
+        assert [each._flat for each in made] == [tuple(flat), (*flat, b"one", b"more")]
+
+
 def test_a_field_without_a_value_is_refused(codec: Codec) -> None:
     with pytest.raises(ValueError, match="no value"):
         codec.FieldsMaker(Fields).make(["a", "1", "b"], None)

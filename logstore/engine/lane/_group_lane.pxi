@@ -21,11 +21,12 @@ cdef class Lane(AddLane):
 
     # -- a read ------------------------------------------------------------------------------------
     def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,
-             list told not None):
+             tuple making not None, list told not None):
         """Deliver at most `count` new entries (0: all) to a consumer, as `deliver.read_new` does
-        without waiting; rows as the codec takes them, or None: the read, or the moment, is not plain.
+        without waiting; the deliveries, or None: the read, or the moment, is not plain.
 
-        Rows are put into `told`, too, once they are committed, as IDs are by `add`.
+        `making`: what makes them, as `DeliveryMaker.first` of the codec does, and its last argument.
+        They are put into `told`, too, once they are committed, as IDs are by `add`.
         """
         cdef Handle h
         cdef Tried tried
@@ -37,7 +38,7 @@ cdef class Lane(AddLane):
         if h is None or not self.try_lock():
             return None
         try:
-            rows = self.read_locked(h, name, group, who, count, &tried, &became)
+            rows = self.read_locked(h, name, group, who, count, making, &tried, &became)
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
@@ -48,14 +49,15 @@ cdef class Lane(AddLane):
         return rows
 
     cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
-                          int64_t count, Tried* tried, int* became):
-        """Decide and commit; the rows, or None. What became of the commit, if there was one."""
+                          int64_t count, tuple making, Tried* tried, int* became):
+        """Decide and commit; the deliveries, or None. What became of the commit, if there was one."""
         cdef u64 start = ls_load(self.wake + W_APPLIED), ms, seq
-        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, i
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
         cdef Group g
         cdef Consumer who
-        cdef list rows
+        cdef list rows, packed = []
+        cdef bytes ids
         cdef u8* p
         g = self.group_locked(h, name, group_name, start, now_ns)
         if g is None:
@@ -71,20 +73,21 @@ cdef class Lane(AddLane):
             return None
         if (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, g.last_ms, g.last_seq):
             return None
-        rows = self.new_rows(h, g, count, now_ms)
+        rows = self.new_rows(h, g, count, now_ms, consumer_name, making, packed)
         n = 0 if rows is None else len(rows)
         if not n or g.epoch != self.epoch or self.wake == NULL:
             return None
-        id_of(<object>PyTuple_GET_ITEM(rows[0], 0), &ms, &seq)
-        if not g.has_room(ms, seq, n):
+        ids = packed[0] if len(packed) == 1 else b"".join(packed)
+        if PyBytes_GET_SIZE(ids) != n * ID_BYTES:
+            raise ValueError("each delivery has one ID")
+        p = <u8*>PyBytes_AS_STRING(ids)
+        if not g.has_room(big(p), big(p + 8), n):
             return None
+        ms, seq = big(p + (n - 1) * ID_BYTES), big(p + (n - 1) * ID_BYTES + 8)
         self.out.size = 0
         fail(buf_reserve(&self.out, HEAD + DELIVER_BODY + n * ID_BYTES))
         p = self.out.data + HEAD
-        for i in range(n):
-            id_of(<object>PyTuple_GET_ITEM(rows[i], 0), &ms, &seq)
-            put_big(p + DELIVER_BODY + i * ID_BYTES, ms)
-            put_big(p + DELIVER_BODY + i * ID_BYTES + 8, seq)
+        memcpy(p + DELIVER_BODY, PyBytes_AS_STRING(ids), n * ID_BYTES)
         put_64(p, g.number)
         put_32(p + 8, who.number)
         put_64(p + 12, now_ms)
@@ -105,12 +108,14 @@ cdef class Lane(AddLane):
         self.tell_held(False)
         return rows
 
-    cdef list new_rows(self, Handle h, Group g, int64_t count, u64 now_ms):
-        """Rows of at most `count` entries behind what the group was given; None: they are not at
-        hand, or too many."""
+    cdef list new_rows(self, Handle h, Group g, int64_t count, u64 now_ms, bytes who,
+                       tuple making, list packed):
+        """Deliveries of at most `count` entries behind what the group was given, and their IDs put
+        into `packed`, side by side; None: they are not at hand, or too many."""
         cdef u64 ms = g.last_ms, seq = g.last_seq
         cdef list rows = []
         cdef bytes lp
+        first, rest = making
         self.busy.now = True
         try:
             while True:
@@ -123,14 +128,17 @@ cdef class Lane(AddLane):
                     if not h.usable:
                         return None
                     lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
-                    rows += _first_deliveries(lp, h.master_ms, h.master_seq, b"", start, left,
-                                              tuple, _StreamID, now_ms)
+                    made, ids = first(lp, h.master_ms, h.master_seq, b"", start, left, _StreamID,
+                                      now_ms, who, rest)
+                    rows += made
+                    packed.append(ids)
                     return rows
                 if not self.load_node(h, ms, seq, start):
                     return None
-                rows += _first_deliveries(self.node_lp, self.node_ms, self.node_seq,
-                                          self.node_vector, start, left, tuple, _StreamID,
-                                          now_ms)
+                made, ids = first(self.node_lp, self.node_ms, self.node_seq, self.node_vector, start,
+                                  left, _StreamID, now_ms, who, rest)
+                rows += made
+                packed.append(ids)
                 if count and len(rows) >= count:
                     return rows
                 if len(rows) > RUN_MAX:

@@ -21,6 +21,9 @@ cdef extern from *:
         }
         PyTuple_SET_ITEM(made, 0, first);
         PyTuple_SET_ITEM(made, 1, second);
+    #if PY_VERSION_HEX >= 0x030E0000
+        ((PyTupleObject *)made)->ob_hash = -1;  /* it keeps its hash: none is known yet */
+    #endif
         return made;
     }
     """

@@ -50,7 +50,13 @@ class Lane:
     def add(self, name: Any, fields: Any, told: list[StreamID]) -> Any: ...
     def plain(self, fields: dict[Any, Any]) -> dict[Any, Any] | None: ...
     def read(
-        self, name: bytes, group: bytes, who: bytes, count: int, told: list[Any]
+        self,
+        name: bytes,
+        group: bytes,
+        who: bytes,
+        count: int,
+        making: tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]],
+        told: list[Any],
     ) -> list[Any] | None: ...
     def ack(
         self, name: bytes, group: bytes, ids: tuple[Any, ...], told: list[Any]

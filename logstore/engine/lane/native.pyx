@@ -52,13 +52,10 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from zlib import crc32
 
-from logstore.codec import codec as _codec
 from logstore.codec.backend_classes import PendingRun as _PendingRun
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Meta as _Meta
-
-_first_deliveries = _codec().first_deliveries
 
 include "../../codec/_base.pxi"
 include "../../codec/_decimal.pxi"
