@@ -8,6 +8,7 @@ alone (n: which of the ways, or ``full``).
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -106,6 +107,8 @@ def test_one_call_fails(workload: Workload, outcome: Outcome, scratch: Path) -> 
             run = clean(beginning, scratch, faults)
             for number, (at, nth) in enumerate(drawn(run)):
                 _try(Trial(run, faults, at, nth, outcome), scratch / str(number), faults)
+                if number % 50 == 49:  # an error may hold an index, a TiB of addresses each
+                    gc.collect()
     finally:
         logging.getLogger("logstore").setLevel(logging.NOTSET)
 
