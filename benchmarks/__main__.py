@@ -34,6 +34,7 @@ from benchmarks import (
 )
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
+from logstore.engine.commit import pipeline
 
 ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, wire, importing, reading,
          opening, space, growth)  # fmt: skip
@@ -105,6 +106,7 @@ def run_facts() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
         "codec": codec_name(),
+        "engine": "interpreted" if str(pipeline.__file__).endswith(".py") else "compiled",
         "versions": versions,
     }
 

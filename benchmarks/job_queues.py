@@ -38,6 +38,12 @@ def nothing(n: int) -> int:
     return n
 
 
+def effect(tx: Any, n: int) -> int:
+    """What a job does that is to happen once."""
+    tx.stream("effects").add({"n": n})
+    return n
+
+
 class Ours(Queue):
     """logstore.jobs."""
 
@@ -59,6 +65,27 @@ class Ours(Queue):
 
     def close(self) -> None:
         self._jobs.close()
+
+
+class OursOnce(Ours):
+    """logstore.jobs, whose jobs add an entry each in their transaction: exactly once."""
+
+    label = "logstore.jobs, once"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._task = self._jobs.task(effect, transaction=True)
+
+    def work(self) -> int:
+        return self._jobs.work(batch=32)  # until it is stopped, or killed
+
+    def effects(self) -> list[int]:
+        """What the jobs added."""
+        return [int(entry[b"n"]) for entry in self._jobs.store.stream("effects")]
+
+    def finished(self) -> int:
+        """How many jobs have an end."""
+        return self._jobs.info().finished
 
 
 class Huey(Queue):

@@ -2,12 +2,20 @@
 
 The workers are started and have opened their queue before the clock starts; it stops when the last
 one found nothing more to do.
+
+And ours once more with workers that are killed: jobs that add an entry each in their transaction,
+and a worker killed with SIGKILL after each sixth of them, five in all, and another one started for
+it. The clock stops when the last effect is there: it has waited for what the killed ones held, and
+for the starts of five interpreters. An effect that is missing or there twice fails the benchmark.
+The peers beside it are not killed: of those without a server none gives the job of a killed worker
+to another one by itself.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import random
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,12 +25,14 @@ from pathlib import Path
 
 from benchmarks import peer
 from benchmarks.harness import Bench, Result, Sample, at_least
-from benchmarks.job_queues import QUEUES
+from benchmarks.job_queues import QUEUES, OursOnce
 
 NAME = "jobs"
 NEEDS = {"huey, SQLite": "huey", "litequeue": "litequeue", "rq, Redis": "rq",
          "persist-queue (1 process)": "persistqueue"}  # fmt: skip
 OURS = "logstore.jobs"
+KILLED = 5
+STUCK_S = 300
 
 
 def run(bench: Bench) -> list[Result]:
@@ -41,8 +51,16 @@ def run(bench: Bench) -> list[Result]:
                 added[label].append(count / (time.perf_counter() - started) / 1e3)
                 queue.close()
                 done[label].append(count / _worked(label, folder) / 1e3)
+    killed = {OURS: [count / _killed(bench.folder / f"killed-{number}", count) / 1e3
+                     for number in range(bench.rounds)]}  # fmt: skip
+    killed |= {label: values for label, values in done.items() if label != OURS}
     return [
         _result("jobs done by 4 worker processes", done, f"{count:,} jobs that do nothing"),
+        _result(
+            f"jobs done once by 4 worker processes of which {KILLED} are killed",
+            killed,
+            f"{count:,} of {count:,} effects, each once; of the others no worker is killed",
+        ),
         _result("jobs added one by one", added, "everysec, or what is like it"),
     ]
 
@@ -91,6 +109,50 @@ def _worked(label: str, folder: Path) -> float:
     if any(worker.exitcode for worker in workers):
         raise RuntimeError(f"a worker of {label} failed")
     return took_s
+
+
+def _killed(folder: Path, count: int) -> float:
+    """How long workers take for jobs of ours while some of them are killed, in seconds."""
+    folder.mkdir()
+    context = multiprocessing.get_context("spawn")
+    barrier: Barrier = context.Barrier(5)
+    rng = random.Random(count)
+    queue = OursOnce(folder)
+    queue.add(count)
+    workers = [context.Process(target=_work_on, args=(str(folder), barrier)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    barrier.wait()
+    started, killed = time.perf_counter(), 0
+    try:
+        while (finished := queue.finished()) < count:
+            if time.perf_counter() - started > STUCK_S:
+                raise RuntimeError(f"{finished} of {count} jobs ended, and no more")
+            if killed < KILLED and finished > (killed + 1) * count // (KILLED + 1):
+                at = rng.randrange(len(workers))
+                workers[at].kill()
+                workers[at].join()
+                workers[at] = context.Process(target=_work_on, args=(str(folder), None))
+                workers[at].start()
+                killed += 1
+            time.sleep(0.01)
+        took_s = time.perf_counter() - started
+        if sorted(queue.effects()) != list(range(count)) or killed != KILLED:
+            raise RuntimeError(f"{len(queue.effects())} effects of {count} jobs, {killed} killed")
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+        queue.close()
+        shutil.rmtree(folder)
+    return took_s
+
+
+def _work_on(folder: str, barrier: Barrier | None) -> None:
+    queue = OursOnce(Path(folder))
+    if barrier is not None:
+        barrier.wait()
+    queue.work()
 
 
 def _work(label: str, folder: str, barrier: Barrier) -> None:

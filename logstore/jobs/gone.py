@@ -21,7 +21,7 @@ from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
 
-LOOK_S = 2.0  # how often a worker looks for others that are gone
+LOOK_S = 0.5  # how often a worker looks for others that are gone
 # A job that was claimed a moment ago is with whoever claimed it, though its consumer was gone.
 CLAIM_IDLE = timedelta(seconds=1)
 CLAIM_JOBS = 100  # at once
