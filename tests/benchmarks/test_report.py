@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import job_table, report
 from benchmarks.__main__ import run_facts
 from benchmarks.harness import Curve, Sample, at_most
 
@@ -38,3 +38,14 @@ def test_a_page_has_every_side_and_says_what_was_missed(tmp_path: Path) -> None:
 def test_a_page_says_what_else_ran(tmp_path: Path, load: float, told: str) -> None:
     run = run_facts() | {"cores": 2, "load": load, "results": [], "curves": []}
     assert told in report.write(tmp_path, [run]).read_text()
+
+
+def test_the_page_of_jobs_has_the_table_of_its_run() -> None:
+    """Nothing of it is written by hand."""
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "jobs.md").read_text()
+    run = json.loads((root / "benchmarks" / "runs" / "jobs.json").read_text())
+    assert job_table.put(page, job_table.table(run)) == page
+    assert {side["label"] for result in run["results"] for side in result["others"]} >= {
+        "rq, Redis"
+    }
