@@ -53,13 +53,13 @@ def main(master: str, path: str, target: str, aside: Path) -> None:
         scheduler_maxRegisteredResourcesWaitingTime="100s",
     )
     options = {"path": path, "streams": "race:*"}
-    frame = spark.read.format("logstore").schema(SCHEMA).options(**options, minPartitions=4).load()
+    frame = spark.read.format("logstore").schema(SCHEMA).options(**options, minPartitions=6).load()
     rows, readers = rows_and_readers(frame)
     everything = spark.read.format("logstore").options(**options).load()
     count = everything.count()
     written = everything.select("stream", "id", "fields").write
     written.format("logstore").mode("append").options(path=target).save()
-    streamed = spark.readStream.format("logstore").options(**options, maxRowsPerTrigger=1500)
+    streamed = spark.readStream.format("logstore").options(**options, maxRowsPerTrigger=700)
     query = (
         streamed.schema("id string, n int, stream string")
         .load()
@@ -78,4 +78,4 @@ def main(master: str, path: str, target: str, aside: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))
