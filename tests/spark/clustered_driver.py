@@ -14,7 +14,7 @@ from typing import Any
 from tests.spark import clusters
 
 EXECUTORS = 2
-SCHEMA = "stream string, id string, n int, rider string"
+SCHEMA = "stream string, id string, fields map<string,string>"
 
 
 def rows_and_readers(frame: Any) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -53,13 +53,11 @@ def main(master: str, path: str, target: str, aside: Path) -> None:
         scheduler_maxRegisteredResourcesWaitingTime="100s",
     )
     options = {"path": path, "streams": "race:*"}
-    frame = spark.read.format("logstore").schema(SCHEMA).options(**options, minPartitions=6).load()
+    frame = spark.read.format("logstore").schema(SCHEMA).options(**options, minPartitions=4).load()
     rows, readers = rows_and_readers(frame)
-    everything = spark.read.format("logstore").options(**options).load()
-    count = everything.count()
-    written = everything.select("stream", "id", "fields").write
-    written.format("logstore").mode("append").options(path=target).save()
-    streamed = spark.readStream.format("logstore").options(**options, maxRowsPerTrigger=700)
+    count = frame.count()
+    frame.write.format("logstore").mode("append").options(path=target).save()
+    streamed = spark.readStream.format("logstore").options(**options, maxRowsPerTrigger=1500)
     query = (
         streamed.schema("id string, n int, stream string")
         .load()
