@@ -67,7 +67,7 @@ def test_fields_are_as_made_one_by_one(codec: Codec, flat: Any) -> None:
 
 
 def test_the_fields_of_an_entry(codec: Codec) -> None:
-    maker = codec.FieldsMaker(Fields, entry_class=Entry, other=lambda flat, reading: (flat, reading))
+    maker = codec.FieldsMaker(Fields, entry_class=Entry, other=lambda *given: given)
     found = maker.of(Entry(StreamID(1, 1), ("a", "1", "a", "2"), "utf-8"))
     assert (type(found), dict(found), found._encoding) == (Fields, {"a": "2"}, "utf-8")
     assert dict(maker.of(Entry(StreamID(1, 1), [b"a", b"1"], None))) == {b"a": b"1"}

@@ -493,7 +493,7 @@ def test_the_promise_is_that_of_the_policy(tmp_path: Path, sync: Any) -> None:
 
 # -- threads, signals, forks -----------------------------------------------------------------------
 def test_threads_that_share_a_sync_do_not_sync_alone_beside_it(tmp_path: Path) -> None:
-    """Under ``always`` an add joins the others in the queue, until nobody else is there any more."""
+    """Under ``always`` an add joins the others in the queue, until nobody else is there."""
     with logstore.open(tmp_path / "shared", sync="always", background=False) as store:
         stream = store.stream("s")
         for _ in range(3):
