@@ -95,7 +95,7 @@ def _dropped(txn: Txn, stream: int) -> None:
         txn.due_changed()
 
 
-FEATURE = Feature(
+FEATURE: Feature = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

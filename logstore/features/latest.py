@@ -131,7 +131,7 @@ def _load(txn: Txn, chunk: dict[str, Any]) -> None:
             rows.put_row(key, value)
 
 
-FEATURE = Feature(
+FEATURE: Feature = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

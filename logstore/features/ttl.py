@@ -243,7 +243,7 @@ def _faults(index: Index) -> Iterator[str]:
         yield "when entries expire does not stand in both orders"
 
 
-FEATURE = Feature(
+FEATURE: Feature = Feature(
     database=DATABASE,
     frames=(
         FrameKind(
