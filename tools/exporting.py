@@ -162,9 +162,10 @@ def command(
     all of them: there will be a folder for each stream and day, with files that appear when they
     are whole; --resume goes on behind them, also after a kill. Needs the extra arrow.
     """
-    kind = format_ or (guess_format(names[-1]) if len(names) > 1 else "jsonl")
+    file = names[-1] if len(names) > 1 else None
+    kind = format_ or ("jsonl" if file is None else guess_format(file))
     if kind not in FORMATS:
-        raise click.UsageError(f"{names[-1]} cannot be written, only imported: {INSTEAD}")
+        raise click.UsageError(f"{file} cannot be written, only imported: {INSTEAD}")
     for name in (*OF_CSV, *OF_PARQUET):
         if more[name] and name not in {"csv": OF_CSV, "parquet": OF_PARQUET}.get(kind, ()):
             raise click.UsageError(f"--{name.replace('_', '-')} is not for {kind}")
