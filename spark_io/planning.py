@@ -45,23 +45,23 @@ def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
 
 def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes], set[str]]:
     """The streams of a load that a store has, by name or pattern; and the names that it has not."""
-    found: list[bytes] = []
+    found: dict[bytes, None] = {}  # in order, and quickly asked, for there may be 100,000
     missing: set[str] = set()
     for name in options.streams:
         meant = (arguments.stream_name(name), offsets.meant(name))
         there = next((each for each in meant if store.has(each)), None)
         if there is None:
             missing.add(name)
-        elif there not in found:
-            found.append(there)
-    if options.streams and not options.patterns:
-        return found, missing
-    for each in store.names():
-        text = offsets.shown(each)
-        every = not options.patterns
-        if each not in found and (every or any(fnmatchcase(text, p) for p in options.patterns)):
-            found.append(each)
-    return found, missing
+        else:
+            found[there] = None
+    if not options.streams and not options.patterns:
+        found.update(dict.fromkeys(store.names()))
+    elif options.patterns:
+        for each in store.names():
+            text = offsets.shown(each)
+            if any(fnmatchcase(text, pattern) for pattern in options.patterns):
+                found[each] = None
+    return list(found), missing
 
 
 def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
