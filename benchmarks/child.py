@@ -17,6 +17,7 @@ from typing import Any
 
 import logstore
 from benchmarks import data
+from benchmarks.harness import CORES
 
 
 def open_store(path: str) -> dict[str, Any]:
@@ -115,7 +116,34 @@ def add_rows(path: str, count: str) -> int:
     return int(count)
 
 
-WORK = (add_rows, import_rdb, load_memory, open_store, rebuild, scan_memory)
+def plan(path: str, streams: str, token: str) -> dict[str, Any]:
+    """What a plan of Spark takes here, and what it leaves: its file, the splits on their way."""
+    from pyspark import cloudpickle
+
+    from logstore.log import pinfile
+    from logstore.spark_io import options, planning
+    from logstore.spark_io.partition import SplitPartition
+
+    given = {"path": path, "streams": streams} | ({"asof": token} if token else {})
+    parsed = options.parse(given)
+    started, processor = time.perf_counter(), time.process_time()
+    splits = planning.splits(parsed, CORES, ())
+    taken, processor = time.perf_counter() - started, time.process_time() - processor
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    pickled = max(len(cloudpickle.dumps(SplitPartition(split))) for split in splits)
+    pin = splits[0].pin_id
+    file_bytes = pinfile.snapshot_path(Path(path), pin).stat().st_size
+    with logstore.open(path, create=False, background=False) as store:
+        store.release_pins(pin)
+    return {
+        "seconds": taken, "processor_s": processor, "split_kib": pickled / 1024,
+        "peak_mib": int(found.group(1)) / 1024 if found else 0.0,
+        "node_bytes": file_bytes / sum(split.nodes for split in splits),
+    }  # fmt: skip
+
+
+WORK = (add_rows, import_rdb, load_memory, open_store, plan, rebuild, scan_memory)
 FUNCTIONS: dict[str, Callable[..., Any]] = {work.__name__: work for work in WORK}
 
 if __name__ == "__main__":

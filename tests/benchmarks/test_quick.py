@@ -27,6 +27,16 @@ def test_a_tiny_run_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert result["met"] in (True, False)
 
 
+def test_a_tiny_run_of_plans_and_transfer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["planning", "transfer", "--tiny", "--json", "--folder", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "failed" not in told.err
+    names = {result["name"] for result in json.loads(told.out)["results"]}
+    assert {"plan of 1,000 streams", "export to JSON lines", "import of Parquet"} < names
+
+
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
