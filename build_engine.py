@@ -36,27 +36,28 @@ PACKAGES = (
     "engine.apply", "engine.commit", "engine.groups", "engine.runtime", "engine.shm",
     "engine.streams", "engine.txn", "engine.waiting", "index",
 )  # fmt: skip
-# Single ones of other packages: each commit or each read of a group runs them, or each start loads
-# them, and an interpreted module takes five times as much to load as a compiled one.
+# Single ones of other packages: each commit or each read of a group runs them, or their tuples
+# would be made at every start (``logstore/tuples.py``).
 SINGLE = (
-    "api.arguments",
-    "engine.features.expiry", "engine.features.idempotent_ids", "engine.features.latest",
-    "engine.features.registry", "engine.features.retention", "engine.features.schedule",
-    "engine.features.settings", "engine.features.ttl",
-    "features.expiry", "features.feature", "features.idempotent_ids", "features.latest",
-    "features.registry", "features.repeat", "features.schedule", "features.settings",
-    "features.ttl", "format", "log.chain", "log.frame", "log.groupframe", "log.hint",
-    "log.names", "log.node_reader", "log.reader", "log.segment", "log.shipfile", "log.storefile",
-    "log.versioned", "log.writer", "options", "recovery.index_validity", "row_seal",
+    "engine.features.expiry", "engine.features.retention", "engine.features.settings",
+    "features.settings", "format", "log.frame", "log.groupframe", "log.node_reader",
+    "log.writer", "row_seal",
 )  # fmt: skip
 INTERPRETED = {
     "engine.commit.committer": "it decides about interrupts, which compiled code does not take",
     "engine.commit.durability": "once a second, or where the disk is waited for",
+    "engine.commit.log_tail": "once a segment",
+    "engine.groups.dead_letter": "once an entry that failed too often",
+    "engine.runtime.identity": "one call of the system",
+    "engine.runtime.maintenance_locks": "once a round of maintenance",
     "engine.runtime.pins": "once a scan",
     "engine.shm.futex": "one call of the system",
+    "engine.shm.process": "once an opening",
     "engine.shm.readonly_watch": "one call of the system",
     "engine.shm.late_free": "what holds on to old values must not be compiled itself",
     "engine.streams.idempotency": "two dictionaries an add",
+    "engine.streams.lifecycle": "once a stream",
+    "engine.streams.trim": "once a node",
     "engine.waiting.thread": "it sleeps",
     "engine.waiting.wait": "it sleeps",
     "index.env": "one call of LMDB",

@@ -42,7 +42,7 @@ class Role(IntEnum):
 # crc, payload bytes, commit number, durable_upto (position), ordinal in the commit, kind, flags,
 # mark. The CRC covers the frame's position (8 bytes, not stored), then all after the CRC field,
 # then the payload; its start value is the CRC32C of the store's UUID.
-FRAME_HEAD: struct.Struct = struct.Struct("<IIQQIBBH")
+FRAME_HEAD = struct.Struct("<IIQQIBBH")
 FRAME_HEAD_BYTES = 32
 assert FRAME_HEAD.size == FRAME_HEAD_BYTES
 FRAME_HEAD_AFTER_CRC = struct.Struct("<QIQQIBBH")  # the position in front: what the CRC covers

@@ -95,7 +95,7 @@ def _dropped(txn: Txn, stream: int) -> None:
         txn.due_changed()
 
 
-FEATURE: Feature = Feature(
+FEATURE = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

@@ -340,7 +340,7 @@ def _load_ids(txn: Txn, chunk: dict[str, Any]) -> None:
             rows.remember(stream, producer, [(StreamID(ms, seq), name) for ms, seq, name in items])
 
 
-FEATURE: Feature = Feature(
+FEATURE = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

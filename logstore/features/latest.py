@@ -131,7 +131,7 @@ def _load(txn: Txn, chunk: dict[str, Any]) -> None:
             rows.put_row(key, value)
 
 
-FEATURE: Feature = Feature(
+FEATURE = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

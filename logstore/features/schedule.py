@@ -319,7 +319,7 @@ def _every_row(index: Index) -> Iterator[Any]:
     yield from rows.names()
 
 
-FEATURE: Feature = Feature(
+FEATURE = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

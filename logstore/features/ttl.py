@@ -243,7 +243,7 @@ def _faults(index: Index) -> Iterator[str]:
         yield "when entries expire does not stand in both orders"
 
 
-FEATURE: Feature = Feature(
+FEATURE = Feature(
     database=DATABASE,
     frames=(
         FrameKind(
