@@ -11,9 +11,10 @@ record is passed over: the stream's drop comes later in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import format as fmt
+from logstore.codec.batch import Place
 from logstore.engine.apply import groups
 from logstore.engine.runtime.append_frame import extend_node
 from logstore.engine.txn import nodes
@@ -22,10 +23,8 @@ from logstore.ids import U64_MAX, StreamID
 from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
-from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.codec.batch import Place
     from logstore.engine.txn.view import TxnView
 
 

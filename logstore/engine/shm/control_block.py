@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
@@ -22,7 +22,6 @@ from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
 from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
-from logstore.tuples import NamedTuple
 
 MAGIC = b"LGSTWAK\x07"
 SIZE_BYTES = 160 * 1024

@@ -12,9 +12,9 @@ tombstones of the listpack that it begins with.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from logstore.codec import codec
+from logstore.codec import codec, edit
 from logstore.codec.listpack import encode_int, finish
 from logstore.engine.runtime.record_cache import CachedNode
 from logstore.engine.runtime.segments import NodeSource, Segments
@@ -22,7 +22,6 @@ from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, Run, StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView
@@ -256,8 +255,6 @@ def skeleton(lp: bytes) -> bytes:
 
     Its counters are 0: the codec takes no node that counts more than its bytes could hold.
     """
-    from logstore.codec import edit
-
     fields = codec().head(lp).fields
     none = encode_int(0)
     elements = len(fields) + 4  # count, open_deleted, number of fields, the fields, terminator
