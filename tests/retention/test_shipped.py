@@ -71,7 +71,7 @@ def test_what_compaction_moved_is_known_as_shipped(tmp_path: Path) -> None:
 def test_a_record_that_is_damaged_counts_as_none(tmp_path: Path) -> None:
     path, uri = tmp_path / "store", tmp_path / "away"
     ok("add", path, "s", "a=1")
-    ok("configure", path, "s", "--max-entries", "0", "--keep-until-shipped", "yes")
+    ok("configure", path, "s", "--max-entries", "0", "--keep-until-shipped", "yes", "--yes")
     ok("ship", path, uri)
     assert "all of it" in ok("info", path)
     record = path / "SHIPPED"

@@ -42,7 +42,7 @@ def main(url: str, path: str) -> None:
     )
     print(query.awaitTermination(120), load(stream="z").count())
     try:
-        load(stream="nobody")
+        print(load(stream="nobody").columns)  # `load` itself asks the server nothing
     except PySparkException as error:
         print("StreamNotFoundError" in str(error))
     spark.stop()

@@ -75,7 +75,7 @@ def test_what_sql_writes(spark: Any, laps: Path) -> None:
     spark.sql(f"CREATE OR REPLACE GLOBAL TEMPORARY VIEW everywhere {using(laps)}")
     assert spark.sql("SELECT count(*) FROM global_temp.everywhere").first()[0] == 1
     told = {row[0]: row[1] for row in spark.sql("DESCRIBE EXTENDED laps").collect()}
-    assert (told["fields"], told["Provider"]) == ("map<string,string>", "logstore")
+    assert (told["fields"], told["Table"]) == ("map<string,string>", "laps")
 
 
 def test_what_sql_cannot_do_is_an_error_and_changes_nothing(spark: Any, laps: Path) -> None:

@@ -138,7 +138,7 @@ cdef class Handle:
         self.gone_ms, self.gone_seq = record.max_deleted
         self.position = record.position
         self.known = True
-        if node is None or node.runs or node.lp is None:
+        if not record.open_version or node is None or node.runs or node.lp is None:
             return False
         lp = node.lp
         if size_of(lp) > PLAIN_BYTES_MAX:
