@@ -178,8 +178,8 @@ TIDIED_AGAIN = (
     drop("c"), TIDY, add("b", 81),
 )  # fmt: skip
 FULLY = (
-    batch("a", 1, 8, 2000), add("b", 9, 500), add("c", 30, 300), add("a", 31, 50_000), delete("a", 1, 5),
-    drop("b"), FULL, add("a", 32),
+    batch("a", 1, 8, 2000), add("b", 9, 500), add("c", 30, 300), add("a", 31, 50_000),
+    delete("a", 1, 5), drop("b"), FULL, add("a", 32),
 )  # fmt: skip
 FULLY_AGAIN = (
     *FULLY, batch("c", 40, 9, 500), delete("c", 41), FULL, REOPEN, add("c", 61),
