@@ -7,12 +7,14 @@ plan. Invariants: sound segments cost a look at the name of each, and nothing of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from logstore import format as fmt
 from logstore.codec.located import read_item
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.snapshot import Snapshot
 from logstore.errors import CorruptionError
 from logstore.log import names, pinfile
 from logstore.scan import snapshot as snapshotfile
@@ -48,14 +50,15 @@ def _sizes(engine: Engine, pin_id: str) -> dict[int, int]:
     pin = pinfile.read(engine.fs, engine.path, pin_id)
     if pin is None or pin.segments is None:
         return {}
-    rows = snapshot.read(engine, lambda view: view.index.segment_rows())
-    found: dict[int, int] = {}
-    for number in pin.segments:
-        sealed_bytes = rows[number].total_bytes if number in rows else 0
-        size = _size(engine, names.segment(engine.path, number))
-        if size < max(1, sealed_bytes):
-            found[number] = size
-    return found
+    sealed = snapshot.read(engine, _sealed_bytes, sorted(pin.segments))
+    sizes = {number: _size(engine, names.segment(engine.path, number)) for number in sealed}
+    return {number: size for number, size in sizes.items() if size < max(1, sealed[number])}
+
+
+def _sealed_bytes(view: Snapshot, numbers: Sequence[int]) -> dict[int, int]:
+    """How large segments were when they were sealed; 0 of one that is not."""
+    rows = {number: view.index.segment(number) for number in numbers}
+    return {number: 0 if row is None else row.total_bytes for number, row in rows.items()}
 
 
 def _size(engine: Engine, path: Path) -> int:
