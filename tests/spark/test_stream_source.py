@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError, SnapshotExpired
+from logstore.redis import Redis
 from tests.scan.look import make_store
 
 
@@ -222,6 +223,10 @@ def test_the_progress_is_a_group(path: Path) -> None:
     assert (len(some), lags()) == (12, {})
     reader.commit(end)
     assert sum(lag or 0 for lag in lags().values()) == 28
+    with Redis(path) as client:  # as whoever watches groups asks
+        told = [client.xinfo_groups(f"race:{n}")[0] for n in (1, 2)]
+    assert sum(each["lag"] for each in told) == 28
+    assert {each["name"] for each in told} == {b"query"}
     some, after = batch(reader, end)
     assert sum(lag or 0 for lag in lags().values()) == 28
     while after != end:
