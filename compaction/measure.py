@@ -91,10 +91,7 @@ def empty(engine: Engine) -> set[int]:
 
 def size_bytes(engine: Engine, number: int) -> int:
     """The size of a segment's file; 0 if it is gone."""
-    try:
-        return engine.fs.stat(names.segment(engine.path, number)).size_bytes
-    except FileNotFoundError:
-        return 0
+    return engine.fs.size_bytes(names.segment(engine.path, number))
 
 
 def pins_held(engine: Engine) -> list[Pin]:

@@ -107,10 +107,8 @@ def _tombstoned_page(
 
 
 def _hint_bytes(engine: Engine, number: int) -> int:
-    try:
-        return engine.fs.stat(names.hint(engine.path, number)).size_bytes
-    except FileNotFoundError:
-        return 0  # of the active segment, or not written yet
+    """0 of the active segment, and of one whose hint is not written yet."""
+    return engine.fs.size_bytes(names.hint(engine.path, number))
 
 
 def _opens(engine: Engine) -> dict[int, int]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 from logstore import format as fmt
 from logstore import fsinfo
@@ -197,16 +196,9 @@ def _made_ms(engine: Engine, number: int) -> int:
 def _others(engine: Engine) -> dict[str, int]:
     """Bytes on the disk of what is no segment."""
     fs, path = engine.fs, engine.path
-    hints = sum(_size(engine, names.hint(path, number)) for number in names.hints(fs, path))
+    hints = sum(fs.size_bytes(names.hint(path, number)) for number in names.hints(fs, path))
     found = {"hints": hints}
     for name in (names.INDEX, names.CHECKPOINTS, names.PINS, names.QUARANTINE):
         found[name] = fs.tree_bytes(path / name)
-    found["reserve"] = _size(engine, path / names.RESERVE)
+    found["reserve"] = fs.size_bytes(path / names.RESERVE)
     return found
-
-
-def _size(engine: Engine, path: Path) -> int:
-    try:
-        return engine.fs.stat(path).size_bytes
-    except FileNotFoundError:
-        return 0

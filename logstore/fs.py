@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from logstore.directory_path import Directory, DirectoryPath, gone
-from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, StoreGoneError, typed
+from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, typed
 from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20
@@ -435,16 +435,15 @@ class FileSystem:
 
     def names(self, path: Path) -> list[str]:
         """Sorted names in a directory; empty if there is none."""
-        with _errors(path, "listing"):
-            self.refuse_link(path)
-            try:
-                return sorted(os.listdir(reach(path)))
-            except FileNotFoundError as exc:
-                if isinstance(error := _missing(path, exc), StoreGoneError):
-                    raise error from None
-                return []
-            except NotADirectoryError:
-                raise NotAStoreError(f"{path} is not a directory") from None
+        try:
+            with _errors(path, "listing"):
+                self.refuse_link(path)
+                try:
+                    return sorted(os.listdir(reach(path)))
+                except NotADirectoryError:
+                    raise NotAStoreError(f"{path} is not a directory") from None
+        except FileNotFoundError:
+            return []
 
     def other_names(self, path: Path) -> set[str]:
         """Names in a directory of what is no directory itself."""
@@ -453,16 +452,10 @@ class FileSystem:
 
     def exists(self, path: Path) -> bool:
         """Whether something has that name."""
-        with _errors(path, "looking at"):
-            try:
-                self._look(path)
-            except FileNotFoundError as exc:
-                if isinstance(error := _missing(path, exc), StoreGoneError):
-                    raise error from None
-                return False
-            except NotADirectoryError:
-                return False
+        with suppress(FileNotFoundError), _errors(path, "looking at"), suppress(NotADirectoryError):
+            self._look(path)
             return True
+        return False
 
     @staticmethod
     def _look(path: Path) -> os.stat_result:
@@ -472,6 +465,13 @@ class FileSystem:
         """Device, inode and size by name; FileNotFoundError if there is none."""
         with _errors(path, "looking at"):
             return _stat(self._look(path))
+
+    def size_bytes(self, path: Path) -> int:
+        """The size of a file; 0 if there is none."""
+        try:
+            return self.stat(path).size_bytes
+        except FileNotFoundError:
+            return 0
 
     def refuse_odd(self, path: Path) -> None:
         """For what others open: FileSystemError for a link, a FIFO and the like."""

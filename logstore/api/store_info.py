@@ -44,12 +44,7 @@ def store_info(engine: Engine) -> StoreInfo:
         return generation.entries(), rows, view.meta, scheduled, len(expired), index
 
     entries, rows, meta, scheduled, expired, index = snapshot.read(engine, collect)
-    sizes = {}
-    for number in rows:
-        try:
-            sizes[number] = engine.fs.stat(names.segment(engine.path, number)).size_bytes
-        except FileNotFoundError:
-            sizes[number] = 0
+    sizes = {number: engine.fs.size_bytes(names.segment(engine.path, number)) for number in rows}
     live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
     gone = deleted_bytes.deleted_bytes(engine)
     oldest = min(gone, default=0)

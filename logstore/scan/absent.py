@@ -8,7 +8,6 @@ plan. Invariants: sound segments cost a look at the name of each, and nothing of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from logstore import format as fmt
 from logstore.codec.located import read_item
@@ -51,7 +50,7 @@ def _sizes(engine: Engine, pin_id: str) -> dict[int, int]:
     if pin is None or pin.segments is None:
         return {}
     sealed = snapshot.read(engine, _sealed_bytes, sorted(pin.segments))
-    sizes = {number: _size(engine, names.segment(engine.path, number)) for number in sealed}
+    sizes = {number: engine.fs.size_bytes(names.segment(engine.path, number)) for number in sealed}
     return {number: size for number, size in sizes.items() if size < max(1, sealed[number])}
 
 
@@ -59,13 +58,6 @@ def _sealed_bytes(view: Snapshot, numbers: Sequence[int]) -> dict[int, int]:
     """How large segments were when they were sealed; 0 of one that is not."""
     rows = {number: view.index.segment(number) for number in numbers}
     return {number: 0 if row is None else row.total_bytes for number, row in rows.items()}
-
-
-def _size(engine: Engine, path: Path) -> int:
-    try:
-        return engine.fs.stat(path).size_bytes
-    except FileNotFoundError:
-        return 0
 
 
 def _error(segment: int, size_bytes: int) -> CorruptionError:

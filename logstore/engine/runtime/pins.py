@@ -137,14 +137,7 @@ def held_bytes(fs: FileSystem, store: Path, held: Iterable[Pin]) -> int:
     staged = {name for name in fs.names(store / names.PINS) if name.endswith(pinfile.STAGED)}
     ids = {pin.id for pin in held}
     files += [store / names.PINS / name for name in staged if name.partition(".")[0] in ids]
-    return sum(_size(fs, file) for file in files)
-
-
-def _size(fs: FileSystem, file: Path) -> int:
-    try:
-        return fs.stat(file).size_bytes
-    except FileNotFoundError:
-        return 0
+    return sum(fs.size_bytes(file) for file in files)
 
 
 def _remove_orphan(fs: FileSystem, store: Path, name: str, stem: str) -> None:
