@@ -166,7 +166,7 @@ cdef class DeliveryMaker(_Decoder):
 
     def first(self, bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None,
               start, Py_ssize_t limit, id_class, time_ms, bytes consumer not None,
-              tuple rest not None):
+              tuple context not None):
         cdef Master m
         cdef Entry e
         cdef Range r
@@ -181,7 +181,7 @@ cdef class DeliveryMaker(_Decoder):
         cdef bint bare
         if not issubclass(id_class, tuple):
             raise TypeError("an ID is a tuple")
-        group, reading, at_once = rest
+        group, reading, at_once = context
         if limit == 0:
             return found, b""
         bare = ls_is_bare_tuple(id_class)

@@ -114,12 +114,12 @@ class DeliveryMaker:
         id_class: type,
         time_ms: int,
         consumer: bytes,
-        rest: tuple[Any, Any, Any],
+        context: tuple[Any, Any, Any],
     ) -> tuple[list[Any], bytes]:
         """The deliveries of what ``first_deliveries`` finds, without rows, and their IDs as
-        ``pack_ids`` has them. ``rest``: group, ``reading`` and ``at_once`` as ``made`` takes them.
+        ``pack_ids`` has them. ``context``: group, ``reading`` and ``at_once``, as of ``made``.
         """
-        group, reading, at_once = rest
+        group, reading, at_once = context
         rows = first_deliveries(
             lp, master_ms, master_seq, vector, start, limit, tuple, id_class, time_ms
         )

@@ -89,7 +89,7 @@ class DeliveryMaker:
         id_class: type,
         time_ms: int,
         consumer: bytes,
-        rest: tuple[Any, Any, Any],
+        context: tuple[Any, Any, Any],
     ) -> tuple[list[Any], bytes]: ...
 
 def first_deliveries(

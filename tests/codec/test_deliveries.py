@@ -162,8 +162,8 @@ def test_new_ones_are_made_without_rows(
 ) -> None:
     group = _group(encoding)
     maker = codec.DeliveryMaker(Delivery, encoding)
-    rest = (group, encoding, NO_TIME)
-    made, ids = maker.first(lp, *MASTER, vector, start, limit, StreamID, 99, b"c", rest)
+    context = (group, encoding, NO_TIME)
+    made, ids = maker.first(lp, *MASTER, vector, start, limit, StreamID, 99, b"c", context)
     rows = codec.first_deliveries(lp, *MASTER, vector, start, limit, Delivered, StreamID, 99)
     expected = [Delivery(group, b"c", row) for row in rows]
     for each in expected:

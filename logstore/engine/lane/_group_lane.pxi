@@ -31,22 +31,22 @@ cdef class Lane(AddLane):
         cdef Handle h
         cdef Tried tried
         cdef int became = NOT_PLAIN
-        cdef list rows = None
+        cdef list found = None
         if count < 0 or not self.may_try():
             return None
         h = self.handle(name)
         if h is None or not self.try_lock():
             return None
         try:
-            rows = self.read_locked(h, name, group, who, count, making, &tried, &became)
+            found = self.read_locked(h, name, group, who, count, making, &tried, &became)
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
             self.unlock(NULL, 0)
             self.release()
-        if rows is not None and became:
-            told += rows
-        return rows
+        if found is not None and became:
+            told += found
+        return found
 
     cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
                           int64_t count, tuple making, Tried* tried, int* became):
@@ -56,7 +56,7 @@ cdef class Lane(AddLane):
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
         cdef Group g
         cdef Consumer who
-        cdef list rows, packed = []
+        cdef list found, packed = []
         cdef bytes ids
         cdef u8* p
         g = self.group_locked(h, name, group_name, start, now_ns)
@@ -73,8 +73,8 @@ cdef class Lane(AddLane):
             return None
         if (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, g.last_ms, g.last_seq):
             return None
-        rows = self.new_rows(h, g, count, now_ms, consumer_name, making, packed)
-        n = 0 if rows is None else len(rows)
+        found = self.new_deliveries(h, g, count, now_ms, consumer_name, making, packed)
+        n = 0 if found is None else len(found)
         if not n or g.epoch != self.epoch or self.wake == NULL:
             return None
         ids = packed[0] if len(packed) == 1 else b"".join(packed)
@@ -106,46 +106,47 @@ cdef class Lane(AddLane):
             self.publish(tried, self.out.size, NULL, 0)
             self.deliveries += n
         self.tell_held(False)
-        return rows
+        return found
 
-    cdef list new_rows(self, Handle h, Group g, int64_t count, u64 now_ms, bytes who,
-                       tuple making, list packed):
+    cdef list new_deliveries(self, Handle h, Group g, int64_t count, u64 now_ms, bytes who,
+                             tuple making, list packed):
         """Deliveries of at most `count` entries behind what the group was given, and their IDs put
         into `packed`, side by side; None: they are not at hand, or too many."""
-        cdef u64 ms = g.last_ms, seq = g.last_seq
-        cdef list rows = []
-        cdef bytes lp
-        first, rest = making
+        cdef u64 ms = g.last_ms, seq = g.last_seq, master_ms, master_seq
+        cdef list found = []
+        cdef bytes lp, vector
+        cdef bint last
+        first, context = making
         self.busy.now = True
         try:
             while True:
                 seq += 1
                 if not seq:
                     ms += 1
-                left = count - len(rows) if count else -1
+                left = count - len(found) if count else -1
                 start = ls_id(_StreamID, ms, seq)
-                if not is_below(ms, seq, h.master_ms, h.master_seq):
+                last = not is_below(ms, seq, h.master_ms, h.master_seq)     # the open node
+                if last:
                     if not h.usable:
                         return None
-                    lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
-                    made, ids = first(lp, h.master_ms, h.master_seq, b"", start, left, _StreamID,
-                                      now_ms, who, rest)
-                    rows += made
-                    packed.append(ids)
-                    return rows
-                if not self.load_node(h, ms, seq, start):
-                    return None
-                made, ids = first(self.node_lp, self.node_ms, self.node_seq, self.node_vector, start,
-                                  left, _StreamID, now_ms, who, rest)
-                rows += made
+                    lp, vector = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size), b""
+                    master_ms, master_seq = h.master_ms, h.master_seq
+                else:
+                    if not self.load_node(h, ms, seq, start):
+                        return None
+                    lp, vector = self.node_lp, self.node_vector
+                    master_ms, master_seq = self.node_ms, self.node_seq
+                    ms, seq = self.node_last_ms, self.node_last_seq
+                made, ids = first(lp, master_ms, master_seq, vector, start, left, _StreamID, now_ms,
+                                  who, context)
+                found += made
                 packed.append(ids)
-                if count and len(rows) >= count:
-                    return rows
-                if len(rows) > RUN_MAX:
+                if last or (count and len(found) >= count):
+                    return found
+                if len(found) > RUN_MAX:
                     return None
-                ms, seq = self.node_last_ms, self.node_last_seq
                 if not is_below(ms, seq, h.last_ms, h.last_seq):
-                    return rows     # no node is behind it
+                    return found    # no node is behind it
         finally:
             self.busy.now = False
 

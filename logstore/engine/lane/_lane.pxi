@@ -78,10 +78,11 @@ cdef class AddLane:
                  int passed_over_max):
         """A lane beside an engine's pipeline.
 
-        `busy`: of the committer; `queue`: of the requests of all threads; `owner`: pid and start time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what
-        became of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the
-        store's files, which the pipeline takes; `passed_over_max`: who waits for LOCK is passed over
-        so often at most, then the pipeline gives way.
+        `busy`: of the committer; `queue`: of the requests of all threads; `owner`: pid and start
+        time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what became
+        of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the store's
+        files, which the pipeline takes; `passed_over_max`: a process that waits for LOCK is passed
+        over so often at most, then the pipeline gives way.
         """
         self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
         self.queue = queue
