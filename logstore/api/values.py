@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import msgpack
 
 from logstore.api import arguments
-from logstore.api.entry import Entry, Fields, shown_name
+from logstore.api.entry import Entry, Fields
 from logstore.codec import RowBatch, codec
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
 from logstore.ids import StreamID
@@ -283,7 +283,7 @@ class Values:
         except Exception:  # noqa: BLE001  of which field is told here
             return [
                 (name, self.decoded(name, stored))
-                for name, stored in zip(map(_text, flat[::2]), flat[1::2], strict=True)
+                for name, stored in _decoded_pairs(flat, _as_stored)
             ]
 
     def view(self, entry: Entry[Any]) -> Entry[Any]:
@@ -292,8 +292,8 @@ class Values:
         return entry
 
 
-def _text(name: bytes | str) -> str:
-    return name if isinstance(name, str) else shown_name(name)
+def _as_stored(stored: bytes | str) -> bytes | str:
+    return stored
 
 
 class CodedFields(Fields[Any]):
