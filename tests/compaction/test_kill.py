@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -27,8 +29,7 @@ RUN = """
 import sys, logstore
 with logstore.open(sys.argv[1]) as store:
     print("open", flush=True)
-    if sys.argv[2] == "full":
-        input()
+    sys.stdin.readline()
     store.compact(purge=sys.argv[2] == "purge", full=sys.argv[2] == "full")
     print("done", flush=True)
 """
@@ -52,36 +53,61 @@ print("done", flush=True)
 MORE, PENDING = list(range(4000)), list(range(0, 1000, 10))
 
 
+class Worked(NamedTuple):
+    """A copy of a store in which a child worked, until its end or until it was killed."""
+
+    path: Path
+    ended: bool
+    before_bytes: int  # of the log, when the work began
+
+
+def worked(base: Path, kills: int, script: str, mode: Callable[[int], str]) -> Iterator[Worked]:
+    """One copy in which a child came to its end, then some whose child was killed at a random
+    moment of the time that this took. ``mode``: what the child of each is to do, the first is -1.
+    """
+    seed = int.from_bytes(os.urandom(4), "little")
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    most_s = 0.0
+    for turn in range(-1, kills):
+        path = base.with_name(f"store{turn}")
+        shutil.copytree(base, path, ignore=shutil.ignore_patterns("lock.mdb"))
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(path), mode(turn)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        before_bytes = log_bytes(path)
+        began = time.monotonic()
+        child.stdin.write("\n")
+        child.stdin.flush()
+        if turn < 0:
+            assert child.stdout.readline() == "done\n"
+            most_s, ended = time.monotonic() - began, True
+        else:
+            time.sleep(chance.random() * most_s)
+            child.send_signal(signal.SIGKILL)
+            ended = "done" in child.stdout.read()
+            if ended:  # the machine is less busy than it was
+                most_s *= 0.7
+        child.communicate()
+        yield Worked(path, ended, before_bytes)
+        shutil.rmtree(path)
+
+
 def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
     base = tmp_path / "base"
     with filled(base, entries=8000) as store:
         delete_at_random(store, 0.8)
         expected = logical(dump(store))
-    seed = int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    killed, most_s = 0, 0.0
-    for turn in range(-1, KILLS):  # the first is left alone, to see how long it takes
-        path = tmp_path / f"store{turn}"
-        shutil.copytree(base, path, ignore=shutil.ignore_patterns("lock.mdb"))
-        mode = "purge" if turn % 3 == 2 else "plain"
-        child = subprocess.Popen(
-            [sys.executable, "-c", RUN, str(path), mode], stdout=subprocess.PIPE, text=True
-        )
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        began = time.monotonic()
-        if turn < 0:
-            assert child.stdout.readline() == "done\n"
-            most_s = time.monotonic() - began
-        else:
-            time.sleep(chance.random() * most_s)
-            child.send_signal(signal.SIGKILL)
-            late = "done" in child.stdout.read()
-            killed += not late
-            if late:  # the machine is less busy than it was
-                most_s *= 0.7
-        child.wait()
+    killed = 0
+    modes = ("plain", "plain", "purge")
+    for path, ended, _ in worked(base, KILLS, RUN, lambda turn: modes[turn % 3]):
+        killed += not ended
         with logstore.open(path) as store:
             assert logical(dump(store)) == expected
         shutil.rmtree(path / "index")
@@ -90,7 +116,6 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
             store.compact()
             assert logical(dump(store)) == expected
         assert check(path).damage == []
-        shutil.rmtree(path)
     print(f"{killed} of {KILLS} compactions were killed before their end")
     assert killed >= KILLS // 4
 
@@ -102,38 +127,11 @@ def test_what_gives_back_all_that_it_can_is_killed(tmp_path: Path, mode: str) ->
     with filled(base, entries=4000) as store:
         delete_at_random(store, 0.5)
         expected = logical(dump(store))
-    seed = int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    killed, most_s = 0, 0.0
-    for turn in range(-1, ENDS):
-        path = tmp_path / f"store{turn}"
-        shutil.copytree(base, path, ignore=shutil.ignore_patterns("lock.mdb"))
-        child = subprocess.Popen(
-            [sys.executable, "-c", CLOSE if mode == "close" else RUN, str(path), mode],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        before = log_bytes(path)
-        began = time.monotonic()
-        child.stdin.write("\n")
-        child.stdin.flush()
-        if turn < 0:
-            assert child.stdout.readline() == "done\n"
-            most_s = time.monotonic() - began
-            assert log_bytes(path) < before, "nothing was given back"
-        else:
-            time.sleep(chance.random() * most_s)
-            child.send_signal(signal.SIGKILL)
-            late = "done" in child.stdout.read()
-            killed += not late
-            if late:
-                most_s *= 0.7
-        child.communicate()
+    killed = 0
+    script = CLOSE if mode == "close" else RUN
+    for place, (path, ended, before_bytes) in enumerate(worked(base, ENDS, script, lambda _: mode)):
+        killed += not ended
+        assert place or log_bytes(path) < before_bytes, "nothing was given back"
         for again in range(2):
             with logstore.open(path) as store:
                 told_of_more(store, there=mode == "close")
@@ -142,7 +140,6 @@ def test_what_gives_back_all_that_it_can_is_killed(tmp_path: Path, mode: str) ->
                 shutil.rmtree(path / "index")
         checked = check(path)
         assert checked.as_dict()["clean"], checked.as_dict()
-        shutil.rmtree(path)
     print(f"{killed} of {ENDS} were killed before their end")
     how = "" if str(pipeline.__file__).endswith(".py") else "_compiled"
     figures.record(
@@ -181,7 +178,10 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> N
         store.stream("s0").add_many({"n": n} for n in range(2000))
         store.stream("s0").delete(at)
     child = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(path), "purge"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", RUN, str(path), "purge"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert child.stdout is not None
     child.stdout.readline()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 # In a process of its own: nothing is collected there, and nothing of other tests is open.
-WORK = """
-import asyncio, gc, os, sys
-import logstore, logstore.aio
+LEFT = """
+import gc, os, sys
+import logstore
 gc.disable()
 path = sys.argv[1]
 
@@ -27,6 +27,9 @@ def left():
         if path in where:
             found.append(where)
     return found
+"""
+WORK = """
+import asyncio, logstore.aio
 
 def use(store):
     stream = store.stream("race")
@@ -80,7 +83,7 @@ if len(sys.argv) > 2:
 
 def run(*arguments: Path) -> None:
     """The work, and what it said."""
-    command = [sys.executable, "-c", WORK, *map(str, arguments)]
+    command = [sys.executable, "-c", LEFT + WORK, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -106,10 +109,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 
 
 FAILED = """
-import gc, os, resource, sys
-import logstore
-gc.disable()
-path = sys.argv[1]
+import resource
 raised = 0
 with logstore.open(path, background=False) as store:
     store.stream("s").add_many({"n": n} for n in range(300))
@@ -125,21 +125,13 @@ with logstore.open(path, background=False) as store:
         store.compact(full=True)  # the index has another generation
         end = max(file.stat().st_size for file in (store.path / "log").iterdir())
 assert raised == 2
-found = [line for line in open("/proc/self/maps") if path in line]
-for name in os.listdir("/proc/self/fd"):
-    try:
-        where = os.readlink(f"/proc/self/fd/{name}")
-    except FileNotFoundError:
-        continue
-    if path in where:
-        found.append(where)
-assert not found, found
+assert not left(), left()
 """
 
 
 def test_the_error_of_a_commit_keeps_nothing_open(tmp_path: Path) -> None:
     """Its frames held the index that was valid then, mapped, until a garbage collection."""
-    command = [sys.executable, "-c", FAILED, str(tmp_path / "store")]
+    command = [sys.executable, "-c", LEFT + FAILED, str(tmp_path / "store")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
 
