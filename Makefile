@@ -13,6 +13,8 @@ JOBS ?= 3
 COMPILED ?= $(addprefix tests/,benchmarks/test_instructions.py engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_references.py \
 	groups/test_transaction_groups.py groups/test_worker.py index log store)
+# Spark, of 460 MB, for the benchmarks that need it alone: those, and all where none is named
+BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transfer --docs,$(ARGS)),spark),spark)
 # How many times as long as it has to `make torture` runs
 TIMES ?= 1
 
@@ -79,7 +81,7 @@ format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
-	@$(ENV) bench spark compiled -- python -m benchmarks $(ARGS)
+	@$(ENV) bench $(BENCH_SPARK) compiled -- python -m benchmarks $(ARGS)
 
 instructions: ## what an operation takes, counted; fails over 10 % above the committed figures
 	@$(ENV) test compiled -- python -m benchmarks.instructions --check $(ARGS)
