@@ -35,7 +35,6 @@ def _large(bench: Bench) -> list[Result]:
     """One stream of a million nodes."""
     nodes = bench.size(1_000_000, 1_000_000)
     each = bench.size(100, 8)
-    each = min(each, 100)
     path = sensors.store(bench, nodes * each, each)
     found = _plans(bench, path, sensors.STREAM)
     name = f"plan of {nodes:,} nodes"
