@@ -34,7 +34,7 @@ def run(bench: Bench) -> list[Result]:
 def _large(bench: Bench) -> list[Result]:
     """One stream of a million nodes."""
     nodes = bench.size(1_000_000, 1_000_000)
-    each = bench.size(100, 8)
+    each = 8 if bench.quick or bench.tiny else 100  # entries
     path = sensors.store(bench, nodes * each, each)
     found = _plans(bench, path, sensors.STREAM)
     name = f"plan of {nodes:,} nodes"
