@@ -19,6 +19,7 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.aio.group import AsyncGroup
+from logstore.aio.store import THREADS
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.store import Store
@@ -57,6 +58,14 @@ def go(path: Path, work: Work) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until it holds."""
     await asyncio.to_thread(eventually, condition)
+
+
+async def steps_end(store: aio.AsyncStore) -> None:
+    """Wait until no step runs that was begun before: one of a task that was cancelled goes on, and
+    what it reads then is in its consumer's backlog, where nobody waits for it.
+    """
+    together = threading.Barrier(THREADS)
+    await asyncio.gather(*(store._run(together.wait) for _ in range(THREADS)))
 
 
 async def group(store: aio.AsyncStore) -> AsyncGroup:
@@ -180,7 +189,8 @@ def test_a_cancelled_task_gives_its_place_back(tmp_path: Path, after_s: float) -
             await asyncio.sleep(after_s)
             made.cancel()
             await asyncio.gather(made, return_exceptions=True)
-        await until(lambda: not used(plain))
+        await steps_end(store)
+        assert not used(plain)
         assert not store._watcher._queued
         plain.stream("work").add({"a": "b"})
         assert await work.read("c", timeout=LONG_S)
