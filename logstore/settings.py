@@ -98,7 +98,7 @@ class GroupSettings(NamedTuple, Generic[T]):
         _check_range("backoff_max", self.backoff_max_ms, LENGTH_MAX_MS)
         if self.backoff_ms is not None and self.redeliver_after_ms is None:
             raise OptionError(
-                "a backoff needs redeliver-after, too: what waits goes to who reads by that"
+                "give redeliver_after with backoff: an entry that waits goes to who reads by that"
             )
         if (self.max_deliveries is None) != (self.dead_letter is None):
             raise OptionError("give max_deliveries and dead_letter both, or neither")

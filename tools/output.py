@@ -388,6 +388,8 @@ PHRASES = {
         "is a text such as "
     ),
     "; IDs are given as start and end": "; IDs are given as START and END",
+    "or to= a stream for this entry": "or --to a stream for this entry",
+    "give redeliver_after with backoff": "give --redeliver-after with --backoff",
     "dead_letter must be": "--dead-letter must be",
     "give max_deliveries and dead_letter both, or neither": (
         "give --max-deliveries and --dead-letter both, or neither"

@@ -129,7 +129,7 @@ def latest(
     from logstore.api.matching import Matching, matching
     from logstore.engine.streams import latest as compact
 
-    wanted = matching({b"key": key}, opened.encoding, values, what="latest")
+    wanted = matching({"key": key}, opened.encoding, values, what="latest")
     if wanted is None:
         return None
     value = wanted.where[1]

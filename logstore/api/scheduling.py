@@ -137,7 +137,12 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
     Numbers that look like seconds are refused, too: as milliseconds they are days of January 1970,
     and what is due then is due at once. (Where ``clock`` itself stands there, they are taken.)
     """
-    if (at is None) == (after is None):
+    if at is None and after is None:
+        raise OptionError(
+            "give when: at= (an aware datetime, or unix milliseconds) or after=, or every= or "
+            "cron= with a name to repeat it"
+        )
+    if at is not None and after is not None:
         raise OptionError("give at= (an aware datetime, or unix milliseconds) or after=, not both")
     if after is not None:
         length = seconds(after, "after")

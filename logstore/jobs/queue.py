@@ -330,7 +330,10 @@ class Jobs:
         """A job by its ID, of which nothing is looked up. OptionError for what is no ID."""
         ms, dash, rest = id.partition("-") if isinstance(id, str) else ("", "", "")
         if not (dash and len(rest) == 2 * _ID_BYTES and _is_hex(ms + rest)):
-            raise OptionError(f"give the id of a Job, not {shown(id)}")
+            raise OptionError(
+                "give the id of a Job (job.id, and the field 'job' of a dead letter), not "
+                f"{shown(id)}"
+            )
         return Job(self, id)
 
     def info(self) -> JobsInfo:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from logstore.api import arguments
 from logstore.api.entry import Entry
 from logstore.api.transaction import Transaction
-from logstore.errors import JobFailedError, JobNotDoneError, OptionError
+from logstore.errors import JobFailedError, JobNotDoneError, OptionError, shown
 from logstore.features.repeat import Repeat
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ class Task(Generic[P, R]):
             OptionError: the function takes no such arguments, or options contradict each other.
             EntryTypeError: the queue's codec cannot hold an argument.
         """
+        if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+            raise OptionError(f"args are the arguments in a tuple, such as (1,), not {shown(args)}")
         jobs = self._jobs
         row, job = jobs.row(self, args, kwargs or {})
         jobs.ready()

@@ -86,6 +86,8 @@ def test_what_cannot_be_changes_nothing(store: Any) -> None:
         with pytest.raises(error):
             store.requeue("dead", *ids)
         assert (store.stream("dead").info(), store.stream("jobs").info()) == before
+    with pytest.raises(OptionError, match=r"no dead letter: .*stream 'dead'"):
+        store.requeue("dead", stranger)
     with pytest.raises(StreamNotFoundError):
         store.requeue("absent")
     with pytest.raises(StreamNotFoundError):

@@ -257,7 +257,10 @@ REFUSED = {
     "a generator": (lambda jobs: jobs.task(generator), "yield"),
     "the name of another task": (lambda jobs: [jobs.task(plain), jobs.task(plain)], "already"),
     "arguments that it does not take": (lambda jobs: jobs.task(plain).delay(1), "cannot be called"),
+    "arguments outside a tuple": (lambda jobs: jobs.task(plain).submit(5), r"such as \(1,\)"),
+    "a text for them": (lambda jobs: jobs.task(anything).submit("url"), r"such as \(1,\)"),
     "an ID that is none": (lambda jobs: jobs.job("5"), "id of a Job"),
+    "the ID of a dead letter": (lambda jobs: jobs.job("17-0"), "field 'job' of a dead letter"),
     "a transaction for a coroutine": (lambda jobs: jobs.task(transaction=True)(awaited), "plain"),
     "a flag": (lambda jobs: jobs.task(result="no")(plain), "result"),
 }
@@ -265,6 +268,10 @@ REFUSED = {
 
 def plain() -> None:
     """A function."""
+
+
+def anything(*_given: str) -> None:
+    """One that takes whatever it is given."""
 
 
 def generator() -> Iterator[int]:

@@ -183,7 +183,7 @@ def test_what_is_refused_and_told(tmp_path: Path) -> None:
         store["s"].add_many([{"": "x"}, {"": "x"}])
         assert store.retain() == 1
         assert store["s"].configure(compact_by="k").compact_by == b"k"
-        with pytest.raises(EntryTypeError):
+        with pytest.raises(EntryTypeError, match="latest: field 'key'"):
             store["s"].latest(None)
         assert store["s"].configure(compact_by=None).compact_by is None
         assert store.retain() == 0

@@ -235,6 +235,11 @@ def test_bad_times_are_refused(store: Store[Any], at: Any, after: Any) -> None:
     assert "a" not in store
 
 
+def test_what_is_missing_is_told(store: Store[Any]) -> None:
+    with pytest.raises(OptionError, match=r"at= .* after=, or every= or cron="):
+        store.stream("a").schedule({"n": "1"})
+
+
 def test_bad_entries_are_refused(store: Store[Any]) -> None:
     """As an add refuses them, and what is too large to be kept."""
     stream = store.stream("a")

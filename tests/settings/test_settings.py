@@ -147,6 +147,7 @@ def test_wrong_settings_of_a_stream(tmp_path: Path, settings: dict[str, Any], to
         ({"max_deliveries": 3, "dead_letter": "s"}, "another stream"),
         ({"max_deliveries": 3, "dead_letter": 5}, "name of a stream"),
         ({"redeliver_after": 0}, "redeliver_after must be 1"),
+        ({"backoff": 1}, "give redeliver_after with backoff"),
     ],
 )
 def test_wrong_settings_of_a_group(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
@@ -155,7 +156,7 @@ def test_wrong_settings_of_a_group(tmp_path: Path, settings: dict[str, Any], tol
         with pytest.raises(OptionError, match=told):
             group.configure(**settings)
         assert group.settings == GroupSettings()
-        with pytest.raises(logstore.GroupNotFoundError):
+        with pytest.raises(logstore.GroupNotFoundError, match=r"make it with stream\.group\(name"):
             store.stream("s").group("none").configure(redeliver_after=1)
 
 

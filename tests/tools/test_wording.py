@@ -70,6 +70,10 @@ NOT_MET_MESSAGES = {
     # Commands check moments and lengths of time themselves, and set no last ID.
     "time must be an aware datetime: {}",
     "give at= (an aware datetime, or unix milliseconds) or after=, not both",
+    (
+        "give when: at= (an aware datetime, or unix milliseconds) or after=, or every= or cron= "
+        "with a name to repeat it"
+    ),
     "at must be an aware datetime: give it a time zone",
     "at must be an aware datetime, or unix milliseconds as an int, not {}",
     (

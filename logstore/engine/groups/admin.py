@@ -20,13 +20,15 @@ NO_KEY = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
     "MKSTREAM option to create an empty stream automatically."
 )
+MAKE_IT = "; make it with stream.group(name, start='0') or start='$'"
 _new = tuple.__new__  # without the layers of a named tuple: reads make these
 SEEN_MS = 10  # a consumer that reads in vain more often is not recorded each time
 
 
-def refused(words: bytes, stream: bytes) -> GroupNotFoundError:
-    """The error with these words, in which names are as they are."""
-    error = GroupNotFoundError(words.decode("utf-8", "backslashreplace"), stream=stream)
+def refused(words: bytes, stream: bytes, advice: str = "") -> GroupNotFoundError:
+    """The error with these words, in which names are as they are; clients get no advice."""
+    message = words.decode("utf-8", "backslashreplace") + advice
+    error = GroupNotFoundError(message, stream=stream)
     error.told = words
     return error
 
@@ -34,13 +36,13 @@ def refused(words: bytes, stream: bytes) -> GroupNotFoundError:
 def not_found(stream: bytes, group: bytes, where: str = "") -> GroupNotFoundError:
     """The error for a stream or group that is missing, in the words of most commands."""
     words = b"NOGROUP No such key '%b' or consumer group '%b'%b"
-    return refused(words % (stream, group, where.encode()), stream)
+    return refused(words % (stream, group, where.encode()), stream, MAKE_IT)
 
 
 def no_group(stream: bytes, group: bytes) -> GroupNotFoundError:
     """The error for a group that is missing, in the words of XGROUP and XINFO."""
     words = b"NOGROUP No such consumer group '%b' for key name '%b'"
-    return refused(words % (group, stream), stream)
+    return refused(words % (group, stream), stream, MAKE_IT)
 
 
 def existing(

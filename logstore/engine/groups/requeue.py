@@ -60,8 +60,9 @@ def requeue(
         target = origin if to is None else to
         if target is None:
             raise OptionError(
-                f"entry {id} of {name!r} does not tell which stream it came from: it is no dead "
-                "letter, or name the stream where it is to go"
+                f"entry {id} does not tell which stream it came from, so it is no dead letter: "
+                "give the stream that dead letters are moved to, or to= a stream for this entry",
+                stream=name,
             )
         rows.append((target, own))
         going.append(id)
