@@ -90,6 +90,18 @@ cdef object slot_of(object made_class, str name):
     return found
 
 
+cdef inline object new_plain(object made_class, object encoding):
+    """A new object whose slots are empty, and will hold no containers but such as the collector
+    does not walk; so it does not walk this one either, unless a codec reads its values.
+
+    A walk over millions of entries would have all objects of the process walked again and again.
+    """
+    made = PyType_GenericAlloc(<SlotType*>made_class, 0)
+    if encoding is None or type(encoding) is str:
+        PyObject_GC_UnTrack(made)
+    return made
+
+
 cdef class FieldsMaker:
     cdef object fields_class, entry_class, other
     cdef object encoding_slot, items_slot
@@ -119,7 +131,7 @@ cdef class FieldsMaker:
                 continue
             PyDict_SetItem(items, <object>PyTuple_GET_ITEM(parts, i),
                             <object>PyTuple_GET_ITEM(parts, i + 1))
-        made = PyType_GenericAlloc(<SlotType*>self.fields_class, 0)
+        made = new_plain(self.fields_class, encoding)
         set_slot(self.encoding_slot, made, encoding)
         set_slot(self.items_slot, made, items)
         return made
@@ -256,7 +268,7 @@ cdef class EntryMaker(_Decoder):
         self.set_encoding(encoding)
 
     cdef object entry(self, object ms, object seq, tuple flat):
-        made = PyType_GenericAlloc(<SlotType*>self.entry_class, 0)
+        made = new_plain(self.entry_class, self.reading)
         set_slot(self.id_slot, made, new_id(self.id_class, self.bare, ms, seq))
         set_slot(self.flat_slot, made, flat)
         set_slot(self.encoding_slot, made, self.reading)

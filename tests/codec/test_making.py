@@ -132,6 +132,17 @@ def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
     assert (sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)) == counts
 
 
+def test_the_collector_walks_no_entry_without_a_codec(native: Codec, lp: bytes) -> None:
+    rest = (lp, *MASTER)
+    for encoding in None, "utf-8":
+        for entry in native.EntryMaker(Entry, StreamID, encoding).entries(*rest):
+            held = (entry, entry.id, entry._flat, entry.fields, entry.fields._items)
+            assert [gc.is_tracked(each) for each in held] == [False] * 5
+    # What reads the values is anything, and may come back to the entry.
+    (entry, *_) = native.EntryMaker(Entry, StreamID, None, [native]).entries(*rest)
+    assert gc.is_tracked(entry)
+
+
 @pytest.mark.parametrize("encoding", [None, "utf-8"])
 @pytest.mark.parametrize("vector", [b"", b"\x05", b"\x0f"])
 def test_a_finder_finds_what_a_walk_does(
