@@ -26,7 +26,7 @@ TOLD_S = 1.0
 @click.option("--processes", type=click.IntRange(1, 1000), default=1, show_default=True,
               help="How many jobs are done at once.")  # fmt: skip
 @click.option("--batch", type=click.IntRange(1, 10_000), default=4, show_default=True,
-              help="Jobs that a process fetches at once.")  # fmt: skip
+              help="Jobs that a process fetches at once while they are quick.")  # fmt: skip
 @click.option("--grace", type=click.FloatRange(min=0), default=30.0, show_default=True,
               metavar="SECONDS", help="How long a running job may go on after a stop.")  # fmt: skip
 @click.option("--drain", is_flag=True, help="End when there is nothing more to do.")

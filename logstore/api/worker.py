@@ -91,6 +91,7 @@ class Work(NamedTuple):
     backoff: timedelta | float | None = None
     backoff_max: timedelta | float = 3600
     ends: Ends | None = None
+    pace: Callable[[], int] | None = None  # how many entries to fetch next, up to ``batch``
 
 
 class Fetch(NamedTuple):
@@ -159,7 +160,6 @@ class Loop(Generic[T]):
         self.work = work
         self.stop = Stop(work.stop)
         self.limit = _limit(group, work)
-        self.batch = max(work.batch, work.concurrency)
         self.claim_idle_ms = GIVEN_BACK_ONLY
         if work.claim_idle is not None:
             self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
@@ -168,6 +168,13 @@ class Loop(Generic[T]):
         self._tally = threading.Lock()
         self._refused: WorkNotDone | None = None
         self._looked_at = -1  # position up to which a waiter knows that it has no backlog
+
+    @property
+    def batch(self) -> int:
+        """How many entries to fetch next, at most."""
+        work = self.work
+        most = max(work.batch, work.concurrency)
+        return most if work.pace is None else min(most, max(1, work.pace()))
 
     def rounds(self) -> Generator[Step, Any, int]:
         """The steps to perform; how many entries were handled."""

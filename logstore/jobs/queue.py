@@ -387,7 +387,7 @@ class Jobs:
         """Do jobs, one after the other, in this thread.
 
         Args:
-            batch: how many jobs are fetched at once; those behind a long one wait for it.
+            batch: how many jobs are fetched at once, at most; one while they take long.
             stop: an event that ends it after the running job. So does SIGTERM, in a main thread.
             timeout: end when no job came for so long, seconds or a timedelta; None: never, 0: do
                 what is there.

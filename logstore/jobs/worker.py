@@ -36,6 +36,7 @@ from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
 
+AHEAD_S = 0.1
 STOP_S = 0.1  # how late a stop may be seen
 DEATHS_MAX = 3  # of workers that did a job, on top of its retries
 BACKOFF_MAX_S = 3600.0
@@ -52,6 +53,7 @@ class Worker:
         self.name = f"{gone.here()}:{next(_numbers)}"
         self._stopped = threading.Event()
         self._loop: asyncio.Runner | None = None
+        self._took_s = AHEAD_S  # a job, about
 
     def run(
         self, *, batch: int, stop: threading.Event | None, timeout: float | timedelta | None
@@ -63,7 +65,9 @@ class Worker:
         looker = threading.Thread(target=self._look, name="logstore-jobs", daemon=True)
         looker.start()
         try:
-            work = Work(self._handle, batch, stop=stop, timeout=timeout, ends=self._ends)
+            work = Work(
+                self._timed, batch, stop=stop, timeout=timeout, ends=self._ends, pace=self._pace
+            )
             return consume(self._jobs.group, self.name, work)
         finally:
             self._stopped.set()
@@ -73,7 +77,19 @@ class Worker:
             if self._loop is not None:
                 self._loop.close()
 
+    def _pace(self) -> int:
+        """How many jobs to fetch: one while jobs take long."""
+        return int(AHEAD_S / max(self._took_s, 1e-6))
+
     # -- one job --------------------------------------------------------------------------------
+    def _timed(self, delivery: Delivery[Any]) -> None:
+        begun = time.monotonic()
+        try:
+            self._handle(delivery)
+        finally:  # a slow one counts at once, and is forgotten after some quick ones
+            took_s = time.monotonic() - begun
+            self._took_s = max(took_s, (self._took_s + took_s) / 2)
+
     def _handle(self, delivery: Delivery[Any]) -> None:
         fields = self._jobs.fields(delivery)
         id, name = name_of(delivery.id, fields)

@@ -28,6 +28,12 @@ def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jobs]:
         yield Jobs(store, backoff=0.05)
 
 
+@pytest.fixture
+def whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers fetch as many jobs as they may, however long those take."""
+    monkeypatch.setattr(worker.Worker, "_pace", lambda _worker: 1000)
+
+
 def test_results_and_errors_are_their_own_jobs(jobs: Jobs) -> None:
     """Whatever the order; a plain call is a plain call; values are those of the codec."""
 
@@ -166,6 +172,7 @@ def test_coroutines_and_time_limits(tmp_path: Path) -> None:
             silent.result(0)
 
 
+@pytest.mark.usefixtures("whole_batches")
 def test_a_waiting_caller_gets_the_result_of_another_thread(tmp_path: Path) -> None:
     """And a stop ends the worker after its running job, giving the rest of its batch back."""
     with Jobs(tmp_path / "s") as jobs:
@@ -382,6 +389,26 @@ def test_a_task_that_cannot_repeat_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+def test_a_worker_holds_no_jobs_that_others_could_begin(tmp_path: Path) -> None:
+    """One where jobs take long, or where it has done none; a batch where they are quick."""
+    with Jobs(tmp_path / "s") as jobs:
+        held: list[int] = []
+
+        @jobs.task
+        def look(length_s: float) -> None:
+            held.append(jobs.group.pending().count)
+            time.sleep(length_s)
+
+        jobs.ready()
+        for length_s in [0.0] * 100 + [2 * worker.AHEAD_S] * 6:
+            look.delay(length_s)
+        assert jobs.work(timeout=0) == 106
+        assert held[0] == 1
+        assert max(held[:100]) == 4
+        assert held[-2:] == [1, 1]
+
+
+@pytest.mark.usefixtures("whole_batches")
 def test_ends_of_quick_jobs_are_one_commit_and_do_not_wait_for_a_long_one(tmp_path: Path) -> None:
     """A result is there while the next job of the batch runs; the rest end together."""
     with Jobs(tmp_path / "s") as jobs:
@@ -411,6 +438,7 @@ def test_ends_of_quick_jobs_are_one_commit_and_do_not_wait_for_a_long_one(tmp_pa
         assert second.result(0) is True
 
 
+@pytest.mark.usefixtures("whole_batches")
 def test_an_end_that_was_lost_to_another_worker_takes_no_other_along(tmp_path: Path) -> None:
     """The others of its commit end; of it there is the result of one worker, the other one's."""
     with Jobs(tmp_path / "s") as jobs:
