@@ -158,6 +158,8 @@ class OpenStore(Generic[T]):
         """
         shared = self.live()
         if shared.engine.wake.full:
+            if not at_once:
+                shared.committer.leave_sealed()
             reserve.check(shared.engine)
         if sync is not None:
             check_sync(sync)

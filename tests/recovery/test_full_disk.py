@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+import logstore
 from logstore.log import names
 from logstore.recovery.check import check
+from tests.waiting.crowd import eventually
 
 DISK_BYTES = 16 << 20
 FILL = """
@@ -164,4 +166,36 @@ def test_without_what_was_set_aside_it_opens_and_can_be_read(disk: Path, how: st
     use = [sys.executable, "-c", USE, str(path), how, "open", str(done)]
     used = subprocess.run(use, capture_output=True, text=True, check=False)
     assert used.stdout.strip() == "ok", (used.returncode, used.stderr[-3000:])
+    assert check(path).damage == []
+
+
+EMPTY = """
+import sys, logstore
+with logstore.open(sys.argv[1], background=False) as store:
+    store.stream("s").trim(maxlen=0)
+    store.compact()
+"""
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_process_that_is_open_keeps_no_space_of_a_segment_that_is_gone(
+    disk: Path, background: bool
+) -> None:
+    """One process fills the disk with a single segment, another one trims and compacts: the first
+    adds again without being started anew; with its work in the background it need not even add.
+    """
+    path = disk / "store"
+    with logstore.open(path, background=background) as store:
+        stream = store.stream("s")
+        with pytest.raises(logstore.DiskFullError):
+            stream.add_many(({"pad": os.urandom(8000)} for _ in range(10_000)), batch=10)
+        emptied = subprocess.run(
+            [sys.executable, "-c", EMPTY, str(path)], capture_output=True, text=True, check=False
+        )
+        assert emptied.returncode == 0, emptied.stderr[-3000:]
+        if background:
+            eventually(lambda: shutil.disk_usage(disk).free > DISK_BYTES // 2)
+        stream.add({"pad": os.urandom(8000)})
+        assert len(stream) == 1
+        assert shutil.disk_usage(disk).free > DISK_BYTES // 2
     assert check(path).damage == []

@@ -131,6 +131,15 @@ class Committer:
                 raise
             return self.run(op, sync, dead=dead)
 
+    def leave_sealed(self) -> None:
+        """Close the segment that was active if others went on to a new one: compaction may have
+        removed it, and its bytes stay on the disk as long as it is open.
+        """
+        engine = self._engine
+        if engine.active is not None and engine.active_number != engine.wake.log().active_segment:
+            with self.locked(follow=False) as words:
+                engine.leave_sealed_locked(words.active_segment)
+
     @contextmanager
     def locked(self, *, follow: bool = True) -> Iterator[LogWords]:
         """The mutex and LOCK, the tail checked: for work that must not meet a commit.

@@ -96,6 +96,7 @@ class MaintenanceThread:
 
     def tick(self) -> None:
         """Do what is due."""
+        self._committer.leave_sealed()
         active = self._engine.wake.log().active_segment
         # A compaction by call seals a segment first, and mostly empties it: it needs no hint.
         if active != self._active and not self._waiting:

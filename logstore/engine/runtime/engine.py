@@ -251,6 +251,13 @@ class Engine:
             before.close()
         return opened
 
+    def leave_sealed_locked(self, number: int) -> None:
+        """Close the segment that was active, unless it still is."""
+        before = self.active
+        if before is not None and self.active_number != number:
+            self.active = None
+            before.close()
+
     def check_open(self) -> None:
         """ClosedError once the last handle of this process gave the store back; StoreGoneError once
         its directory was found removed or replaced.
