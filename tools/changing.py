@@ -21,7 +21,7 @@ from logstore.errors import StreamExistsError
 from logstore.scan import records
 from logstore.settings import GroupSettings, StreamSettings
 from logstore.tools import durations, options
-from logstore.tools.durations import LENGTH, MOMENT
+from logstore.tools.durations import LENGTH, MOMENT, SIZE
 from logstore.tools.entries import split_pair
 from logstore.tools.output import Output, readable
 
@@ -170,7 +170,7 @@ class Setting(click.ParamType[Any]):
 @options.stream_argument
 @click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
 @click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many; or none.")
-@click.option("--max-bytes", type=Setting(click.IntRange(0)), help="Keep no more bytes; or none.")
+@click.option("--max-bytes", type=Setting(SIZE), help="Keep no more: 10GiB; or none.")
 @click.option("--keep-until-shipped", type=bool, help="Drop only what was shipped: yes, no.")
 @click.option("--group", metavar="NAME", help="Set what follows, of this group.")
 @click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="Then an entry is dead.")

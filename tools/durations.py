@@ -1,4 +1,4 @@
-"""Lengths of time and moments as they are typed: ``90s``, ``1h30m``, ``7d``; ``2026-11-22T10:00Z``.
+"""What is typed: lengths of time (``90s``, ``1h30m``, ``7d``), moments, sizes (``10GiB``).
 
 Knows nothing of stores.
 """
@@ -15,6 +15,8 @@ UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"
          "ms": "milliseconds"}  # fmt: skip
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
 class Length(click.ParamType[Any]):
@@ -53,7 +55,25 @@ class Moment(click.ParamType[Any]):
                       param, ctx)  # fmt: skip
 
 
-LENGTH, MOMENT = Length(), Moment()
+class Size(click.ParamType[Any]):
+    """Bytes: ``10GiB`` and ``10G`` by 1024, ``10GB`` by 1000, as GNU programs have it."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a number of bytes; click's BadParameter says how to write one."""
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no size: give bytes, or 500MiB, 10GiB, 2TB", param, ctx)
+        number, prefix, binary = found.groups()
+        base = 1000 if str(value).strip()[-1] in "bB" and not binary else 1024
+        power = base ** _POWERS[prefix.lower()] if prefix else 1
+        return int(number) * power if number.isdigit() else int(float(number) * power)
+
+
+LENGTH, MOMENT, SIZE = Length(), Moment(), Size()
 
 
 def told(length: timedelta | None) -> str:

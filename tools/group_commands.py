@@ -79,8 +79,10 @@ def pending(
         rows = [
             (str(each.id), each.consumer, told(each.idle), each.delivery_count) for each in entries
         ]
+    narrowed = bool(consumer or min_idle)
+    none = "nothing that is pending is like that" if narrowed else "nothing is pending"
     head = ("ID", "consumer", "idle", "deliveries")
-    output.table(head, rows, narrow=("deliveries",), none="nothing is pending")
+    output.table(head, rows, narrow=("deliveries",), none=none)
 
 
 @click.command("ack")

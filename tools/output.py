@@ -256,6 +256,8 @@ def _for_people(name: str, value: Any) -> tuple[str, Any]:
     elif type(value) in {int, float} and words[-1] in {"ms", "s"}:
         unit = timedelta(milliseconds=1) if words.pop() == "ms" else timedelta(seconds=1)
         value = told(value * unit) if value else "0s"
+    elif value is None and words[-1:] == ["ms"]:
+        words.pop()
     return " ".join(words), value
 
 

@@ -64,6 +64,15 @@ def space(look: Look) -> Iterator[Finding]:
             "refused until there is room again",
             command,
         )
+    elif space_alarm.is_full(found.free_bytes, found.disk_bytes):
+        yield Finding(
+            "full",
+            WRONG,
+            "",
+            f"the disk is full, {units.size(found.free_bytes)} are free: adds are refused until "
+            "there is room again: make some, or trim a stream and compact",
+            command,
+        )
     elif space_alarm.is_low(engine, found.free_bytes, found.disk_bytes):
         free = f"{units.size(found.free_bytes)} ({units.share(found.free_bytes, found.disk_bytes)})"
         more = "" if command else ": set a retention, or move the store to a larger disk"

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import click
 
+from logstore import fsinfo
 from logstore.api.opening import opened_of
-from logstore.errors import DamagedStoreError
+from logstore.api.store import Store
+from logstore.engine.maintenance import space_alarm
+from logstore.errors import DamagedStoreError, DiskFullError
 from logstore.format import position_parts
 from logstore.log import shipped
 from logstore.recovery import backup as backups
@@ -136,9 +139,19 @@ def checkpoint(output: Output, path: Path) -> None:
         output.report({"checkpoint_bytes": store.checkpoint()})
 
 
+def _check_room(store: Store[bytes]) -> None:
+    """DiskFullError where an add would be refused."""
+    engine = opened_of(store).engine()
+    if engine.wake.full or space_alarm.is_full(*fsinfo.space(engine.path)):
+        raise DiskFullError(
+            f"the disk of {engine.path} is full, and adds are refused: make room on it, or trim a "
+            "stream and run 'logstore compact'"
+        )
+
+
 @click.command("ping")
 @options.store_argument
-@click.option("--write", is_flag=True, help="Also take the writer lock, as an add would.")
+@click.option("--write", is_flag=True, help="Also tell whether an add would be taken: lock, disk.")
 @options.json_option
 @options.pass_output
 def ping(output: Output, path: Path, write: bool) -> None:
@@ -150,6 +163,7 @@ def ping(output: Output, path: Path, write: bool) -> None:
     with options.changing(path) if write else options.reading(path) as store:
         if write:
             store.sync()
+            _check_room(store)
         streams = len(store.streams())
     took_ms = (time.perf_counter() - started) * 1000
     output.report({"ok": True, "streams": streams, "took_ms": round(took_ms, 1)})

@@ -38,6 +38,11 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
     try:
         data = fs.read(path, fmt.STORE_HEAD.size + fmt.STORE_BODY_MAX_BYTES)
     except FileNotFoundError:
+        if not fs.exists(store):
+            raise NotAStoreError(
+                f"{store} is not a store: there is no such directory; give that of a store, or "
+                "make one by adding to it"
+            ) from None
         raise NotAStoreError(
             f"{store} is not a store: there is no file {names.STORE} in it; give the directory of "
             "a store, or an empty or new one that may become a store"

@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,43 @@ def test_configure(store: Path) -> None:
     assert (done.exit_code, "logstore groups" in done.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("typed", "size"),
+    [("5000", 5000), ("64k", 64 << 10), ("1.5MiB", 3 << 19), ("10GB", 10**10), ("2 TiB", 2 << 40)],
+)
+def test_a_size_is_typed_with_its_unit(store: Path, typed: str, size: int) -> None:
+    assert told("configure", store, "orders", "--max-bytes", typed)["max_bytes"] == size
+
+
+def test_a_size_that_is_none_tells_how_to_write_one(store: Path) -> None:
+    for wrong in ("much", "10 apples", "-5", "1e3", ""):
+        done = invoke("configure", store, "orders", "--max-bytes", wrong)
+        assert (done.exit_code, "10GiB" in done.stderr) == (2, True), wrong
+
+
+def test_a_length_that_is_not_set_has_the_name_it_has_when_it_is(store: Path) -> None:
+    """Without the unit of the field, which nobody types."""
+    first = invoke("configure", store, "orders").stdout.splitlines()[0]
+    assert first.split() == ["max", "age", "-"]
+
+
+def test_ping_and_doctor_tell_that_a_disk_is_full(small_disk: Path) -> None:
+    """Before an add is refused, and without the space set aside being used."""
+    path = small_disk / "events"
+    with logstore.open(path, background=False) as opened:
+        opened.stream("s").add({"n": "1"})
+    assert told("ping", path, "--write")["ok"] is True
+    with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 12))
+    assert told("ping", path)["ok"] is True
+    done = invoke("ping", path, "--write")
+    assert (done.exit_code, "logstore compact" in done.stderr) == (1, True)
+    done = invoke("doctor", path, "--watch", "0")
+    assert done.exit_code == 3
+    assert "the disk is full" in " ".join(done.stdout.split())
+
+
 def test_settings_that_drop_entries_are_asked_for(store: Path) -> None:
     before = ids(store, "orders")
     for limit in (("--max-entries", "3"), ("--max-age", "0s"), ("--max-bytes", "10")):
@@ -248,6 +286,7 @@ def test_checkpoint_and_ping(store: Path, tmp_path: Path) -> None:
     for more in ((), ("--write",)):
         found = told("ping", store, *more)
         assert (found["ok"], found["streams"]) == (True, 1)
-    assert invoke("ping", tmp_path / "none").exit_code == 1
+    done = invoke("ping", tmp_path / "none")
+    assert (done.exit_code, "no such directory" in done.stderr) == (1, True)
     (store / "STORE").write_bytes(b"rubbish")
     assert invoke("ping", store).exit_code == 1

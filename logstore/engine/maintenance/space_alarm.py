@@ -19,6 +19,7 @@ AGAIN_S = 3600.0
 SEGMENTS_OF_ROOM = 2  # for compaction: what it writes, before it removes what it read
 FREE_SHARE = 0.05
 FREE_MAX_BYTES = 10 << 30  # of a large disk a share would be more than anybody misses
+FULL_BYTES = 64 << 10  # below it an add of some kilobytes finds no room
 OVER_SHARE = 1.1  # it is over a little above, so that it does not come and go
 
 
@@ -35,6 +36,11 @@ def needed_bytes(engine: Engine, disk_bytes: int) -> int:
 def is_low(engine: Engine, free_bytes: int, disk_bytes: int) -> bool:
     """Whether so little is free; not where the system does not tell (0, 0)."""
     return bool(disk_bytes) and free_bytes < needed_bytes(engine, disk_bytes)
+
+
+def is_full(free_bytes: int, disk_bytes: int) -> bool:
+    """Whether adds are refused, or will be at once; not where the system does not tell (0, 0)."""
+    return bool(disk_bytes) and free_bytes < FULL_BYTES
 
 
 class SpaceAlarm:
