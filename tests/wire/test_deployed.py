@@ -48,7 +48,7 @@ def test_the_units_are_understood(unit: Path) -> None:
         text = ready.read_text().replace("/usr/bin/logstore", sys.executable)
         (unit.parent / ready.name).write_text(text)
     names = [path.name for path in unit.parent.iterdir()]
-    assert len(names) == 5
+    assert len(names) == 7
     done = analyze("verify", *(str(unit.parent / name) for name in names))
     assert [line for line in done.stderr.splitlines() if any(name in line for name in names)] == []
 
