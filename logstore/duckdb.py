@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logstore.api import arguments
 from logstore.api.names import stream_names
 from logstore.api.opening import opened_of
-from logstore.api.scan import make_scan, needing
+from logstore.api.scan import make_scan
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import EntryTypeError
 from logstore.ids import IDLike
+from logstore.loading import needing
 
 if TYPE_CHECKING:
     import duckdb

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+R = TypeVar("R")
 
 
 def load(module: str) -> Any:
@@ -30,3 +33,14 @@ def installing(extra: str) -> str:
     """What to type for the packages of an extra."""
     here = f"pip install '.[{extra}]'"
     return f"pip install 'logstore-streams[{extra}]' (in a clone of logstore: {here})"
+
+
+def needing(extra: str, call: Callable[[], R]) -> R:
+    """What a call gives; UsageError says which extra has the package that is not there."""
+    from logstore.errors import UsageError
+
+    try:
+        return call()
+    except ModuleNotFoundError as error:
+        how = "pip install pandas" if extra == "pandas" else installing(extra)
+        raise UsageError(f"{error.name} is not installed: {how}") from error

@@ -22,6 +22,12 @@ def at_first_use(prepare: Callable[[], None]) -> None:
     _at_first.append(prepare)
 
 
+def prepare() -> None:
+    """Set up the handlers that wait for a first use: for who tells by Python's logging itself."""
+    while _at_first:
+        _at_first.pop()()
+
+
 class Logger:
     """The logger of a name, as ``logging.getLogger`` gives it; loaded at its first use."""
 
@@ -50,6 +56,5 @@ class Logger:
     def _log(self, level: int, message: str, args: tuple[object, ...], exc_info: Exc) -> None:
         import logging
 
-        while _at_first:
-            _at_first.pop()()
+        prepare()
         logging.getLogger(self.name).log(level, message, *args, exc_info=exc_info, stacklevel=3)

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from logstore.api.open_store import open_store
-from logstore.api.scan import Scan, needing
+from logstore.api.scan import Scan
 from logstore.api.store import Store
 from logstore.ids import IDLike
+from logstore.loading import needing
 from logstore.scan.conditions import OPERATORS
 
 if TYPE_CHECKING:

@@ -10,20 +10,21 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from logstore.api import units
-from logstore.api.scheduling import ScheduledEntry
-from logstore.api.stream import Stream
 from logstore.errors import StreamExistsError
-from logstore.scan import records
-from logstore.settings import GroupSettings, StreamSettings
 from logstore.tools import durations, options
 from logstore.tools.durations import LENGTH, MOMENT, SIZE
 from logstore.tools.entries import split_pair
 from logstore.tools.output import Output, readable
+
+if TYPE_CHECKING:
+    from logstore.api.scheduling import ScheduledEntry
+    from logstore.api.stream import Stream
+    from logstore.settings import GroupSettings, StreamSettings
 
 KEY = re.compile(r"[0-9]+-[0-9]+")
 
@@ -329,6 +330,8 @@ def _cancelled(stream: Stream[bytes], key_or_name: str) -> bool:
 
 def _tell_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
     """A line about one entry."""
+    from logstore.scan import records
+
     every = None if entry.every is None else f"every {durations.told(entry.every)}"
     rule = entry.cron and f"cron {entry.cron} {entry.tz}"
     if output.json:

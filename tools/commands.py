@@ -39,7 +39,7 @@ COMMANDS = {
     "info": "info",
     "du": "usage",
     "map": "segment_map",
-    "inspect": "inspecting:inspect",
+    "inspect": "inspect_commands:inspect",
     "doctor": "doctor",
     "metrics": "metrics",
     "top": "top",

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from logstore.api.open_store import open_to_look
-from logstore.api.store import Store
 from logstore.errors import Error, UsageError
 from logstore.tools import options
 from logstore.tools.output import Output
+
+if TYPE_CHECKING:
+    from logstore.api.store import Store
 
 PROGRAM = "logstore"
 VARIABLE = "_LOGSTORE_COMPLETE"  # by which the script asks: click's name for this program
@@ -59,6 +61,8 @@ def _completed(
     ctx: click.Context, incomplete: str, look: Callable[[Store[bytes]], list[bytes]]
 ) -> list[CompletionItem]:
     """At most ``SHOWN_MAX`` of the names that are found; none without a store that can be read."""
+    from logstore.api.open_store import open_to_look
+
     path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
     if path is None:
         return []

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from logstore.api import units
-from logstore.api.store import Store
 from logstore.errors import EntryNotFoundError
 from logstore.tools import options
 from logstore.tools.output import Output, name_object, readable
+
+if TYPE_CHECKING:
+    from logstore.api.store import Store
 
 ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
 all_option = click.option("--all", "every", is_flag=True, help="All that are there now.")

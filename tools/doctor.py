@@ -15,13 +15,8 @@ from pathlib import Path
 import click
 
 from logstore.api import units
-from logstore.api.open_store import open_store
-from logstore.api.opening import opened_of
-from logstore.api.store_info import living_pins
-from logstore.api.summary import summaries
-from logstore.compaction.usage import usage
 from logstore.errors import CorruptionError
-from logstore.tools import options, store_findings, stream_findings
+from logstore.tools import options
 from logstore.tools.durations import LENGTH
 from logstore.tools.finding import LEVELS, WRONG, Finding, Limits, Look, typed
 from logstore.tools.output import Output, for_a_shell
@@ -69,8 +64,14 @@ def command(
 
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
     """The findings, and what was looked at."""
+    from logstore.api.opening import opened_of
+    from logstore.api.store_info import living_pins
+    from logstore.api.summary import summaries
+    from logstore.compaction.usage import usage
+    from logstore.tools import stream_findings
+
     # (from the log: what its index says is among what is examined)
-    with open_store(path, readonly=True, create=False) as store:
+    with options.opened(path, readonly=True, create=False) as store:
         opened = opened_of(store)
         engine = opened.engine()
         first = list(summaries(opened, store.streams()))
@@ -90,6 +91,8 @@ def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Findin
 
 
 def _rules() -> Iterator[Rule]:
+    from logstore.tools import store_findings, stream_findings
+
     yield from store_findings.RULES
     yield from stream_findings.RULES
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from logstore.api.open_store import open_store
 from logstore.errors import StreamNotFoundError
-from logstore.options import Sync
 from logstore.tools import options
 from logstore.tools.durations import LENGTH
 from logstore.tools.output import Output
+
+if TYPE_CHECKING:
+    from logstore.options import Sync
 
 
 def wanted(pairs: tuple[str, ...]) -> dict[bytes, bytes] | None:
@@ -69,7 +71,7 @@ def add(
     """
     fields = [split_pair(pair) for pair in pairs]
     # Closed at once, which makes it durable: it needs no thread for that, nor for anything else.
-    with open_store(path, sync=sync, create=not no_create, background=False) as store:
+    with options.opened(path, sync=sync, create=not no_create, background=False) as store:
         added = store.stream(name).add(
             fields,
             id,

@@ -12,12 +12,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
 
-from logstore.api.entry import Entry
-from logstore.api.stream import Stream
 from logstore.errors import UsageError
 from logstore.ids import ZERO_ID, parse_end, parse_start
 from logstore.loading import load
@@ -25,7 +23,11 @@ from logstore.tools import options
 from logstore.tools.formats import TEXTS, guess_delimiter, guess_format, packing
 from logstore.tools.output import Output, Progress, entry_object
 
-Write: TypeAlias = Callable[[Entry[bytes]], bytes]
+if TYPE_CHECKING:
+    from logstore.api.entry import Entry
+    from logstore.api.stream import Stream
+
+Write: TypeAlias = "Callable[[Entry[bytes]], bytes]"
 PROGRESS_EVERY = 1000
 STDOUT = Path("-")
 

@@ -10,12 +10,15 @@ import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from logstore.api.info import StoreInfo
-from logstore.api.store import Store
-from logstore.api.summary import StreamSummary
-from logstore.compaction.usage import Usage
 from logstore.tools.output import readable
+
+if TYPE_CHECKING:
+    from logstore.api.info import StoreInfo
+    from logstore.api.store import Store
+    from logstore.api.summary import StreamSummary
+    from logstore.compaction.usage import Usage
 
 # It fails now; it costs more than it must; it will fail.
 WRONG, SLOW, SOON = "wrong", "slow", "soon"

@@ -11,11 +11,13 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from logstore.api.scan import needing
-from logstore.codec import Buffer
 from logstore.errors import UsageError
+from logstore.loading import needing
+
+if TYPE_CHECKING:
+    from logstore.codec import Buffer
 
 TEXTS = ("jsonl", "csv")
 TABLES = ("parquet", "arrow")
@@ -89,7 +91,7 @@ class Input:
             raise UsageError(f"{name} is not compressed as {named}: name it as what it is")
         if packed is not None:
             self.seekable = False
-            file, found = _peeked(cast(BinaryIO, Unpacking(file, packed)))
+            file, found = _peeked(cast("BinaryIO", Unpacking(file, packed)))
         self.file = file
         self.found = found if found in TABLES else None
 
@@ -108,8 +110,8 @@ class Input:
 
 def _peeked(source: BinaryIO) -> tuple[BinaryIO, str | None]:
     """A source of which nothing is read yet, and what its first bytes say."""
-    file = source if hasattr(source, "peek") else io.BufferedReader(cast(io.RawIOBase, source))
-    head = cast(Any, file).peek(MAGIC_BYTES)[:MAGIC_BYTES]
+    file = source if hasattr(source, "peek") else io.BufferedReader(cast("io.RawIOBase", source))
+    head = cast("Any", file).peek(MAGIC_BYTES)[:MAGIC_BYTES]
     found = (kind for magic, kind in MAGICS.items() if head.startswith(magic))
     return file, next(found, None)
 
@@ -200,7 +202,7 @@ def packing(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
         return
     packed = io.BufferedWriter(Packing(file, kind), BUFFER_BYTES)
     try:
-        yield cast(BinaryIO, packed)
+        yield cast("BinaryIO", packed)
     except BaseException:
         with suppress(OSError, ValueError):  # the first error tells more
             packed.close()

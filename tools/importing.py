@@ -17,13 +17,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from logstore.api.open_store import open_store
-from logstore.api.stream import Stream
-from logstore.codec import codec
 from logstore.errors import InputLineError, UsageError
 from logstore.ids import StreamID
 from logstore.loading import load
@@ -33,6 +30,9 @@ from logstore.tools.counts import Counts
 from logstore.tools.formats import TABLES, TEXTS, Input, guess_delimiter
 from logstore.tools.lines import TIME_FORMATS, Row, RowIDs
 from logstore.tools.output import Output
+
+if TYPE_CHECKING:
+    from logstore.api.stream import Stream
 
 
 @dataclass(slots=True)
@@ -132,6 +132,8 @@ class Load:
 
     def _without_refused(self, rows: list[Row], error: UsageError) -> list[Row]:
         """The rows of a refused batch that can be added; the error again if none is at fault."""
+        from logstore.codec import codec
+
         good: list[Row] = []
         for row in rows:
             try:
@@ -238,7 +240,7 @@ def command(
     else:
         begun = _begin_text(found.file, kind, file, RowIDs(**ids), more)
     with (
-        open_store(path, sync=sync, create=not no_create) as store,
+        options.opened(path, sync=sync, create=not no_create) as store,
         output.progress("Importing") as progress,
     ):
         total = size_of(source)

@@ -8,27 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from logstore.api import units
-from logstore.api.entry import Entry
-from logstore.api.info import (
-    FullConsumerInfo,
-    FullGroupInfo,
-    FullPendingEntry,
-    FullStreamInfo,
-    GroupInfo,
-    StoreInfo,
-    StreamInfo,
-)
-from logstore.api.stream import Stream
 from logstore.ids import ZERO_ID, StreamID
 from logstore.settings import GroupSettings, StreamSettings
 from logstore.tools import options
 from logstore.tools.durations import told
 from logstore.tools.output import Output, dated, entry_line, entry_object, name_object, readable
+
+if TYPE_CHECKING:
+    from logstore.api.entry import Entry
+    from logstore.api.info import (
+        FullConsumerInfo,
+        FullGroupInfo,
+        FullPendingEntry,
+        FullStreamInfo,
+        GroupInfo,
+        StoreInfo,
+        StreamInfo,
+    )
+    from logstore.api.stream import Stream
 
 
 @click.command("info")

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
 from logstore import format as fmt
 from logstore.api.entry import Entry
 from logstore.codec import codec
@@ -25,8 +23,6 @@ from logstore.log import frame as frames
 from logstore.log import names, reader, segment, storefile
 from logstore.log.writer import crc_seed
 from logstore.recovery.repaired_view import uuid_of_segments
-from logstore.tools import options
-from logstore.tools.commands import Lazy
 from logstore.tools.output import EXIT_ERROR, Output, entry_line, entry_object, readable
 
 PACKED_ID = struct.Struct(">QQ")
@@ -34,26 +30,6 @@ BYTES_A_LINE = 16
 INDENT = 48  # of what a frame says, in a line about it
 LISTED = 8  # so many members of a list are shown in such a line; --json has all
 BYTES_SHOWN = 256  # of one that is no valid frame
-
-number_argument = click.argument("number", metavar="SEGMENT", type=click.IntRange(min=1))
-
-
-INSPECT = {
-    "segment": "inspecting:segment_",
-    "frame": "inspecting:frame_",
-    "stream": "inspecting_index:stream",
-    "node": "inspecting_index:node_",
-    "hint": "inspecting_summaries:hint_",
-    "checkpoint": "inspecting_summaries:checkpoint_",
-}
-
-
-@click.group("inspect", cls=Lazy, modules=INSPECT)
-def inspect() -> None:
-    """Show what lies in the files of a store, with offsets, also behind damage.
-
-    Nothing is changed. Exit code: 0 all that was shown is valid, 1 it is not.
-    """
 
 
 def uuid_of(path: Path) -> bytes:
@@ -131,17 +107,8 @@ def _end(path: Path, number: int, uuid: bytes, file_bytes: int) -> int:
 
 
 # -- a segment ------------------------------------------------------------------------------------
-@click.command("segment")
-@options.store_argument
-@number_argument
-@options.json_option
-@options.pass_output
-def segment_(output: Output, path: Path, number: int) -> None:
-    """Show the head of a segment and all its frames, one a line, also behind damage.
-
-    Bytes that are no valid frame are shown as such. What stands behind the end that the next
-    segment's head gives is void.
-    """
+def show_segment(output: Output, path: Path, number: int) -> None:
+    """Write the head of a segment and all its frames, also behind damage."""
     found = Inspected(path, number)
     try:
         rows = _rows(found)
@@ -199,19 +166,8 @@ def line_of(row: Mapping[str, Any]) -> str:
 
 
 # -- a frame --------------------------------------------------------------------------------------
-@click.command("frame")
-@options.store_argument
-@number_argument
-@click.argument("offset", type=click.IntRange(min=0))
-@click.option("--bytes", "bytes_max", type=click.IntRange(min=0), default=4096, show_default=True,
-              help="At most so many of its bytes; 0: all. With --json all.")  # fmt: skip
-@options.json_option
-@options.pass_output
-def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
-    """Show the frame at an offset of a segment: its head, what it says, its entries, its bytes.
-
-    If there is no valid one, show why, and the bytes as they are.
-    """
+def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
+    """Write the frame at an offset; if there is no valid one, why, and the bytes as they are."""
     found = Inspected(path, number)
     try:
         if offset >= found.file_bytes:

@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import click
-
 from logstore import format as fmt
 from logstore.api.entry import Entry
 from logstore.api.opening import opened_of
@@ -34,18 +32,8 @@ _ID_OF_PAIR = StreamID._make
 ENTRY_INDENT = 35  # of what an entry of a node has, in a line about it
 
 
-@click.command("stream")
-@options.store_argument
-@options.stream_argument
-@click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
-              help="At most this many nodes, the newest; 0: all.")  # fmt: skip
-@options.json_option
-@options.pass_output
-def stream(output: Output, path: Path, name: str, count: int) -> None:
-    """Show what the index has of STREAM: its record, its nodes and where they lie, its groups.
-
-    The bytes of a node are not read: 'inspect node' does that, 'inspect frame' shows them.
-    """
+def show_stream(output: Output, path: Path, name: str, count: int) -> None:
+    """Write what the index has of a stream, its newest nodes first."""
     with options.reading(path) as store:
         raw = options.existing(store, name).name
         rows = opened_of(store).view(partial(_stream_rows, name=raw, count=count))
@@ -139,18 +127,8 @@ def _node_row(view: Snapshot, record: StreamRecord, ref: nodes.NodeRef) -> dict[
 
 
 # -- a node ---------------------------------------------------------------------------------------
-@click.command("node")
-@options.store_argument
-@options.stream_argument
-@click.argument("id", metavar="ID")
-@options.json_option
-@options.pass_output
-def node_(output: Output, path: Path, name: str, id: str) -> None:
-    """Show the node of STREAM that has ID, or would (+: the last), and each entry with its offset.
-
-    Offsets are those in the listpack; deleted entries, which stay in it, are marked. Exit code: 1
-    if its bytes are no node.
-    """
+def show_node(output: Output, path: Path, name: str, id: str) -> None:
+    """Write the node that has an ID, or would, and each entry with its offset."""
     wanted = parse_end(id)
     with options.reading(path) as store:
         raw = options.existing(store, name).name

@@ -10,28 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 from logstore import format as fmt
 from logstore.errors import CorruptionError, UsageError
 from logstore.fs import LOCAL
 from logstore.log import checkpoint, hint, names
-from logstore.tools import options
-from logstore.tools.inspecting import INDENT, frame_row, line_of, number_argument, plain, uuid_of
+from logstore.tools.inspecting import INDENT, frame_row, line_of, plain, uuid_of
 from logstore.tools.inspecting_index import typed
 from logstore.tools.output import EXIT_ERROR, Output
 
 
-@click.command("hint")
-@options.store_argument
-@number_argument
-@options.json_option
-@options.pass_output
-def hint_(output: Output, path: Path, number: int) -> None:
-    """Show the hint of a sealed segment: its frames, as an index is rebuilt from them.
-
-    Of frames with listpack bytes it has the fixed part only; appends of one node may be joined.
-    """
+def show_hint(output: Output, path: Path, number: int) -> None:
+    """Write the hint of a segment."""
     if not LOCAL.exists(names.hint(path, number)):
         there = ", ".join(map(str, names.hints(LOCAL, path))) or "none"
         raise UsageError(f"segment {number} has no hint; there are: {there}")
@@ -52,16 +41,8 @@ def hint_(output: Output, path: Path, number: int) -> None:
     _show(output, rows)
 
 
-@click.command("checkpoint")
-@options.store_argument
-@click.argument("position", type=click.IntRange(min=1), required=False)
-@options.json_option
-@options.pass_output
-def checkpoint_(output: Output, path: Path, position: int | None) -> None:
-    """Show the checkpoint of POSITION, or the newest: which commit it follows, and its chunks.
-
-    Without a position the others are listed, too.
-    """
+def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
+    """Write the checkpoint of a position, or the newest."""
     positions = names.checkpoints(LOCAL, path)
     if not positions or position not in (None, *positions):
         there = ", ".join(map(str, positions)) or "none: 'logstore checkpoint' takes one"

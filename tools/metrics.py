@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from logstore.api.opening import opened_of
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -29,6 +28,7 @@ def command(output: Output, path: Path, series_max: int, patterns: tuple[str, ..
     Length, lag, pending, sizes, what is reclaimable and not durable yet, free space. 'logstore
     serve --metrics-port' answers Prometheus itself.
     """
+    from logstore.api.opening import opened_of
     from logstore.telemetry.exposition import exposition
     from logstore.telemetry.gathering import gather
 

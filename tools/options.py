@@ -1,6 +1,8 @@
 """What the commands share: their common options, and how they open a store.
 
-Invariants: a command that only reads never makes a store, and changes nothing in one.
+Invariants: a command that only reads never makes a store, and changes nothing in one. What opens a
+store is loaded when one is opened, so that help is there at once: a module of a command imports at
+its top what its options need, and in its functions what does its work.
 """
 
 from __future__ import annotations
@@ -12,9 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logstore.api.open_store import open_store, open_to_look
-from logstore.api.store import Store
-from logstore.api.stream import Stream
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.loading import load
 from logstore.tools.output import Output
@@ -22,6 +21,9 @@ from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:  # it loads more than a short command needs
     from logstore.api.group import Group
+    from logstore.api.store import Store
+    from logstore.api.stream import Stream
+    from logstore.options import Sync
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,14 +115,30 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+def opened(
+    path: Path,
+    *,
+    create: bool = True,
+    readonly: bool = False,
+    background: bool = True,
+    sync: Sync = "everysec",
+) -> Store[bytes]:
+    """The store, opened as ``logstore.open`` does; help needs no store, and loads none."""
+    store: Store[bytes] = load("logstore.api.open_store").open_store(
+        path, create=create, readonly=readonly, background=background, sync=sync
+    )
+    return store
+
+
 def reading(path: Path) -> Store[bytes]:
     """The store, to read from."""
-    return open_to_look(path)
+    store: Store[bytes] = load("logstore.api.open_store").open_to_look(path)
+    return store
 
 
 def changing(path: Path) -> Store[bytes]:
     """The store, to change something in it; it must be there."""
-    return open_store(path, create=False, background=False)
+    return opened(path, create=False, background=False)
 
 
 def existing_group(stream: Stream[bytes], name: str) -> Group[bytes]:

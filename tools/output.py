@@ -13,16 +13,17 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import click
 
 from logstore.api import units
-from logstore.api.entry import Entry
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.ids import StreamID
-from logstore.scan import records
 from logstore.tools.durations import told
+
+if TYPE_CHECKING:
+    from logstore.api.entry import Entry
 
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
@@ -361,6 +362,8 @@ def entry_line(entry: Entry[bytes]) -> str:
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
+    from logstore.scan import records
+
     return records.entry_object(str(entry.id), entry.pairs)
 
 
@@ -372,6 +375,8 @@ def dated(at: StreamID) -> str:
 
 def name_object(name: bytes) -> dict[str, str]:
     """A stream's name for JSON: ``name``, or ``name_base64`` when it is no UTF-8."""
+    from logstore.scan import records
+
     try:
         return {"name": name.decode()}
     except UnicodeDecodeError:

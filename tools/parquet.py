@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from logstore.api.scan import needing
+from logstore.loading import needing
 from logstore.scan import schema_text
 from logstore.tools import options
 from logstore.tools.output import Output

@@ -10,16 +10,16 @@ is gone or not certain.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from logstore.errors import CorruptionError, Error
-from logstore.recovery import check
-from logstore.recovery import recover as recovery
-from logstore.recovery.salvage import run
-from logstore.recovery.salvage.run import SalvageReport
 from logstore.tools import options
 from logstore.tools.output import EXIT_OK, EXIT_USAGE, Output
+
+if TYPE_CHECKING:
+    from logstore.recovery.salvage.run import SalvageReport
 
 EXIT_DAMAGED = 1
 EXIT_TAIL = 3
@@ -34,6 +34,8 @@ def check_store(output: Output, path: Path) -> None:
 
     Exit code: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail was found.
     """
+    from logstore.recovery import check
+
     try:
         with output.progress("Checking") as progress:
             found = check.check(path, progress=progress, careful=True)
@@ -67,6 +69,9 @@ def recover(output: Output, path: Path, target: Path | None) -> None:
     Opening a store does the same by itself. Needed only where opening says so. Exit code 3: what
     --salvage made is not all that there was.
     """
+    from logstore.recovery import recover as recovery
+    from logstore.recovery.salvage import run
+
     if target is None:
         with output.progress("Recovering") as progress:
             found = recovery.recover(path, progress=progress)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api.open_store import open_store
-from logstore.api.store import Store
 from logstore.errors import OptionError
 from logstore.options import Sync
 from logstore.tools import options
@@ -25,6 +23,7 @@ from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress
 
 if TYPE_CHECKING:
     from logstore.api.dump import Peer
+    from logstore.api.store import Store
     from logstore.transfer.following import Deletes, Follow, Trim
     from logstore.transfer.job import Policy, Report, Wanted
     from logstore.transfer.server import Server
@@ -169,7 +168,7 @@ def import_streams(
     _check(source, name, follows, trim, deletes, replace)
     report = Report()
     try:
-        with open_store(path, sync=sync) as store, output.progress("Importing") as progress:
+        with options.opened(path, sync=sync) as store, output.progress("Importing") as progress:
             if follows:
                 how = Follow(trim, deletes, look_s=look_s, dump_max_bytes=dump_max * MIB)
                 _follow(store, source, password_file, wanted, how, report, progress)
@@ -293,7 +292,7 @@ def export_streams(
         raise click.UsageError("--skip is for a server; a file is written whole")
     report = Report()
     try:
-        with open_store(path, create=False) as store, output.progress("Exporting") as progress:
+        with options.opened(path, create=False) as store, output.progress("Exporting") as progress:
             if is_server(target):
                 from logstore.transfer.server_export import export_server
 

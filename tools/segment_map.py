@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.api import units
-from logstore.compaction.usage import SegmentUse, Usage
-from logstore.fs import LOCAL
 from logstore.tools import options
 from logstore.tools.output import Output, readable
 from logstore.tools.usage import marks, measured, segment_object
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from logstore.compaction.usage import SegmentUse, Usage
 
 # Colours that people who confuse red and green tell apart, too.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800")
@@ -202,6 +202,8 @@ def command(output: Output, path: Path, svg: Path | None) -> None:
 
     With --json one object a segment. 'logstore du' tells the same in numbers.
     """
+    from logstore.fs import LOCAL
+
     if svg is not None and output.json:
         raise click.UsageError("give --svg or --json, not both")
     found = measured(path)

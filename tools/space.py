@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from logstore.api.info import PinInfo
-from logstore.api.open_store import open_store
 from logstore.tools import options
 from logstore.tools.output import Output
+
+if TYPE_CHECKING:
+    from logstore.api.info import PinInfo
 
 
 @click.command("retain")
@@ -22,7 +24,7 @@ def retain(output: Output, path: Path) -> None:
     A process that has the store open does this by itself every second, unless it was opened with
     background=False. 'logstore compact' gives the space back at once.
     """
-    with open_store(path, create=False, background=False) as store:
+    with options.opened(path, create=False, background=False) as store:
         dropped = store.retain()
     output.report({"entries_dropped": dropped})
 
@@ -46,7 +48,7 @@ def compact(output: Output, path: Path, purge: bool, full: bool, threshold: floa
     Safe beside readers and writers, and safe to interrupt. After --purge no file of the store
     holds a byte of a deleted entry; backups and copies are out of reach.
     """
-    with open_store(path, create=False) as store:
+    with options.opened(path, create=False) as store:
         found = store.compact(purge=purge, full=full, threshold=threshold)
     output.report(found.as_dict())
 
@@ -66,7 +68,7 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
     if ids and not release:
         raise click.UsageError("IDs are for --release")
     if release:
-        with open_store(path, create=False, background=False) as store:
+        with options.opened(path, create=False, background=False) as store:
             output.report({"released": store.release_pins(*ids)})
         return
     with options.reading(path) as store:

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api.scan import needing
-from logstore.api.store import Store
 from logstore.errors import UsageError
+from logstore.loading import needing
 from logstore.tools import options
 from logstore.tools.output import Output
 
 if TYPE_CHECKING:
     import duckdb
+
+    from logstore.api.store import Store
 
 ENTRIES = "entries"
 ROWS = 10_000

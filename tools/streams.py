@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from logstore.api import units
-from logstore.api.opening import opened_of
-from logstore.api.summary import StreamSummary, summaries
 from logstore.tools import options
 from logstore.tools.output import Output, name_object
+
+if TYPE_CHECKING:
+    from logstore.api.summary import StreamSummary
 
 HEAD = ("stream", "entries", "size", "last ID", "age", "groups", "lag", "pending")
 NARROW = (
@@ -31,6 +33,9 @@ def command(output: Output, path: Path) -> None:
 
     The lag is that of the group that is furthest behind; what is pending is of all groups.
     """
+    from logstore.api.opening import opened_of
+    from logstore.api.summary import summaries
+
     with options.reading(path) as store:
         found = summaries(opened_of(store), store.streams())
         if not output.json:

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from logstore.api.entry import IDRuns, collect
 from logstore.api.opening import opened_of
-from logstore.api.scan import needing
 from logstore.api.stream import Stream
 from logstore.codec import GivenIDs, codec
 from logstore.engine.streams import add
 from logstore.engine.streams.add import AutoID
 from logstore.errors import InputLineError, InvalidIDError, OptionError, UsageError
 from logstore.ids import ZERO_ID, StreamID
+from logstore.loading import needing
 from logstore.scan import intake
 from logstore.scan.intake import Layout
 from logstore.tools.counts import Counts

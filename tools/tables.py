@@ -92,7 +92,7 @@ def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
 def _head(file: BinaryIO, *, seekable: bool) -> bytes:
     """The first bytes, which are still to be read."""
     if not seekable:
-        return bytes(cast(Any, file).peek(len(ARROW_FILE))[: len(ARROW_FILE)])
+        return bytes(cast("Any", file).peek(len(ARROW_FILE))[: len(ARROW_FILE)])
     head = file.read(len(ARROW_FILE))
     file.seek(0)
     return head

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api import units
-from logstore.api.opening import opened_of
-from logstore.api.store import Store
 from logstore.errors import OptionError
-from logstore.telemetry.gathering import gather
 from logstore.tools import options
 from logstore.tools.durations import LENGTH
 from logstore.tools.output import Output, cell_len, fitting, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from logstore.api.store import Store
 
 CPU_SHARE = 0.018  # below 2 %, with what the collector of garbage takes
 LOADING_LOOKS = 2
@@ -88,6 +87,9 @@ def command(
 
 def _looks(store: Store[bytes], interval_s: float, patterns: tuple[str, ...]) -> Iterator[Look]:
     """A look, then another one each interval, or later where a look takes long."""
+    from logstore.api.opening import opened_of
+    from logstore.telemetry.gathering import gather
+
     opened = opened_of(store)
     for number in count():
         cpu_s, at_s = time.process_time(), time.monotonic()

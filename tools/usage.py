@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from logstore.api import units
-from logstore.api.opening import opened_of
-from logstore.api.store_info import living_pins
-from logstore.compaction.usage import SegmentUse, StreamUse, Usage, usage
-from logstore.engine.runtime import pins
-from logstore.log.pinfile import Pin
 from logstore.tools import options
 from logstore.tools.output import Output, name_object
+
+if TYPE_CHECKING:
+    from logstore.compaction.usage import SegmentUse, StreamUse, Usage
+    from logstore.log.pinfile import Pin
 
 STREAMS_SHOWN = 20
 OF_STREAMS = ("stream", "entries", "live", "tombstoned", "nodes", "segments")
@@ -26,6 +25,10 @@ OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 def measured(path: Path) -> Usage:
     """What takes the space of the store at a path."""
+    from logstore.api.opening import opened_of
+    from logstore.api.store_info import living_pins
+    from logstore.compaction.usage import usage
+
     with options.reading(path) as store:
         engine = opened_of(store).engine()
         return usage(engine, living_pins(engine))
@@ -93,6 +96,8 @@ def marks(use: SegmentUse) -> Iterator[str]:
 
 
 def _sums(found: Usage) -> Iterator[tuple[str, str]]:
+    from logstore.engine.runtime import pins
+
     whole = found.log_bytes
     yield "log", f"{units.size(whole)} in {units.counted(len(found.segments), 'segment')}"
     for name in ("live", "tombstoned", "dead"):

@@ -6,14 +6,13 @@ Invariants: without ``--write`` the store is opened to be read; beyond loopback,
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from logstore.api.scan import needing
 from logstore.errors import FileSystemError
+from logstore.loading import needing
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -43,6 +42,8 @@ def command(output: Output, path: Path, host: str, port: int, write: bool) -> No
     The address is printed. It has a token in it where more can be reached than this machine's own
     pages, or where something can be changed. Needs the extra 'web'.
     """
+    import secrets
+
     make_server = needing("web", _load)
     token = secrets.token_urlsafe(TOKEN_BYTES) if write or host not in LOOPBACK else ""
     opened = options.changing(path) if write else options.reading(path)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
-from logstore.errors import UsageError
 from logstore.ids import IDLike
-from logstore.loading import installing
+from logstore.loading import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from logstore.scan.query import Query
 
 T = TypeVar("T", bytes, str)
-R = TypeVar("R")
 
 
 class Scan:
@@ -146,15 +144,6 @@ class Scan:
             return pl.DataFrame(self)
 
         return needing("polars", made)
-
-
-def needing(extra: str, call: Callable[[], R]) -> R:
-    """What a call gives; UsageError says which extra has the package that is not there."""
-    try:
-        return call()
-    except ModuleNotFoundError as error:
-        how = "pip install pandas" if extra == "pandas" else installing(extra)
-        raise UsageError(f"{error.name} is not installed: {how}") from error
 
 
 def make_scan(

@@ -274,7 +274,7 @@ class StreamAdds(StreamReads[T]):
         self, data: Any, batch: int, id_column: str = ""
     ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
         from logstore.api import arrow_rows
-        from logstore.api.scan import needing
+        from logstore.loading import needing
 
         if self._values is not None:
             raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from logstore.api import arguments
 from logstore.api.names import stream_names
 from logstore.api.opening import opened_of
-from logstore.api.scan import needing
 from logstore.api.store import Store
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.fs import LOCAL
 from logstore.ids import ZERO_ID, IDLike, StreamID
+from logstore.loading import needing
 from logstore.scan import counting, live
 from logstore.scan.arrow import Gather
 from logstore.transfer.job import Progress, unwatched

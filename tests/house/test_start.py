@@ -80,6 +80,42 @@ sys.stdout = sys.__stdout__
     assert len(found) <= ADD_MODULES_MAX
 
 
+HELP = """
+import io, sys
+import click
+from logstore.tools.commands import COMMANDS, main
+
+def shown(*words):
+    sys.stdout = io.TextIOWrapper(io.BytesIO())
+    try:
+        main([*words, "--help"])
+    except SystemExit as end:
+        assert end.code == 0, words
+    sys.stdout = sys.__stdout__
+
+for name in COMMANDS:
+    shown(name)
+    command = main.get_command(None, name)
+    for each in command.list_commands(None) if isinstance(command, click.Group) else ():
+        shown(name, each)
+"""
+# What help may load of ours besides the modules of the commands themselves and what --help of
+# `logstore` loads: constants and words that options show.
+HELP_ALSO = {"logstore.clock", "logstore.options", "logstore.settings", "logstore.uri_path"}
+HELP_HEAVY = HEAVY - {"click", "dataclasses", "inspect", "json", "platform", "shutil"}
+HELP_MODULES_MAX = 40  # Python's own, on top of what --help of `logstore` loads, of all commands
+
+
+def test_help_of_every_command_opens_no_store_and_renders_with_click_alone() -> None:
+    """All commands in one process: what none of them loads is not there at the end."""
+    top = loaded(HELP.partition("for name")[0] + "shown()")
+    found = loaded(HELP) - top
+    ours = {name for name in found if name.split(".")[0] == "logstore"}
+    assert {name for name in ours if not name.startswith("logstore.tools.")} <= HELP_ALSO
+    assert found & HELP_HEAVY == set()
+    assert len(found - ours) <= HELP_MODULES_MAX
+
+
 def test_what_is_loaded_is_old_to_the_collector_and_what_is_frozen_stays_so() -> None:
     code = """
 import gc

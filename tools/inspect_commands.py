@@ -1,0 +1,121 @@
+"""``logstore inspect``: its commands as help tells of them; what they do is loaded when they do it.
+
+Invariants: it knows no file of a store. ``inspecting`` shows frames, ``inspecting_index`` what the
+index has, ``inspecting_summaries`` hints and checkpoints.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from logstore.loading import load
+from logstore.tools import options
+from logstore.tools.commands import Lazy
+from logstore.tools.output import Output
+
+number_argument = click.argument("number", metavar="SEGMENT", type=click.IntRange(min=1))
+
+INSPECT = {
+    "segment": "inspect_commands:segment_",
+    "frame": "inspect_commands:frame_",
+    "stream": "inspect_commands:stream",
+    "node": "inspect_commands:node_",
+    "hint": "inspect_commands:hint_",
+    "checkpoint": "inspect_commands:checkpoint_",
+}
+
+
+@click.group("inspect", cls=Lazy, modules=INSPECT)
+def inspect() -> None:
+    """Show what lies in the files of a store, with offsets, also behind damage.
+
+    Nothing is changed. Exit code: 0 all that was shown is valid, 1 it is not.
+    """
+
+
+@click.command("segment")
+@options.store_argument
+@number_argument
+@options.json_option
+@options.pass_output
+def segment_(output: Output, path: Path, number: int) -> None:
+    """Show the head of a segment and all its frames, one a line, also behind damage.
+
+    Bytes that are no valid frame are shown as such. What stands behind the end that the next
+    segment's head gives is void.
+    """
+    load("logstore.tools.inspecting").show_segment(output, path, number)
+
+
+@click.command("frame")
+@options.store_argument
+@number_argument
+@click.argument("offset", type=click.IntRange(min=0))
+@click.option("--bytes", "bytes_max", type=click.IntRange(min=0), default=4096, show_default=True,
+              help="At most so many of its bytes; 0: all. With --json all.")  # fmt: skip
+@options.json_option
+@options.pass_output
+def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
+    """Show the frame at an offset of a segment: its head, what it says, its entries, its bytes.
+
+    If there is no valid one, show why, and the bytes as they are.
+    """
+    load("logstore.tools.inspecting").show_frame(output, path, number, offset, bytes_max)
+
+
+@click.command("stream")
+@options.store_argument
+@options.stream_argument
+@click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
+              help="At most this many nodes, the newest; 0: all.")  # fmt: skip
+@options.json_option
+@options.pass_output
+def stream(output: Output, path: Path, name: str, count: int) -> None:
+    """Show what the index has of STREAM: its record, its nodes and where they lie, its groups.
+
+    The bytes of a node are not read: 'inspect node' does that, 'inspect frame' shows them.
+    """
+    load("logstore.tools.inspecting_index").show_stream(output, path, name, count)
+
+
+@click.command("node")
+@options.store_argument
+@options.stream_argument
+@click.argument("id", metavar="ID")
+@options.json_option
+@options.pass_output
+def node_(output: Output, path: Path, name: str, id: str) -> None:
+    """Show the node of STREAM that has ID, or would (+: the last), and each entry with its offset.
+
+    Offsets are those in the listpack; deleted entries, which stay in it, are marked. Exit code: 1
+    if its bytes are no node.
+    """
+    load("logstore.tools.inspecting_index").show_node(output, path, name, id)
+
+
+@click.command("hint")
+@options.store_argument
+@number_argument
+@options.json_option
+@options.pass_output
+def hint_(output: Output, path: Path, number: int) -> None:
+    """Show the hint of a sealed segment: its frames, as an index is rebuilt from them.
+
+    Of frames with listpack bytes it has the fixed part only; appends of one node may be joined.
+    """
+    load("logstore.tools.inspecting_summaries").show_hint(output, path, number)
+
+
+@click.command("checkpoint")
+@options.store_argument
+@click.argument("position", type=click.IntRange(min=1), required=False)
+@options.json_option
+@options.pass_output
+def checkpoint_(output: Output, path: Path, position: int | None) -> None:
+    """Show the checkpoint of POSITION, or the newest: which commit it follows, and its chunks.
+
+    Without a position the others are listed, too.
+    """
+    load("logstore.tools.inspecting_summaries").show_checkpoint(output, path, position)
