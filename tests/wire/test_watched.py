@@ -100,7 +100,8 @@ def test_who_asks_slowly_is_cut_off_and_room_is_bounded(monkeypatch: pytest.Monk
         for rubbish in (b"\x00\xff\r\n\r\n", b"G" * 100_000, b"GET /health\r\n" * 3):
             with socket.create_connection(("127.0.0.1", endpoint.port)) as client:
                 client.sendall(rubbish)
-                client.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # it may be cut off already
+                    client.shutdown(socket.SHUT_WR)
                 client.settimeout(TIMEOUT_S)
                 with suppress(ConnectionError):
                     while client.recv(4096):
