@@ -277,6 +277,7 @@ def expire(
 @click.option("--tz", metavar="ZONE", help="The time zone of --cron: Europe/Berlin; UTC.")
 @click.option("--name", "called", help="The name of what repeats; given again it changes it.")
 @click.option("--cancel", is_flag=True, help="Take out what has these keys or names.")
+@options.yes_option
 @options.json_option
 @options.pass_output
 def schedule(
@@ -291,6 +292,7 @@ def schedule(
     tz: str | None,
     called: str | None,
     cancel: bool,
+    yes: bool,
 ) -> None:
     """List the entries of STREAM that wait for their time, or have one wait.
 
@@ -305,6 +307,7 @@ def schedule(
     if not cancel and timed != bool(given):
         raise click.UsageError("give FIELD=VALUE with one of --after, --at, --every and --cron")
     if cancel:
+        options.confirm(f"Take {', '.join(given)} out of what {name!r} waits for?", yes=yes)
         with options.changing(path) as store:
             stream = options.existing(store, name)
             output.report({"cancelled": sum(_cancelled(stream, each) for each in given)})

@@ -20,6 +20,7 @@ from logstore.options import Sync
 from logstore.tools import options
 from logstore.tools.options import F
 from logstore.tools.output import EXIT_LEFT_OUT, Output, Progress
+from logstore.uri_path import shown
 
 if TYPE_CHECKING:
     from logstore.api.dump import Peer
@@ -49,6 +50,7 @@ def shared(command: F) -> F:
             help="A file with the server's password.",
         ),
         click.option("--prefix", default="", help="Stands before every name on the other side."),
+        options.yes_option,
         click.option("--skip", is_flag=True, help="Keep what has the name there already."),
         click.option("--replace", is_flag=True, help="Replace what has the name there already."),
         click.option(
@@ -142,6 +144,7 @@ def import_streams(
     prefix: str,
     password_file: Path | None,
     dump_max: int,
+    yes: bool,
     name: str | None,
     db: int,
     follows: bool,
@@ -166,6 +169,12 @@ def import_streams(
 
     wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
     _check(source, name, follows, trim, deletes, replace)
+    if replace:
+        options.confirm(f"Replace streams of {path} by those of {shown(source)}?", yes=yes)
+    if trim != "none":
+        options.confirm(f"Trim at {shown(source)} what is safe here ({trim})?", yes=yes)
+    if deletes == "apply":
+        options.confirm(f"Delete in {path} what is deleted at {shown(source)}?", yes=yes)
     report = Report()
     try:
         with options.opened(path, sync=sync) as store, output.progress("Importing") as progress:
@@ -277,6 +286,7 @@ def export_streams(
     prefix: str,
     password_file: Path | None,
     dump_max: int,
+    yes: bool,
     peer: Peer | None,
 ) -> None:
     """Write the streams of STORE to an RDB file, or bring them to a server.
@@ -290,6 +300,8 @@ def export_streams(
     wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
     if skip and not is_server(target):
         raise click.UsageError("--skip is for a server; a file is written whole")
+    if replace:
+        options.confirm(f"Replace what {shown(target)} has of these names?", yes=yes)
     report = Report()
     try:
         with options.opened(path, create=False) as store, output.progress("Exporting") as progress:

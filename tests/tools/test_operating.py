@@ -47,15 +47,28 @@ DESTROYING = (
     ("drop", "orders"),
     ("rename", "orders", "others", "--replace"),
     ("copy", "orders", "others", "--replace"),
+    ("redis import", "redis://127.0.0.1:1", "--replace"),
+    ("redis import", "redis://127.0.0.1:1", "--follow", "--trim", "acked"),
+    ("redis import", "redis://127.0.0.1:1", "--follow", "--deletes", "apply"),
+    ("redis export", "redis://127.0.0.1:1", "--replace"),
+    ("schedule", "orders", "--cancel", "waiting"),
 )
 
 
 @pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
 def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str, ...]) -> None:
     command, *rest = words
-    done = invoke(command, store, *rest)
+    told("schedule", store, "orders", "n=1", "--every", "1h", "--name", "waiting")
+    done = invoke(*command.split(), store, *rest)
     assert (done.exit_code, "give --yes" in done.stderr) == (2, True)
     assert len(ids(store)) == 10
+    assert told("schedule", store, "orders")["name"] == "waiting"
+
+
+def test_a_question_shows_no_password(store: Path) -> None:
+    done = invoke("redis", "export", store, "redis://anna:secret@127.0.0.1:1", "--replace")
+    assert "redis://127.0.0.1:1 " in done.stderr
+    assert "secret" not in done.stderr
 
 
 @pytest.mark.parametrize(("answer", "left"), [(b"n\n", 10), (b"y\n", 0)])
@@ -194,7 +207,7 @@ def test_expire_and_schedule(store: Path) -> None:
     (found,) = objects(ok("schedule", store, "orders", "--json"))
     assert (found["key"], found["fields"]) == (str(key), {"later": "1"})
     assert "later=1" in ok("schedule", store, "orders")
-    assert told("schedule", store, "orders", "--cancel", str(key)) == {"cancelled": 1}
+    assert told("schedule", store, "orders", "--cancel", str(key), "--yes") == {"cancelled": 1}
     assert ok("schedule", store, "orders") == ""
     made = told("schedule", store, "orders", "n=1", "--every", "1h", "--name", "hourly")
     assert {"key", "due"} == set(made)
@@ -205,9 +218,9 @@ def test_expire_and_schedule(store: Path) -> None:
     assert (rows["hourly"]["every"], rows["hourly"]["key"]) == (3600, made["key"])
     assert (rows["nightly"]["cron"], rows["nightly"]["tz"]) == ("0 3 * * *", "UTC")
     assert "'nightly' (cron 0 3 * * * UTC) n=2" in ok("schedule", store, "orders")
-    assert told("schedule", store, "orders", "--cancel", "hourly", "nightly", "1-1", "none") == {
-        "cancelled": 2
-    }
+    assert told(
+        "schedule", store, "orders", "--cancel", "hourly", "nightly", "1-1", "none", "--yes"
+    ) == {"cancelled": 2}
     for wrong in (
         ["n=1"], ["--every", "1h"], ["--cancel"], ["n=1", "--every", "1h"],
         ["n=1", "--cron", "0 0 31 2 *", "--name", "x"], ["--cancel", "--after", "1h", "x"],

@@ -276,10 +276,10 @@ def test_the_command(redis_peer: Peer, tmp_path: Path) -> None:
         assert invoke("redis", "import", path, file, *wrong).exit_code == 2
     assert invoke("redis", "import", path, tmp_path / "x").exit_code == 1
     out = tmp_path / "out.rdb"
-    ok("redis", "import", path, file, "--replace")
+    ok("redis", "import", path, file, "--replace", "--yes")
     ok("redis", "export", path, out)
     assert invoke("redis", "export", path, out).exit_code == 2 - 1
-    ok("redis", "export", path, out, "--replace", "--prefix", "x:")
+    ok("redis", "export", path, out, "--replace", "--yes", "--prefix", "x:")
     ok("redis", "import", path, out)
     with logstore.open(path) as store:
         assert ours(store) == {b"s": dumps(redis_peer)[b"s"], b"x:s": dumps(redis_peer)[b"s"]}
