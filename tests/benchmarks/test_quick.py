@@ -37,6 +37,15 @@ def test_a_tiny_run_of_plans_and_transfer(
     assert {"plan of 1,000 streams", "export to JSON lines", "import of Parquet"} < names
 
 
+def test_a_tiny_run_counts_what_a_full_scan_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["where", "--tiny", "--folder", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "failed" not in told.err
+    assert told.out.count("range(where=)") == 2
+
+
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
