@@ -132,17 +132,21 @@ def latest(
     wanted = matching({"key": key}, opened.encoding, values, what="latest")
     if wanted is None:
         return None
-    value = wanted.where[1]
-    place, row = opened.view(lambda view: compact.look(view, name, value))
-    if place is None:
+    engine = opened.engine
+    looked = compact.look(engine(), name, wanted.where[1])
+    if looked is None:
         return None
-    where = [place.field, value]
-    if place.last > place.upto:
-        match = Matching(where, opened.encoding)
-        low = place.upto.next()
-        for entry in entries(opened, name, low, MAX_ID, 1, reverse=True, where=match):
+    if looked.entry is not None:
+        return make_entry(looked.entry, opened.encoding)
+    row = None
+    if looked.low <= looked.high:
+        match = Matching(looked.where, opened.encoding)
+        found = entries(opened, name, looked.low, looked.high, 1, reverse=True, where=match)
+        entry = next(found, None)
+        compact.learn(engine(), looked, name, None if entry is None else entry.id)
+        if entry is not None:
             return entry
-        row = opened.view(lambda view: compact.find(view, name, where))
+        row = opened.view(lambda view: compact.find(view, name, looked.where))
     return None if row is None else make_entry(row, opened.encoding)
 
 

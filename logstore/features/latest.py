@@ -2,7 +2,9 @@
 
 A stream may be kept compact by a field (``StreamSettings.compact_by``): its value is the key of an
 entry, and of each key only the newest entry stays. A row says which that is, under a digest of the
-key, so that keys may have any length; another says up to which entry the stream was gone through.
+key, so that keys may have any length; another says up to which entry the stream was gone through,
+and a third, once all was forgotten, how often: its epoch. What was found out about IDs in one epoch
+says nothing in another.
 
 Invariants: a row names the newest entry of its key among those up to there, or one that was deleted
 since; no ID that a row names can be given again (who lowers a last ID begins anew). A frame stands
@@ -26,6 +28,7 @@ from logstore.row_seal import fetch, seal, unseal
 from logstore.tuples import NamedTuple
 
 DATABASE = "latest"
+NO_KEY = bytes(16)  # stands in the place of a digest, in the row of the epoch
 ROWS_A_CHUNK = 2000
 _STREAM = struct.Struct(">Q")
 _ID = struct.Struct(">QQ")
@@ -72,6 +75,11 @@ class LatestRows:
     def upto(self, stream: int) -> StreamID:
         """The last entry that was gone through; 0-0: none was."""
         return self._get(_STREAM.pack(stream)) or ZERO_ID
+
+    def epoch(self, stream: int) -> int:
+        """How often all that was known of the stream was forgotten."""
+        found = self.get(stream, NO_KEY)
+        return 0 if found is None else found.ms
 
     def get(self, stream: int, key: bytes) -> StreamID | None:
         """The newest entry of a key, by its digest."""

@@ -32,7 +32,7 @@ def stream(
     if _remembers(after) != _remembers(before):  # as XCFGSET: another value clears what is known
         idempotency.forget_all(txn, record.number)
     if after.compact_by != before.compact_by:
-        latest.forget(txn, record.number)
+        latest.forget(txn, record.number, remembered=before.compact_by is not None)
     return after
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from logstore import format as fmt
 from logstore.clock import Clock
 from logstore.engine.runtime import identity
+from logstore.engine.runtime.newest import NewestOfStreams
 from logstore.engine.runtime.published_tail import PublishedTail
 from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.recent_opens import RecentOpens
@@ -90,6 +91,7 @@ class Engine:
         self.segments = Segments(fs, path, self.seed)
         self.published_tail = PublishedTail(self.segments)
         self.recent_opens = RecentOpens()
+        self.newest = NewestOfStreams()
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more

@@ -84,5 +84,6 @@ def set_id(
     txn.emit(frames.Record(record.number, record.length, added, *last, *record.first, *deleted))
     if lowered:
         idempotency.forget_above(txn, record.number, last)
-        latest.forget(txn, record.number)
+        compact = txn.settings.stream(record.number).compact_by is not None
+        latest.forget(txn, record.number, remembered=compact)
         ttl.forget_above(txn, record.number, last)
