@@ -140,20 +140,31 @@ def _ranges(options: SourceOptions, found: _Found) -> dict[str, dict[offsets.Ran
 
 
 def splits(
-    options: SourceOptions, cores: int, fields: Sequence[str], hidden: str = ""
+    options: SourceOptions,
+    cores: int,
+    fields: Sequence[str],
+    hidden: str = "",
+    *,
+    counting: bool = False,
 ) -> list[Split]:
-    """The splits of a new plan, in the order of the stores, the streams and their IDs.
+    """The splits of a new plan, in the order of the stores, the streams and their IDs; ``counting``
+    as `scan.plan.make` has it.
 
     OptionError as `_names` says.
     """
     with ExitStack() as kept:  # what is opened again meanwhile is shared
         for place in options.places[:OPEN_STORES_MAX]:
             kept.enter_context(stores.opened(options, place))
-        return _planned(options, cores, _ranges(options, _names(options, fields, hidden)))
+        ranges = _ranges(options, _names(options, fields, hidden))
+        return _planned(options, cores, ranges, counting=counting)
 
 
 def _planned(
-    options: SourceOptions, cores: int, ranges: dict[str, dict[offsets.Range, list[bytes]]]
+    options: SourceOptions,
+    cores: int,
+    ranges: dict[str, dict[offsets.Range, list[bytes]]],
+    *,
+    counting: bool,
 ) -> list[Split]:
     plans = max(1, sum(len(each) for each in ranges.values()))
     parts = None if options.min_partitions is None else -(-options.min_partitions // plans)
@@ -163,7 +174,7 @@ def _planned(
         if some:
             with stores.opened(options, place) as store:
                 for (start, end), names in some.items():
-                    made = store.plan(names, start, end, parts, cores)
+                    made = store.plan(names, start, end, parts, cores, counting)
                     found += made.splits
                     _tell(place, made, names, start, end)
     return found

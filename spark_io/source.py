@@ -188,7 +188,8 @@ class LogstoreReader(DataSourceReader):
 
         fields = columns.fields(self.wanted, self.options)
         hidden = columns.hidden(self.wanted, self.options)
-        splits = planning.splits(self.options, self.cores, fields, hidden)
+        counting = not self.wanted and self.options.fail_on_loss
+        splits = planning.splits(self.options, self.cores, fields, hidden, counting=counting)
         return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -56,7 +56,13 @@ class PlannedStore(Protocol):
         ...
 
     def plan(
-        self, names: Sequence[bytes], start: StreamID, end: StreamID, parts: int | None, cores: int
+        self,
+        names: Sequence[bytes],
+        start: StreamID,
+        end: StreamID,
+        parts: int | None,
+        cores: int,
+        counting: bool,
     ) -> Plan:
         """The splits of a range of streams, pinned, and durable."""
         ...
@@ -129,7 +135,13 @@ class LocalStore:
         return self._store.stream(name).group(group).info().last_delivered_id
 
     def plan(
-        self, names: Sequence[bytes], start: StreamID, end: StreamID, parts: int | None, cores: int
+        self,
+        names: Sequence[bytes],
+        start: StreamID,
+        end: StreamID,
+        parts: int | None,
+        cores: int,
+        counting: bool,
     ) -> Plan:
         """The splits of a range of streams, pinned, and durable."""
         options = self._options
@@ -146,6 +158,7 @@ class LocalStore:
             purpose="spark",
             moment=self._token,
             lossy=not options.fail_on_loss,
+            counting=counting,
         )
         check_segments(options, self._store, made)
         if not opened_of(self._store).engine().options.readonly:

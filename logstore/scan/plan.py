@@ -38,7 +38,10 @@ from logstore.tuples import NamedTuple
 from logstore.uri_path import UriPath
 
 INLINE_BYTES = 48 << 10  # of locators, which a split takes along: pickled it is below 64 KiB
-SPLIT_BYTES = 16 << 20
+SPLIT_BYTES = (
+    64 << 20
+)  # a task costs Spark what reading 3 MB costs; what it reads is never in memory
+COUNT_ENTRIES = 2 << 20  # below which a second task costs more than it saves where nothing is read
 TTL_MS = pins.LEASE_MS_MAX
 MIN_PARTITIONS_MAX = 100_000
 
@@ -55,9 +58,18 @@ class Plan(NamedTuple):
 def partition_count(
     data_bytes: int, node_count: int, *, min_partitions: int | None, cores: int
 ) -> int:
-    """How many splits: what was asked for, else by cores and bytes; never more than nodes."""
-    wanted = min_partitions or max(cores, -(-data_bytes // SPLIT_BYTES))
+    """How many splits: what was asked for, else as many for each core as its bytes need; never more
+    than nodes."""
+    wanted = min_partitions or cores * max(1, -(-data_bytes // (SPLIT_BYTES * cores)))
     return min(wanted, node_count)
+
+
+def _parts(found: Listed, min_partitions: int | None, cores: int, counting: bool) -> int:
+    """How many splits the plan has; to count takes time by entries, whatever their bytes."""
+    count, size = len(found.nodes), found.nodes.size_bytes
+    if counting:
+        size, cores = 0, max(1, min(cores, -(-found.nodes.live // COUNT_ENTRIES)))
+    return partition_count(size, count, min_partitions=min_partitions, cores=cores)
 
 
 def bounds(found: NodeList, parts: int) -> list[int]:
@@ -88,11 +100,15 @@ def make(
     purpose: str = "",
     moment: str = "",
     lossy: bool = False,
+    counting: bool = False,
 ) -> Plan:
     """Plan the entries of a closed interval of streams; StreamNotFoundError if one is missing.
 
     A node that the plan itself must read and cannot, the open one, is an error; or, with ``lossy``,
     a node that who reads the plan meets as a damaged one.
+
+    ``counting``: who reads the splits wants no columns, and so reads no nodes but those at the ends
+    of the interval.
 
     With a ``moment`` the entries are those of then. The pin is for the process ``owner``, by
     default this one. A plan of the same that it made of the store as it is now is used again.
@@ -105,7 +121,7 @@ def make(
         raise OptionError(f"a pin lives between 1 and {pins.LEASE_MS_MAX} ms: {ttl_ms}")
     if isinstance(engine.path, UriPath):
         listed = _listed(engine, names, start, end, "", lossy)
-        return _inline(engine, engine.path, listed, min_partitions, cores)
+        return _inline(engine, engine.path, listed, min_partitions, cores, counting)
     owner = owner or process.identity()
     made_ms = engine.clock.now_ms()
     fs, home = engine.fs, home or engine.path
@@ -114,7 +130,7 @@ def make(
     # The position before the plan: what is committed after it makes the plan another one.
     position = 0 if moment else snapshot.read(engine, lambda view: view.meta.applied)
     what = (str(engine.path), list(names), start, end, moment, lossy)
-    asked = (owner, *what, min_partitions, cores, ttl_ms)
+    asked = (owner, *what, min_partitions, cores, ttl_ms, counting)
     key = hashlib.sha256(repr((position, asked)).encode()).hexdigest()
     shared = _shared(engine, home, key, made_ms)
     if shared is not None:
@@ -124,8 +140,7 @@ def make(
         if not len(found.nodes):
             pins.release(fs, home, pin.id)
             return Plan("", [], 0, 0)
-        total, count = found.nodes.size_bytes, len(found.nodes)
-        parts = partition_count(total, count, min_partitions=min_partitions, cores=cores)
+        parts = _parts(found, min_partitions, cores, counting)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(str(engine.path), str(home), engine.uuid, pin.id, 0, 0, start, end, 0, 0, 0)
         cuts = bounds(found.nodes, parts)
@@ -134,7 +149,7 @@ def make(
         made = pin._replace(plan=key, table_at=table_at, table_bytes=writer.offset - table_at)
         segments = found.nodes.segments()
         pins.narrow(fs, home, made, segments, engine.clock.now_ms(), ttl_ms, owner)
-    return Plan(pin.id, splits, found.nodes.live, total)
+    return Plan(pin.id, splits, found.nodes.live, found.nodes.size_bytes)
 
 
 def _listed(
@@ -156,16 +171,20 @@ def _listed(
 
 # -- plans of what was shipped --------------------------------------------------------------
 def _inline(
-    engine: Engine, path: UriPath, found: Listed, min_partitions: int | None, cores: int
+    engine: Engine,
+    path: UriPath,
+    found: Listed,
+    min_partitions: int | None,
+    cores: int,
+    counting: bool,
 ) -> Plan:
     """A plan of a store at a URI, where nothing is written: each split has its part with it. No pin
     holds what it names; a newer state may take it away."""
     if not len(found.nodes):
         return Plan("", [], 0, 0)
     assert isinstance(engine.fs, ShippedFiles)
-    total, count = found.nodes.size_bytes, len(found.nodes)
-    parts = partition_count(total, count, min_partitions=min_partitions, cores=cores)
-    parts = min(count, max(parts, -(-found.nodes.nbytes // INLINE_BYTES)))
+    parts = _parts(found, min_partitions, cores, counting)
+    parts = min(len(found.nodes), max(parts, -(-found.nodes.nbytes // INLINE_BYTES)))
     writer = snapshotfile.InlineWriter(engine.uuid)
     place = Split(path.uri, "", engine.uuid, "", 0, 0, ZERO_ID, MAX_ID, 0, 0, 0)
     splits, _ = blocks.write(writer, place, found, bounds(found.nodes, parts), _table)
@@ -177,7 +196,7 @@ def _inline(
             numbers |= segments_of(items)
         files = [logfiles.segment(Path(), number).as_posix() for number in sorted(numbers)]
         whole.append(split._replace(objects=tuple(engine.fs.parts[file] for file in files)))
-    return Plan("", whole, found.nodes.live, total)
+    return Plan("", whole, found.nodes.live, found.nodes.size_bytes)
 
 
 # -- plans that are there already -----------------------------------------------------------

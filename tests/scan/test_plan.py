@@ -79,7 +79,8 @@ def test_runs_are_of_about_equal_sums(sizes: list[int], parts: int) -> None:
     ("data_bytes", "nodes", "asked", "cores", "count"),
     [
         (10 * plan.SPLIT_BYTES, 10_000, None, 2, 10),
-        (10 * plan.SPLIT_BYTES + 1, 10_000, None, 2, 11),
+        (10 * plan.SPLIT_BYTES + 1, 10_000, None, 2, 12),  # as many for each core
+        (9 * plan.SPLIT_BYTES, 10_000, None, 8, 16),
         (100, 10_000, None, 8, 8),
         (100, 3, None, 8, 3),
         (100 * plan.SPLIT_BYTES, 10_000, 7, 2, 7),
@@ -91,6 +92,23 @@ def test_the_number_of_splits(
 ) -> None:
     found = plan.partition_count(data_bytes, nodes, min_partitions=asked, cores=cores)
     assert found == count
+
+
+def test_to_count_takes_no_more_tasks_than_help(
+    store: Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "COUNT_ENTRIES", 100)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 200)
+    for name, size in ((b"few", 100), (b"some", 101), (b"many", 1000)):
+        store.stream(name).add_many([{"f": "v" * 9}] * size)
+    for name, cores, count in ((b"few", 8, 1), (b"some", 8, 2), (b"many", 8, 8), (b"many", 32, 10)):
+        made = make_plan(store, name, cores=cores, counting=True)
+        assert len(made.splits) == count
+        assert made.entries == sum(split.entries for split in made.splits)
+        # of the same with columns it is another plan
+        assert len(make_plan(store, name, cores=cores).splits) > count
+    asked = make_plan(store, b"many", cores=2, counting=True, min_partitions=20)
+    assert len(asked.splits) == 20
 
 
 def test_several_streams_share_a_plan(store: Store[bytes]) -> None:
