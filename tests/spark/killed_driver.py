@@ -1,4 +1,7 @@
-"""A driver for tests that kill it: a cluster of processes on this host, and a streaming query.
+"""A driver for tests that kill it: a cluster of processes on this host, a write, and a query.
+
+The write has two tasks. One of them has to be tried four times: it waits in the midst of its rows
+until a test has killed what runs it, twice, and fails by itself once.
 
 The query copies a stream of a store, a few rows a batch, to another one. The first task that has
 rows of HELD_BATCH stops in the midst of them, tells who it is, and waits, so that a test can kill
@@ -16,9 +19,49 @@ from typing import Any
 from tests.spark import clusters
 from tests.spark.clusters import OF_EXECUTORS
 
+WRITTEN, HELD_ROWS = 40, 16
+PAD_BYTES = 500_000  # a file is begun at 4 MiB
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+KILLED_TRIES, TRIES = 2, 4
 ROWS, ROWS_A_BATCH = 80, 10
 HELD_ROW = 25
 MASTER = "local-cluster[1,2,512]"  # one executor, with two cores, which is started again
+
+
+def a_write(spark: Any, path: Path, aside: Path) -> None:
+    """Write the stream ``written``; tries of the first task stop once much of theirs is staged."""
+    where, wait_s = str(aside), 120
+
+    def hold(batches: Any) -> Any:  # made here, so that it is sent whole
+        from pyspark import TaskContext
+
+        from logstore.engine.shm import process
+
+        task = TaskContext.get()
+        assert task is not None
+        number, given = task.attemptNumber(), 0
+        for batch in batches:
+            yield batch
+            given += batch.num_rows
+            if task.partitionId() or number >= TRIES - 1 or given != HELD_ROWS:
+                continue
+            if number == KILLED_TRIES:
+                raise RuntimeError("on purpose")
+            with open(f"{where}/try.part", "w") as told:
+                told.write(str(process.ancestor("java")))
+            os.rename(f"{where}/try.part", f"{where}/try-{number}")
+            until = time.monotonic() + wait_s
+            while not os.path.exists(f"{where}/go-{number}") and time.monotonic() < until:
+                time.sleep(0.02)
+
+    size = f"IF(id < {WRITTEN // 2}, {PAD_BYTES}, 1)"
+    frame = spark.range(0, WRITTEN, 1, 2).selectExpr("id AS n", f"repeat('x', {size}) AS pad")
+    frame = frame.mapInArrow(hold, frame.schema)
+    spark.conf.set(BATCH_ROWS, "2")  # so that a task stages rows while it still takes others
+    try:
+        frame.write.format("logstore").mode("append").save(path=str(path), stream="written")
+    finally:
+        spark.conf.unset(BATCH_ROWS)
 
 
 def a_copy(spark: Any, path: Path, aside: Path) -> Any:
@@ -62,8 +105,10 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
 
 
 def main(path: Path, aside: Path) -> None:
-    """Count the source, which leaves a pin; then run the query to its end."""
+    """Write; count the source, which leaves a pin; then run the query to its end."""
     spark = clusters.session(MASTER, aside)
+    a_write(spark, path, aside)
+    print("wrote", flush=True)
     frame = spark.read.format("logstore").options(path=str(path), stream="from").load()
     print("counted", frame.count(), flush=True)
     query = a_copy(spark, path, aside)
