@@ -33,6 +33,7 @@ class Keep(Enum):
 
 
 KEEP: Literal[Keep.KEEP] = Keep.KEEP
+LIMITS = "max_age_ms", "max_entries", "max_bytes"
 Amount: TypeAlias = int | Literal[Keep.KEEP] | None
 Length: TypeAlias = timedelta | float | Literal[Keep.KEEP] | None
 
@@ -91,9 +92,10 @@ def group_changes(
 def configure_stream(
     opened: OpenStore[Any], name: bytes, changes: dict[str, Any], *, create: bool, sync: Sync | None
 ) -> StreamSettings:
-    """One commit; all settings after it."""
+    """One commit; all settings after it. A limit is for giving space back, also of a full disk."""
     step = partial(configures.stream, name=name, changes=changes, create=create)
-    after: StreamSettings = opened.commit(step, sync)
+    limited = any(changes.get(limit) is not None for limit in LIMITS)
+    after: StreamSettings = (opened.free if limited else opened.commit)(step, sync)
     return with_text(after, opened.text)
 
 

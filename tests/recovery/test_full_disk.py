@@ -53,6 +53,7 @@ if command == "compact":
 with logstore.open(path) as store:
     stream, group = store.stream("s"), store.stream("s").group("g")
     assert len(stream) == done, (len(stream), done)
+    stream.configure(max_bytes=1 << 30)
     ids = [entry.id for entry in stream.range(count=20)]
     assert stream.delete(*ids[:10]) == 10
     assert group.ack(*ids[10:]) == 10
