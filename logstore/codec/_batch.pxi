@@ -122,6 +122,36 @@ cdef class NodeBatch:
             at += head + length
             self.end = <Py_ssize_t>at
 
+    @staticmethod
+    def of(list nodes not None):
+        cdef NodeBatch batch = NodeBatch.__new__(NodeBatch)
+        cdef list parts = []
+        cdef bytes lp
+        cdef Stored* row
+        cdef u64 at = 0
+        batch.rows_at = <Stored*>malloc(len(nodes) * sizeof(Stored) + 1)
+        if batch.rows_at == NULL:
+            raise MemoryError
+        for node in nodes:
+            row = batch.rows_at + batch.count
+            row.ms, row.seq, row.end_ms, row.end_seq, row.live, lp = node
+            if lp is None:
+                raise TypeError("a node has bytes")
+            row.offset = at
+            row.size = size_of(lp)
+            at += row.size
+            if not batch.count:
+                batch.first_ms, batch.first_seq = row.ms, row.seq
+            batch.top_ms, batch.top_seq = row.end_ms, row.end_seq
+            batch.live += <u64>row.live
+            batch.count += 1
+            parts.append(lp)
+        batch.last_ms, batch.last_seq = batch.top_ms, batch.top_seq
+        batch.data = b"".join(parts)
+        batch.nbytes = at
+        batch.end = <Py_ssize_t>at
+        return batch
+
     def __len__(self):
         return self.count
 
@@ -154,6 +184,22 @@ cdef class NodeBatch:
             put_node(<u8*>PyBytes_AS_STRING(one), stream, row, data_of(self.data))
             made.append(one)
         return made
+
+    def payload_at(self, u64 stream, u64 offset, u64 head_bytes):
+        cdef Py_ssize_t i
+        cdef u64 at = 0
+        cdef bytes one
+        for i in range(self.count):
+            if at >= offset:
+                break
+            at += head_bytes + NODE_HEAD_BYTES + self.rows_at[i].size
+        else:
+            return None
+        if at != offset:
+            return None
+        one = PyBytes_FromStringAndSize(NULL, NODE_HEAD_BYTES + self.rows_at[i].size)
+        put_node(<u8*>PyBytes_AS_STRING(one), stream, self.rows_at + i, data_of(self.data))
+        return one
 
     cdef tuple place(self, Py_ssize_t i, u64 position):
         cdef Stored* row = self.rows_at + i

@@ -80,8 +80,19 @@ cdef u64 put_int(u8* out, int64_t number) noexcept nogil:
     return width + 2
 
 
+cdef inline u64 put_count(u8* out, int64_t number) noexcept nogil:
+    """As `put_int`; small ones without a call."""
+    if 0 <= number <= 127:
+        out[0] = <u8>number
+        out[1] = 1
+        return 2
+    return put_int(out, number)
+
+
 cdef inline u64 int_bytes(int64_t number) noexcept nogil:
     cdef u8 out[10]
+    if -4096 <= number <= 4095:
+        return 2 if 0 <= number <= 127 else 3
     return put_int(out, number)
 
 

@@ -1,5 +1,6 @@
 # Rows to nodes. Pure twin: the second half of bulk.py.
 
+@cython.final
 cdef class _Growing:
     """The node that rows are being added to: the open one, or a new one."""
 
@@ -51,13 +52,13 @@ cdef class _Growing:
         cdef u64 before = self.out.size
         fail(buf_reserve(&self.out, values_bytes + shape.size + 5 * INT_BYTES_MAX))
         cdef u8* out = self.out.data + before
-        out += put_int(out, SAME_FIELDS if self.same else 0)
-        out += put_int(out, <int64_t>(ms - self.master_ms))
-        out += put_int(out, <int64_t>(seq - self.master_seq))
+        out += put_count(out, SAME_FIELDS if self.same else 0)
+        out += put_count(out, <int64_t>(ms - self.master_ms))
+        out += put_count(out, <int64_t>(seq - self.master_seq))
         if self.same:
             memcpy(out, batch.values.data + ref.at, values_bytes)
             out += values_bytes
-            out += put_int(out, shape.width + 3)
+            out += put_count(out, shape.width + 3)
             self.elements += <u64>shape.width + 4
         else:
             out += put_int(out, shape.width)
@@ -134,6 +135,7 @@ cdef bint shape_is(RowBatch batch, u64 number, const Buf* fields) except -1:
     return True
 
 
+@cython.final
 cdef class _Ids:
     """The IDs of the rows, one after the other: consecutive ones, or as listed."""
 
@@ -152,8 +154,14 @@ cdef class _Ids:
         else:
             self.listed = ids
 
-    cdef int at(self, Py_ssize_t i) except -1:
-        """Make ms and seq those of row i."""
+    cdef inline int at(self, Py_ssize_t i) except -1:
+        """Make ms and seq those of row i, the one behind the last."""
+        if self.given is None and self.listed is None and i and self.seq != ~<u64>0:
+            self.seq += 1
+            return 0
+        return self.any_at(i)
+
+    cdef int any_at(self, Py_ssize_t i) except -1:
         cdef const Pair* pair
         if self.given is not None:
             pair = <const Pair*>self.given.pairs.data + i

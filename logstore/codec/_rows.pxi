@@ -47,6 +47,28 @@ cdef inline int grow_row(RowRef* ref, const Elem* elem, u64 index) except -1:
     return 0
 
 
+cdef enum:
+    SHORT_TEXT = 64             # of which the length stands in the first byte
+
+
+cdef inline u64 put_short(u8* out, const u8* text, u64 size) noexcept nogil:
+    """As `put_text`, of less than SHORT_TEXT bytes."""
+    cdef int64_t number
+    cdef u64 i
+    # What does not end with a digit is no number; most values of which it is one are short.
+    if 0 < size <= 20 and text[0] <= 57 and 48 <= text[size - 1] <= 57:
+        if parse_int(text, size, &number):
+            return put_count(out, number)
+    out[0] = <u8>(0x80 | size)
+    out[size + 1] = <u8>(size + 1)
+    if size > 8:
+        memcpy(out + 1, text, size)
+    else:
+        for i in range(size):
+            out[1 + i] = text[i]
+    return size + 2
+
+
 cdef class RowBatch:
     """Rows made ready to be packed."""
 
@@ -171,6 +193,8 @@ cdef class RowBatch:
         """Add a dict that has the shape of the row before; False if it has not."""
         cdef PyObject* key
         cdef PyObject* value
+        cdef const u8* text
+        cdef u64 size
         cdef Py_ssize_t at = 0, i = 0
         cdef Py_ssize_t width = self.known.size // sizeof(Elem)
         cdef const Elem* known = <const Elem*>self.known.data
@@ -180,21 +204,27 @@ cdef class RowBatch:
             return False
         ref.shape = self.known_shape
         ref.raw_bytes = (<const Shape*>self.shapes.data + ref.shape).raw_bytes
-        while PyDict_Next(item, &at, &key, &value):
-            if i >= width:
-                return False
+        while i < width and PyDict_Next(item, &at, &key, &value):
             name, given = <object>key, <object>value    # an encoder may change the dict
             if <PyObject*>PyList_GET_ITEM(self.keys, i) != key:
                 self.to_elem(name, &elem, index, name)
                 if not same_elem(&elem, known + i):
                     return False
+            i += 1
             if self.encode is not None:
                 given = encoded_value(self.encode, given)
+            elif isinstance(given, str) and PyUnicode_IS_COMPACT_ASCII(given):
+                size = <u64>PyUnicode_GET_LENGTH(given)
+                if size < SHORT_TEXT and ref.raw_bytes + size <= ENTRY_BYTES_MAX:
+                    text = <const u8*>PyUnicode_DATA(given)
+                    fail(buf_reserve(&self.values, SHORT_TEXT + FRAME_BYTES_MAX))
+                    self.values.size += put_short(self.values.data + self.values.size, text, size)
+                    ref.raw_bytes += size
+                    continue
             self.to_elem(given, &elem, index, name)
             grow_row(ref, &elem, index)
             fail(buf_elem(&self.values, &elem))
-            i += 1
-        return i == width
+        return i == width and PyDict_Size(item) == width
 
     cdef int add_any(self, object item, u64 index, RowRef* ref) except -1:
         """Add any row: values to the batch, and its shape, which may be new."""

@@ -1,17 +1,18 @@
 """Nodes that come from elsewhere, many at a time, as they stand in RDB: checked, not decoded.
 
 Invariants: only what is whole, plainly stored, sound, and above what is before it is taken; at the
-first node that is not, the batch ends, and whoever reads looks at that one by itself.
+first node that is not, the batch ends, and whoever reads looks at that one by itself. Nodes that
+were just packed are a batch without being looked at (``of``).
 
 It may not know what stands around the nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from logstore.codec.interface import ID, ZERO_ID
+from logstore.codec.interface import ID, ZERO_ID, PackedNode
 from logstore.codec.node import survey
 from logstore.crc import crc32c
 from logstore.errors import CorruptNodeError
@@ -54,6 +55,20 @@ class NodeBatch:
                 return
             self.master, self.end = before, end
 
+    @classmethod
+    def of(cls, nodes: Sequence[PackedNode]) -> NodeBatch:
+        """Nodes that ``pack`` made, one behind the other: they are not looked at again."""
+        made = cls(b"", 0, 0, None, ZERO_ID)
+        for node in nodes:
+            first, last = (node.master_ms, node.master_seq), (node.last_ms, node.last_seq)
+            made.first = made.first or first
+            made.master, made.top, made.last = first, last, last
+            made.live += node.count
+            made.nbytes += len(node.lp)
+            made._nodes.append((first, node.count, last, node.lp))
+        made.end = made.nbytes
+        return made
+
     def _take(self, master: ID, lp: bytes) -> bool:
         """Keep a node, if it is sound."""
         try:
@@ -80,6 +95,15 @@ class NodeBatch:
             NODE_BODY.pack(stream, *master, *end, live) + lp
             for master, live, end, lp in self._nodes
         ]
+
+    def payload_at(self, stream: int, offset: int, head_bytes: int) -> bytes | None:
+        """The payload of the frame that begins so far behind the first one, if their frames, which
+        have heads of so many bytes, stand side by side; None if none begins there."""
+        for payload in self.payloads(stream):
+            if offset <= 0:
+                return None if offset else payload
+            offset -= head_bytes + len(payload)
+        return None
 
     def places(self, position: int, head_bytes: int) -> list[Place]:
         """Where each is, if their frames, which have heads of so many bytes, stand side by side

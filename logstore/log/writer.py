@@ -110,11 +110,8 @@ class CommitBuffer:
         if kind != _BATCH:
             return (kind, payload) if at == position else None
         batch, stream = payload
-        for each in batch.payloads(stream):
-            if at == position:
-                return Kind.NODE, each
-            at += _HEAD_BYTES + len(each)
-        return None
+        found = batch.payload_at(stream, position - at, _HEAD_BYTES)
+        return None if found is None else (Kind.NODE, found)
 
     def holds_only(self, kind: int) -> bool:
         """Whether all of its frames are of this kind."""

@@ -150,3 +150,36 @@ def test_the_checksum_is_that_of_the_log(native: Codec, size: int) -> None:
     for before in (0, 1, 0xFFFFFFFF):
         for soft in (True, False):
             assert compiled.crc32c(data, before, soft) == crc32c(data, before)
+
+
+def test_nodes_that_were_just_packed(codec: Codec) -> None:
+    rows = codec.rows([{"f": "x" * (at % 90), "g": at} for at in range(700)])
+    nodes = codec.pack(rows, 0, 700, (5, 3), None, 0, 0, 4096, 100).nodes
+    assert len(nodes) > 5
+    data = b"".join(
+        string(node.master_ms.to_bytes(8, "big") + node.master_seq.to_bytes(8, "big"))
+        + string(node.lp)
+        for node in nodes
+    )
+    batch, looked = codec.NodeBatch.of(nodes), codec.NodeBatch(data, 0, 99, None, (0, 0))
+    assert len(batch) == len(looked) == len(nodes)
+    for name in ("live", "nbytes", "first", "top", "last", "master"):
+        assert getattr(batch, name) == getattr(looked, name)
+    assert batch.payloads(7) == looked.payloads(7)
+    assert batch.places(100, 32) == looked.places(100, 32)
+    assert batch.rows(7, 100, 32) == looked.rows(7, 100, 32)
+    assert batch.frames(7, COVERED, 99) == looked.frames(7, COVERED, 99)
+    at = 0
+    for payload in batch.payloads(7):
+        assert batch.payload_at(7, at, 32) == payload
+        assert batch.payload_at(7, at + 1, 32) is None
+        at += 32 + len(payload)
+    assert batch.payload_at(7, at, 32) is None
+    assert len(codec.NodeBatch.of([])) == 0
+
+
+def test_what_is_no_packed_node_is_refused(native: Codec) -> None:
+    for bad in ([None], [(1, 2, 3)], [(1, 2, 3, 4, 5, None)], [(1, 2, 3, 4, 5, "text")],
+                [(-1, 2, 3, 4, 5, b"")], [(2**64, 2, 3, 4, 5, b"")]):  # fmt: skip
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            native.NodeBatch.of(bad)

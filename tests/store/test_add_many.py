@@ -271,3 +271,16 @@ def test_runs_of_ids_are_a_sequence() -> None:
     assert (9, 1) in runs
     with pytest.raises(IndexError):
         _ = runs[6]
+
+
+def test_full_nodes_are_read_in_the_commit_that_wrote_them(store: Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.add({"n": -1}, id="1-0")
+    with store.transaction() as tx:
+        tx.stream("s").add_many([((2, n), {"n": n}) for n in range(1000)])
+        tx.stream("s").delete((2, 250), (2, 555))
+        tx.stream("s").trim(maxlen=850, approximate=False)
+    kept = [n for n in range(1000) if n not in (250, 555)][-850:]
+    assert [int(entry[b"n"]) for entry in stream] == kept
+    assert len(stream_nodes(store, b"s")) > 5
+    everything(store)

@@ -7,9 +7,10 @@ the same commit sees it; the same code applies it when the log is replayed. Deci
 from __future__ import annotations
 
 from logstore.codec import Packed
-from logstore.engine.apply.streams import APPLY
+from logstore.codec.batch import NodeBatch
+from logstore.engine.apply.streams import APPLY, Placed
 from logstore.engine.txn.view import TxnView
-from logstore.format import APPEND_BODY, Kind
+from logstore.format import APPEND_BODY, FRAME_HEAD_BYTES, NODE_BODY, Kind
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
@@ -28,6 +29,13 @@ class WriteTxn(TxnView):
         self.joined = joined
         APPLY[kind](self, at, size, body)
         return at
+
+    def emit_nodes(self, stream: int, batch: NodeBatch) -> Placed:
+        """Add node frames, behind which another frame is to come: where they are. What they change
+        is for ``nodes_added`` to apply."""
+        at = self.buffer.add_nodes(batch, stream)
+        rows, last = batch.rows(stream, at, FRAME_HEAD_BYTES)
+        return Placed(rows, batch.nbytes + len(batch) * NODE_BODY.size, last)
 
     def emit_row(
         self, record: StreamRecord, node: OpenNode, last: StreamID, packed: Packed

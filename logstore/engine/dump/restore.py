@@ -38,7 +38,6 @@ from logstore.errors import (
     TooLargeError,
 )
 from logstore.format import (
-    FRAME_HEAD_BYTES,
     GROUP_BODY,
     NODE_BODY,
     SEGMENT_HEAD_BYTES,
@@ -283,10 +282,7 @@ def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
     found: list[Placed] = []
     for part in parts:
         if not isinstance(part, list):
-            at = txn.buffer.add_nodes(part, stream)
-            rows, last = part.rows(stream, at, FRAME_HEAD_BYTES)
-            payload_bytes = part.nbytes + len(part) * NODE_BODY.size
-            found.append(Placed(rows, payload_bytes, last))
+            found.append(txn.emit_nodes(stream, part))
         elif part:
             payloads = [head(stream, *each[0], *each[1], each[2]) + each[3] for each in part]
             positions = txn.buffer.add_payloads(Kind.NODE, payloads)

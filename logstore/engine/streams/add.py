@@ -7,9 +7,10 @@ after another would give; a sealed last node that still has room becomes open ag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
+from logstore.engine.apply.streams import nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.record_cache import BeforeImage
 from logstore.engine.streams import ttl
@@ -33,6 +34,7 @@ _NOT_ABOVE = (
     "The ID specified in XADD is equal or smaller than the target stream top item: "
     "give an ID above last_id, or '*'"
 )
+NODES_AT_ONCE = 1000  # full nodes that one step writes: it is looked through for one of them
 EXHAUSTED = "The stream has exhausted the last possible ID, unable to add more items"
 _new = tuple.__new__  # without the layers of a named tuple: every add makes these
 
@@ -253,10 +255,12 @@ def _add_rows(txn: WriteTxn, record: StreamRecord, request: Add, added: Added) -
         txn.counts["added_bytes"] += len(packed.added) + sum(
             len(packed_node.lp) for packed_node in packed.nodes
         )
-        for place, node in enumerate(packed.nodes):
+        if packed.nodes:
             _seal_open(txn, record)
-            last = place == len(packed.nodes) - 1
-            absolute = _add_node(txn, record, node, last=last) or absolute
+            if len(packed.nodes) > 1:
+                _add_full_nodes(txn, record, packed.nodes[:-1])
+                absolute = True
+            absolute = _add_last_node(txn, record, packed.nodes[-1]) or absolute
         at += taken
     if absolute:
         first = before[2] if before[0] else added.first
@@ -335,11 +339,20 @@ def _fill_open(txn: WriteTxn, record: StreamRecord, packed: Packed) -> bool:
     return True
 
 
-def _add_node(txn: WriteTxn, record: StreamRecord, node: PackedNode, *, last: bool) -> bool:
-    """Write a new node; True if the stream's record must be stated."""
+def _add_full_nodes(txn: WriteTxn, record: StreamRecord, made: list[PackedNode]) -> None:
+    """Write new nodes behind which there is another one; the stream's record must be stated."""
+    of: Any = codec().NodeBatch.of
+    for at in range(0, len(made), NODES_AT_ONCE):
+        placed = txn.emit_nodes(record.number, of(made[at : at + NODES_AT_ONCE]))
+        nodes_added(txn, record, [placed])
+
+
+def _add_last_node(txn: WriteTxn, record: StreamRecord, node: PackedNode) -> bool:
+    """Write a new node, the stream's last; True if the stream's record must be stated."""
     most = txn.limits.node_max_bytes or ENTRY_MAX_BYTES
-    fills = node.count == 1 and (len(node.lp) >= most or txn.limits.node_max_entries == 1)
-    stays_open = last and not fills
+    stays_open = not (
+        node.count == 1 and (len(node.lp) >= most or txn.limits.node_max_entries == 1)
+    )
     ids = (node.master_ms, node.master_seq, node.last_ms, node.last_seq)
     kind = frames.Open if stays_open else frames.Node
     txn.emit(kind(record.number, *ids, node.count, node.lp))
