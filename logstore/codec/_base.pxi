@@ -94,6 +94,27 @@ cdef int buf_reserve(Buf* buf, u64 more) noexcept nogil:
     return OK
 
 
+cdef inline int buf_room(Buf* buf, u64 more) noexcept nogil:
+    """As `buf_reserve`; without a call where there is room."""
+    return OK if buf.room - buf.size >= more else buf_reserve(buf, more)
+
+
+cdef inline void copy_few(u8* out, const u8* data, u64 size) noexcept nogil:
+    """As `memcpy`, of what does not overlap; few bytes without a call, each perhaps twice."""
+    if size > 16:
+        memcpy(out, data, size)
+    elif size >= 8:
+        memcpy(out, data, 8)
+        memcpy(out + size - 8, data + size - 8, 8)
+    elif size >= 4:
+        memcpy(out, data, 4)
+        memcpy(out + size - 4, data + size - 4, 4)
+    elif size:
+        out[0] = data[0]
+        out[size >> 1] = data[size >> 1]
+        out[size - 1] = data[size - 1]
+
+
 cdef int buf_add(Buf* buf, const void* data, u64 size) noexcept nogil:
     if buf_reserve(buf, size) != OK:
         return E_MEMORY

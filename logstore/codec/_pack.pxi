@@ -50,13 +50,13 @@ cdef class _Growing:
         """Add one row; self.same and self.shape are set for it."""
         cdef const Shape* shape = <const Shape*>batch.shapes.data + ref.shape
         cdef u64 before = self.out.size
-        fail(buf_reserve(&self.out, values_bytes + shape.size + 5 * INT_BYTES_MAX))
+        fail(buf_room(&self.out, values_bytes + shape.size + 5 * INT_BYTES_MAX))
         cdef u8* out = self.out.data + before
         out += put_count(out, SAME_FIELDS if self.same else 0)
         out += put_count(out, <int64_t>(ms - self.master_ms))
         out += put_count(out, <int64_t>(seq - self.master_seq))
         if self.same:
-            memcpy(out, batch.values.data + ref.at, values_bytes)
+            copy_few(out, batch.values.data + ref.at, values_bytes)
             out += values_bytes
             out += put_count(out, shape.width + 3)
             self.elements += <u64>shape.width + 4
@@ -210,26 +210,27 @@ cdef class _Packing:
     cdef int run(self, Py_ssize_t first, Py_ssize_t last, _Ids ids, u64 max_bytes,
                  int64_t max_entries) except -1:
         cdef _Growing growing = self.opened
-        cdef const RowRef* refs = <const RowRef*>self.batch.refs.data
-        cdef u64 count = self.batch.refs.size // sizeof(RowRef), values_end
+        cdef RowBatch batch = self.batch
+        cdef const RowRef* refs = <const RowRef*>batch.refs.data
+        cdef u64 count = batch.refs.size // sizeof(RowRef), values_end
         cdef Py_ssize_t i
         for i in range(first, last):
             ids.at(i - first)
-            values_end = refs[i + 1].at if <u64>i + 1 < count else self.batch.values.size
+            values_end = refs[i + 1].at if <u64>i + 1 < count else batch.values.size
             if growing is None or not growing.has_room(refs[i].raw_bytes, max_bytes, max_entries):
                 if self.new is None:
                     self.new = _Growing()
                 else:
                     self.nodes.append(self.new.finish())
                 growing = self.new
-                growing.begin(ids.ms, ids.seq, self.batch, refs + i)
+                growing.begin(ids.ms, ids.seq, batch, refs + i)
             elif refs[i].shape != growing.shape:
                 growing.shape = refs[i].shape
                 if growing is self.opened:
-                    growing.same = shape_is(self.batch, growing.shape, &self.open_fields)
+                    growing.same = shape_is(batch, growing.shape, &self.open_fields)
                 else:
                     growing.same = growing.shape == growing.own_shape
-            growing.add(ids.ms, ids.seq, self.batch, refs + i, values_end - refs[i].at)
+            growing.add(ids.ms, ids.seq, batch, refs + i, values_end - refs[i].at)
         if self.new is not None:
             self.nodes.append(self.new.finish())
         return 0

@@ -19,6 +19,11 @@ cdef extern from "Python.h":
     char* PyOS_double_to_string(double number, char format, int precision, int flags,
                                 int* kind) except NULL
     int Py_DTSF_ADD_DOT_0
+    # The same macros, of an object that somebody else holds.
+    bint held_is_str "PyUnicode_CheckExact"(PyObject* value)
+    bint held_is_ascii "PyUnicode_IS_COMPACT_ASCII"(PyObject* text)
+    const u8* held_text "(const unsigned char *) PyUnicode_DATA"(PyObject* text)
+    u64 held_text_bytes "PyUnicode_GET_LENGTH"(PyObject* text)
 
 
 ctypedef struct Shape:
@@ -53,22 +58,26 @@ cdef enum:
 
 cdef inline u64 put_short(u8* out, const u8* text, u64 size) noexcept nogil:
     """As `put_text`, of less than SHORT_TEXT bytes."""
-    cdef int64_t number
-    cdef u64 i
+    cdef int64_t number = 0
+    cdef u64 i = 0
     # What does not end with a digit is no number; most values of which it is one are short.
     if 0 < size <= 20 and text[0] <= 57 and 48 <= text[size - 1] <= 57:
-        if parse_int(text, size, &number):
-            return put_count(out, number)
+        if size > 18 or text[0] < 48:       # it may be too large, or have a sign
+            if parse_int(text, size, &number):
+                return put_count(out, number)
+        elif size == 1 or text[0] > 48:     # no number begins with 0 but that one
+            while i < size and 48 <= text[i] <= 57:
+                number = 10 * number + (text[i] - 48)
+                i += 1
+            if i == size:
+                return put_count(out, number)
     out[0] = <u8>(0x80 | size)
+    copy_few(out + 1, text, size)
     out[size + 1] = <u8>(size + 1)
-    if size > 8:
-        memcpy(out + 1, text, size)
-    else:
-        for i in range(size):
-            out[1 + i] = text[i]
     return size + 2
 
 
+@cython.final
 cdef class RowBatch:
     """Rows made ready to be packed."""
 
@@ -186,15 +195,17 @@ cdef class RowBatch:
         if not done:
             self.values.size = ref.at
             self.add_any(item, index, &ref)
-        fail(buf_add(&self.refs, &ref, sizeof(RowRef)))
+        fail(buf_room(&self.refs, sizeof(RowRef)))
+        (<RowRef*>(self.refs.data + self.refs.size))[0] = ref
+        self.refs.size += sizeof(RowRef)
         return 0
 
     cdef bint add_known(self, object item, u64 index, RowRef* ref) except -1:
         """Add a dict that has the shape of the row before; False if it has not."""
         cdef PyObject* key
         cdef PyObject* value
-        cdef const u8* text
         cdef u64 size
+        cdef bint plain = self.encode is None
         cdef Py_ssize_t at = 0, i = 0
         cdef Py_ssize_t width = self.known.size // sizeof(Elem)
         cdef const Elem* known = <const Elem*>self.known.data
@@ -205,26 +216,29 @@ cdef class RowBatch:
         ref.shape = self.known_shape
         ref.raw_bytes = (<const Shape*>self.shapes.data + ref.shape).raw_bytes
         while i < width and PyDict_Next(item, &at, &key, &value):
+            if plain and <PyObject*>PyList_GET_ITEM(self.keys, i) == key and held_is_str(value):
+                if held_is_ascii(value):
+                    size = held_text_bytes(value)
+                    if size < SHORT_TEXT and ref.raw_bytes + size <= ENTRY_BYTES_MAX:
+                        fail(buf_room(&self.values, SHORT_TEXT + FRAME_BYTES_MAX))
+                        self.values.size += put_short(
+                            self.values.data + self.values.size, held_text(value), size
+                        )
+                        ref.raw_bytes += size
+                        i += 1
+                        continue
             name, given = <object>key, <object>value    # an encoder may change the dict
             if <PyObject*>PyList_GET_ITEM(self.keys, i) != key:
                 self.to_elem(name, &elem, index, name)
                 if not same_elem(&elem, known + i):
                     return False
             i += 1
-            if self.encode is not None:
+            if not plain:
                 given = encoded_value(self.encode, given)
-            elif isinstance(given, str) and PyUnicode_IS_COMPACT_ASCII(given):
-                size = <u64>PyUnicode_GET_LENGTH(given)
-                if size < SHORT_TEXT and ref.raw_bytes + size <= ENTRY_BYTES_MAX:
-                    text = <const u8*>PyUnicode_DATA(given)
-                    fail(buf_reserve(&self.values, SHORT_TEXT + FRAME_BYTES_MAX))
-                    self.values.size += put_short(self.values.data + self.values.size, text, size)
-                    ref.raw_bytes += size
-                    continue
             self.to_elem(given, &elem, index, name)
             grow_row(ref, &elem, index)
             fail(buf_elem(&self.values, &elem))
-        return i == width and PyDict_Size(item) == width
+        return i == width and (plain or PyDict_Size(item) == width)
 
     cdef int add_any(self, object item, u64 index, RowRef* ref) except -1:
         """Add any row: values to the batch, and its shape, which may be new."""
