@@ -15,6 +15,7 @@ from pathlib import Path
 from logstore.fs import reach
 
 # Locks, mmap and rename are not what they are on a local disk.
+LOOKS = 5  # at most, at the locks of the system
 NETWORK_TYPES = frozenset(
     {
         "9p",
@@ -147,10 +148,12 @@ def flock_owner(path: Path, locks: str | None = None) -> int:
     """The pid of the process that took a flock on ``path``; 0 if nobody has it, or it is not known.
 
     ``locks`` has the form of /proc/locks. A file system may have another device number there than
-    in stat: then the inode alone has to tell, if it stands there once.
+    in stat: then the inode alone has to tell, if it stands there once. The system gives the file in
+    pieces, and lines are left out while others lock and unlock: it is read again if none is found.
     """
     if locks is None:
-        locks = system_bytes("/proc/locks").decode("ascii", "replace")
+        looks = (system_bytes("/proc/locks").decode("ascii", "replace") for _ in range(LOOKS))
+        return next(filter(None, (flock_owner(path, each) for each in looks)), 0)
     found = os.stat(reach(path))
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     held: list[tuple[str, int]] = []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -74,3 +77,36 @@ def test_the_owner_of_a_lock_is_not_guessed(tmp_path: Path) -> None:
         (line(7, f"{here}1"), 0),
     ):
         assert fsinfo.flock_owner(tmp_path, locks) == owner, locks
+
+
+LOCKING = """
+import fcntl, sys
+files = [open(f"{sys.argv[1]}-{number}", "w") for number in range(30)]
+print("on", flush=True)
+while True:
+    for how in (fcntl.LOCK_EX, fcntl.LOCK_UN):
+        for file in files:
+            fcntl.flock(file, how)
+"""
+
+
+def test_the_owner_is_found_while_others_lock_and_unlock(tmp_path: Path) -> None:
+    """Else a close gives nothing back now and then: one look in a hundred misses a line here."""
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", LOCKING, str(tmp_path / str(number))], stdout=subprocess.PIPE
+        )
+        for number in range(3)
+    ]
+    try:
+        for other in others:
+            assert other.stdout is not None
+            assert other.stdout.readline()
+        with (tmp_path / "held").open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            found = {fsinfo.flock_owner(tmp_path / "held") for _ in range(1500)}
+        assert found == {os.getpid()}
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
