@@ -7,7 +7,7 @@ seconds as their names say. ``None`` is "not set". Imports errors only.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.errors import CorruptionError, OptionError, shown
 from logstore.tuples import NamedTuple
@@ -19,8 +19,9 @@ IDEMPOTENT_IDS, IDEMPOTENT_IDS_MAX = 100, 10_000
 CODEC_NAME_MAX = 64
 FIELD_MAX_BYTES = 64 * 1024
 BACKOFF_MAX_MS = 3_600_000
-S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
 T = TypeVar("T", bytes, str)
+if TYPE_CHECKING:  # names in quotes load Python's compiler where this runs
+    S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
 
 
 class StreamSettings(NamedTuple):

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
-from logstore.codec.bulk_ids import has_id
 from logstore.engine.streams.add import AUTO, Add, AutoID
 from logstore.engine.streams.trim import TrimRule, check_rule
 from logstore.errors import (
@@ -485,6 +484,8 @@ def batches(
     """
     source = iterated(items)
     done = 0
+    from logstore.codec.bulk_ids import has_id
+
     with_id: bool | None = None
     while chunk := list(islice(source, size)):
         if with_id is None:

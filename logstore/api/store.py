@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from logstore.api import arguments, read
+from logstore.api import arguments
 from logstore.api.entry import Entry
 from logstore.api.opening import OpenStore
 from logstore.api.store_care import StoreCare
@@ -305,6 +305,8 @@ class Store(StoreCare[T]):
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
+        from logstore.api import read
+
         arguments.refuse_block(block)
         limits = arguments.limits(count, max_count, max_bytes)
         return read.read_many(self._opened, after, limits, timeout)
@@ -341,6 +343,7 @@ class Store(StoreCare[T]):
             InvalidEntryError: a name, field or value is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
+        from logstore.api import read
         from logstore.api.matching import matching
 
         arguments.check_count(count, "count")
@@ -384,6 +387,7 @@ class Store(StoreCare[T]):
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
+        from logstore.api import read
         from logstore.api.names import stream_names
 
         low, high = arguments.moments(start, end, since, until, self._engine().clock)

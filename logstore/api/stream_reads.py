@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
-from logstore.api import read as reading
 from logstore.api.entry import Entry, entry_maker
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read
@@ -140,6 +139,8 @@ class StreamReads(Generic[T]):
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
+        from logstore.api import read as reading
+
         low, high = arguments.moments(start, end, since, until, self._opened.engine().clock)
         arguments.check_flag(reverse, "reverse")
         left, found = arguments.range_count(count), self._matching(where)
@@ -189,6 +190,8 @@ class StreamReads(Generic[T]):
             OptionError: a limit or the timeout is not valid.
             UsageError: ``block`` was given.
         """
+        from logstore.api import read as reading
+
         arguments.refuse_block(block)
         limits = arguments.limits(count, max_count, max_bytes)
         return reading.read_stream(self._opened, self._name, after, limits, timeout)
@@ -222,6 +225,8 @@ class StreamReads(Generic[T]):
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
+        from logstore.api import read as reading
+
         after, found = reading.beginning(self._opened, after, since), self._matching(where)
         return reading.follow(self._opened, self._name, after, count, timeout, found)
 
@@ -239,6 +244,8 @@ class StreamReads(Generic[T]):
             EntryTypeError: the key is of a type that is not stored.
             InvalidEntryError: it is text that the store's encoding cannot take.
         """
+        from logstore.api import read as reading
+
         return reading.latest(self._opened, self._name, key, self._values)
 
     @property

@@ -2,7 +2,6 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
-from logstore.codec.arrow import arrow_type, binary_flags, check_columns
 
 cdef tuple STANDARD_NAMES = (*ARROW_COLUMNS, *EXACT_COLUMNS)
 
@@ -20,6 +19,8 @@ cdef class ArrowBuilder(_Entries):
     def __cinit__(self, columns=ARROW_COLUMNS, field_columns=(), binary=False):
         cdef Py_ssize_t i
         cdef Elem elem
+        from logstore.codec.arrow import binary_flags, check_columns
+
         check_columns(columns, field_columns)
         self.names = tuple(columns)
         self.field_names = tuple(field_columns)
@@ -180,6 +181,8 @@ cdef class ArrowBuilder(_Entries):
         """The map and `pairs`, as far as they are wanted."""
         import pyarrow as pa
 
+        from logstore.codec.arrow import arrow_type
+
         cdef dict made = {}
         cdef u64 rows
         cdef int which
@@ -205,6 +208,8 @@ cdef class ArrowBuilder(_Entries):
     cdef object column(self, str name):
         """The column as a pyarrow.Array; its buffers are empty afterwards."""
         cdef int which = STANDARD_NAMES.index(name)
+        from logstore.codec.arrow import arrow_type
+
         kind = arrow_type(name, False)
         if which == STREAM or which == ID or which == ID_KEY:
             return texts(&self.columns[which], kind)
@@ -213,6 +218,8 @@ cdef class ArrowBuilder(_Entries):
     def finish(self):
         """The batch; the builder is empty again."""
         import pyarrow as pa
+
+        from logstore.codec.arrow import arrow_type
 
         cdef list arrays = []
         cdef Py_ssize_t i

@@ -3,7 +3,6 @@
 from cpython.long cimport PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
-from logstore.codec.bulk_ids import parse_given as _parse_given
 from logstore.ids import StreamID as _StreamID
 
 cdef enum:
@@ -135,7 +134,7 @@ def given(items, first_row):
     """Rows (ID, fields), split: their IDs, and their fields, which are not looked at."""
     cdef GivenIDs ids = GivenIDs()
     cdef list fields = []
-    cdef object place = first_row, values
+    cdef object place = first_row, values, parse_given = None
     cdef Pair pair
     cdef bint is_open, known
     for row in items:
@@ -145,7 +144,9 @@ def given(items, first_row):
             if type(values) is dict or type(values) is list:
                 known = plain_id(<object>PyTuple_GET_ITEM(row, 0), &pair, &is_open)
         if not known:
-            pair.ms, pair.seq, is_open = _parse_given(row, place)
+            if parse_given is None:  # the pure codec, which most processes do without
+                from logstore.codec.bulk_ids import parse_given
+            pair.ms, pair.seq, is_open = parse_given(row, place)
             values = row[1]
         ids.put(&pair, is_open)
         fields.append(values)

@@ -8,14 +8,16 @@ commit never spans segments. Knows no index and takes no lock.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.codec.batch import NodeBatch
 from logstore.crc import crc32c
 from logstore.errors import TooLargeError
 from logstore.format import Kind
+
+if TYPE_CHECKING:
+    from logstore.codec.batch import NodeBatch
 
 _HEAD = fmt.FRAME_HEAD
 _COVERED: Final[Any] = fmt.FRAME_HEAD_AFTER_CRC.pack

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from logstore.codec import codec_name
 from tests.house.repo import ROOT
 
 LISTED = ROOT / "tests" / "house" / "loaded_modules.txt"
@@ -18,6 +19,10 @@ HEAVY = {
     "importlib.metadata", "inspect", "json", "logging", "platform", "pyarrow", "redis", "rich",
     "shutil", "socket", "tempfile", "unittest", "valkey", "zipfile",
 }  # fmt: skip
+# Of ours, needed by who reads a range, waits, gives IDs for many entries, or asks for Arrow.
+NOT_AT_ONCE = {"api.read", "engine.waiting.wait", "engine.features.registry"}
+if codec_name() == "native":
+    NOT_AT_ONCE |= {"codec.arrow", "codec.batch", "codec.bulk_ids", "codec.edit", "codec.node"}
 OPEN_MODULES_MAX, ADD_MODULES_MAX = 215, 260  # Python's own and those of other packages included
 OPENED = """
 import logstore
@@ -62,6 +67,16 @@ def test_opening_what_is_there_loads_nothing_more(tmp_path: Path) -> None:
     first = loaded(opened)
     again = loaded(opened)
     assert sorted(again - first) == []
+
+
+def test_a_start_that_reads_nothing_loads_neither_reads_nor_the_pure_codec(tmp_path: Path) -> None:
+    """Nor what is done when a time has come: a store that is closed at once has no use for it."""
+    code = f"""
+import logstore
+with logstore.open({str(tmp_path / "store")!r}) as store:
+    store.stream("s").add({{"a": "1"}})
+"""
+    assert loaded(code) & {f"logstore.{name}" for name in NOT_AT_ONCE} == set()
 
 
 def test_the_command_add_loads_click_and_little_else_on_top(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import format as fmt
-from logstore.codec.batch import Place
 from logstore.engine.apply import groups
 from logstore.engine.runtime.append_frame import extend_node
 from logstore.engine.txn import nodes
@@ -25,6 +24,7 @@ from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
 
 if TYPE_CHECKING:
+    from logstore.codec.batch import Place
     from logstore.engine.txn.view import TxnView
 
 

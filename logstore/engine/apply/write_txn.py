@@ -6,14 +6,18 @@ the same commit sees it; the same code applies it when the log is replayed. Deci
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from logstore.codec import Packed
-from logstore.codec.batch import NodeBatch
 from logstore.engine.apply.streams import APPLY, Placed
 from logstore.engine.txn.view import TxnView
 from logstore.format import APPEND_BODY, FRAME_HEAD_BYTES, NODE_BODY, Kind
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
+
+if TYPE_CHECKING:
+    from logstore.codec.batch import NodeBatch
 
 
 class WriteTxn(TxnView):

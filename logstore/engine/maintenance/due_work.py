@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features.registry import TIMED, Timed
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import ClosedError
 from logstore.features.registry import first_due
 from logstore.index.txn import IndexTxn
+
+if TYPE_CHECKING:
+    from logstore.engine.features.registry import Timed
 
 RETRY_S = 1.0
 BUSY_S = 0.002  # another thread of this process is at it
@@ -46,6 +49,8 @@ class DueWorker:
         if not self._busy.acquire(blocking=False):
             return BUSY_S
         try:
+            from logstore.engine.features.registry import TIMED  # (not loaded where nothing is due)
+
             engine = self._engine
             engine.check_open()
             if not any(self._do(timed) for timed in TIMED) and engine.wake.next_due_ms == due_ms:

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features.registry import PERIODIC
 from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
 from logstore.engine.runtime.engine import Engine
@@ -28,6 +27,7 @@ from logstore.format import Role, segment_of
 from logstore.log import names
 
 if TYPE_CHECKING:
+    from logstore.engine.features.registry import Periodic
     from logstore.engine.maintenance.space_alarm import SpaceAlarm
 
 POLL_S = 0.2
@@ -46,8 +46,8 @@ class MaintenanceThread:
         self._engine = engine
         self._committer = committer
         self._compact = compact
-        self._periodic = [make(engine, committer) for make in PERIODIC]
         self._space: SpaceAlarm | None = None  # made when it first looks: many are open for less
+        self._periodic: list[Periodic] | None = None  # made at the first look, for the same reason
         self._active = 0
         self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the maintenance lock
@@ -116,6 +116,10 @@ class MaintenanceThread:
 
             self._space = SpaceAlarm(self._engine)
         self._space.tick()
+        if self._periodic is None:
+            from logstore.engine.features.registry import PERIODIC
+
+            self._periodic = [make(self._engine, self._committer) for make in PERIODIC]
         for periodic in self._periodic:
             periodic.tick()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from logstore.codec import codec, edit
+from logstore.codec import codec
 from logstore.codec.listpack import encode_int, finish
 from logstore.engine.runtime.record_cache import CachedNode
 from logstore.engine.runtime.segments import NodeSource, Segments
@@ -255,6 +255,8 @@ def skeleton(lp: bytes) -> bytes:
 
     Its counters are 0: the codec takes no node that counts more than its bytes could hold.
     """
+    from logstore.codec import edit
+
     fields = codec().head(lp).fields
     none = encode_int(0)
     elements = len(fields) + 4  # count, open_deleted, number of fields, the fields, terminator
