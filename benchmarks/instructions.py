@@ -104,6 +104,27 @@ def _add(folder: Path) -> Work:
     return work
 
 
+def _add_beside(folder: Path) -> Work:
+    """As ``_add``, in a store whose other streams use what a plain add does not."""
+    store = _store(folder)
+    stream = store.stream("t")
+    stream.add_many(ROW for _ in range(10))
+    store.stream("values", codec="json").add({"n": None})
+    store.stream("brief").add(ROW, ttl=3600)
+    keyed = store.stream("keyed")
+    keyed.configure(compact_by="temp", max_age=3600)
+    keyed.add(ROW)
+    keyed.latest("12.5")
+    keyed.schedule(ROW, every=3600, name="hourly")
+    keyed.group("g", start="0").configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
+
+    def work() -> None:
+        for _ in range(16):
+            stream.add(ROW)
+
+    return work
+
+
 def _add_many(folder: Path) -> Work:
     stream = _filled(folder, 10)
     return lambda: stream.add_many(ROW for _ in range(2000))
@@ -240,6 +261,7 @@ def _two_inserts(folder: Path) -> Work:
 
 OPERATIONS = {
     "add": Operation(_add, _insert, 16, "an add"),
+    "add beside features": Operation(_add_beside, None, 16, "an add"),
     "add_many": Operation(_add_many, _insert_many, 2000, "a row"),
     "get": Operation(_get, _select, 5, "a get"),
     "range": Operation(_range, _select_range, 2000, "an entry"),
