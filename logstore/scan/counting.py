@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TypeAlias
-from weakref import WeakKeyDictionary
 
 from logstore.codec import ID, Section
 from logstore.engine.runtime import snapshot
@@ -52,7 +50,6 @@ class Marks(NamedTuple):
     since: _State  # of the stream when they were made
 
 
-_kept: WeakKeyDictionary[Engine, OrderedDict[int, Marks]] = WeakKeyDictionary()
 _lock = threading.RLock()  # a signal handler may count while we do
 
 
@@ -132,17 +129,18 @@ def _state(record: StreamRecord | None) -> _State:
 
 def _marks(engine: Engine, number: int) -> Marks | None:
     with _lock:
-        return _kept.get(engine, OrderedDict()).get(number)
+        found: Marks | None = engine.count_marks.get(number)
+        return found
 
 
 def _keep(engine: Engine, number: int, marks: Marks | None) -> None:
     with _lock:
-        kept = _kept.setdefault(engine, OrderedDict())
+        kept = engine.count_marks
         kept.pop(number, None)
         if marks is not None:
             kept[number] = marks
         while len(kept) > STREAMS_MAX:
-            kept.popitem(last=False)
+            del kept[next(iter(kept))]
 
 
 def _extended(marks: Marks, found: Listing) -> Marks | None:

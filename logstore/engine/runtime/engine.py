@@ -92,6 +92,7 @@ class Engine:
         self.published_tail = PublishedTail(self.segments)
         self.recent_opens = RecentOpens()
         self.newest = NewestOfStreams()
+        self.count_marks: dict[int, Any] = {}  # of streams, by number: see ``scan.counting``
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more
