@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 
 from logstore import format as fmt
+from logstore import fsinfo
 from logstore.codec import codec
 from logstore.compaction import deleted_bytes, measure, nodes, segments
 from logstore.compaction.segments import CompactionReport
@@ -25,6 +26,7 @@ from logstore.log import chain, names, reader
 from logstore.log import frame as frames
 
 FULL_THRESHOLD = 0.01  # of a run that gives back all that is worth writing a node for
+BESIDE_BYTES = 1 << 20  # beside what lives and the checkpoints: a hint, commits
 INDEX_SLACK = 1.5
 INDEX_SLACK_BYTES = 1 << 20
 PURGE_AGAIN_MAX = 8  # passes of an erasure, if others change the same nodes meanwhile
@@ -113,12 +115,24 @@ def _one_by_one(
     for number in sorted(measure.victims(engine, threshold) & set(live), key=lambda one: live[one]):
         try:
             sweep(engine, committer, report, {number}, 1.0)
-        except DiskFullError:
+        except DiskFullError as exc:
             if not report.segments_dropped:
-                raise
+                raise _too_full(engine, live[number]) from exc
             log.warning("compaction went as far as the disk had room: run it again")
             segments.remove_garbage(engine, committer)
             return
+
+
+def _too_full(engine: Engine, live_bytes: int) -> DiskFullError:
+    """What is told where not even the segment in which least lives could be moved."""
+    free_bytes, _ = fsinfo.space(engine.path)
+    checkpoints_bytes = engine.fs.tree_bytes(engine.path / names.CHECKPOINTS)
+    needed_bytes = live_bytes + checkpoints_bytes + BESIDE_BYTES
+    return DiskFullError(
+        f"the disk of {engine.path} is full: compaction needs {needed_bytes:,} free bytes, as "
+        f"{live_bytes:,} live in one segment, and finds {free_bytes:,}; make that room on the "
+        "disk, or delete or trim more entries, and compact again"
+    )
 
 
 def sweep(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,24 @@ def test_reads_deletes_and_compaction_work_on_a_full_disk(small_disk: Path) -> N
     assert check(path).damage == []
     with logstore.open(path) as store:
         assert len(store.stream("x")) == 1195
+
+
+def test_it_is_told_how_much_room_compaction_needs(small_disk: Path) -> None:
+    """Of one large segment half lives: that cannot be moved until there is as much room as told."""
+    path, filler = small_disk / "store", small_disk / "filler"
+    filler.write_bytes(bytes(SMALL_DISK_BYTES // 2))
+    with logstore.open(path, background=False) as store:
+        kept = fill(store) // 2
+        store.stream("x").trim(maxlen=kept)
+        with pytest.raises(logstore.DiskFullError, match="compaction needs") as refused:
+            store.compact()
+        found = re.search(r"needs ([0-9,]+) free bytes, .* finds ([0-9,]+);", str(refused.value))
+        assert found is not None
+        needed, free = (int(each.replace(",", "")) for each in found.groups())
+        os.truncate(filler, filler.stat().st_size - (needed - free))
+        assert store.compact().segments_dropped
+        assert len(store.stream("x")) == kept
+    assert check(path).damage == []
 
 
 def test_groups_on_a_full_disk(small_disk: Path) -> None:
