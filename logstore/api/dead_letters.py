@@ -20,6 +20,7 @@ from logstore.api import units
 from logstore.api.entry import Entry
 from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
+from logstore.api.info import plain_text
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import requeue as back
 from logstore.engine.groups.dead_letter import DeadLettered
@@ -114,11 +115,11 @@ def tell(
         log.warning(
             "entry %s of %r moved to %r after %s (group %r, consumer %r): %s",
             letter.id,
-            letter.group.stream.name,
-            letter.dead_letter,
+            plain_text(letter.group.stream.name),
+            plain_text(letter.dead_letter),
             units.counted(letter.delivery_count, "delivery", "deliveries"),
-            letter.group.name,
-            letter.consumer,
+            plain_text(letter.group.name),
+            letter.consumer and plain_text(letter.consumer),
             letter.error,
         )
     if len(letters) > WARNINGS_MAX:

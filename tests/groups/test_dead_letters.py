@@ -310,6 +310,20 @@ def test_many_at_once_are_dead_lettered_a_part_at_a_time(
         assert len(store.stream("dead")) == 50
 
 
+def test_the_log_shows_names_of_bytes_as_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store without an encoding has names of bytes, as commands have."""
+    with logstore.open(tmp_path / "store", background=False) as store:
+        stream = store.stream("jobs")
+        stream.add({"n": "1"})
+        group = stream.group("g", start="0")
+        group.configure(max_deliveries=1, dead_letter="dead")
+        group.read("anna")[0].nack(error="no")
+    (told,) = (each for each in caplog.messages if "moved to" in each)
+    assert "of 'jobs' moved to 'dead' after 1 delivery (group 'g', consumer 'anna')" in told
+
+
 def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="logstore")
     with shop(tmp_path, 3) as (store, group, clock):
