@@ -28,6 +28,7 @@ from logstore.tools.service_manager import ServiceManager, log_as_a_service
 from logstore.tools.watched import Watched
 
 PASSWORD_MAX_BYTES = 4096
+PEM_MAX_BYTES = 1 << 20
 DATABASE_MAX = 1023
 SWITCH_S = 0.001  # the event loop waits so long for a thread that computes, not 5 ms
 GC_OBJECTS = 4000  # that are made before the collector looks: about 2 ms, in which nobody is served
@@ -143,6 +144,10 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
         if key is not None:
             raise OptionError("--tls-key needs --tls-cert")
         return None
+    from logstore.fs import LOCAL
+
+    if key is None and b"PRIVATE KEY-----" not in LOCAL.read_named(certificate, PEM_MAX_BYTES):
+        raise OptionError(f"{certificate} holds no private key: give its file with --tls-key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key)

@@ -284,3 +284,15 @@ def test_a_password_file_that_others_can_read_gets_a_warning(tmp_path: Path) -> 
         assert b"cannot listen on 192.0.2.1" in done.stderr
         assert (b"can be read by others" in done.stderr) == warned, done.stderr
         assert SECRET not in done.stderr
+
+
+def test_a_certificate_without_its_key_asks_for_the_key(tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    words = ["serve", tmp_path / "store", "--port", "0", "--tls-cert", certificate]
+    done = process(*words)
+    assert done.returncode == 1
+    assert b"holds no private key: give its file with --tls-key" in done.stderr
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    words = [*words[:-1], both, "--host", "192.0.2.1", "--requirepass-file", key]
+    assert b"cannot listen on 192.0.2.1" in process(*words).stderr  # it got so far
