@@ -134,6 +134,18 @@ class Lazy(click.Group):
         """The names, in the order of the help."""
         return list(self._modules)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; an unknown one is answered by those that it may mean."""
+        if args and args[0] not in self._modules and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self._modules)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command of that name."""
         if cmd_name not in self._modules:

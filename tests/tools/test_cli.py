@@ -76,6 +76,15 @@ def test_wrong_usage_is_2(name: str) -> None:
     assert no_traceback(done.stderr)
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("stream", "streams"), ("complete", "completion")])
+def test_a_slip_in_a_command_is_answered_by_the_one_meant(typed: str, meant: str) -> None:
+    done = invoke(typed, "events")
+    assert done.exit_code == 2
+    assert f"No such command {typed!r}. Did you mean " in done.stderr
+    assert meant in done.stderr.partition("Did you mean ")[2]
+    assert "Did you mean" not in invoke("zzz").stderr
+
+
 @pytest.mark.parametrize("command", ON_A_STORE)
 def test_no_store_is_one_line_and_no_store_is_made(command: str, empty: Path) -> None:
     done = process(*on(empty, command))
