@@ -10,6 +10,7 @@ is written; the cells of a bar are shared out so that they add up.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.api import units
+from logstore.errors import FileSystemError, UsageError
 from logstore.tools import options
 from logstore.tools.output import Output, readable
 from logstore.tools.usage import marks, measured, segment_object
@@ -191,6 +193,19 @@ def _grid(segments: list[SegmentUse], width: int, *, colours: bool, blocks: bool
     yield Text("red: pinned" if colours else "P pinned", "dim")
 
 
+def _write(svg: Path, drawing: str) -> None:
+    """The file, whole or not at all; UsageError, FileSystemError name it as it was given."""
+    from logstore.fs import LOCAL
+
+    if svg.is_dir() or not svg.absolute().parent.is_dir():
+        raise UsageError(f"{svg} cannot be a file: name one in a directory that is there")
+    try:
+        LOCAL.write_atomic(svg.absolute(), drawing.encode() + b"\n")
+    except OSError as exc:
+        why = os.strerror(exc.errno) if exc.errno else str(exc)
+        raise FileSystemError(f"{svg} cannot be written: {why}; name a file elsewhere") from exc
+
+
 @click.command("map")
 @options.store_argument
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path),
@@ -202,8 +217,6 @@ def command(output: Output, path: Path, svg: Path | None) -> None:
 
     With --json one object a segment. 'logstore du' tells the same in numbers.
     """
-    from logstore.fs import LOCAL
-
     if svg is not None and output.json:
         raise click.UsageError("give --svg or --json, not both")
     found = measured(path)
@@ -219,7 +232,7 @@ def command(output: Output, path: Path, svg: Path | None) -> None:
         if svg == Path("-"):
             output.line(drawing)
         else:
-            LOCAL.write_atomic(svg.absolute(), drawing.encode() + b"\n")
+            _write(svg, drawing)
         return
     output.words(picture.headline())
     output.line("")

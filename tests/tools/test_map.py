@@ -156,7 +156,13 @@ def test_bad_input(path: Path, tmp_path: Path) -> None:
     done = invoke("map", path, "--svg", tmp_path / "a.svg", "--json")
     assert (done.exit_code, (tmp_path / "a.svg").exists()) == (2, False)
     done = invoke("map", path, "--svg", tmp_path / "missing" / "a.svg")
-    assert done.exit_code == 1
+    assert (done.exit_code, "a.svg cannot be a file" in done.stderr) == (1, True)
+    assert ".tmp" not in done.stderr
+    for wrong in (tmp_path, Path("/proc/a.svg"), Path("/dev/fd/a.svg")):
+        done = invoke("map", path, "--svg", wrong)
+        assert (done.exit_code, f"{wrong} cannot be" in done.stderr) == (1, True)
+        assert ".tmp" not in done.stderr
+    assert not list(tmp_path.parent.glob("*.tmp"))
     assert invoke("du", tmp_path / "none").exit_code == 1
 
 
