@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logstore.api import units
-from logstore.errors import StreamExistsError
+from logstore.errors import EntryNotFoundError, StreamExistsError
 from logstore.tools import durations, options
 from logstore.tools.durations import LENGTH, MOMENT, SIZE
 from logstore.tools.entries import split_pair
@@ -53,9 +53,9 @@ def delete(
     what = units.counted(len(ids), "entry", "entries")
     if interval is not None:
         what = f"all from {' to '.join(interval)}"
-    options.confirm(f"Delete {what} of {name!r}?", yes=yes)
     with options.changing(path) as store:
         stream = options.existing(store, name)
+        options.confirm(f"Delete {what} of {name!r}?", yes=yes)
         if interval is None:
             deleted = stream.delete(*ids, purge=purge)
         else:
@@ -84,13 +84,14 @@ def trim(
     yes: bool,
 ) -> None:
     """Drop the oldest entries, as XTRIM."""
-    rules = {"--maxlen": maxlen, "--minid": minid, "--max-age": max_age}
-    given = [f"{rule} {value}" for rule, value in rules.items() if value is not None]
-    if len(given) != 1:
+    if sum(each is not None for each in (maxlen, minid, max_age)) != 1:
         raise click.UsageError("give one of --maxlen, --minid and --max-age")
-    options.confirm(f"Trim {name!r} to {given[0]}?", yes=yes)
+    what = f"all but the newest {maxlen:,}" if maxlen is not None else f"what is below {minid}"
+    if max_age is not None:
+        what = f"what is older than {durations.in_words(max_age)}"
     with options.changing(path) as store:
         stream = options.existing(store, name)
+        options.confirm(f"Drop {what} from {name!r}?", yes=yes)
         dropped = stream.trim(maxlen=maxlen, minid=minid, max_age=max_age, approximate=approximate)
     output.report({"trimmed": dropped})
 
@@ -122,10 +123,10 @@ def drop(output: Output, path: Path, name: str, yes: bool) -> None:
 @options.pass_output
 def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: bool) -> None:
     """Call a stream otherwise, with all that is its, as RENAME."""
-    if replace:
-        options.confirm(f"Drop {new!r}, if there is one?", yes=yes)
     with options.changing(path) as store:
         options.existing(store, old)
+        if replace:
+            options.confirm(f"Drop {new!r}, if there is one?", yes=yes)
         if not store.rename(old, new, replace=replace):
             raise StreamExistsError("there is a stream of the new name: give --replace to drop it")
     output.report({"renamed": True})
@@ -141,10 +142,10 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: b
 @options.pass_output
 def copy(output: Output, path: Path, source: str, target: str, replace: bool, yes: bool) -> None:
     """Copy a stream with its groups, in one commit, as COPY."""
-    if replace:
-        options.confirm(f"Drop {target!r}, if there is one?", yes=yes)
     with options.changing(path) as store:
         options.existing(store, source)
+        if replace:
+            options.confirm(f"Drop {target!r}, if there is one?", yes=yes)
         if not store.copy(source, target, replace=replace):
             raise StreamExistsError("there is a stream of that name: give --replace to drop it")
     output.report({"copied": True})
@@ -307,10 +308,17 @@ def schedule(
     if not cancel and timed != bool(given):
         raise click.UsageError("give FIELD=VALUE with one of --after, --at, --every and --cron")
     if cancel:
-        options.confirm(f"Take {', '.join(given)} out of what {name!r} waits for?", yes=yes)
         with options.changing(path) as store:
             stream = options.existing(store, name)
-            output.report({"cancelled": sum(_cancelled(stream, each) for each in given)})
+            options.confirm(f"Take {', '.join(given)} out of what {name!r} waits for?", yes=yes)
+            cancelled = sum(_cancelled(stream, each) for each in given)
+            if not cancelled:
+                raise EntryNotFoundError(
+                    f"nothing waits under {', '.join(given)}: 'logstore schedule' lists keys and "
+                    "names",
+                    stream=stream.name,
+                )
+        output.report({"cancelled": cancelled})
     elif given:
         fields = [split_pair(pair) for pair in given]
         with options.changing(path) as store:

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from logstore.api import units
+
 UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds",
          "ms": "milliseconds"}  # fmt: skip
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
@@ -74,6 +76,17 @@ class Size(click.ParamType[Any]):
 
 
 LENGTH, MOMENT, SIZE = Length(), Moment(), Size()
+
+
+def in_words(length: timedelta) -> str:
+    """A length of time as it is said, all of it: 7 seconds, 1 hour 30 minutes."""
+    left = length
+    parts: list[str] = []
+    for name in ("days", "hours", "minutes", "seconds", "milliseconds"):
+        count, left = divmod(left, timedelta(**{name: 1}))
+        if count:
+            parts.append(units.counted(count, name.removesuffix("s")))
+    return " ".join(parts) or "0 seconds"
 
 
 def told(length: timedelta | None) -> str:

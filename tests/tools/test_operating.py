@@ -65,6 +65,34 @@ def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str,
     assert told("schedule", store, "orders")["name"] == "waiting"
 
 
+@pytest.mark.parametrize(
+    "words", [each for each in DESTROYING if "redis" not in each[0]], ids=" ".join
+)
+def test_what_is_missing_is_told_before_it_asks(store: Path, words: tuple[str, ...]) -> None:
+    command, _, *rest = words
+    done = invoke(command, store.parent / "none", "orders", *rest)
+    assert (done.exit_code, "no such directory" in done.stderr) == (1, True)
+    done = invoke(command, store, "none", *rest)
+    assert (done.exit_code, "no such stream" in done.stderr) == (1, True)
+    assert len(ids(store)) == 10
+
+
+@pytest.mark.parametrize(
+    ("given", "question"),
+    [
+        (("--max-age", "7"), "Drop what is older than 7 seconds from 'orders'?"),
+        (
+            ("--max-age", "1d1h30m"),
+            "Drop what is older than 1 day 1 hour 30 minutes from 'orders'?",
+        ),
+        (("--maxlen", "1000"), "Drop all but the newest 1,000 from 'orders'?"),
+        (("--minid", "3-0"), "Drop what is below 3-0 from 'orders'?"),
+    ],
+)
+def test_a_question_says_what_goes(store: Path, given: tuple[str, ...], question: str) -> None:
+    assert question in invoke("trim", store, "orders", *given).stderr
+
+
 def test_a_question_shows_no_password(store: Path) -> None:
     done = invoke("redis", "export", store, "redis://anna:secret@127.0.0.1:1", "--replace")
     assert "redis://127.0.0.1:1 " in done.stderr
@@ -218,6 +246,8 @@ def test_expire_and_schedule(store: Path) -> None:
     assert (rows["hourly"]["every"], rows["hourly"]["key"]) == (3600, made["key"])
     assert (rows["nightly"]["cron"], rows["nightly"]["tz"]) == ("0 3 * * *", "UTC")
     assert "'nightly' (cron 0 3 * * * UTC) n=2" in ok("schedule", store, "orders")
+    done = invoke("schedule", store, "orders", "--cancel", "weekly", "1-1", "--yes")
+    assert (done.exit_code, "nothing waits under weekly, 1-1" in done.stderr) == (1, True)
     assert told(
         "schedule", store, "orders", "--cancel", "hourly", "nightly", "1-1", "none", "--yes"
     ) == {"cancelled": 2}
