@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from logstore.tools import options
-from logstore.tools.output import Output
+from logstore.tools.output import Output, printable
 
 PROCESS = "logstore_process_"  # of the process that looks, which did nothing
 
@@ -45,5 +45,8 @@ def command(output: Output, path: Path, series_max: int, patterns: tuple[str, ..
                 named = dict(zip(family.labels, labels, strict=True))
                 output.json_object({"name": family.name, **named, "value": shown})
         return
+    on_a_terminal = output.stream.isatty()
     for line in exposition(families).decode().splitlines():
-        output.line(line)
+        output.line(
+            printable(line) if on_a_terminal else line
+        )  # Prometheus takes names as they are

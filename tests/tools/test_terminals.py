@@ -41,7 +41,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("said", "code"),
     [
         ("streams", 0), ("du --segments", 0), ("map", 0), ("doctor", 3), ("info orders", 0),
-        ("schedule orders", 0), ("inspect segment 1", 0), ("top -n 2 --interval 200ms", 0),
+        ("schedule orders", 0), ("groups", 0), ("pending orders orders", 0), ("dead list", 0),
+        ("inspect segment 1", 0), ("top -n 2 --interval 200ms", 0),
     ],
 )  # fmt: skip
 def test_it_fits_and_no_name_steers_the_terminal(store: Path, said: str, code: int) -> None:
@@ -52,6 +53,13 @@ def test_it_fits_and_no_name_steers_the_terminal(store: Path, said: str, code: i
     lines = [OURS.sub("", line) for line in shown.replace("\r", "").split("\n")]
     too_long = [line for line in lines if len(line) > WIDTH and not line.startswith("       $ ")]
     assert not too_long or words[0] == "top"  # which has a test of its own
+
+
+def test_no_name_among_the_numbers_for_prometheus_steers_the_terminal(store: Path) -> None:
+    shown = on_a_terminal(["metrics", str(store)], WIDTH, 50)
+    assert "\x1b" not in shown
+    assert "evil\\x1b[7mred" in shown
+    assert "evil\x1b[7mred" in ok("metrics", store)  # it takes names as they are
 
 
 def test_a_pipe_gets_a_line_for_each_thing(store: Path) -> None:
