@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import logstore
 from logstore.api import open_store
 from logstore.api.open_store import open_to_look
 from logstore.api.opening import opened_of
-from tests.tools.commands import environment, ok
+from tests.tools.commands import environment, invoke, ok
 from tests.tools.conftest import ODD_NAME
 from tests.tools.test_cli import contents
 
@@ -81,6 +82,25 @@ def test_a_store_whose_lock_is_stuck_is_looked_at_from_outside(
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not joined(store)
         fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+@pytest.mark.parametrize(
+    "words", ["add race a=b", "trim race --maxlen 0 --yes", "drop race --yes", "web"]
+)
+def test_a_store_that_is_being_recovered_is_changed_by_nobody_else(
+    words: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opens one that has crashed holds its lock until it is as it was; others are told so."""
+    monkeypatch.setattr(open_store, "open_store", partial(open_store.open_store, lock_timeout=0.05))
+    before = contents(store / "log")
+    command, *rest = words.split()
+    more = ["--write", "--port", "0"] if command == "web" else rest
+    with (store / "LOCK").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = invoke(command, store, *more)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    assert (done.exit_code, "try again when it is done" in done.stderr) == (1, True), done.stderr
+    assert contents(store / "log") == before
 
 
 def test_a_backup_is_left_as_it_is(store: Path, tmp_path: Path) -> None:

@@ -187,6 +187,20 @@ def test_another_host_or_page_may_neither_look_nor_change(address: str) -> None:
     assert "server" not in headers
 
 
+def test_beyond_loopback_nothing_is_shown_without_the_token(store: Path) -> None:
+    """Also where nothing can be changed; any name of the host is taken."""
+    with served(store, "--host", "0.0.0.0") as full:
+        token = urlsplit(full).query
+        assert len(token) > 30
+        for target in ("/", "/stream?name=orders", "/segments", "/health", "/?token=wrong"):
+            status, _, page = ask(full, target, Host="db.example")
+            assert (status, "orders" in page) == (403, False), target
+            assert "open the address that 'logstore web' printed" in page
+        status, headers, _ = ask(full, f"/?{token}", Host="db.example")
+        cookie = {"Cookie": headers["set-cookie"].partition(";")[0]}
+        assert (status, ask(full, "/", Host="db.example", **cookie)[0]) == (303, 200)
+
+
 def test_dead_letters_are_tried_again_and_dropped_with_a_token(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "copy"
     shutil.copytree(store, path)

@@ -58,7 +58,11 @@ def test_the_unit_is_that_of_the_ready_files() -> None:
     assert f"```ini\n{(DEPLOY / 'logstore.service').read_text()}```" in page
 
 
-@pytest.mark.parametrize("file", ["logstore.service", "logstore-doctor.service", "Dockerfile"])
+@pytest.mark.parametrize(
+    "file",
+    ["logstore.service", *(f"logstore-{name}.service" for name in ("doctor", "web", "work")),
+     "Dockerfile"],
+)  # fmt: skip
 def test_what_the_ready_files_start_is_understood(file: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     text = (DEPLOY / file).read_text().replace("\\\n", " ")
@@ -98,6 +102,26 @@ def test_the_backup_of_the_unit_is_verified_and_old_ones_go(tmp_path: Path) -> N
     shutil.rmtree(tmp_path / "logstore")  # nothing to back up: the unit fails, and nothing goes
     assert subprocess.run(command, env=environment(), timeout=60, check=False).returncode != 0
     assert len(list(backups.iterdir())) == 14
+
+
+def test_the_compose_file_names_files_that_are_there_and_its_backup_runs(tmp_path: Path) -> None:
+    """Its shell command runs as it stands, but for the paths."""
+    text = (DEPLOY / "compose.yaml").read_text()
+    (context,) = re.findall(r"context: (\S+)", text)
+    (dockerfile,) = re.findall(r"dockerfile: (\S+)", text)
+    assert (DEPLOY / context / dockerfile).resolve() == DEPLOY / "Dockerfile"
+    used = set(re.findall(r"^ +- (\w+):/", text, re.MULTILINE))
+    assert used == set(re.findall(r"^  (\w+): \{\}", text, re.MULTILINE)) == {"events", "backups"}
+    with logstore.open(tmp_path / "data" / "events") as store:
+        store.stream("s").add({"a": "b"})
+    (shell,) = re.findall(r"command:\n +- \|\n((?: {8}.*\n)+)", text)
+    shell = re.sub(r"/(?=data/|backup/)", f"{tmp_path}/", shell.replace("$$", "$"))
+    shell = shell.replace("logstore ", " ".join(COMMAND) + " ")
+    (tmp_path / "backup").mkdir()
+    subprocess.run(["/bin/sh", "-ec", shell], env=environment(), timeout=60, check=True)
+    (saved,) = (tmp_path / "backup").iterdir()
+    with logstore.open(saved, readonly=True) as store:
+        assert len(store["s"]) == 1
 
 
 def test_the_unit_confines(unit: Path) -> None:
