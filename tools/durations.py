@@ -68,7 +68,8 @@ class Size(click.ParamType[Any]):
             return value
         found = _SIZE.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no size: give bytes, or 500MiB, 10GiB, 2TB", param, ctx)
+            told = f"{value!r} is no size: give bytes, or 500MiB, 10GiB, 2TB"
+            raise click.BadParameter(told, ctx, param)
         number, prefix, binary = found.groups()
         base = 1000 if str(value).strip()[-1] in "bB" and not binary else 1024
         power = base ** _POWERS[prefix.lower()] if prefix else 1

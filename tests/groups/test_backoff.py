@@ -132,7 +132,7 @@ def test_what_is_no_wait(tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="redeliver_after"):
             first.nack(delay=1)
         for backoff in (1, timedelta(hours=1)):
-            with pytest.raises(OptionError, match=r"redeliver-after"):
+            with pytest.raises(OptionError, match="redeliver_after"):
                 group.configure(backoff=backoff)
             with pytest.raises(OptionError, match="claim_idle=30"):
                 group.consume("a", failing, backoff=backoff, timeout=0)

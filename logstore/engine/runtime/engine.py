@@ -256,10 +256,11 @@ class Engine:
 
     def leave_sealed_locked(self, number: int) -> None:
         """Close the segment that was active, unless it still is."""
+        if self.active is None or self.active_number == number:
+            return
         before = self.active
-        if before is not None and self.active_number != number:
-            self.active = None
-            before.close()
+        self.active = None
+        before.close()
 
     def check_open(self) -> None:
         """ClosedError once the last handle of this process gave the store back; StoreGoneError once
