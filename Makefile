@@ -12,7 +12,8 @@ JOBS ?= 3
 # What `make test-compiled` runs
 COMPILED ?= $(addprefix tests/,benchmarks/test_instructions.py engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
 	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_references.py \
-	groups/test_transaction_groups.py groups/test_worker.py index log scan/test_counting.py scan/test_scans.py scan/test_columns.py retention store)
+	groups/test_transaction_groups.py groups/test_worker.py index log \
+	scan/test_counting.py scan/test_scans.py scan/test_columns.py retention store)
 # Spark, of 460 MB, for the benchmarks that need it alone: those, and all where none is named
 BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transfer --docs,$(ARGS)),spark),spark)
 # How many times as long as it has to `make torture` runs
