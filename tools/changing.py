@@ -354,7 +354,7 @@ def _tell_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
         key = fields.pop("id")
         output.json_object({"due": entry.due.isoformat(), "key": key, **repeats, **fields})
     else:
-        due = entry.due.isoformat(" ", "seconds")
+        due = units.date(entry.due)
         repeated = "" if entry.name is None else f"{entry.name!r} ({every or rule})"
         pairs = (f"{readable(field)}={readable(value)}" for field, value in entry.pairs)
         parts = [due, str(entry.key), repeated, *pairs]

@@ -15,9 +15,10 @@ import click
 from logstore.api import units
 from logstore.errors import EntryNotFoundError
 from logstore.tools import options
-from logstore.tools.output import Output, name_object, readable
+from logstore.tools.output import Output, name_object, quoted, readable
 
 if TYPE_CHECKING:
+    from logstore.api.entry import Entry
     from logstore.api.store import Store
 
 ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
@@ -56,7 +57,7 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     with options.reading(path) as store:
         if name is not None:
             for entry in options.existing(store, name).range(count=count or None):
-                output.entry(entry)
+                _letter(output, entry)
             return
         rows = []
         for target, senders in _named(store):
@@ -68,6 +69,24 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     if not output.json:
         none = "no group sends its dead letters anywhere"
         output.table(("stream", "dead letters", "of groups"), rows, none=none)
+
+
+def _letter(output: Output, entry: Entry[bytes]) -> None:
+    """A dead letter; a terminal gets where it came from first, then why it died, then what is in
+    it, and a pipe an entry as all others."""
+    from logstore.engine.groups.dead_letter import ORIGIN_FIELDS
+
+    origin = {name: value for name, value in entry.pairs if name in ORIGIN_FIELDS}
+    if not output.on_terminal or not set(ORIGIN_FIELDS) <= set(origin):
+        output.entry(entry)
+        return
+    stream, at, group, consumer, count, error = (readable(origin[each]) for each in ORIGIN_FIELDS)
+    tries = f"{count} deliver{'y' if count == '1' else 'ies'}, the last to {consumer}"
+    output.words(f"{entry.id}  from {stream} {at}, given up by {group} after {tries}", indent=4)
+    own = (pair for pair in entry.pairs if pair[0] not in origin)
+    for line in (error, " ".join(quoted(f"{readable(a)}={readable(b)}") for a, b in own)):
+        if line:
+            output.words(f"    {line}", indent=6)
 
 
 @dead.command("show")

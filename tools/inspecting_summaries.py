@@ -44,8 +44,10 @@ def show_hint(output: Output, path: Path, number: int) -> None:
 def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
     """Write the checkpoint of a position, or the newest."""
     positions = names.checkpoints(LOCAL, path)
-    if not positions or position not in (None, *positions):
-        there = ", ".join(map(str, positions)) or "none: 'logstore checkpoint' takes one"
+    if not positions:
+        raise UsageError("the store has no checkpoint: 'logstore checkpoint' takes one")
+    if position not in (None, *positions):
+        there = ", ".join(map(str, positions))
         raise UsageError(f"there is no such checkpoint; there are: {there}")
     chosen = position or positions[-1]
     if position is None and len(positions) > 1 and not output.json:

@@ -53,6 +53,16 @@ class Output:
             raise UsageError("stdout is closed: leave out >&-, or send it to /dev/null")
         return sys.stdout.buffer
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether stdout is a terminal: what is written is for people only."""
+        return self.stream.isatty()
+
+    @property
+    def can_redraw(self) -> bool:
+        """Whether stdout is a terminal that can draw over what it shows."""
+        return self.stream.isatty() and not self._console(WIDTH_OF_A_PIPE).is_dumb_terminal
+
     def json_object(self, value: Mapping[str, Any]) -> None:
         """One JSON object, on a line of its own."""
         self.stream.write(_json(value).encode() + b"\n")
@@ -357,7 +367,16 @@ def _escaped(character: str) -> str:
 def entry_line(entry: Entry[bytes]) -> str:
     """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
     parts = (f"{readable(name)}={readable(value)}" for name, value in entry.pairs)
-    return " ".join([str(entry.id), *(shlex.quote(part) for part in parts)])
+    return " ".join([str(entry.id), *map(quoted, parts)])
+
+
+def quoted(text: str) -> str:
+    """Text as a shell wants it; letters and digits of any language need no quotes there."""
+    return text if text and all(map(_is_plain, text)) else shlex.quote(text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isalnum() or character in "@%+=:,./-_"
 
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:

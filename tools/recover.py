@@ -46,7 +46,10 @@ def check_store(output: Output, path: Path) -> None:
         output.exit_code = EXIT_USAGE
         raise
     output.exit_code = EXIT_DAMAGED if found.damage else EXIT_TAIL if found.tail_bytes else EXIT_OK
-    output.report(found.as_dict())
+    told = found.as_dict()
+    if not output.json and not found.tail_bytes:
+        del told["tail_segment"], told["tail_offset"]  # it is nowhere
+    output.report(told)
 
 
 EXIT_GONE = 3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logstore.api import units
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -77,19 +78,18 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
         for each in found:
             output.json_object(each.as_dict())
         return
-    head = ("ID", "for", "process", "since", "until", "segments", "bytes")
-    narrow = ("until", "since", "segments")
+    head = ("ID", "for", "process", "since", "until", "segments", "keeps")
+    narrow = ("until", "segments", "since")
     output.table(head, (_row(each) for each in found), narrow=narrow, none="no pin")
 
 
 def _row(pin: PinInfo) -> tuple[object, ...]:
-    since = "" if pin.since is None else pin.since.isoformat(" ", "seconds")
     return (
         pin.id,
         pin.purpose,
         f"{pin.pid} on {pin.host}" if pin.host else pin.pid,
-        since,
-        pin.until.isoformat(" ", "seconds"),
+        "" if pin.since is None else units.ago(pin.since),
+        units.ago(pin.until),
         "all" if pin.segments is None else pin.segments,
-        pin.segment_bytes + pin.snapshot_bytes,
+        units.size(pin.segment_bytes + pin.snapshot_bytes),
     )

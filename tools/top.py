@@ -2,7 +2,8 @@
 
 Invariants: it only reads, and looks no oftener than takes ``CPU_SHARE`` of a core; rates are the
 differences between two looks, so the first picture has none; lines that do not fit the terminal are
-left out from the quiet end, and are counted. Where there is no terminal, one picture is written.
+left out from the quiet end, and are counted. Where there is no terminal, or one that cannot draw
+over what it shows (``TERM=dumb``), one picture is written.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def command(
 ) -> None:
     """Show what goes on in STORE until interrupted: the busiest streams, and groups by their lag.
 
-    Without a terminal it writes one picture; with --json an object for each look.
+    Without a terminal that can draw over, it writes one picture; with --json an object a look.
     """
     if interval < INTERVAL_MIN:
         raise OptionError("--interval is 100ms at least")
@@ -78,7 +79,7 @@ def command(
                 before = look
                 if number == times:
                     return
-        elif not output.stream.isatty():
+        elif not output.can_redraw:
             for renderable in _picture(path, before, next(looks), WIDTH, HEIGHT):
                 output.draw(renderable)
         else:

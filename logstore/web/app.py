@@ -58,8 +58,9 @@ class Pages:
             lstrip_blocks=True,
         )
         filters: dict[str, Callable[..., str]] = {
-            "age": units.age,
+            "ago": units.ago,
             "counted": units.counted,
+            "date": units.date,
             "moment": _moment,
             "share": units.share,
             "size": units.size,

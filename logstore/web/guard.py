@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import TypeAlias
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 Next: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -28,6 +29,16 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+REFUSAL = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Not possible · logstore</title>
+<h1>Not possible</h1>
+<p>{}</p>
+</html>
+"""
 
 
 class Guard:
@@ -58,18 +69,18 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
-            return PlainTextResponse(
+            return _refused(
                 "this server does not answer under that name: use the address that it printed", 421
             )
         if self._token and not self._known(request):
-            return PlainTextResponse(
+            return _refused(
                 "a token is needed: open the address that 'logstore web' printed, with ?token=...",
                 403,
             )
         if request.method not in {"GET", "HEAD"}:
             origin = request.headers.get("origin", "")
             if not self._token or origin.partition("://")[2] != host:
-                return PlainTextResponse("a change must come from a page of this server", 403)
+                return _refused("a change must come from a page of this server", 403)
         return None
 
     def _known(self, request: Request) -> bool:
@@ -82,6 +93,11 @@ class Guard:
         response = RedirectResponse(rest.path + (f"?{rest.query}" if rest.query else ""), 303)
         response.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
         return response
+
+
+def _refused(message: str, status: int) -> Response:
+    """A page that needs nothing else from here, and that a phone and a dark screen show well."""
+    return HTMLResponse(REFUSAL.format(escape(message, quote=False)), status)
 
 
 def _name(host: str) -> str:

@@ -77,11 +77,13 @@ def no_traceback(stderr: bytes | str) -> bool:
     return "Traceback" not in text and "Exception ignored" not in text
 
 
-def on_a_terminal(arguments: list[str], columns: int, lines: int, code: int = 0) -> str:
+def on_a_terminal(
+    arguments: list[str], columns: int, lines: int, code: int = 0, term: str = "xterm-256color"
+) -> str:
     """What a command that ends with this code writes to a terminal of this size."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    env = {**environment(), "TERM": "xterm-256color"}
+    env = {**environment(), "TERM": term}
     env.pop("COLUMNS", None)
     env.pop("LINES", None)
     with subprocess.Popen(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from tests.tools.commands import invoke, objects, ok
+from tests.tools.commands import invoke, objects, ok, on_a_terminal
 
 
 @pytest.fixture
@@ -40,6 +40,17 @@ def test_they_are_listed_and_shown(store: Path) -> None:
     assert told["fields"]["origin_error"] == "no such article"
     assert "no such article" in ok("dead", "show", store, "dead", first)
     assert invoke("dead", "show", store, "dead", "1-1").exit_code == 1
+
+
+def test_a_terminal_shows_first_where_one_came_from_and_why_it_died(store: Path) -> None:
+    shown = on_a_terminal(["dead", "list", str(store), "dead"], 60, 40).replace("\r", "")
+    with logstore.open(store, encoding="utf-8") as opened:
+        origin = opened.stream("jobs").first
+    assert origin is not None
+    letter = shown.partition(ids(store)[1])[0]
+    told = f"{ids(store)[0]} from jobs {origin.id}, given up by workers after 1 delivery"
+    assert " ".join(letter.split()) == f"{told}, the last to anna no such article n=0"
+    assert letter.endswith("\n    no such article\n    n=0\n")
 
 
 def test_they_are_given_back(store: Path) -> None:

@@ -28,7 +28,7 @@ def held(tmp_path: Path) -> tuple[Path, list[str]]:
 def test_pins_are_listed_and_released(held: tuple[Path, list[str]]) -> None:
     path, ids = held
     head, *rows = ok("pins", path).splitlines()
-    assert head.split() == ["ID", "for", "process", "since", "until", "segments", "bytes"]
+    assert head.split() == ["ID", "for", "process", "since", "until", "segments", "keeps"]
     assert sorted(row.split()[0] for row in rows) == sorted(ids)
     assert all(row.split()[1] == "spark" for row in rows)
     found = objects(ok("pins", path, "--json"))

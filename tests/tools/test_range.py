@@ -54,6 +54,20 @@ def test_text(store: Path) -> None:
     ]
 
 
+def test_letters_of_any_language_need_no_quotes(tmp_path: Path) -> None:
+    pairs = {"article": "Käse", "пирог": "寿司", "wide": "a\u3000b", "none": "", "half": "½;"}
+    ok(
+        "add",
+        tmp_path / "s",
+        "a",
+        *(f"{name}={value}" for name, value in pairs.items()),
+        "--id",
+        "1-1",
+    )
+    line = "1-1 article=Käse пирог=寿司 'wide=a\\u3000b' none= 'half=½;'"
+    assert ok("range", tmp_path / "s", "a").splitlines() == [line]
+
+
 def test_json_as_a_process(store: Path) -> None:
     done = process("range", store, "race", "--json")
     assert done.returncode == 0

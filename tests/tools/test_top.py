@@ -46,6 +46,13 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             thread.join()
 
 
+def test_a_terminal_that_cannot_draw_over_gets_one_picture(busy: Path) -> None:
+    text = on_a_terminal(["top", str(busy), "--interval", "100ms"], 80, 50, term="dumb")
+    assert re.search(r"^stream +adds/s", text, re.MULTILINE)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_without_a_terminal_it_writes_one_picture(busy: Path) -> None:
     text = ok("top", busy, "--interval", "300ms")
     lines = text.splitlines()

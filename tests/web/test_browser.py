@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import logstore
+from tests.scan.look import make_plan
 from tests.web.browser import Browser, installed
 from tests.web.test_web import address, served, store
 
@@ -69,6 +70,33 @@ def test_pages_fit_and_can_be_read(browser: Browser, address: str, width: int, s
         assert browser.of_page(CONTRASTS) >= CONTRAST_MIN, page
         grounds.add(browser.of_page("getComputedStyle(document.body).backgroundColor"))
     assert grounds == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)"}
+
+
+def test_pins_fit_a_phone(browser: Browser, store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    with logstore.open(path, background=False) as opened, served(path) as shown:
+        pin = make_plan(opened, b"orders", purpose="spark").pin_id
+        browser.look(390)
+        browser.open(f"{shown}segments")
+        assert pin in browser.of_page("document.querySelector('.pins').innerText")
+        assert browser.of_page("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_who_has_no_token_can_read_why(
+    browser: Browser, store: Path, tmp_path: Path, scheme: str
+) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(store, path)
+    with served(path, "--write") as full:
+        browser.look(390, scheme=scheme)
+        browser.open(f"http://{urlsplit(full).netloc}/dead")
+        assert "a token is needed" in browser.of_page("document.body.innerText")
+        assert browser.of_page("document.documentElement.scrollWidth") <= 390
+        assert browser.of_page(f"matchMedia('(prefers-color-scheme: {scheme})').matches")
+        ink = browser.of_page("getComputedStyle(document.body).color")
+        assert (ink == "rgb(255, 255, 255)") == (scheme == "dark")
 
 
 def test_a_page_shows_entries_and_breaks_nothing(

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -199,6 +200,14 @@ def test_beyond_loopback_nothing_is_shown_without_the_token(store: Path) -> None
         status, headers, _ = ask(full, f"/?{token}", Host="db.example")
         cookie = {"Cookie": headers["set-cookie"].partition(";")[0]}
         assert (status, ask(full, "/", Host="db.example", **cookie)[0]) == (303, 200)
+
+
+def test_what_was_added_a_moment_ago_is_not_now_ago(store: Path, tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "store", encoding="utf-8") as opened:
+        opened.stream("later").add({"a": "b"}, id=f"{int(time.time() * 1000) + 900}-0")
+        with served(tmp_path / "store") as shown:
+            page = ask(shown, "/")[2]
+    assert re.search(r">(just now|\d+ s ago|in \d+ s)</time>", page)
 
 
 def test_dead_letters_are_tried_again_and_dropped_with_a_token(store: Path, tmp_path: Path) -> None:

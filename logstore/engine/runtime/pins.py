@@ -120,8 +120,8 @@ def owner(pin: Pin) -> Identity:
 
 def told(pin: Pin) -> str:
     """Which process has a pin, and since when, in words."""
-    since = datetime.fromtimestamp(pin.made_ms / 1000, UTC).isoformat(" ", "seconds")
-    when = f"since {since}" if pin.made_ms else "for an unknown time"
+    since = datetime.fromtimestamp(pin.made_ms / 1000, UTC).isoformat(" ", "seconds")[:19]
+    when = f"since {since} UTC" if pin.made_ms else "for an unknown time"
     host = f" on {pin.host}" if pin.host else ""
     return f"{pin.purpose or 'a scan'} of process {pin.pid}{host}, {when} ({pin.id})"
 
