@@ -98,10 +98,12 @@ class Output:
         title: str = "",
         narrow: Sequence[str] = (),
         none: str = "",
+        folded: int = FOLDED,
     ) -> None:
         """A table, its head only if columns have names; numbers stand right. A terminal that is too
         narrow for all columns does without those that ``narrow`` names, the first first; if that is
-        not enough, each row is a table of names and values. ``none`` is said where no row is."""
+        not enough, each row is a table of names and values. The first column keeps ``folded``
+        characters before a column is left out. ``none`` is said where no row is."""
         from rich.table import Table  # (rich takes a while to load)
         from rich.text import Text
 
@@ -110,7 +112,7 @@ class Output:
         if not cells and none:
             self.line(none)
             return
-        columns, cells = fitting(columns, cells, narrow, console.width)
+        columns, cells = fitting(columns, cells, narrow, console.width, folded)
         if any(columns) and least_width(columns, cells) > console.width:
             for place, row in enumerate(cells):
                 if place:
@@ -282,13 +284,17 @@ def least_width(columns: Sequence[str], cells: list[list[str]]) -> int:
 
 
 def fitting(
-    columns: Sequence[str], cells: list[list[str]], narrow: Sequence[str], width: int
+    columns: Sequence[str],
+    cells: list[list[str]],
+    narrow: Sequence[str],
+    width: int,
+    folded: int = FOLDED,
 ) -> tuple[Sequence[str], list[list[str]]]:
     """The columns that fit, and their cells; the first one, a name, may be folded."""
     for name in narrow:
         widths = [max(map(cell_len, of_it)) for of_it in zip(columns, *cells, strict=True)]
         gaps = 2 * (len(widths) - 1)
-        if sum(min(wide, FOLDED) for wide in widths[:1]) + sum(widths[1:]) + gaps <= width:
+        if sum(min(wide, folded) for wide in widths[:1]) + sum(widths[1:]) + gaps <= width:
             break
         left_out = list(columns).index(name)
         columns = [column for place, column in enumerate(columns) if place != left_out]

@@ -14,6 +14,8 @@ from logstore.tools.output import Output
 if TYPE_CHECKING:
     from logstore.api.info import PinInfo
 
+ID_LENGTH = 32  # of a pin: one that is broken cannot be copied
+
 
 @click.command("retain")
 @options.store_argument
@@ -80,7 +82,9 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
         return
     head = ("ID", "for", "process", "since", "until", "segments", "keeps")
     narrow = ("until", "segments", "since")
-    output.table(head, (_row(each) for each in found), narrow=narrow, none="no pin")
+    output.table(
+        head, (_row(each) for each in found), narrow=narrow, none="no pin", folded=ID_LENGTH
+    )
 
 
 def _row(pin: PinInfo) -> tuple[object, ...]:

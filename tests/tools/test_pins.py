@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 
 from tests.scan.look import make_plan, make_store
-from tests.tools.commands import invoke, objects, ok
+from tests.tools.commands import invoke, objects, ok, on_a_terminal
 
 
 @pytest.fixture
@@ -40,6 +40,13 @@ def test_pins_are_listed_and_released(held: tuple[Path, list[str]]) -> None:
     ok("pins", path, "--release")
     assert objects(ok("pins", path, "--json")) == []
     assert list((path / "pins").iterdir()) == []
+
+
+def test_an_id_stays_whole_in_a_narrow_terminal(held: tuple[Path, list[str]]) -> None:
+    path, ids = held
+    shown = on_a_terminal(["pins", str(path)], 80, 24).replace("\r", "").splitlines()
+    assert sorted(line.split()[0] for line in shown[1:]) == sorted(ids)
+    assert all(line.endswith("KiB") for line in shown[1:])
 
 
 def test_what_cannot_be_released_is_said(held: tuple[Path, list[str]]) -> None:
