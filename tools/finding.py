@@ -6,13 +6,12 @@ can be typed as it stands, where there is one. Decides nothing.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logstore.tools.output import readable
+from logstore.tools.output import quoted, readable
 
 if TYPE_CHECKING:
     from logstore.api.info import StoreInfo
@@ -66,4 +65,4 @@ def typed(name: str, *arguments: str | bytes) -> str:
     """A command as a shell takes it."""
     texts = [one if isinstance(one, str) else readable(one) for one in arguments]
     verb, *noun = name.split()
-    return " ".join(["logstore", verb, *noun, *map(shlex.quote, texts)])
+    return " ".join(["logstore", verb, *noun, *map(quoted, texts)])

@@ -258,6 +258,8 @@ def test_a_checkpoint_fits_the_log_or_is_invalid(indexed: Path, tmp_path: Path) 
     assert done.exit_code == 1
     assert "damaged" in done.stdout
     assert invoke("inspect", "checkpoint", copy, older[1]).exit_code == 0
-    none = invoke("inspect", "checkpoint", copy, 5)
+    shutil.rmtree(copy / "checkpoint")
+    assert "'logstore checkpoint' takes one" in invoke("inspect", "checkpoint", copy).stderr
+    none = invoke("inspect", "checkpoint", indexed, 5)
     assert none.exit_code == 1
     assert older[1] in none.stderr
