@@ -117,21 +117,28 @@ def _one_by_one(
             sweep(engine, committer, report, {number}, 1.0)
         except DiskFullError as exc:
             if not report.segments_dropped:
-                raise _too_full(engine, live[number]) from exc
+                told = _too_full(engine, live[number])
+                if told is None:
+                    raise
+                raise told from exc
             log.warning("compaction went as far as the disk had room: run it again")
             segments.remove_garbage(engine, committer)
             return
 
 
-def _too_full(engine: Engine, live_bytes: int) -> DiskFullError:
-    """What is told where not even the segment in which least lives could be moved."""
+def _too_full(engine: Engine, live_bytes: int) -> DiskFullError | None:
+    """What is told where not even the segment in which least lives could be moved; None if there is
+    room by now, or only a quota stands in the way.
+    """
     free_bytes, _ = fsinfo.space(engine.path)
     checkpoints_bytes = engine.fs.tree_bytes(engine.path / names.CHECKPOINTS)
     needed_bytes = live_bytes + checkpoints_bytes + BESIDE_BYTES
+    if free_bytes >= needed_bytes:
+        return None
     return DiskFullError(
         f"the disk of {engine.path} is full: compaction needs {needed_bytes:,} free bytes, as "
-        f"{live_bytes:,} live in one segment, and finds {free_bytes:,}; make that room on the "
-        "disk, or delete or trim more entries, and compact again"
+        f"{live_bytes:,} live in one segment, and finds {free_bytes:,}; make room on it for "
+        "them, or delete or trim more entries, and compact again"
     )
 
 
