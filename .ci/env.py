@@ -92,14 +92,15 @@ def main(arguments: list[str]) -> int:
         sets.append("java")
     BUILD.mkdir(exist_ok=True)
     home = BUILD / f"venv-{environment_key()}"
-    with only_one(BUILD / "venv.lock"):
-        ensure(home, sets)
-        build_native(home)
-        if compiled:
-            enter_compiled(home)
-    if older:  # under a lock of its own, as nothing else waits for it
-        with only_one(BUILD / "older.lock"):
-            spark_env.install_older(BUILD, partial(pip, home))
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is the command's, as of `bench --json`
+        with only_one(BUILD / "venv.lock"):
+            ensure(home, sets)
+            build_native(home)
+            if compiled:
+                enter_compiled(home)
+        if older:  # under a lock of its own, as nothing else waits for it
+            with only_one(BUILD / "older.lock"):
+                spark_env.install_older(BUILD, partial(pip, home))
     variables = command_variables(home) | spark_env.older_variables(BUILD)
     if "spark" in sets:
         if java is None:
@@ -256,7 +257,7 @@ def pip(home: Path, arguments: list[str], log: Path | None = None) -> None:
     if log is None and not sys.stdout.isatty():
         command.append("--quiet")
     with contextlib.ExitStack() as stack:
-        out = None if log is None else stack.enter_context(log.open("wb"))
+        out = sys.stderr if log is None else stack.enter_context(log.open("wb"))
         code = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode
     if code:
         print("" if log is None else log.read_text()[-4000:])

@@ -31,8 +31,16 @@ NODES_A_BATCH = 256
 BYTES_A_BATCH = 4 << 20
 
 
+class NodeVersion(NamedTuple):
+    """Which node was read, where it lay, and what was deleted from it then."""
+
+    stream: int
+    master: StreamID
+    locator: Locator
+
+
 class Source(NamedTuple):
-    """A node as it was read: where it lay, what was deleted from it, its bytes."""
+    """A node as it was read: its version, and its bytes."""
 
     stream: int
     master: StreamID
@@ -57,6 +65,10 @@ class Group:
     def last(self) -> StreamID:
         """The last ID of the group."""
         return self.parts[-1].locator.last
+
+    def versions(self) -> tuple[NodeVersion, ...]:
+        """Of the parts: what is kept of a group once its bytes are written."""
+        return tuple(NodeVersion(part.stream, part.master, part.locator) for part in self.parts)
 
 
 class Chooser:

@@ -1,12 +1,13 @@
 """One compacted segment as it is written: node frames, sorted by stream and ID, and its hint.
 
-Invariants: its number is never used again; nobody reads it before an adopt commit names it.
+Invariants: its number is never used again; nobody reads it before an adopt commit names it; bytes
+of nodes are kept until they are written, never for a whole segment.
 """
 
 from __future__ import annotations
 
 from logstore import format as fmt
-from logstore.compaction.nodes import Group
+from logstore.compaction.nodes import Group, NodeVersion
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
@@ -33,7 +34,7 @@ class Output:
         self._pending_bytes = 0
         self._unsynced_bytes = 0
         self.offset = fmt.SEGMENT_HEAD_BYTES
-        self.items: list[tuple[frames.AdoptItem, Group]] = []
+        self.items: list[tuple[frames.AdoptItem, tuple[NodeVersion, ...]]] = []
 
     def add(self, group: Group) -> None:
         """Write a group as one node frame; a group without live entries only goes."""
@@ -41,7 +42,7 @@ class Output:
         replaced = tuple((part.master.ms, part.master.seq) for part in group.parts)
         if not group.lp:
             item = frames.AdoptItem(first.stream, *first.master, 0, 0, 0, 0, 0, replaced)
-            self.items.append((item, group))
+            self.items.append((item, group.versions()))
             return
         last = group.last
         body = frames.Node(first.stream, *first.master, *last, group.live, group.lp)
@@ -62,7 +63,7 @@ class Output:
         item = frames.AdoptItem(
             first.stream, *first.master, *last, self.offset, len(payload), group.live, replaced
         )
-        self.items.append((item, group))
+        self.items.append((item, group.versions()))
         self.offset += size
         self._pending_bytes += size
         if self._pending_bytes >= WRITE_BYTES:

@@ -18,7 +18,7 @@ from typing import Any
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.measure import locators, size_bytes
-from logstore.compaction.nodes import Group
+from logstore.compaction.nodes import Group, NodeVersion
 from logstore.compaction.output import Output, begin
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability, log_tail
@@ -112,8 +112,10 @@ def adopt(
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
             log_tail.roll_locked(engine, words)
 
-    def publish(txn: WriteTxn, some: list[tuple[frames.AdoptItem, Group]]) -> tuple[int, int]:
-        items = [item for item, group in some if _unchanged(txn, group)]
+    def publish(
+        txn: WriteTxn, some: list[tuple[frames.AdoptItem, tuple[NodeVersion, ...]]]
+    ) -> tuple[int, int]:
+        items = [item for item, versions in some if _unchanged(txn, versions)]
         if items:
             txn.emit(frames.Adopt(output.number, tuple(items)))
         return len(items), sum(1 for item in items if item.payload_bytes)
@@ -135,12 +137,12 @@ def adopt(
         output.abandon()
 
 
-def _unchanged(txn: WriteTxn, group: Group) -> bool:
-    """Whether every part is still the version, with the vector, that was read."""
+def _unchanged(txn: WriteTxn, versions: tuple[NodeVersion, ...]) -> bool:
+    """Whether every node is still the version, with the vector, that was read."""
     return all(
-        txn.index.node(part.stream, part.master) == part.locator
-        and txn.record(part.stream) is not None
-        for part in group.parts
+        txn.index.node(read.stream, read.master) == read.locator
+        and txn.record(read.stream) is not None
+        for read in versions
     )
 
 

@@ -235,8 +235,10 @@ def test_nodes_of_which_nothing_lives_only_go(store: Store) -> None:
     sources = [each for each in nodes._candidates(engine, lambda _: True, no_pause) if each][:2]
     made = output.begin(engine, committer)
     made.add(nodes.Group(sources, 0, b""))
-    ((item, group),) = made.items
-    assert group.parts == sources
+    ((item, versions),) = made.items
+    assert [(read.master, read.locator) for read in versions] == [
+        (each.master, each.locator) for each in sources
+    ]
     assert (item.stream, item.payload_bytes, item.offset, item.entries) == (1, 0, 0, 0)
     assert (item.master_ms, item.master_seq) == sources[0].master
     assert item.replaced == tuple((each.master.ms, each.master.seq) for each in sources)
