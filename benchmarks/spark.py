@@ -312,7 +312,8 @@ def _peak(work: Callable[[], object]) -> float:
 
 
 def _workers() -> list[int]:
-    """The workers of this process's Spark: what descends from it and runs ``pyspark.daemon``."""
+    """The workers of this process's Spark that run tasks. What plans is a worker, too, but of a
+    daemon of its own; `planning` measures it."""
     above: dict[int, int] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -331,9 +332,10 @@ def _workers() -> list[int]:
 
 def _is_worker(process: int) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes()
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return b"pyspark.daemon" in words and b"pyspark.worker" in words
 
 
 def _rss_mib(process: int) -> float:

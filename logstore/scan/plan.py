@@ -38,9 +38,8 @@ from logstore.tuples import NamedTuple
 from logstore.uri_path import UriPath
 
 INLINE_BYTES = 48 << 10  # of locators, which a split takes along: pickled it is below 64 KiB
-SPLIT_BYTES = (
-    64 << 20
-)  # a task costs Spark what reading 3 MB costs; what it reads is never in memory
+# A task costs Spark what reading 3 MB costs; what it reads is never in memory as a whole.
+SPLIT_BYTES = 64 << 20
 COUNT_ENTRIES = 2 << 20  # below which a second task costs more than it saves where nothing is read
 TTL_MS = pins.LEASE_MS_MAX
 MIN_PARTITIONS_MAX = 100_000
