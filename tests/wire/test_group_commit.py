@@ -23,6 +23,8 @@ import pytest
 import logstore
 from logstore.api.opening import opened_of
 from logstore.wire.catalogue import service_of
+from logstore.wire.log_limiter import Seldom
+from logstore.wire.resp import failures
 from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.requests import RequestParser
 from logstore.wire.server import group_commit
@@ -215,7 +217,10 @@ def test_a_client_that_is_killed_meanwhile_leaves_the_others_alone(
     assert [value for value in values if value != b"killed"] == [b"0"] + [b"other"] * len(others)
 
 
-def test_a_full_disk_refuses_those_that_do_not_fit_and_keeps_the_others(small_disk: Path) -> None:
+def test_a_full_disk_refuses_those_that_do_not_fit_and_keeps_the_others(
+    small_disk: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_full", Seldom())
     value = os.urandom(900)
     store = {"segment_bytes": 1 << 20, "lock_timeout": 600.0}
     with serving(small_disk / "store", store=store) as served, ExitStack() as stack:
@@ -231,6 +236,9 @@ def test_a_full_disk_refuses_those_that_do_not_fit_and_keeps_the_others(small_di
             assert sum(isinstance(each, Refusal) for each in found) == refused
         assert lines[0]("XLEN", "s") == there
         assert lines[1]("PING") == b"PONG"
+    told = [each for each in caplog.messages if "a client's change was refused: " in each]
+    assert len(told) == 1
+    assert str(small_disk) in told[0]
 
 
 KILLED = """

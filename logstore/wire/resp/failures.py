@@ -2,7 +2,8 @@
 
 ``Failed`` ends the parsing of a command; ``failure_of`` turns an error of the store into the words
 that the peers have for it. The store's own messages begin with those words and go on with advice,
-which clients that compare errors must not see.
+which clients that compare errors must not see. That a full disk refuses changes is told to who
+operates the server, too, in its log.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from logstore.errors import (
     StreamNotFoundError,
     TooLargeError,
 )
+from logstore.wire.log_limiter import Seldom
 from logstore.wire.resp.reply import Failure
 
 SYNTAX = "ERR syntax error"
@@ -58,6 +60,7 @@ _CODES: tuple[tuple[type[Error], str], ...] = (
     (ReadOnlyError, "READONLY You can't write against a read only replica."),
     (LockTimeoutError, "BUSY {}"),
 )
+_full = Seldom()
 
 
 class Failed(Exception):  # noqa: N818
@@ -79,6 +82,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(error.text)
     if not isinstance(error, Error):
         return Failure(f"ERR internal error: {type(error).__name__}")
+    if isinstance(error, DiskFullError):
+        _full.warn("a client's change was refused: %s", error)
     if error.told is not None:
         return Failure(error.told.decode("utf-8", "surrogateescape"))
     message = error.message
