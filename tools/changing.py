@@ -311,11 +311,13 @@ def schedule(
         with options.changing(path) as store:
             stream = options.existing(store, name)
             options.confirm(f"Take {', '.join(given)} out of what {name!r} waits for?", yes=yes)
-            cancelled = sum(_cancelled(stream, each) for each in given)
-            if not cancelled:
+            missing = [each for each in given if not _cancelled(stream, each)]
+            cancelled = len(given) - len(missing)
+            if missing:
+                done = f"; {cancelled} of the {len(given)} were cancelled" if cancelled else ""
                 raise EntryNotFoundError(
-                    f"nothing waits under {', '.join(given)}: 'logstore schedule' lists keys and "
-                    "names",
+                    f"nothing waits under {', '.join(missing)}: 'logstore schedule' lists keys and "
+                    f"names{done}",
                     stream=stream.name,
                 )
         output.report({"cancelled": cancelled})
