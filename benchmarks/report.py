@@ -39,9 +39,10 @@ the {codec} codec, and the engine compiled. Every side of a question ran in the 
 Versions: {versions}.
 """
 IDLE = "The cores had little else to do."
-BUSY = """**The cores were shared with other work** (a load of up to {load:.1f}), so times are much
-longer than on idle cores, and spreads wide: only large ratios mean something here, and the
-instructions below, which other work does not change."""
+BUSY = """**The cores were shared with other work** (up to {busy:.1f} of them as a run began), so
+times are much longer than on idle cores, and spreads wide: only large ratios mean something here,
+and the instructions below, which other work does not change."""
+BUSY_CORES_MAX = 0.25  # of idle ones
 # What an operation took, user space alone, before the path of a commit was compiled, and the goal.
 COUNTED = {
     "add": (179_000, 42_000),
@@ -96,8 +97,8 @@ def _joined(curves: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _head(runs: Sequence[Run]) -> str:
-    load = max(run["load"] for run in runs)
-    busy = IDLE if load < 0.5 * runs[-1]["cores"] else BUSY.format(load=load)
+    most = max(run["busy_cores"] for run in runs)
+    busy = IDLE if most <= BUSY_CORES_MAX else BUSY.format(busy=most)
     versions = ", ".join(f"{name} {found}" for name, found in runs[-1]["versions"].items())
     return HEAD.format(**{**runs[-1], "busy": busy, "versions": versions})
 

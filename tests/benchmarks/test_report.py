@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import job_table, report
-from benchmarks.__main__ import run_facts
+from benchmarks.__main__ import busy_cores, run_facts
 from benchmarks.harness import Curve, Sample, at_most
 
 RESULT = at_most(
@@ -34,10 +37,20 @@ def test_a_page_has_every_side_and_says_what_was_missed(tmp_path: Path) -> None:
     assert "[one add, by streams: 1: 30, 10: 31, 100: 33]" in page
 
 
-@pytest.mark.parametrize(("load", "told"), [(0.1, report.IDLE), (9.0, "a load of up to 9.0")])
-def test_a_page_says_what_else_ran(tmp_path: Path, load: float, told: str) -> None:
-    run = run_facts() | {"cores": 2, "load": load, "results": [], "curves": []}
+@pytest.mark.parametrize(
+    ("busy_cores", "told"), [(0.1, report.IDLE), (1.8, "(up to 1.8 of them as a run began)")]
+)
+def test_a_page_says_what_else_ran(tmp_path: Path, busy_cores: float, told: str) -> None:
+    run = run_facts() | {"cores": 2, "busy_cores": busy_cores, "results": [], "curves": []}
     assert told in report.write(tmp_path, [run]).read_text()
+
+
+def test_cores_that_other_work_keeps_busy_are_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as spinning:
+        try:
+            assert 0.3 < busy_cores() < (os.cpu_count() or 1) + 0.5
+        finally:
+            spinning.kill()
 
 
 def test_the_page_of_jobs_has_the_table_of_its_run() -> None:
