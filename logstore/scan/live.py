@@ -79,6 +79,7 @@ class Walk:
         try:
             full = stretch.add(gather, section, items, 0) < len(items)
         finally:  # also where a segment is gone, or damaged: what was added is not added again
+            engine.segments.was_read(found.size_bytes)
             left = read_item(items, stretch.at)
             if left is not None:
                 # The nodes before this one have no live entry above its master ID.

@@ -131,6 +131,7 @@ class _Sift(NamedTuple):
         """Those that match of nodes, and whether they are as many as were asked for."""
         entries: list[Any] = []
         wanted = _wanted(view, self.engine, record.number, listed.items(), self.maker.where)
+        self.engine.segments.was_read(listed.size_bytes)
         active = view.meta.active_segment
         for item in reversed(wanted) if reverse else wanted:
             lp, master = item.lp, StreamID(*item.master)

@@ -2,7 +2,8 @@
 
 Invariants: only sealed segments are mapped, the active one is read with pread; a node is returned
 only if its frame's CRC fits and it names the stream and master ID it was looked up under. A
-segment that is gone raises SegmentGone: the reader takes a new snapshot and looks again.
+segment that is gone raises SegmentGone: the reader takes a new snapshot and looks again. A walk,
+however long, leaves not much more than RESIDENT_BYTES of the maps in the process's memory.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from logstore.log import names, node_reader, reader
 from logstore.log.writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
+RESIDENT_BYTES = 32 << 20
 READ_AHEAD_BYTES = 256 * 1024  # of the active segment, which is not mapped
 KEPT_NODES_MAX = 16
 KEPT_NODE_MAX_BYTES = 16 * 1024
@@ -71,6 +73,12 @@ class MappedSegment:
         """All of its bytes; who has them keeps the segment mapped."""
         return self._map
 
+    def let_go_pages(self) -> None:
+        """Take its pages out of the process's memory; the system still has them in its cache, and
+        the next look at one brings it back."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
 
 class Segments:
     """The open segments of one store in one process."""
@@ -82,6 +90,7 @@ class Segments:
         self._lock = threading.RLock()  # a signal handler may read while we do
         self._files: OrderedDict[tuple[int, bool], File | MappedSegment] = OrderedDict()
         self.body_reads = 0  # frames read whole; a clean open leaves it at 0
+        self._resident_bytes = 0  # about, of maps: what was read since their pages were let go
         # Nodes read lately. What stands at a position that an index names never changes.
         self._nodes: dict[tuple[int, int, StreamID], bytes] = {}
 
@@ -122,6 +131,19 @@ class Segments:
             self._files.clear()
             self._nodes.clear()
 
+    def was_read(self, size_bytes: int) -> None:
+        """So many bytes of maps were looked at. Without this, a walk over a long stream would end
+        with all of it counted as the process's memory."""
+        self._resident_bytes += size_bytes
+        if self._resident_bytes < RESIDENT_BYTES:
+            return
+        self._resident_bytes = 0
+        with self._lock:
+            opened = [*self._files.values()]
+        for each in opened:
+            if isinstance(each, MappedSegment):
+                each.let_go_pages()
+
     def frame(self, position: int, payload_bytes: int, active: int) -> reader.LogFrame:
         """The frame at a position, checked."""
         segment, offset = fmt.position_parts(position)
@@ -146,6 +168,7 @@ class Segments:
         self.body_reads += 1
         source = self.source(segment, sealed=segment != active)
         lp = node_reader.listpack(source, self.seed, locator.position, size, stream, master)
+        self.was_read(size)
         if size <= KEPT_NODE_MAX_BYTES:
             with self._lock:
                 if len(self._nodes) >= KEPT_NODES_MAX:
@@ -155,7 +178,8 @@ class Segments:
 
     def around(self, position: int, size_bytes: int, active: int) -> tuple[bytes | mmap.mmap, int]:
         """Unchecked bytes of a segment that hold so many from a position on, as far as they are
-        there, and more for who goes on reading behind them; the position where they begin."""
+        there, and more for who goes on reading behind them; the position where they begin. What
+        is looked at of a map is told to ``was_read``."""
         segment, offset = fmt.position_parts(position)
         self.body_reads += 1
         source = self.source(segment, sealed=segment != active)

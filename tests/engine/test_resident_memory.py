@@ -1,0 +1,68 @@
+"""Prevents a walk over a long stream from having all of it in the process's memory in the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import logstore
+
+ROWS, PAD_BYTES = 120_000, 1000
+DATA_MIB = ROWS * PAD_BYTES >> 20
+MOST_MIB = DATA_MIB / 2
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("long") / "store"
+    with logstore.open(path, background=False, sync="os", segment_bytes=16 << 20) as store:
+        pad = "x" * PAD_BYTES
+        rows = ({"n": str(n % 7), "pad": pad} for n in range(ROWS))
+        store.stream("s").add_many(rows, batch=1000)
+    return path
+
+
+def mapped_mib() -> int:
+    """Of files that are mapped, what is in this process's memory."""
+    found = re.search(r"RssFile:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) >> 10
+
+
+def ranged(stream: logstore.Stream[str]) -> int:
+    return sum(1 for _ in stream.range())
+
+
+def scanned(stream: logstore.Stream[str]) -> int:
+    pytest.importorskip("pyarrow", reason="a scan needs the extra arrow")
+    return sum(batch.num_rows for batch in stream.scan())
+
+
+def searched(stream: logstore.Stream[str]) -> int:
+    return sum(7 for _ in stream.range(where={"n": "3"}))
+
+
+@pytest.mark.parametrize("walk", [ranged, scanned, searched])
+def test_a_walk_leaves_little_in_memory(
+    path: Path, walk: Callable[[logstore.Stream[str]], int]
+) -> None:
+    with logstore.open(path, background=False) as store:
+        before = mapped_mib()
+        assert abs(walk(store.stream("s")) - ROWS) < 7
+        assert mapped_mib() - before < MOST_MIB
+
+
+def test_what_was_let_go_is_there_again(path: Path) -> None:
+    """Also in the middle of a walk of another thread's, or of one's own."""
+    with logstore.open(path, background=False) as store:
+        stream = store.stream("s")
+        engine = store._engine()
+        first = [entry.id for entry in stream.range(count=3)]
+        for at, entry in enumerate(stream.range(count=5000)):
+            if at % 100 == 0:
+                engine.segments.was_read(1 << 30)
+                assert [each.id for each in stream.range(count=3)] == first
+            assert len(entry["pad"]) == PAD_BYTES
