@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-BEGIN = "<!-- made by benchmarks/job_table.py from here on -->\n"
+BEGIN = "<!-- made by benchmarks/{maker}.py from here on -->\n"
 END = "<!-- and up to here -->\n"
 HEAD = """Thousands of jobs a second in one run of `make bench ARGS=jobs` on {day}:
 {note}; {cores} cores, of which other work had {busy_cores:.1f} as it began,
@@ -44,10 +44,11 @@ def table(run: Mapping[str, Any]) -> str:
     return head + "\n".join(lines) + "\n"
 
 
-def put(page: str, made: str) -> str:
-    """The page with this table."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{made}\n{END}{rest.split(END)[1]}"
+def put(page: str, made: str, maker: str = "job_table") -> str:
+    """The page with this table between the marks of who makes it."""
+    begin = BEGIN.format(maker=maker)
+    before, rest = page.split(begin)
+    return f"{before}{begin}\n{made}\n{END}{rest.split(END)[1]}"
 
 
 def _found(run: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import job_table, report
+from benchmarks import headline, job_table, report
 from benchmarks.__main__ import busy_cores, run_facts
 from benchmarks.harness import Curve, Sample, at_most
 
@@ -51,6 +51,22 @@ def test_cores_that_other_work_keeps_busy_are_seen() -> None:
             assert 0.3 < busy_cores() < (os.cpu_count() or 1) + 0.5
         finally:
             spinning.kill()
+
+
+def test_the_readme_has_the_table_of_the_runs() -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "README.md").read_text()
+    runs = [json.loads(each.read_text()) for each in (root / "benchmarks" / "runs").glob("*.json")]
+    assert job_table.put(page, headline.table(runs), "headline") == page
+
+
+@pytest.mark.parametrize(
+    ("value", "short"),
+    [(3.915, "3.9"), (1.242, "1.24"), (122_205.9, "122,000"), (70_459.1, "70,000"),
+     (26.53, "27"), (15.55, "15.6"), (4_477.0, "4,500"), (0.0123, "0.0123")],
+)  # fmt: skip
+def test_figures_for_people_are_short(value: float, short: str) -> None:
+    assert headline._short(value) == short
 
 
 def test_the_page_of_jobs_has_the_table_of_its_run() -> None:
