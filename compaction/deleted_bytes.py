@@ -1,7 +1,8 @@
 """How many bytes of deleted entries are still in the log: for ``info``, and for who may erase.
 
 An estimate, by share: of a frame that holds entries, the share of its bytes that the deleted ones
-are of its entries. What a copy elsewhere keeps (a checkpoint, a pinned snapshot) is not counted.
+are of its entries; and of a log larger than WHOLE_BYTES by a sample of its frames, about as many
+however long it is. What a copy elsewhere keeps (a checkpoint, a pinned snapshot) is not counted.
 Invariants: read in short snapshots; nothing is changed; 0 if nothing was ever deleted.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
 from logstore import format as fmt
 from logstore.codec import codec
@@ -31,6 +33,8 @@ from logstore.tuples import NamedTuple
 NODES_A_SNAPSHOT = 1_000  # a millisecond or two, in which no other thread runs
 RECORDS_A_SNAPSHOT = 10_000
 FRAMES_A_SNAPSHOT = 2_000
+WHOLE_BYTES = 256 << 20  # of a log of which every frame is looked at
+COUNTS_BYTES = 4096  # that are in memory after a look at a node's counters: a page
 _HOLD_ENTRIES = frames.DATA_HEAD_BYTES
 
 
@@ -53,26 +57,41 @@ def deleted_bytes(engine: Engine) -> dict[int, int]:
     """Bytes of deleted entries that are still there, by segment; segments without any are left out.
 
     A store in which nothing was ever deleted costs a look at each stream's record. Else every
-    segment's hint is read, and the active segment.
+    segment's hint is read, and the active segment, and each frame of them looked at, or one in so
+    many of a long log.
     """
     whole = _whole_streams(engine)
     if whole is None:
         return {}
     found: dict[int, int] = {}
     rows, meta = snapshot.read(engine, lambda view: (view.index.segment_rows(), view.meta))
-    for link in _links(engine, set(rows), meta.active_segment):
+    links = [*_links(engine, set(rows), meta.active_segment)]
+    every = max(1, sum(link.file_bytes for link in links) // WHOLE_BYTES)
+    for link in links:
         end = link.end_offset
         if link.number == meta.active_segment:
             same = fmt.segment_of(meta.applied) == link.number
             end = fmt.offset_of(meta.applied) if same else link.start_offset
         held = _frames(engine, link._replace(end_offset=end), link.number != meta.active_segment)
-        held = (each for each in held if int.from_bytes(each.payload[:8], "little") not in whole)
+        held = (
+            each
+            for each in held
+            if _sampled(each.position, every)
+            and int.from_bytes(each.payload[:8], "little") not in whole
+        )
         size = 0
+        shares: dict[_Node, _Share] = {}
         while some := list(islice(held, FRAMES_A_SNAPSHOT)):
-            size += snapshot.read(engine, partial(_gone_bytes, engine=engine, some=some))
+            size += snapshot.read(engine, partial(_gone_bytes, engine=engine, some=some, of=shares))
+        size += sum(each.data_bytes * each.gone // max(1, each.entries) for each in shares.values())
         if size:
-            found[link.number] = size
+            found[link.number] = every * size
     return found
+
+
+def _sampled(position: int, every: int) -> bool:
+    """Whether a frame is in the sample: one in ``every`` is, and always the same ones."""
+    return every == 1 or (position * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF) % every == 0
 
 
 def _whole_streams(engine: Engine) -> set[int] | None:
@@ -113,8 +132,9 @@ def _links(engine: Engine, counted: set[int], active: int) -> Iterator[chain.Lin
 
 def _frames(engine: Engine, link: chain.Link, sealed: bool) -> Iterator[reader.LogFrame]:
     """The frames of a segment that hold entries, up to damage if there is any."""
-    # A hint that joins appends leaves out frames whose bytes count here.
-    kept = hint.read(engine.fs, engine.path, engine.uuid, link, joined=False) if sealed else None
+    # Appends that a hint joins are as one with the entries and the bytes of all: they lie in the same
+    # node, whose share of deleted entries counts for each of them.
+    kept = hint.read(engine.fs, engine.path, engine.uuid, link) if sealed else None
     if kept is not None:
         yield from (found for found in kept if found.kind in _HOLD_ENTRIES)
         return
@@ -145,9 +165,24 @@ class _Held(NamedTuple):
     entries: int
 
 
-def _gone_bytes(view: Snapshot, engine: Engine, some: list[reader.LogFrame]) -> int:
-    """Bytes of deleted entries in some frames."""
+_Node: TypeAlias = tuple[int, StreamID]  # of which stream, and its master ID
+
+
+class _Share(NamedTuple):
+    """Bytes of appends to one node, and how many of how many entries of it do not live any more."""
+
+    data_bytes: int
+    gone: int
+    entries: int
+
+
+def _gone_bytes(
+    view: Snapshot, engine: Engine, some: list[reader.LogFrame], of: dict[_Node, _Share]
+) -> int:
+    """Bytes of deleted entries in some frames, but for those in appends to a node that is still
+    there: they are put to its share."""
     total = 0
+    appended: dict[_Node, _Share] = {}
     records: dict[int, StreamRecord | None] = {}
     for found in some:
         number = int.from_bytes(found.payload[:8], "little")
@@ -156,14 +191,24 @@ def _gone_bytes(view: Snapshot, engine: Engine, some: list[reader.LogFrame]) -> 
             over = record is not None and 0 < record.expires_ms <= view.now_ms
             records[number] = None if over else record
         record, held = records[number], _held(found)
-        if record is None or not record.length or held.last < record.first:
+        if record is None or not record.length:
             total += held.data_bytes
-            continue
-        entries = held.entries
-        if held.kind != Kind.APPEND:
-            entries = _entries_in(engine, found, held, found.segment != view.meta.active_segment)
-        if entries:
-            total += held.data_bytes * _gone(view, record, held, entries) // entries
+        elif held.kind == Kind.APPEND:
+            node, gone, entries = _appended_to(view, record, held)
+            if node is None:
+                total += held.data_bytes
+            else:
+                key = record.number, node
+                before = appended.get(key) or of.get(key)
+                size = held.data_bytes + (0 if before is None else before.data_bytes)
+                appended[key] = _Share(size, gone, entries)
+        elif held.last < record.first:
+            total += held.data_bytes
+        else:
+            sealed = found.segment != view.meta.active_segment
+            gone, entries = _gone(view, record, held, _entries_in(engine, found, held, sealed))
+            total += held.data_bytes * gone // max(1, entries)
+    of.update(appended)  # last, as a snapshot may be read again
     return total
 
 
@@ -187,21 +232,32 @@ def _entries_in(engine: Engine, found: reader.LogFrame, held: _Held, sealed: boo
     at, size = frames.data_place(found.kind, found.offset, found.payload_bytes)
     try:
         lp = engine.segments.source(found.segment, sealed=sealed).pread(size, at)
+        engine.segments.was_read(COUNTS_BYTES)
         return sum(codec().counts(lp))
     except (SegmentGone, CorruptNodeError):
         return held.entries
 
 
-def _gone(view: Snapshot, record: StreamRecord, held: _Held, entries: int) -> int:
-    """How many of a frame's entries do not live any more, by the node that holds its last ID."""
+def _appended_to(
+    view: Snapshot, record: StreamRecord, held: _Held
+) -> tuple[StreamID | None, int, int]:
+    """The node that an append's entries are in, and how many of how many of it do not live any
+    more; no node if it is gone."""
     if record.open_version and record.open_master <= held.last:
         node = view.open_node(record.number)
         live, dead = (0, 1) if node is None else nodes.open_counts(node)
-        return entries * dead // max(1, live + dead)
+        return record.open_master, dead, live + dead
     floor = view.index.node_floor(record.number, held.last)
     if floor is None or floor[1].last < held.first:
-        return entries
-    locator = floor[1]
-    if held.kind == Kind.NODE:
-        return max(0, entries - locator.live)
-    return entries * (locator.entries - locator.live) // max(1, locator.entries)
+        return None, 1, 1
+    master, locator = floor
+    return master, locator.entries - locator.live, locator.entries
+
+
+def _gone(view: Snapshot, record: StreamRecord, held: _Held, entries: int) -> tuple[int, int]:
+    """How many of how many entries of a whole node in the log do not live any more."""
+    node, gone, of = _appended_to(view, record, held)
+    is_open = record.open_version and record.open_master <= held.last
+    if held.kind == Kind.NODE and node is not None and not is_open:
+        return max(0, entries - (of - gone)), entries
+    return gone, of

@@ -6,10 +6,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
+from logstore.compaction import deleted_bytes
+from logstore.engine.runtime import maintenance_locks
+from logstore.log import reader
 from tests.compaction.conftest import Store
 from tests.support.inside import roll
 
@@ -135,8 +139,8 @@ def test_what_compaction_would_give_back_is_what_it_gives(
         shape(store)
         before = log_bytes(path)
         told = store.info().reclaimable_bytes
-        with logstore.open(path, readonly=True) as reader:
-            assert reader.info().reclaimable_bytes == told
+        with logstore.open(path, readonly=True) as other:
+            assert other.info().reclaimable_bytes == told
         store.compact()
         given = before - log_bytes(path)
         again = store.info().reclaimable_bytes
@@ -187,6 +191,56 @@ def test_deleted_bytes_are_about_those_of_the_deleted_entries(tmp_path: Path) ->
         assert 0.95 < store.info().deleted_bytes / all_bytes < 1.05
 
 
+def test_of_a_long_log_a_sample_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, segment_bytes=SEGMENT, node_max_entries=10) as store:
+        filled(store, count=20_000)
+        ids = [entry.id for entry in store.stream("s")]
+        store.stream("s").delete(*[id for n, id in enumerate(ids) if n % 10 < 3 and n > 4000])
+        store.stream("s").trim(minid=ids[2000])
+        roll(store)
+        exact = store.info().deleted_bytes
+        looked: list[int] = []
+        gone = deleted_bytes._gone_bytes
+
+        def counted(view: Any, some: list[Any], **more: Any) -> int:
+            looked.append(len(some))
+            return gone(view, some=some, **more)
+
+        monkeypatch.setattr(deleted_bytes, "_gone_bytes", counted)
+        assert store.info().deleted_bytes == exact
+        every = sum(looked)
+        looked.clear()
+        monkeypatch.setattr(deleted_bytes, "WHOLE_BYTES", log_bytes(path) // 8)
+        assert 0.8 * exact < store.info().deleted_bytes < 1.25 * exact
+        assert sum(looked) < every / 5
+
+
+def test_hints_spare_the_reading_of_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else ``info`` would read the whole log once anything was deleted."""
+    with open_small(tmp_path / "store") as store:
+        deletes(store)
+        for row in rows(2000):
+            store.stream("s").add(row)
+        roll(store)
+        maintenance_locks.write_missing_hints(store._engine())
+        told = store.info()
+        assert told.segments > 3
+        scan, read = reader.scan, []
+
+        def noted(file: Any, seed: int, number: int, *more: int) -> Any:
+            read.append(number)
+            return scan(file, seed, number, *more)
+
+        monkeypatch.setattr(reader, "scan", noted)
+        assert store.info() == told
+        assert set(read) <= {store._engine().wake.log().active_segment}
+
+
 @pytest.mark.parametrize("sync", ["always", "everysec"])
 def test_a_reader_tells_how_far_the_log_is_durable(tmp_path: Path, sync: logstore.Sync) -> None:
     """Beside a writer, after a clean close, and not beyond what is known."""
@@ -194,34 +248,34 @@ def test_a_reader_tells_how_far_the_log_is_durable(tmp_path: Path, sync: logstor
     with logstore.open(path, sync=sync, background=False) as store:
         store.stream("s").add({"a": "1"})
         if sync == "everysec":
-            with logstore.open(path, readonly=True) as reader:
-                assert reader.durable_upto < (1, reader.info().applied_offset)
-                assert reader.durable_upto == store.durable_upto
+            with logstore.open(path, readonly=True) as other:
+                assert other.durable_upto < (1, other.info().applied_offset)
+                assert other.durable_upto == store.durable_upto
             store.sync()
-        with logstore.open(path, readonly=True) as reader:
-            info = reader.info()
+        with logstore.open(path, readonly=True) as other:
+            info = other.info()
             ends = info.applied_segment, info.applied_offset
-            assert reader.durable_upto == ends == store.durable_upto
+            assert other.durable_upto == ends == store.durable_upto
             assert (info.durable_segment, info.durable_offset) == ends
             store.stream("s").add({"a": "2"}, sync="os")
             store.sync()
-            assert reader.info().durable_offset > ends[1]
-    with logstore.open(path, readonly=True) as reader:
-        info = reader.info()
+            assert other.info().durable_offset > ends[1]
+    with logstore.open(path, readonly=True) as other:
+        info = other.info()
         ends = info.applied_segment, info.applied_offset
         assert (info.durable_segment, info.durable_offset) == ends
         (path / "WAKE").unlink()  # as after a restart of the machine: a clean close told it, too
-        assert reader.durable_upto == ends
+        assert other.durable_upto == ends
         (path / "BOOT").unlink()
-        assert reader.durable_upto == (0, 0)
-        assert reader.info().durable_offset == 0
+        assert other.durable_upto == (0, 0)
+        assert other.info().durable_offset == 0
 
 
 def test_a_backup_tells_only_what_is_known(tmp_path: Path) -> None:
     with open_small(tmp_path / "store") as store:
         filled(store, count=100)
         store.backup(tmp_path / "copy")
-    with logstore.open(tmp_path / "copy", readonly=True) as reader:
-        info = reader.info()
+    with logstore.open(tmp_path / "copy", readonly=True) as other:
+        info = other.info()
         durable = (info.durable_segment, info.durable_offset)
         assert durable <= (info.applied_segment, info.applied_offset)

@@ -392,35 +392,42 @@ class Log:
     def deleted_bytes(self, there: list[bytes]) -> dict[int, int]:
         """Bytes of deleted entries, by segment; ``there``: names of streams that did not expire.
 
-        Of each frame with entries the share of its listpack bytes that those which are not alive
-        any more are of its entries; of an append frame, as of the node that holds its last ID.
+        Of each frame with a whole node the share of its listpack bytes that the entries which are
+        not alive any more are of its entries; of all appends to a node together, as of that node.
         """
         alive = {id(self.named(name)) for name in there}
         found = dict.fromkeys(self.segments, 0)
         for number in self.segments:
+            appended: dict[tuple[int, ID], tuple[int, int, int]] = {}
             for held in self._held(number):
                 stream = self.streams.get(held.stream)
                 if stream is None or id(stream) not in alive:
                     found[number] += held.size_bytes
                 elif stream.length != stream.added:
-                    gone = held.entries if not stream.length else self._gone(stream, held)
-                    found[number] += held.size_bytes * gone // max(1, held.entries)
+                    node, gone, of = self._gone(stream, held)
+                    if held.kind == APPEND and node is not None:
+                        size = appended.get((held.stream, node), (0, 0, 0))[0] + held.size_bytes
+                        appended[held.stream, node] = size, gone, of
+                    else:
+                        found[number] += held.size_bytes * gone // max(1, of)
+            found[number] += sum(size * gone // max(1, of) for size, gone, of in appended.values())
         return found
 
     @staticmethod
-    def _gone(stream: Stream, held: Held) -> int:
-        if held.last < stream.first:
-            return held.entries
+    def _gone(stream: Stream, held: Held) -> tuple[ID | None, int, int]:
+        """The node that holds the last ID, and how many of how many entries are gone."""
+        if not stream.length or (held.kind != APPEND and held.last < stream.first):
+            return None, 1, 1
         if stream.open and stream.open.master <= held.last:
             of = stream.open.live + stream.open.deleted
-            return held.entries * stream.open.deleted // max(1, of)
+            return stream.open.master, stream.open.deleted, of
         master = max((each for each in stream.nodes if each <= held.last), default=None)
         node = None if master is None else stream.nodes[master]
         if node is None or node.last < held.first:
-            return held.entries
+            return None, 1, 1
         if held.kind == NODE:
-            return max(0, held.entries - node.live)
-        return held.entries * len(node.dead) // max(1, node.live_at_first)
+            return master, max(0, held.entries - node.live), held.entries
+        return master, len(node.dead), node.live_at_first
 
     def _held(self, number: int) -> list[Held]:
         """The frames of a segment that hold entries."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import logstore
+from logstore.api import store_info
+from logstore.compaction import deleted_bytes
 from tests.tools.commands import COMMAND, environment, invoke
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served, serving
@@ -26,6 +28,23 @@ def served(tmp_path: Path) -> Iterator[Served]:
         serving(tmp_path / "store", others={3: third}, allow_flush=True) as found,
     ):
         yield found
+
+
+def test_info_looks_at_no_entries(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Monitors ask every second, and ``store.info()`` may take seconds of a long history."""
+
+    def refused(_: object) -> None:
+        raise AssertionError("all that is deleted was looked for")
+
+    monkeypatch.setattr(store_info, "store_info", refused)
+    monkeypatch.setattr(deleted_bytes, "deleted_bytes", refused)
+    with Line(served.port) as line:
+        line("XADD", "s", "1-0", "a", "b")
+        line("XDEL", "s", "1-0")
+        told = line("INFO", "everything")
+        assert b"db0:keys=1," in told
+        assert b"\nlog_bytes:" in told
+        assert b"disk_bytes:0\r" not in told
 
 
 def test_each_has_its_own_streams(served: Served) -> None:

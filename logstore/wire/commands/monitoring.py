@@ -7,6 +7,7 @@ import platform
 import resource
 
 import logstore
+from logstore.api import store_info
 from logstore.api.opening import opened_of
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
@@ -52,7 +53,8 @@ _CLUSTER = (
 # -- INFO -----------------------------------------------------------------------------------------
 def _sections(client: Client) -> dict[str, dict[str, object]]:
     service, store = client.service, client.database.store
-    told, counts = store.info(), service.counts
+    engine, counts = opened_of(store).engine(), service.counts
+    told = store_info.sizes(engine)
     metrics = store.metrics()
     version = service.version_told.decode()
     name = "valkey" if service.profile == "valkey-9" else "redis"
@@ -64,12 +66,12 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "os": f"{platform.system()} {platform.release()}",
         "arch_bits": 64,
         "process_id": os.getpid(),
-        "run_id": told.uuid.ljust(40, "0"),
+        "run_id": engine.uuid.hex().ljust(40, "0"),
         "tcp_port": service.port,
         "uptime_in_seconds": service.uptime_s,
         "uptime_in_days": service.uptime_s // 86400,
         "logstore_version": logstore.__version__,
-        "logstore_path": told.path,
+        "logstore_path": str(engine.path),
     }
     return {
         "Server": server,
@@ -112,7 +114,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Keyspace": {
             f"db{database.number}": f"keys={streams},{_expiring(service, database)}"
             for database in service.databases.values()
-            if (streams := database.store.info().streams)
+            if (streams := store_info.sizes(opened_of(database.store).engine()).streams)
         },
     }
 
