@@ -15,18 +15,17 @@ from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, StreamID
-from logstore.logger import Logger
 from logstore.scan.plan import Plan
 from logstore.scan.snapshot import Split
 from logstore.spark_io import offsets, stores
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.stores import PlannedStore
+from logstore.spark_io.telling import log
 from logstore.uri_path import shown
 
 SAMPLED_STREAMS = 16
 OPEN_STORES_MAX = 64
 TOLD_STREAMS = 3
-_log = Logger("logstore.spark")
 
 
 def check_streams(options: SourceOptions) -> None:
@@ -184,7 +183,7 @@ def _tell(place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: 
     """One line a plan."""
     first = ", ".join(repr(offsets.shown(name)) for name in names[:TOLD_STREAMS])
     more = f" and {len(names) - TOLD_STREAMS} more" if len(names) > TOLD_STREAMS else ""
-    _log.info(
+    log.info(
         "planned %s: %d streams (%s%s) from %s to %s: %d splits, %.1f MB, pin %s",
         shown(place),
         len(names),

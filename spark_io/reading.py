@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from logstore.logger import Logger
 from logstore.scan import read
 from logstore.scan.losses import Loss, Losses
 from logstore.scan.snapshot import Split
 from logstore.spark_io import schema as columns
 from logstore.spark_io.options import SourceOptions
+from logstore.spark_io.telling import log
 from logstore.uri_path import shown
 
 ADVICE = (
@@ -22,7 +22,6 @@ ADVICE = (
     "failOnDataLoss=false reads the rest"
 )
 TOLD_LOSSES = 3
-_log = Logger("logstore.spark")
 
 
 def batches(
@@ -47,4 +46,4 @@ def tell(place: str, found: Sequence[Loss], who: str) -> None:
     first = "; ".join(str(each.told()) for each in found[:TOLD_LOSSES])
     more = f"; and {len(found) - TOLD_LOSSES} places more" if len(found) > TOLD_LOSSES else ""
     count = sum(each.entries for each in found)
-    _log.warning("%s %d entries, at most, of %s: %s%s", who, count, place, first, more)
+    log.warning("%s %d entries, at most, of %s: %s%s", who, count, place, first, more)

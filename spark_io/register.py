@@ -12,6 +12,7 @@ from typing import Any
 
 from logstore import __version__
 from logstore.errors import OptionError
+from logstore.spark_io import telling
 
 _CHECK = "import logstore, logstore.spark_io.source, pyarrow; print(logstore.__version__)"
 _CHECK_TIMEOUT_S = 120
@@ -22,6 +23,7 @@ def register(spark: Any) -> None:
 
     In local mode a session whose Python cannot import logstore is set to the running one; on a
     cluster one small task checks the workers. OptionError names PYSPARK_PYTHON if they cannot.
+    The level that the logger ``logstore.spark`` has here holds where plans are made, too.
     """
     from logstore.spark_io.source import LogstoreSource
 
@@ -30,8 +32,9 @@ def register(spark: Any) -> None:
     if context is not None:
         cores = int(context.defaultParallelism)
         _check_python(context)
-    # made here, so that Spark sends it whole and not by its name: it carries the session's cores
-    source = type("RegisteredSource", (LogstoreSource,), {"cores": cores})
+    # made here, so that Spark sends it whole and not by its name: it carries what the session says
+    said = {"cores": cores, "log_level": telling.level()}
+    source = type("RegisteredSource", (LogstoreSource,), said)
     from pyspark.errors import AnalysisException
 
     try:

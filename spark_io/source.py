@@ -31,6 +31,7 @@ from logstore.spark_io import (
     sink_options,
     stream_options,
     tables,
+    telling,
 )
 from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
@@ -43,7 +44,9 @@ NAME = "logstore"
 class LogstoreSource(DataSource):
     """``spark.read.format("logstore")``; made known to a session by ``register``."""
 
-    cores: ClassVar[int] = 0  # Spark's default parallelism, known to `register`; 0: ask the machine
+    # What `register` knows of the session:
+    cores: ClassVar[int] = 0  # Spark's default parallelism; 0: ask the machine
+    log_level: ClassVar[int] = telling.UNKNOWN
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -80,6 +83,7 @@ class LogstoreSource(DataSource):
 
     def reader(self, schema: Any) -> Any:
         """The reader of the standard columns or of those that the user named."""
+        telling.listen(self.log_level)
         cores = self.cores or os.cpu_count() or 1
         if "table" in self.given:
             table, about = tables.parse(self.given)

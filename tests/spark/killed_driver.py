@@ -10,6 +10,7 @@ its executor there. The executors find no LMDB: they need the store's files and 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -106,6 +107,7 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
 
 def main(path: Path, aside: Path) -> None:
     """Write; count the source, which leaves a pin; then run the query to its end."""
+    logging.getLogger("logstore.spark").setLevel(logging.INFO)
     spark = clusters.session(MASTER, aside)
     a_write(spark, path, aside)
     print("wrote", flush=True)

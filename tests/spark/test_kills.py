@@ -136,6 +136,7 @@ def test_each_row_once_whoever_is_killed(spark: Any, tmp_path: Path) -> None:
         assert before == list(range(len(before)))
         (pinned,) = (each for each in pins_of(path) if each.purpose == "spark")
         assert f"counted {ROWS}\n" in log.read_text()
+        assert f"planned {path}: 1 streams ('from') from " in log.read_text()
         assert executor not in (pinned.pid, driver.pid)
         os.kill(executor, signal.SIGKILL)
         (aside / "go").touch()
