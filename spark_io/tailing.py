@@ -7,7 +7,8 @@ lost to the query. The number tells a stream from a later one of its name.
 
 Invariants: an offset names nothing that a power cut can take back: the log is synced before it is
 told; a plan lies between two offsets and is pinned; what was lost is looked for behind the plan, so
-that nothing goes unseen between the two; the store is closed again before anything is sent to a
+that nothing goes unseen between the two, and each loss is an error, or a line of the log with its
+count where the query may go on; the store is closed again before anything is sent to a
 task.
 """
 
@@ -32,6 +33,7 @@ from logstore.scan import plan
 from logstore.scan.snapshot import Split
 from logstore.spark_io import planning, stores
 from logstore.spark_io.stream_options import StreamOptions
+from logstore.spark_io.telling import log
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024
@@ -100,11 +102,13 @@ def latest(
             if upto is not None and name not in upto:
                 continue
             offset = _begin(options, store, name, record, start.get(name))
-            _check_loss(options, store, name, record, offset)
+            offset = _of_what_is_left(options, store, name, record, offset)
             if record.last > offset.last:
                 behind.append((name, offset))
                 if offset != start.get(name):
                     begun[name] = offset
+            elif name in start:
+                found[name] = offset  # else a stream made anew would be told again and again
         for place, (name, offset) in enumerate(behind):
             left = len(behind) - place
             end = _end(records[name])
@@ -129,18 +133,23 @@ def _gone(options: StreamOptions, store: Store[bytes], name: str) -> bool:
     """Whether a stream was dropped; SnapshotExpired, unless that is allowed."""
     if name in store:
         return False
-    if options.fail_on_loss:
-        raise _dropped(name, "")
+    _tell_dropped(options, name, "")
     return True
 
 
-def _dropped(name: str, more: str) -> SnapshotExpired:
-    return SnapshotExpired(
+def _tell_dropped(options: StreamOptions, name: str, more: str) -> None:
+    """SnapshotExpired, or a line of the log; how much was unread nobody can tell."""
+    what = (
         f"stream {name!r} was dropped{more}, and what the query had not read of it is not there "
-        "any more. Begin anew with another checkpoint, or give failOnDataLoss=false and go on "
-        "with what is left",
-        stream=name.encode(),
+        "any more"
     )
+    if options.fail_on_loss:
+        raise SnapshotExpired(
+            f"{what}. Begin anew with another checkpoint, or give failOnDataLoss=false and go on "
+            "with what is left",
+            stream=name.encode(),
+        )
+    log.warning("a streaming query goes on without it: of %s %s", options.source.path, what)
 
 
 def _begin(
@@ -155,14 +164,15 @@ def _begin(
     Of such a one what is there now is counted: what went before is no loss.
     """
     if offset is not None and _another(offset, record):
-        if options.fail_on_loss:
-            raise _dropped(name, ", and made anew")
+        _tell_dropped(options, name, ", and made anew")
         offset = None
     if offset is None:
         offset = Offset(options.after)
-    if offset.added != UNKNOWN or not options.fail_on_loss or record.last <= offset.last:
+    if offset.added != UNKNOWN or record.last <= offset.last:
         return offset
-    there = store.stream(name).count(_behind(offset.last), record.last)
+    there = _count(options, store, name, offset.last, record.last)
+    if there is None:
+        return offset
     return Offset(offset.last, record.entries_added - there, record.number)
 
 
@@ -173,32 +183,51 @@ def _another(offset: Offset, record: StreamRecord) -> bool:
     return offset.added != UNKNOWN and record.last < offset.last
 
 
-def _check_loss(
+def _of_what_is_left(
     options: StreamOptions,
     store: Store[bytes],
     name: str,
     record: StreamRecord,
     offset: Offset,
     upto: Offset | None = None,
-) -> None:
-    """SnapshotExpired if what was added behind the offset, up to another one, is not all there;
-    most times two IDs tell."""
+) -> Offset:
+    """The offset; if what was added behind it, up to another one, is not all there,
+    SnapshotExpired, or a line of the log and an offset behind which no more was added than is left,
+    so that later batches do not tell it again. Most times two IDs tell."""
     end = _end(record) if upto is None else upto
-    if not options.fail_on_loss or UNKNOWN in (offset.added, end.added):
-        return
+    if UNKNOWN in (offset.added, end.added) or end.last <= offset.last:
+        return offset
     if record.length and record.first <= offset.last and record.max_deleted <= offset.last:
-        return
-    if end.last <= offset.last:
-        return
-    wanted = end.added - offset.added
-    there = store.stream(name).count(_behind(offset.last), end.last)
-    if there < wanted:
+        return offset
+    there = _count(options, store, name, offset.last, end.last)
+    lost = 0 if there is None else end.added - offset.added - there
+    if lost <= 0:
+        return offset
+    what = (
+        f"{lost} entries of stream {name!r} behind {offset.last} were trimmed or deleted before "
+        "the query read them"
+    )
+    if options.fail_on_loss:
         raise SnapshotExpired(
-            f"{wanted - there} entries of stream {name!r} behind {offset.last} were trimmed or "
-            "deleted before the query read them: keep entries for longer, or give "
-            "failOnDataLoss=false and go on with those that are left",
+            f"{what}: keep entries for longer, or give failOnDataLoss=false and go on with those "
+            "that are left",
             stream=record.name,
         )
+    log.warning("a streaming query goes on without them: of %s %s", options.source.path, what)
+    return Offset(offset.last, offset.added + lost, offset.number)
+
+
+def _count(
+    options: StreamOptions, store: Store[bytes], name: str, after: StreamID, last: StreamID
+) -> int | None:
+    """How many entries there are behind an ID; None where it is in a node that is damaged and may
+    be passed over: then the plan, or who reads by it, tells what is lost."""
+    try:
+        return store.stream(name).count(_behind(after), last)
+    except CorruptionError:
+        if options.fail_on_loss:
+            raise
+        return None
 
 
 def _behind(last: StreamID) -> StreamID:
@@ -316,10 +345,9 @@ def _is_whole(
     not of all, unless that is allowed. (A number is never given again: it was the same then.)"""
     record = _records(opened_of(store), [name.encode()]).get(name)
     if record is not None and not _another(upto, record):
-        _check_loss(options, store, name, record, offset, upto)
+        _of_what_is_left(options, store, name, record, offset, upto)
         return True
-    if options.fail_on_loss:
-        raise _dropped(name, " before it was read")
+    _tell_dropped(options, name, " before it was read")
     return False
 
 

@@ -151,13 +151,14 @@ def test_a_streaming_query_says_it_too(path: Path) -> None:
         batches(path, "true", 20)
     assert batches(path, "true", 1) == [FIRST - 1]
     assert batches(path, "false", 6)[:6] == [FIRST - 1, *range(LAST + 1, LAST + 6)]
+    assert batches(path, "false", 5, FIRST)[:5] == [*range(LAST + 1, LAST + 6)]
 
 
-def batches(path: Path, fail: str, least: int) -> list[int]:
+def batches(path: Path, fail: str, least: int, after: int = FIRST - 2) -> list[int]:
     """The rows of so many batches as give at least so many, from one before the damage on."""
     from tests.spark.test_stream_source import batch, reader_of
 
-    options = {"streams": "x", "maxRowsPerTrigger": 3, "startingOffsets": f"{FIRST - 2}-0"}
+    options = {"streams": "x", "maxRowsPerTrigger": 3, "startingOffsets": f"{after}-0"}
     reader = reader_of(path, failOnDataLoss=fail, **options)
     start, found = reader.initialOffset(), list[int]()
     while len(found) < least:

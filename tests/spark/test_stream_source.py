@@ -272,6 +272,43 @@ def test_offsets_of_an_older_checkpoint(path: Path) -> None:
     reader.stop()
 
 
+def test_what_is_passed_over_is_counted_once_in_the_log(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With failOnDataLoss=false: by batches that are cut behind it, planned, and repeated."""
+    reader = reader_of(path, failOnDataLoss="false", maxRowsPerTrigger=9)
+    _, end = batch(reader, reader.initialOffset())
+    assert caplog.messages == []
+    with make_store(path) as store:
+        store["race:1"].trim(maxlen=20)
+        store["race:1"].delete(store["race:1"].last.id)
+    found: list[int] = []
+    while True:
+        some, after = batch(reader, end)
+        if after == end:
+            break
+        assert some
+        found, end = found + some, after
+    assert sorted(n for n in found if n < 100) == [*range(10, 29)]
+    (line,) = caplog.messages
+    # Of 30 entries some were read in the first batch; 11 went, of which those count that were not.
+    assert f"goes on without them: of {path} {30 - 4 - 19} entries of stream 'race:1' " in line
+    caplog.clear()
+    with make_store(path) as store:
+        store.drop("race:1")
+        store.create("race:1")
+    for _ in range(3):  # it is empty, and told once
+        some, end = batch(reader, end)
+        assert some == []
+    (line,) = caplog.messages
+    assert "stream 'race:1' was dropped, and made anew" in line
+    with make_store(path) as store:
+        store["race:1"].add({"n": "1"}, id="1-0")
+    assert batch(reader, end)[0] == [1]
+    assert caplog.messages == [line]
+    reader.stop()
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
