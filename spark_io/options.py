@@ -43,6 +43,7 @@ KNOWN = (
     "table",
     "failOnDataLoss",
 )
+OF_STREAMING = ("maxRowsPerTrigger", "maxBytesPerTrigger", "progressGroup")
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 CORRUPT_RECORD = "_corrupt_record"
@@ -50,6 +51,7 @@ STORE_COLUMN = "store"
 PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 _LOWER = {name.lower(): name for name in KNOWN}
+_ANY = _LOWER | {name.lower(): name for name in OF_STREAMING}
 _STARTS = ("startid", "starttime", "startingoffsets", "startingtimestamp", "startinggroup")
 _ENDS = ("endid", "endtime", "endingoffsets", "endingtimestamp")
 _OF_TABLE = "option."
@@ -162,12 +164,25 @@ def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
     return {"path": lower.get("path", lower["location"]), **own}
 
 
+def shown(key: str) -> str:
+    """An option as it is written, and not as Spark hands it over."""
+    return _ANY.get(key, key)
+
+
 def _check_known(given: Mapping[str, str]) -> None:
     for key in given:
-        if key not in _LOWER and key != places.PATHS:
-            near = difflib.get_close_matches(key, _LOWER, 1)
-            hint = f"did you mean '{_LOWER[near[0]]}'? " if near else ""
-            raise OptionError(f"no option {key!r}; {hint}There are {', '.join(KNOWN)}")
+        if key in _LOWER or key == places.PATHS:
+            continue
+        if key in _ANY:
+            raise OptionError(
+                f"option {shown(key)!r} is for streaming queries, spark.readStream: leave it out"
+            )
+        near = difflib.get_close_matches(key, _ANY, 1)
+        hint = f"did you mean {shown(near[0])!r}? " if near else ""
+        raise OptionError(
+            f"no option {key!r}; {hint}There are {', '.join(KNOWN)}; and for streaming queries "
+            f"{', '.join(OF_STREAMING)}"
+        )
 
 
 def directory(given: Mapping[str, str], key: str) -> str:

@@ -67,8 +67,11 @@ def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
     for name in missing:
         count = len(options.places)
         where = shown(options.places[0]) if count == 1 else f"{count} stores"
+        hint = "; see store.streams()"
+        if options.as_of:
+            hint = " as of that moment; name it in store.moment(...), where it is there"
         raise StreamNotFoundError(
-            f"there is no such stream in {where}; see store.streams()",
+            f"there is no such stream in {where}{hint}",
             stream=arguments.stream_name(name),
         )
 

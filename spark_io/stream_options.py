@@ -17,12 +17,7 @@ from logstore.tuples import NamedTuple
 from logstore.uri_path import path_of
 
 EARLIEST, LATEST = "earliest", "latest"
-KNOWN = (
-    "startingOffsets",
-    "maxRowsPerTrigger",
-    "maxBytesPerTrigger",
-    "progressGroup",
-)
+KNOWN = ("startingOffsets", *source_options.OF_STREAMING)
 _LOWER = {name.lower(): name for name in KNOWN}
 _BATCH_ONLY = {
     "startid",
@@ -67,7 +62,8 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
     own = {key: given.pop(key) for key in _LOWER if key in given}
     for key in _BATCH_ONLY & given.keys():
         raise OptionError(
-            f"option {key!r} is for batch reads: give 'startingOffsets', and filter what you read"
+            f"option {source_options.shown(key)!r} is for batch reads: give 'startingOffsets', and "
+            "filter what you read"
         )
     if places.several(given):
         raise OptionError("a streaming query reads one store: give its directory as option 'path'")

@@ -56,7 +56,8 @@ def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:
         raise OptionError(f"option 'table' is {', '.join(TABLES)}, not {table!r}")
     # The table of what is damaged is read as entries are, in ranges and parts, by the same plans.
     for key in rest.keys() & _OF_ENTRIES if table == DAMAGE else rest.keys() - _ALLOWED:
-        raise OptionError(f"option {key!r} does not go with 'table': leave it out")
+        name = source_options.shown(key)
+        raise OptionError(f"option {name!r} does not go with 'table': leave it out")
     if not {"stream", "streams"} & rest.keys():
         rest["streams"] = "*"
     return table, source_options.parse(rest | {"failondataloss": "false"})

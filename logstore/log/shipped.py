@@ -42,6 +42,10 @@ MANIFEST_MAX_BYTES = 256 << 20
 CHUNK_BYTES = 4 << 20
 TRY_AGAIN = "try again when it can be reached"
 NOT_PUBLISHED = f"nothing was published: {TRY_AGAIN}, what is there already is not sent again"
+_NEEDS = {
+    "hdfs": "; HDFS needs a Java (JAVA_HOME) and Hadoop's client with libhdfs (HADOOP_HOME, and "
+    "its jars in CLASSPATH)"
+}
 _DIGEST_DIGITS = 64
 _OF_OBJECTS = ("abfs", "gcs", "s3")  # which need no directories
 Progress = Callable[[int, int], None]
@@ -89,10 +93,14 @@ class Place:
             found, root = arrow_fs.FileSystem.from_uri(text)
         except ValueError as exc:
             why = str(exc).replace(text, self.shown)
-            raise OptionError(f"{self.shown} is no URI that pyarrow reads: {why}") from None
-        except OSError as exc:
-            why = str(exc).replace(text, self.shown)
-            raise FileSystemError(f"{self.shown} cannot be reached: {why}") from None
+            raise OptionError(
+                f"{self.shown} is no URI that pyarrow reads: {why}; give a path, or s3://, gs://, "
+                "abfs://, hdfs:// or file://"
+            ) from None
+        except OSError as exc:  # of HDFS its text has a line for each place of a library
+            why = str(exc).replace(text, self.shown).partition("\n")[0]
+            hint = _NEEDS.get(urlsplit(text).scheme, f"; {TRY_AGAIN}")
+            raise FileSystemError(f"{self.shown} cannot be reached: {why}{hint}") from None
         self.fs: Any = found
         self.root: str = root.rstrip("/")
         self.has_objects = found.type_name in _OF_OBJECTS

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from logstore.errors import Error, NotAStoreError, OptionError, UsageError
+from logstore.errors import Error, FileSystemError, NotAStoreError, OptionError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import conversion
 from logstore.spark_io import options
@@ -82,7 +82,9 @@ def test_ranges(
         ({"streams": "a,b"}, "either option 'stream'"),
         ({"paths": "[]"}, "either option 'path' or paths"),
         ({"path": ""}, "'path' is missing"),
-        ({"path": "gopher://bucket/store"}, "no URI that pyarrow reads"),
+        ({"path": "gopher://bucket/store"}, "give a path, or s3://, gs://"),
+        ({"maxRowsPerTrigger": "5"}, "'maxRowsPerTrigger' is for streaming queries"),
+        ({"maxRowPerTrigger": "5"}, "did you mean 'maxRowsPerTrigger'"),
     ],
 )
 def test_what_cannot_be_is_refused(path: str, given: dict[str, str], words: str) -> None:
@@ -93,6 +95,13 @@ def test_what_cannot_be_is_refused(path: str, given: dict[str, str], words: str)
 def test_the_directory_must_be_a_store(tmp_path: Path) -> None:
     with pytest.raises(NotAStoreError):
         parse(str(tmp_path))
+
+
+def test_what_hdfs_needs_is_said_in_one_line() -> None:
+    """Its library tells each place where it looked for Java, in as many lines."""
+    with pytest.raises(FileSystemError, match="HDFS needs a Java") as raised:
+        parse("hdfs://127.0.0.1:1/store")
+    assert "\n" not in str(raised.value)
 
 
 def test_lists_of_streams(path: str) -> None:

@@ -170,6 +170,10 @@ def test_loads_as_of_one_moment_are_never_torn(spark: Any, path: Path) -> None:
     assert (x.count(), y.count()) == (101, 1)
     assert [row.id for row in x.join(y, "id").select("id").collect()] == ["9000000000000-1"]
     with make_store(path) as store:
+        only = store.moment("y")
+    with pytest.raises(Exception, match=r"as of that moment; name it in store.moment.*'x'"):
+        load(spark, path, asOf=only)
+    with make_store(path) as store:
         store.release_pins(token)
     for error, value in (("SnapshotExpired", token), ("OptionError", "yesterday")):
         with pytest.raises(Exception, match=error):

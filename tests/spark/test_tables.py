@@ -83,13 +83,23 @@ def test_in_a_query(spark: Any, path: Path) -> None:
     assert [(row["group"], row["count"]) for row in by_group] == [("g", 13)]
     pins = spark.read.format("logstore").options(path=str(path), table="pins").load()
     assert pins.collect() == []
+    entries = spark.read.format("logstore").options(path=str(path), stream="a").load()
+    assert entries.count() == 19
+    (row,) = spark.read.format("logstore").options(path=str(path), table="pins").load().collect()
+    with make_store(path) as store:
+        (pin,) = store.pins()
+        store.release_pins(pin.id)
+    assert (row.pin, row.purpose, row.host, row.pid) == (pin.id, "spark", pin.host, pin.pid)
+    assert (row.segments, row.segment_bytes) == (pin.segments, pin.segment_bytes)
+    assert 0 < row.snapshot_bytes == pin.snapshot_bytes
+    assert row.since < row.until
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"table": "stream"}, "option 'table' is streams, groups, pending, segments, pins"),
-        ({"table": "streams", "startid": "1"}, "option 'startid' does not go with 'table'"),
+        ({"table": "streams", "startid": "1"}, "option 'startId' does not go with 'table'"),
         ({"table": "damage", "mode": "FAILFAST"}, "option 'mode' does not go with 'table'"),
         ({"tabel": "streams"}, "did you mean 'table'"),
         ({"option.table": "streams", "provider": "x", "location": "x"}, "option 'table'"),
