@@ -6,6 +6,9 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
+
+from tests.scan.look import make_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOUND = """
@@ -33,6 +36,20 @@ def test_spark_finds_the_source_by_the_name_of_a_module(spark: object) -> None:
     assert found("") == "True logstore False"
     modules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert modules["py-modules"] == ["pyspark_logstore"]
+
+
+def test_a_session_that_registered_nothing_knows_the_format(spark: Any, tmp_path: Path) -> None:
+    """In SQL, too; a new session has none of what another one registered."""
+    with make_store(tmp_path / "store") as store:
+        store["x"].add_many({"n": n} for n in range(7))
+    other = spark.newSession()
+    reader = other.read.format("logstore").option("stream", "x")
+    assert reader.load(str(tmp_path / "store")).count() == 7
+    other.sql(
+        "CREATE TEMPORARY VIEW unregistered USING logstore "
+        f"OPTIONS (path '{tmp_path / 'store'}', stream 'x')"
+    )
+    assert other.sql("SELECT count(*) FROM unregistered").first()[0] == 7
 
 
 def test_without_spark_or_pyarrow_the_module_is_empty_and_no_error() -> None:
