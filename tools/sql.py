@@ -73,6 +73,8 @@ def rows_of(con: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iter
         columns = [each[0] for each in con.description or ()]
     except duckdb.Error as error:
         raise UsageError(f"{error}{_hint(str(error))}") from error
+    if not columns:
+        raise UsageError(f"there is no query: give one, as in 'select * from {ENTRIES} limit 10'")
 
     def rows() -> Iterator[list[Any]]:
         try:

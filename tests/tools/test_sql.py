@@ -54,6 +54,7 @@ def test_rows_as_json(path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [("select * from nobody", "entries is all"), ("selec", "syntax error"),
+     (" -- no more", "there is no query"),
      ("select speed::int / 0, x::int from \"race:a\"", "Conversion")],
 )  # fmt: skip
 def test_what_cannot_be_answered_is_told(path: Path, query: str, told: str) -> None:
