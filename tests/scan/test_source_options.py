@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 from logstore.errors import Error, FileSystemError, NotAStoreError, OptionError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import conversion
-from logstore.spark_io import options
+from logstore.spark_io import options, sink_options
 from tests.scan.look import make_store
 
 U64 = 2**64 - 1
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,20 @@ def test_ranges(
 def test_what_cannot_be_is_refused(path: str, given: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words.replace("(", r"\(")):
         parse(path, **given)
+
+
+@pytest.mark.parametrize(
+    ("page", "known"),
+    [
+        ("scan.md", options.KNOWN),
+        ("spark.md", sink_options.KNOWN),
+        ("spark.md", ("startingOffsets", *options.OF_STREAMING, "failOnDataLoss")),
+    ],
+)
+def test_every_option_has_a_row_in_a_table(page: str, known: tuple[str, ...]) -> None:
+    rows = [line for line in (DOCS / page).read_text().splitlines() if line.startswith("|")]
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert set(known) <= told
 
 
 def test_the_directory_must_be_a_store(tmp_path: Path) -> None:
