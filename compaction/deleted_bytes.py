@@ -132,8 +132,8 @@ def _links(engine: Engine, counted: set[int], active: int) -> Iterator[chain.Lin
 
 def _frames(engine: Engine, link: chain.Link, sealed: bool) -> Iterator[reader.LogFrame]:
     """The frames of a segment that hold entries, up to damage if there is any."""
-    # Appends that a hint joins are as one with the entries and the bytes of all: they lie in the same
-    # node, whose share of deleted entries counts for each of them.
+    # Appends that a hint joins are as one with the entries and the bytes of all: they are in the
+    # same node, whose share of deleted entries counts for each of them.
     kept = hint.read(engine.fs, engine.path, engine.uuid, link) if sealed else None
     if kept is not None:
         yield from (found for found in kept if found.kind in _HOLD_ENTRIES)

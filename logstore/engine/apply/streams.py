@@ -11,6 +11,7 @@ record is passed over: the stream's drop comes later in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore import format as fmt
@@ -18,7 +19,7 @@ from logstore.engine.apply import groups
 from logstore.engine.runtime.append_frame import extend_node
 from logstore.engine.txn import nodes
 from logstore.features.registry import DROPPED, FRAMES
-from logstore.ids import U64_MAX, StreamID
+from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
@@ -26,6 +27,9 @@ from logstore.log import frame as frames
 if TYPE_CHECKING:
     from logstore.codec.batch import Place
     from logstore.engine.txn.view import TxnView
+
+NODES_AT_ONCE = 1_000
+MAX_POSITION = U64_MAX
 
 
 def apply(txn: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
@@ -70,8 +74,7 @@ def _create(txn: TxnView, at: int, _: int, body: frames.Create) -> None:
 
 
 def _drop(txn: TxnView, at: int, _: int, body: frames.Drop) -> None:
-    for master, locator in list(txn.index.nodes(body.stream)):
-        txn.drop_node(body.stream, master, locator)
+    _drop_nodes(txn, body.stream, ZERO_ID, MAX_ID, MAX_POSITION)
     groups.drop_all(txn, body.stream, at)
     record = txn.record(body.stream)
     if record is not None and record.position >= at:
@@ -199,12 +202,7 @@ def _trim(txn: TxnView, at: int, _: int, body: frames.Trim) -> None:
     if record is None:
         return
     first, last = StreamID(body.from_ms, body.from_seq), StreamID(body.to_ms, body.to_seq)
-    dropped, dropped_bytes = 0, 0
-    for master, locator in list(txn.index.nodes(body.stream, first, last)):
-        if locator.position < at:
-            txn.drop_node(body.stream, master, locator)
-            dropped += 1
-            dropped_bytes += locator.payload_bytes
+    dropped, dropped_bytes = _drop_nodes(txn, body.stream, first, last, at)
     if record.position < at:
         record.nodes -= dropped
         record.node_bytes -= dropped_bytes
@@ -213,6 +211,24 @@ def _trim(txn: TxnView, at: int, _: int, body: frames.Trim) -> None:
             txn.drop_open(body.stream)
         record.position = at
         txn.touch(record)
+
+
+def _drop_nodes(
+    txn: TxnView, stream: int, first: StreamID, last: StreamID, before: int
+) -> tuple[int, int]:
+    """Drop sealed nodes with master IDs in a closed interval, those that lie before a position; how
+    many, and their bytes. Some at a time, as a stream may have millions."""
+    dropped, dropped_bytes, low = 0, 0, first
+    while True:
+        some = list(islice(txn.index.nodes(stream, low, last), NODES_AT_ONCE))
+        for master, locator in some:
+            if locator.position < before:
+                txn.drop_node(stream, master, locator)
+                dropped += 1
+                dropped_bytes += locator.payload_bytes
+        if len(some) < NODES_AT_ONCE or some[-1][0] >= last:
+            return dropped, dropped_bytes
+        low = some[-1][0].next()
 
 
 def _record(txn: TxnView, at: int, _: int, body: frames.Record) -> None:

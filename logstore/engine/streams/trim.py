@@ -79,7 +79,7 @@ def trim(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
         return _trim_referenced(txn, record, rule)
     limit = _limit(txn, rule)
     deleted, length = 0, record.length
-    whole: list[NodeRef] = []
+    whole: tuple[StreamID, StreamID] | None = None  # master IDs of the first and the last that goes
     partial: tuple[NodeRef, tuple[int, ...]] | None = None
     for ref in nodes.refs(txn, record):
         if rule.maxlen is not None and length <= rule.maxlen:
@@ -87,7 +87,7 @@ def trim(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
         if limit and deleted + ref.live > limit:
             break
         if _whole(ref, rule, length):
-            whole.append(ref)
+            whole = (ref.master if whole is None else whole[0]), ref.master
             deleted += ref.live
             length -= ref.live
             continue
@@ -98,14 +98,14 @@ def trim(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
                 deleted += len(ordinals)
                 length -= len(ordinals)
         break
-    if whole:
-        txn.emit(frames.Trim(record.number, *whole[0].master, *whole[-1].master))
+    if whole is not None:
+        txn.emit(frames.Trim(record.number, *whole[0], *whole[1]))
     if partial is not None:
         ref, ordinals = partial
         version = ref.version or record.open_version
         txn.emit(frames.Tombstone(record.number, *ref.master, version, ordinals))
     txn.counts["trimmed_entries"] += deleted
-    if whole or partial is not None:
+    if whole is not None or partial is not None:
         state_record(txn, record, length, record.max_deleted, first_gone=True)
     return deleted
 
