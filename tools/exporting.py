@@ -8,37 +8,42 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
 
 from logstore.errors import UsageError
-from logstore.ids import ZERO_ID, parse_end, parse_start
+from logstore.ids import ZERO_ID, StreamID, parse_end, parse_start
 from logstore.loading import load
 from logstore.tools import options
 from logstore.tools.formats import TEXTS, guess_delimiter, guess_format, packing
-from logstore.tools.output import Output, Progress, entry_object
+from logstore.tools.output import Output, Progress
 
 if TYPE_CHECKING:
-    from logstore.api.entry import Entry
-    from logstore.api.stream import Stream
+    from logstore.api.entry import TextRows
+    from logstore.scan.records import TextRow
 
-Write: TypeAlias = "Callable[[Entry[bytes]], bytes]"
-PROGRESS_EVERY = 1000
+Batches: TypeAlias = "Iterator[TextRows]"
+Write: TypeAlias = "Callable[[TextRows], Iterator[bytes]]"
 STDOUT = Path("-")
+_names = itemgetter(slice(None, None, 2))
 
 
-def write_json(entry: Entry[bytes]) -> bytes:
-    """An entry as a JSON line."""
-    return json.dumps(entry_object(entry), ensure_ascii=False).encode() + b"\n"
+def write_json(rows: TextRows) -> Iterator[bytes]:
+    """Entries as JSON lines."""
+    from logstore.scan import records
+
+    yield records.json_lines(rows)
 
 
 class CsvWriter:
-    """Entries as rows under a header of the ID and the fields; what does not fit is refused."""
+    """Entries as rows under a header of the ID and the fields; what does not fit is refused, and
+    the rows before it are written."""
 
     def __init__(self, fields: list[str], id_field: str, delimiter: str = ",") -> None:
         if id_field in fields:
@@ -50,52 +55,78 @@ class CsvWriter:
 
     def header(self) -> bytes:
         """The first row."""
-        return self._row(self._header)
+        return self._written([self._header])
 
-    def __call__(self, entry: Entry[bytes]) -> bytes:
-        pairs = entry.pairs
+    def __call__(self, rows: TextRows) -> Iterator[bytes]:
         try:
-            found = {name.decode(): value.decode() for name, value in pairs}
-        except UnicodeDecodeError:
-            raise UsageError(f"{entry.id} is no UTF-8: use --format jsonl") from None
-        if len(found) < len(pairs):
-            raise UsageError(f"{entry.id} repeats a field: use --format jsonl")
-        more = [name for name in found if name not in self._known]
-        if more:
-            raise UsageError(f"{entry.id} has the field {more[0]!r}, which --fields does not name")
-        return self._row([str(entry.id), *(found.get(name, "") for name in self.fields)])
+            together = self._written(self._cells(rows))
+        except (UsageError, UnicodeEncodeError):
+            for row in rows:
+                self._check_utf8(*row)
+                yield self._written(self._cells([row]))
+        else:
+            yield together
 
-    def _row(self, cells: list[str]) -> bytes:
+    def _cells(self, rows: Iterable[TextRow]) -> Iterator[Sequence[str]]:
+        """The cells of each row. Most have the fields of the row before, so where these stand is
+        looked up once: the ID is at 0, behind all is an empty cell for those that are not there."""
+        names: tuple[str, ...] | None = None
+        pick: Callable[[Sequence[str]], Sequence[str]] = tuple
+        for (ms, seq), flat in rows:
+            if flat[::2] != names:
+                names = flat[::2]
+                self._check_names((ms, seq), names)
+                at = {name: 2 * place + 2 for place, name in enumerate(names)}
+                pick = itemgetter(0, *(at.get(name, -1) for name in self.fields))
+            yield pick((f"{ms}-{seq}", *flat, ""))
+
+    def _check_names(self, id: tuple[int, int], names: Sequence[str]) -> None:
+        if len(set(names)) < len(names):
+            raise UsageError(f"{StreamID(*id)} repeats a field: use --format jsonl")
+        more = [name for name in names if name not in self._known]
+        if more:
+            raise UsageError(
+                f"{StreamID(*id)} has the field {more[0]!r}, which --fields does not name"
+            )
+
+    @staticmethod
+    def _check_utf8(id: tuple[int, int], flat: Sequence[str]) -> None:
+        if not _is_utf8(flat):
+            raise UsageError(f"{StreamID(*id)} is no UTF-8: use --format jsonl")
+
+    def _written(self, rows: Iterable[Sequence[str]]) -> bytes:
         text = io.StringIO()
-        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerow(cells)
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
         return text.getvalue().encode()
 
 
-def field_names(entries: Iterator[Entry[bytes]]) -> list[str]:
-    """All field names, in the order of their first entry."""
-    names: dict[bytes, None] = {}
-    for entry in entries:
-        names.update(dict.fromkeys(name for name, _ in entry.pairs))
+def _is_utf8(parts: Iterable[str]) -> bool:
+    """Whether text was UTF-8: what was not has lone surrogates."""
     try:
-        return [name.decode() for name in names]
-    except UnicodeDecodeError:
-        raise UsageError("a field name is no UTF-8: use --format jsonl") from None
+        "".join(parts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def export(
-    stream: Stream[bytes],
-    write: Write,
-    target: BinaryIO,
-    interval: tuple[str, str],
-    progress: Progress,
-) -> int:
-    """Write the entries of an interval; how many."""
-    count, total = 0, len(stream)
-    for entry in stream.range(*interval):
-        target.write(write(entry))
-        count += 1
-        if count % PROGRESS_EVERY == 0:
-            progress(count, max(count, total))
+def field_names(batches: Batches) -> list[str]:
+    """All field names, in the order of their first entry."""
+    found: dict[str, None] = {}
+    for rows in batches:
+        of_entries = dict.fromkeys(map(_names, map(itemgetter(1), rows)))
+        found.update(dict.fromkeys(chain.from_iterable(of_entries)))
+    if not _is_utf8(found):
+        raise UsageError("a field name is no UTF-8: use --format jsonl")
+    return list(found)
+
+
+def export(batches: Batches, write: Write, target: BinaryIO, total: int, progress: Progress) -> int:
+    """Write entries; how many. ``total``: about so many will be."""
+    count = 0
+    for rows in batches:
+        target.writelines(write(rows))
+        count += len(rows)
+        progress(count, max(count, total))
     return count
 
 
@@ -197,15 +228,22 @@ def _export_text(
     **_more: Any,
 ) -> int:
     """JSON lines or CSV; how many entries."""
+    from logstore.api import arguments, read
+    from logstore.api.opening import opened_of
+
     with options.reading(path) as store, output.progress("Exporting") as progress:
         stream = options.existing(store, name)
         low, high = parse_start(start), min(parse_end(end), stream.last_id)
         interval = (str(low), str(high)) if high > ZERO_ID else ("+", "-")
+
+        def batches() -> Batches:
+            return read.text_rows(opened_of(stream), stream.name, *arguments.interval(*interval))
+
         writer = None
         if as_csv:
-            names = fields.split(",") if fields else field_names(stream.range(*interval))
+            names = fields.split(",") if fields else field_names(batches())
             writer = CsvWriter(names, id_field or "id", guess_delimiter(target.name))
         with opened(output, target) as file, packing(file, target.name) as packed:
             if writer is not None:
                 packed.write(writer.header())
-            return export(stream, writer or write_json, packed, interval, progress)
+            return export(batches(), writer or write_json, packed, len(stream), progress)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from logstore.codec import GivenIDs, NodeEntry, RunList, codec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bytes, str)
 D = TypeVar("D")
+_id_and_flat = attrgetter("id", "_flat")
 _new = tuple.__new__  # without the layers of a named tuple: every entry that is read makes one
 
 
@@ -279,6 +281,24 @@ def make_entry(row: NodeEntry, encoding: str | None, reading: Decoding | None = 
     if reading is not None:
         made._encoding = reading
     return made
+
+
+class TextRows:
+    """What entries of text hold: of each its ID, and field, value, field, value, ..
+
+    It is made when it is walked over, so that no object of an entry waits for the collector.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Sequence[Entry[str]]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[tuple[StreamID, tuple[str, ...]]]:
+        return map(_id_and_flat, self._entries)
 
 
 class IDRuns(Sequence[StreamID]):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
-from logstore.api.entry import Entry, entry_maker, make_entry
+from logstore.api.entry import Entry, TextRows, entry_maker, make_entry
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget
@@ -59,6 +59,24 @@ def entries(
             _batches(_sifting(engine, name, reverse, where), low, high, left)
         )
 
+    read = _reading(engine, name, maker, reverse=reverse)
+    return chain.from_iterable(_batches(read, low, high, left))
+
+
+def text_rows(
+    opened: OpenStore[Any], name: bytes, low: StreamID, high: StreamID
+) -> Iterator[TextRows]:
+    """What the entries of a closed interval hold as text, in which bytes that are no UTF-8 are lone
+    surrogates; lazily, as many at a time as are read at once."""
+    read = _reading(opened.engine, name, entry_maker("utf-8"))
+    return map(TextRows, _batches(read, low, high, -1))
+
+
+def _reading(
+    engine: Callable[[], Engine], name: bytes, maker: ranges.Maker, *, reverse: bool = False
+) -> _ReadBatch:
+    """Reads what a maker makes of nodes."""
+
     def read(
         low: StreamID, high: StreamID, left: int, walked: ranges.Interval | None
     ) -> ranges.Batch:
@@ -66,7 +84,7 @@ def entries(
             engine(), name, low, high, left, reverse=reverse, walked=walked, maker=maker
         )
 
-    return chain.from_iterable(_batches(read, low, high, left))
+    return read
 
 
 def _sifting(

@@ -1,15 +1,22 @@
-"""An entry for JSON, faithful.
+"""An entry for JSON, faithful; one, or the lines of many at once.
 
 Invariants: JSON gives the bytes back exactly. An entry is ``{"id", "fields": {..}}`` when all of it
 is UTF-8 and no field name repeats, ``{"id", "pairs": [[field, value], ..]}`` when one does, and
-``{"id", "pairs_base64": [..]}`` when anything is not UTF-8.
+``{"id", "pairs_base64": [..]}`` when anything is not UTF-8. Its line is what ``json.dumps`` makes
+of that object.
 """
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from json.encoder import encode_basestring as quoted
+from typing import Any, TypeAlias
+
+# The ID of an entry, and field, value, field, value, .. as text in which bytes that are no UTF-8
+# are lone surrogates.
+TextRow: TypeAlias = tuple[tuple[int, int], tuple[str, ...]]
 
 
 def entry_object(id: str, pairs: Sequence[tuple[bytes, bytes]]) -> dict[str, Any]:
@@ -22,6 +29,44 @@ def entry_object(id: str, pairs: Sequence[tuple[bytes, bytes]]) -> dict[str, Any
     if len(fields) < len(text):
         return {"id": id, "pairs": [list(pair) for pair in text]}
     return {"id": id, "fields": fields}
+
+
+def json_lines(rows: Iterable[TextRow]) -> bytes:
+    """The lines of entries, which are walked over twice if one of them is no UTF-8.
+
+    One text is made of all of them, with places for what differs.
+    """
+    known: dict[tuple[str, ...], str] = {}
+    lines: list[str] = []
+    parts: list[int | str] = []
+    names: tuple[str, ...] | None = None
+    line = ""
+    for id, flat in rows:
+        if flat[::2] != names:
+            names = flat[::2]
+            line = known.get(names) or known.setdefault(names, _line(names))
+        lines.append(line)
+        parts += id
+        parts += map(quoted, flat[1::2])
+    try:
+        return ("".join(lines) % tuple(parts)).encode()
+    except UnicodeEncodeError:  # by a lone surrogate: text that was UTF-8 has none
+        return b"".join(map(_dumped, rows))
+
+
+def _line(names: Sequence[str]) -> str:
+    """The line of an entry with these fields, as a format for the ID's numbers and the values."""
+    shown = [quoted(name).replace("%", "%%") for name in names]
+    if len(set(names)) < len(names):
+        return f'{{"id": "%d-%d", "pairs": [{", ".join(f"[{name}, %s]" for name in shown)}]}}\n'
+    return f'{{"id": "%d-%d", "fields": {{{", ".join(f"{name}: %s" for name in shown)}}}}}\n'
+
+
+def _dumped(row: TextRow) -> bytes:
+    (ms, seq), flat = row
+    raw = [part.encode("utf-8", "surrogateescape") for part in flat]
+    pairs = list(zip(raw[::2], raw[1::2], strict=True))
+    return json.dumps(entry_object(f"{ms}-{seq}", pairs), ensure_ascii=False).encode() + b"\n"
 
 
 def in_base64(raw: bytes) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import logstore
+from logstore.api.entry import TextRows, entry_maker
+from logstore.codec import codec
+from logstore.errors import UsageError
+from logstore.scan.records import entry_object, json_lines
+from logstore.tools.exporting import CsvWriter
 from tests.tools.commands import invoke, objects, ok, process
 from tests.tools.conftest import ODD_NAME
 
@@ -30,6 +39,69 @@ def test_json_lines_come_back_byte_for_byte(entries: list[list[tuple[bytes, byte
         assert invoke("export", target, "s").stdout_bytes == text
         with logstore.open(target) as store:
             assert [entry.pairs for entry in store.stream("s")] == entries
+
+
+# What lines and cells must escape, what a format of Python has a meaning for; and what is no text.
+NAME = st.sampled_from([b"a", b"b", b"%s", b'"', b""])
+TEXT = st.sampled_from(
+    [b"", b"%", b"%%d", b"{0}", b'"', b"\\", b",", b"\t", b"\r", b"\n", b"\0",
+     "\x7f\x85\u2028\ufeff".encode(), "ü😀".encode()]
+) | st.text(max_size=6).map(str.encode)  # fmt: skip
+NO_TEXT = st.sampled_from([b"\xff", b"\xed\xa0\x80", b"a\xc3"])
+
+
+def lists_of(part: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[list[tuple[bytes, bytes]]]]:
+    """Entries of a node, some of which have the fields of the one before."""
+    pairs = st.lists(st.tuples(NAME | part, TEXT | part), min_size=1, max_size=3)
+    return st.lists(pairs, min_size=1, max_size=9)
+
+
+ODD_ENTRIES = lists_of(TEXT) | lists_of(NO_TEXT)
+
+
+@given(ODD_ENTRIES)
+def test_the_lines_of_many_entries_are_those_of_each(
+    entries: list[list[tuple[bytes, bytes]]],
+) -> None:
+    found = [
+        json.dumps(entry_object(f"{at}-7", pairs), ensure_ascii=False).encode() + b"\n"
+        for at, pairs in enumerate(entries)
+    ]
+    assert json_lines(rows_of(entries)) == b"".join(found)
+
+
+@given(ODD_ENTRIES, st.sampled_from(",\t"))
+def test_the_rows_of_many_entries_are_those_of_each(
+    entries: list[list[tuple[bytes, bytes]]], delimiter: str
+) -> None:
+    """What does not fit is refused, and what stands before it is written."""
+    known = ["b", "", "%s", "a", '"', ",", "\\"]
+    writer = CsvWriter(known, "id", delimiter)
+    text, refused = io.StringIO(newline=""), ""
+    reference = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    for at, pairs in enumerate(entries):
+        try:
+            found = {name.decode(): value.decode() for name, value in pairs}
+        except UnicodeDecodeError:
+            refused = f"{at}-7 is no UTF-8"
+            break
+        if len(found) < len(pairs) or not found.keys() <= set(known):
+            refused = f"{at}-7 {'repeats' if len(found) < len(pairs) else 'has'} "
+            break
+        reference.writerow([f"{at}-7", *(found.get(name, "") for name in known)])
+    written: list[bytes] = []
+    with pytest.raises(UsageError, match=refused) if refused else nullcontext():
+        written.extend(writer(rows_of(entries)))
+    assert b"".join(written) == text.getvalue().encode()
+
+
+def rows_of(entries: list[list[tuple[bytes, bytes]]]) -> TextRows:
+    """The entries of a node, as an export reads them."""
+    node = b""
+    for at, pairs in enumerate(entries):
+        flat = [part for pair in pairs for part in pair]
+        node = codec().append(node, 0, 7, at, 7, flat)[0] if at else codec().new_node(0, 7, flat)
+    return TextRows(entry_maker("utf-8").entries(node, 0, 7))
 
 
 def test_a_pipe_of_processes(store: Path, empty: Path) -> None:
