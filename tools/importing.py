@@ -12,34 +12,40 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import click
 
 from logstore.errors import InputLineError, UsageError
-from logstore.ids import StreamID
+from logstore.ids import ZERO_ID, StreamID
 from logstore.loading import load
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
-from logstore.tools import lines, options
+from logstore.tools import options, text_input
 from logstore.tools.counts import Counts
 from logstore.tools.formats import TABLES, TEXTS, Input, guess_delimiter
 from logstore.tools.lines import TIME_FORMATS, Row, RowIDs
 from logstore.tools.output import Output
+from logstore.tools.plain_rows import Block
 
 if TYPE_CHECKING:
     from logstore.api.stream import Stream
+
+
+# Of a row that is to be added: its number, what is counted, and what ``add_many`` takes.
+Waiting: TypeAlias = tuple[int, str, Any]
 
 
 @dataclass(slots=True)
 class Load:
     """One import into one stream."""
 
-    rows: Generator[Row | InputLineError]
+    rows: text_input.Found
     stream: Stream[bytes]
     batch: int | None = None
     skip_bad: bool = False
@@ -48,8 +54,9 @@ class Load:
     on_batch: Callable[[Counts], None] = lambda _counts: None
     create: bool = True
     counts: Counts = field(default_factory=Counts)
-    _resume_after: StreamID | None = None
-    _last: StreamID | None = None
+    _waiting: list[Waiting] = field(default_factory=list)
+    _resume_after: StreamID = ZERO_ID
+    _last: StreamID = ZERO_ID
     _with_ids: bool | None = None
 
     def run(self) -> Counts:
@@ -57,21 +64,65 @@ class Load:
         with closing(self.rows):
             return self._run(self.rows)
 
-    def _run(self, rows: Iterable[Row | InputLineError]) -> Counts:
+    def _run(self, rows: Iterable[Row | InputLineError | Block]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
-        waiting: list[Row] = []
         for found in rows:
-            row = self._checked(found)
-            if isinstance(row, InputLineError):
-                self._bad(row)
-            elif row is not None:
-                waiting.append(row)
-            if len(waiting) >= (self.batch or BATCH_ROWS):
-                self._commit(waiting)
-                waiting = []
-        if waiting:
-            self._commit(waiting)
+            if isinstance(found, Block):
+                self._add_block(found)
+            else:
+                self._add_one(found)
+        if self._waiting:
+            self._commit()
         return self.counts
+
+    def _add_block(self, block: Block) -> None:
+        """Take over rows of which it is known what they are but for their IDs."""
+        at, count = 0, len(block.rows)
+        while at < count:
+            end = min(at + self._batch_rows - len(self._waiting), count)
+            if self._ascend(block, at, end):
+                numbers = block.lines[at:end]
+                self._waiting += zip(numbers, repeat("line"), block.rows[at:end])
+                self._commit_if_full()
+            else:
+                for place in range(at, end):
+                    self._add_one(block.row(place))
+            at = end
+
+    def _ascend(self, block: Block, at: int, end: int) -> bool:
+        """Whether rows have IDs that ascend above all before them, or none as all before; if they
+        do, they are taken over. What is wrong is found by looking at one after the other."""
+        from logstore.codec import codec
+
+        if self._with_ids not in {None, block.with_ids} or (self.resume and not block.with_ids):
+            return False
+        if block.with_ids:
+            try:
+                ids, _ = codec().given(block.rows[at:end], 0)
+            except UsageError:
+                return False
+            if ids.settle(*self._last) >= 0:
+                return False
+            self._last = StreamID(*ids[len(ids) - 1])
+        self._with_ids = block.with_ids
+        return True
+
+    def _add_one(self, found: Row | InputLineError) -> None:
+        row = self._checked(found)
+        if isinstance(row, InputLineError):
+            self._bad(row)
+        elif row is not None:
+            value = row.pairs if row.id is None else (row.id, row.pairs)
+            self._waiting.append((row.line, row.unit, value))
+            self._commit_if_full()
+
+    @property
+    def _batch_rows(self) -> int:
+        return self.batch or BATCH_ROWS
+
+    def _commit_if_full(self) -> None:
+        if len(self._waiting) >= self._batch_rows:
+            self._commit()
 
     def _checked(self, found: Row | InputLineError) -> Row | InputLineError | None:
         """The row if it is to be added, why it cannot be, or None to pass over it."""
@@ -90,8 +141,6 @@ class Load:
                     "rows without IDs cannot be resumed", line_number=found.line, unit=found.unit
                 )
             return found
-        assert self._last is not None
-        assert self._resume_after is not None
         if self.resume and found.id <= self._resume_after:
             self.counts.resumed_over += 1
             return None
@@ -113,7 +162,8 @@ class Load:
         self.counts.bad += 1
         self.on_bad(error)
 
-    def _commit(self, rows: list[Row]) -> None:
+    def _commit(self) -> None:
+        rows, self._waiting = self._waiting, []
         try:
             self._add(rows)
         except UsageError as error:
@@ -122,24 +172,25 @@ class Load:
                 self._add(good)
         self.on_batch(self.counts)
 
-    def _add(self, rows: list[Row]) -> None:
-        values: list[Any] = [row.pairs if row.id is None else (row.id, row.pairs) for row in rows]
+    def _add(self, rows: list[Waiting]) -> None:
+        values = [value for _, _, value in rows]
         added = self.stream.add_many(values, batch=len(values), create=self.create)
         if len(added) == 0:  # create=False, and no stream
             raise UsageError("there is no such stream: leave out --no-create to make it")
         self.counts.imported += len(added)
         self.counts.last_id = added.last
 
-    def _without_refused(self, rows: list[Row], error: UsageError) -> list[Row]:
+    def _without_refused(self, rows: list[Waiting], error: UsageError) -> list[Waiting]:
         """The rows of a refused batch that can be added; the error again if none is at fault."""
         from logstore.codec import codec
 
-        good: list[Row] = []
+        good: list[Waiting] = []
         for row in rows:
+            line, unit, value = row
             try:
-                codec().rows([row.pairs])
+                codec().rows([value[1] if self._with_ids else value])
             except UsageError as refused:
-                self._bad(InputLineError(str(refused), line_number=row.line, unit=row.unit))
+                self._bad(InputLineError(str(refused), line_number=line, unit=unit))
             else:
                 good.append(row)
         if len(good) == len(rows):
@@ -151,7 +202,7 @@ class Load:
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 BATCH_ROWS = 1000
 # What is said of text only, and how it is when nothing is said.
-OF_TEXT = {"encoding": "utf-8", "delimiter": None, "line_max_bytes": lines.LINE_MAX_BYTES}
+OF_TEXT = {"encoding": "utf-8", "delimiter": None, "line_max_bytes": text_input.LINE_MAX_BYTES}
 SAMPLE = 'id,"a"\r\n1-0,b\r\n'
 
 
@@ -187,7 +238,7 @@ def size_of(source: BinaryIO) -> int:
 @click.option(
     "--line-max-bytes",
     type=click.IntRange(1, ENTRY_MAX_BYTES),
-    default=lines.LINE_MAX_BYTES,
+    default=text_input.LINE_MAX_BYTES,
     show_default=True,
     help="Of a line of JSON, or a record of CSV (characters there).",
 )
@@ -272,11 +323,11 @@ def _begin_text(
         delimiter = guess_delimiter(file) if delimiter is None else delimiter
         delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
         check_csv(encoding, delimiter)
-        rows = lines.read_csv(
+        rows = text_input.read_csv(
             source, ids, encoding=encoding, delimiter=delimiter, line_max_bytes=most
         )
     else:
-        rows = lines.read_json(source, ids, line_max_bytes=most)
+        rows = text_input.read_json(source, ids, line_max_bytes=most)
     return partial(Load, rows)
 
 

@@ -1,32 +1,24 @@
-"""Rows of an import, from JSON lines, a JSON array and CSV, and where they get their IDs from.
+"""A row of an import, of a text of JSON or a record of CSV, and where it gets its ID from.
 
 An ID is that of a field, or of the fields ``ms`` and ``seq``; or a field holds its time, and the
 sequence is the rank among the rows of the same millisecond; or there is none, and the store gives
 IDs of now. In JSON, null is a field that is left out, and what is nested becomes JSON without
-spaces. Invariants: a line that
-cannot be read is given as the InputLineError that names it, in its place, and reading goes on after
-it; whether to stop is the caller's business. A line, or a record of CSV, that is longer than it may
-be is never in memory as a whole. Numbers of JSON keep the text they were written with. Knows
-nothing of stores.
+spaces. Invariants: what cannot be read is given as the InputLineError that names it; whether to
+stop is the caller's business. Numbers of JSON keep the text they were written with. Knows nothing
+of stores, nor of how an input becomes lines.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import sys
 from base64 import b64decode
-from codecs import BOM_UTF8
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from functools import partial
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 from logstore.errors import InputLineError, InvalidIDError
 from logstore.ids import StreamID, datetime_ms, parse_id
-from logstore.tools.json_array import elements
 from logstore.tuples import NamedTuple
 
 DEFAULT_FIELD = "id"
@@ -48,6 +40,7 @@ class RowIDs:
         self.required = id_field is not None
         self.default = not auto and id_field is None and time_field is None
         self.field = None if auto or time_field is not None else id_field or DEFAULT_FIELD
+        self.of_times = time_field is not None
         self._time_field = None if time_field is None else time_field.encode()
         self._time_format = time_format
         self._ms = -1
@@ -100,8 +93,6 @@ def parse_ms(text: str, time_format: str) -> int:
 
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
-LINE_MAX_BYTES = 64 << 20
-PIECE = 1 << 20  # characters, or bytes, that are read at a time of what may be too long
 NUMBERS = ("ms", "seq")
 WRAPPERS = ("fields", "pairs", "pairs_base64")
 
@@ -129,159 +120,10 @@ class _BadLineError(Exception):
     """Why a line cannot be read."""
 
 
-def read_json(
-    source: BinaryIO, ids: RowIDs, *, line_max_bytes: int = LINE_MAX_BYTES
-) -> Generator[Row | InputLineError]:
-    """Rows of JSON lines, or of one array; empty lines are passed over."""
-    number, begun = 0, False
-    while line := source.readline(line_max_bytes + 1):
-        number += 1
-        if number == 1:
-            line = line.removeprefix(BOM_UTF8)
-        first = not begun and line.lstrip()
-        if first:
-            begun = True
-            if first.startswith(b"["):
-                yield from _array_rows(first, source, ids, line_max_bytes)
-                return
-        if len(line) > line_max_bytes and not line.endswith(b"\n"):
-            while line and not line.endswith(b"\n"):
-                line = source.readline(PIECE)
-            yield _too_long(number, line_max_bytes)
-        elif line.strip():
-            yield _attempt(number, partial(_json_pairs, line, ids), ids)
-
-
-def _array_rows(
-    head: bytes, source: BinaryIO, ids: RowIDs, most: int
-) -> Generator[Row | InputLineError]:
-    """Rows of a JSON array; they are counted, for all of them may stand on one line."""
-    for number, element in elements(head, source, most):
-        if element is None:
-            yield _too_long(number, most, "row")
-        else:
-            yield _attempt(number, partial(_json_pairs, element, ids), ids, "row")
-
-
-def _too_long(number: int, most: int, unit: str = "line") -> InputLineError:
-    return InputLineError(
-        f"longer than {most} bytes: --line-max-bytes takes longer ones, in the memory of several",
-        line_number=number,
-        unit=unit,
-    )
-
-
-class _TooLongError(Exception):
-    """A record of CSV is longer than it may be."""
-
-
-class _CSVLines:
-    """The lines of a text for a reader of CSV, which is never given more of a record than it may
-    have. A record ends with a line behind which quotes are even."""
-
-    def __init__(self, text: io.TextIOWrapper, most: int) -> None:
-        self._text = text
-        self._most = most
-        self._left = most
-        self._quotes = 0
-        self._within = False  # a line of which a part was read
-        self.number = 0  # lines so far
-
-    def begin(self) -> None:
-        """Another record begins."""
-        self._left, self._quotes = self._most, 0
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        pieces: list[str] = []
-        while piece := self._piece():
-            self._left -= len(piece)
-            if self._left < 0:
-                raise _TooLongError
-            pieces.append(piece)
-            if not self._within:
-                break
-        if not pieces:
-            raise StopIteration
-        return pieces[0] if len(pieces) == 1 else "".join(pieces)
-
-    def skip(self) -> None:
-        """Pass over the rest of the record at hand."""
-        while (self._within or self._quotes % 2) and self._piece():
-            pass
-
-    def _piece(self) -> str:
-        piece = self._text.readline(PIECE)
-        if piece:
-            self.number += not self._within
-            self._within = not piece.endswith(("\n", "\r"))
-            self._quotes += piece.count('"')
-        else:
-            self._within = False
-        return piece
-
-
-def read_csv(
-    source: BinaryIO,
-    ids: RowIDs,
-    *,
-    encoding: str = "utf-8",
-    delimiter: str = ",",
-    line_max_bytes: int = LINE_MAX_BYTES,
-) -> Generator[Row | InputLineError]:
-    """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over.
-
-    Of a record, which may go over several lines, so many characters at most are read.
-    """
-    csv.field_size_limit(sys.maxsize)
-    plain = encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
-    text = io.TextIOWrapper(
-        source, encoding="utf-8-sig" if plain else encoding, errors="surrogateescape", newline=""
-    )
-    try:
-        yield from _csv_rows(_CSVLines(text, line_max_bytes), ids, delimiter, line_max_bytes)
-    finally:
-        text.detach()
-
-
-def _csv_rows(
-    source: _CSVLines, ids: RowIDs, delimiter: str, line_max_bytes: int
-) -> Generator[Row | InputLineError]:
-    reader = csv.reader(source, delimiter=delimiter, strict=True)
-    header: list[str] = []
-    while True:
-        number = source.number + 1
-        source.begin()
-        bad: InputLineError | None = None
-        cells: list[str] = []
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            bad = InputLineError(f"no CSV: {error}", line_number=number)
-        except UnicodeError as error:  # nobody knows where the next line begins
-            raise InputLineError(f"not in this encoding: {error}", line_number=number) from None
-        except _TooLongError:
-            bad = _too_long(number, line_max_bytes)
-            source.skip()
-            reader = csv.reader(source, delimiter=delimiter, strict=True)
-        if bad is not None:
-            if not header:
-                raise bad  # without it no row has names
-            yield bad
-        elif not header:
-            header = cells
-        elif cells:
-            yield _attempt(number, partial(_csv_pairs, header, cells, ids), ids)
-
-
-def _attempt(
+def attempt(
     number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs, unit: str = "line"
 ) -> Row | InputLineError:
-    """A row, or why there is none."""
+    """A row, of the ID's text, if there is one, and the pairs; or why there is none."""
     try:
         given, pairs = parse()
         if not pairs:
@@ -308,7 +150,8 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
+def json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
+    """The ID's text and the pairs of a text of JSON."""
     try:
         found = _DECODER.decode(line.decode("utf-8-sig").strip())
     except UnicodeDecodeError as error:
@@ -408,9 +251,8 @@ def _utf8(name: str, value: str) -> bytes:
 
 
 # -- CSV ----------------------------------------------------------------------------------------
-def _csv_pairs(
-    header: Sequence[str], cells: Sequence[str], ids: RowIDs
-) -> tuple[str | None, Pairs]:
+def csv_pairs(header: Sequence[str], cells: Sequence[str], ids: RowIDs) -> tuple[str | None, Pairs]:
+    """The ID's text and the pairs of a record of CSV."""
     if len(cells) != len(header):
         raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
     given: str | None = None

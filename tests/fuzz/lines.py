@@ -9,8 +9,9 @@ import io
 
 from logstore.errors import Error, InputLineError
 from logstore.ids import StreamID
-from logstore.tools import lines
 from logstore.tools.lines import RowIDs
+from logstore.tools.plain_rows import one_by_one
+from logstore.tools.text_input import read_csv, read_json
 
 JSON = (
     b'{"id": "5-1", "fields": {"a": "1", "b": 2.50}}\n{"a": 1}\n\n',
@@ -42,7 +43,7 @@ def one(data: bytes) -> None:
     try:
         ids = RowIDs(**WAYS[(how >> 1) % len(WAYS)])  # type: ignore[arg-type]
         source = io.BytesIO(content)
-        found = lines.read_csv(source, ids) if how & 1 else lines.read_json(source, ids)
+        found = one_by_one(read_csv(source, ids) if how & 1 else read_json(source, ids))
         last = 0
         for each in found:
             if isinstance(each, InputLineError):

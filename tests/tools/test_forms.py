@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from logstore.api.entry import Entry
 from logstore.ids import StreamID
 from logstore.tools import output as forms
-from logstore.tools.lines import Row, RowIDs, read_json
+from logstore.tools.lines import Row, RowIDs
+from logstore.tools.plain_rows import one_by_one
+from logstore.tools.text_input import read_json
 
 PAIRS = st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), min_size=1, max_size=5)
 
@@ -25,7 +27,9 @@ def entry(pairs: list[tuple[bytes, bytes]]) -> Entry[bytes]:
 @given(PAIRS)
 def test_json_gives_every_byte_back(pairs: list[tuple[bytes, bytes]]) -> None:
     line = json.dumps(forms.entry_object(entry(pairs)), ensure_ascii=False).encode()
-    assert list(read_json(io.BytesIO(line), RowIDs())) == [Row(1, StreamID(1, 2), pairs)]
+    assert list(one_by_one(read_json(io.BytesIO(line), RowIDs()))) == [
+        Row(1, StreamID(1, 2), pairs)
+    ]
 
 
 @given(st.lists(st.binary(max_size=6), min_size=2, max_size=2, unique=True))

@@ -51,6 +51,9 @@ def test_the_forms_of_a_json_line(
 ) -> None:
     assert load(empty, line)["last_id"] == "5-1"
     assert pairs(empty) == [("5-1", wanted)]
+    if not line.startswith("["):  # behind another one
+        ok("import", empty, "--stream", "t", stdin=f'{{"id":"1-0","a":"1"}}\n{line}\n')
+        assert pairs(empty, "t")[1:] == [("5-1", wanted)]
 
 
 ARRAY = (b'\xef\xbb\xbf \n[ {"id": "1-0", "a": ["[,]", "\\\\"]},\n{"id": "2-0", "a": "\\"}"}\n'
@@ -127,6 +130,7 @@ def test_ids_of_now(empty: Path) -> None:
         (b'{"a": NaN}', "NaN is no JSON"),
         (b'{"id": "x", "a": "b"}', "Invalid stream ID"),
         (b'{"id": "18446744073709551616-0", "a": "b"}', "Invalid stream ID"),
+        (b'{"id": "3-*", "a": "b"}', "Invalid stream ID"),
         (b'{"id": "2-0", "a": "b"}', "not above 2-0"),
         (b'{"a": "b"}', "has no ID"),
     ],
@@ -144,6 +148,13 @@ def test_a_bad_line_is_named_and_stops(line: bytes, why: str, empty: Path) -> No
     after = load(empty, text, "--skip-bad", "--resume")
     assert (after["imported"], after["bad"]) == (1, 0 if b'"2-0"' in line else 1)
     assert [id for id, _ in pairs(empty)] == ["1-0", "2-0", "9-0"]
+
+
+def test_all_rows_have_ids_or_none(empty: Path) -> None:
+    """Also where no row is before the first one."""
+    text = b'{\n{"id":"1-0","a":"1"}\n{"a":"2"}\n{"id":"2-0","a":"3"}\n'
+    assert load(empty, text, "--skip-bad")["bad"] == 2
+    assert [id for id, _ in pairs(empty)] == ["1-0", "2-0"]
 
 
 def test_0_0_is_refused(empty: Path) -> None:
@@ -188,8 +199,9 @@ def test_resume_goes_on_after_the_last_id(empty: Path) -> None:
     assert [id for id, _ in pairs(empty)] == ["1-0", "2-0", "3-0"]
 
 
-def test_resume_needs_ids(empty: Path) -> None:
-    done = invoke("import", empty, "--stream", "s", "--resume", stdin=b'{"a":"b"}\n')
+@pytest.mark.parametrize(("kind", "text"), [("jsonl", b'{"a":"b"}\n'), ("csv", b"a\nb\n")])
+def test_resume_needs_ids(kind: str, text: bytes, empty: Path) -> None:
+    done = invoke("import", empty, "--stream", "s", "--resume", "--format", kind, stdin=text)
     assert done.exit_code == 1
     assert "cannot be resumed" in done.stderr
 
@@ -235,6 +247,14 @@ def test_times_and_ranks(format_: str, times: tuple[str, ...], empty: Path) -> N
     assert pairs(empty)[0][1] == [(b"t", times[0].encode()), (b"v", b"x")]
 
 
+def test_times_of_json_lines(empty: Path) -> None:
+    """Also behind a line that is none."""
+    rows = b'{\n{"t":"7","a":"1"}\n{"t":7,"a":"2"}\n{"a":"3"}\n{"t":"8"}\n'
+    options = ("--time-field", "t", "--time-format", "ms", "--skip-bad")
+    assert load(empty, rows, *options)["bad"] == 2
+    assert [id for id, _ in pairs(empty)] == ["7-0", "7-1", "8-0"]
+
+
 def test_ranks_are_the_same_when_resumed(empty: Path) -> None:
     rows = [b"7,%d\n" % at for at in range(9)]
     options = ("--time-field", "t", "--time-format", "ms", "--resume")
@@ -250,6 +270,7 @@ def test_ranks_are_the_same_when_resumed(empty: Path) -> None:
         (b"5-0,1,2,3", "4 cells under a header of 3"),
         (b"x,1,2", "Invalid stream ID"),
         (b",1,2", "Invalid stream ID"),
+        (b"5-*,1,2", "Invalid stream ID"),
         (b"5-0,\xff,2", "no UTF-8"),
         (b'5-0,"1"x,2', "no CSV"),
         (b"1-0,1,2", "not above 1-0"),
