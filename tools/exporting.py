@@ -94,7 +94,18 @@ class CsvWriter:
         if not _is_utf8(flat):
             raise UsageError(f"{StreamID(*id)} is no UTF-8: use --format jsonl")
 
-    def _written(self, rows: Iterable[Sequence[str]]) -> bytes:
+    def _written(self, found: Iterable[Sequence[str]]) -> bytes:
+        """Rows; where no cell needs quotes, which is seen of all of them at once, they are as they
+        stand."""
+        rows = list(found)
+        joined = "\n".join([*map(self._delimiter.join, rows), ""])
+        bounds = len(rows) * (len(self._header) - 1)
+        if (
+            not ('"' in joined or "\r" in joined)
+            and joined.count(self._delimiter) == bounds
+            and joined.count("\n") == len(rows)
+        ):
+            return joined.encode()
         text = io.StringIO()
         csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
         return text.getvalue().encode()
