@@ -114,14 +114,14 @@ def _exports(bench: Bench, rows: int) -> list[Result]:
             f"module {peer}, of dicts": work,
         }
         named = {"jsonl": "JSON lines", "csv": "CSV"}[kind]
-        found.append(_goal(f"export to {named}", _rated(bench, rows, sides)))
+        found.append(_goal(f"export to {named}", _rated(bench, rows, sides), 0.5))
     return found
 
 
 # -- in -------------------------------------------------------------------------------------
 def _imports(bench: Bench, rows: int) -> list[Result]:
-    """What the exports wrote; the peer adds the same table in Python."""
-    from pyarrow import parquet
+    """What the exports wrote; the peer adds the same table in Python, another one only reads."""
+    from pyarrow import csv, parquet
 
     folder = bench.folder / "transfer"
 
@@ -135,7 +135,16 @@ def _imports(bench: Bench, rows: int) -> list[Result]:
         with logstore.open(folder / "imported", sync="os") as store:
             store.stream(f"{kind} again {number}").add_arrow(table)
 
+    def loop(_: int) -> None:
+        with (folder / "out.jsonl").open("rb") as file:
+            for line in file:
+                json.loads(line)
+
+    def read(_: int) -> None:
+        csv.read_csv(folder / "out.csv")
+
     names = {"parquet": "Parquet", "jsonl": "JSON lines", "csv": "CSV"}
+    only_read = {"jsonl": {"module json, not added": loop}, "csv": {"pyarrow, not added": read}}
     return [
         _goal(
             f"import of {told}",
@@ -145,8 +154,10 @@ def _imports(bench: Bench, rows: int) -> list[Result]:
                 {
                     "logstore": partial(bring, kind),
                     "add_arrow of the Parquet file": partial(add, kind),
+                    **only_read.get(kind, {}),
                 },
             ),
+            None if kind == "parquet" else 0.3,
         )
         for kind, told in names.items()
     ]
