@@ -13,6 +13,8 @@ checkpoints came or went, all of it is looked at once more. ``checklog`` reads s
 from __future__ import annotations
 
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,7 +141,7 @@ class _Check:
         self._progress = progress
         self.report = CheckReport()
         self._promised = index_validity.promised(fs, path, index_validity.read_marker(fs, path))
-        self._offsets: dict[int, set[int]] = {}  # of nodes, by segment
+        self._offsets: dict[int, array[int]] = {}  # of nodes, by segment; ascending
         self._ends: dict[int, int] = {}  # of segments, as they were at the start
         self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
         self._dropped: set[int] = set()
@@ -262,7 +264,7 @@ class _Check:
             return
         if isinstance(body, frames.Node):
             self.report.nodes += 1
-            self._offsets.setdefault(link.number, set()).add(found.offset)
+            self._offsets.setdefault(link.number, array("Q")).append(found.offset)
             live, _ = codec().counts(body.data)
             if live != body.entries:
                 why = f"a node has {live} live entries, its frame says {body.entries}"
@@ -402,7 +404,9 @@ class _Check:
 
     def _locator(self, position: int) -> None:
         number, offset = fmt.position_parts(position)
-        known = offset in self._offsets.get(number, ())
+        offsets = self._offsets.get(number, ())
+        place = bisect_left(offsets, offset)
+        known = place < len(offsets) and offsets[place] == offset
         if not known and not self._came_since(number, offset):
             self._damage(number, offset, offset, "a node is missing from the log")
 
