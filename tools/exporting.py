@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import click
 
 from logstore.errors import UsageError
-from logstore.ids import ZERO_ID, StreamID, parse_end, parse_start
+from logstore.ids import StreamID
 from logstore.loading import load
 from logstore.tools import options
 from logstore.tools.formats import TEXTS, guess_delimiter, guess_format, packing
@@ -244,11 +244,13 @@ def _export_text(
 
     with options.reading(path) as store, output.progress("Exporting") as progress:
         stream = options.existing(store, name)
-        low, high = parse_start(start), min(parse_end(end), stream.last_id)
-        interval = (str(low), str(high)) if high > ZERO_ID else ("+", "-")
+        low, high = arguments.interval(start, end)
+        high = min(high, stream.last_id)  # what comes meanwhile is not waited for
 
         def batches() -> Batches:
-            return read.text_rows(opened_of(stream), stream.name, *arguments.interval(*interval))
+            if low > high:  # nothing was ever added there
+                return iter(())
+            return read.text_rows(opened_of(stream), stream.name, low, high)
 
         writer = None
         if as_csv:

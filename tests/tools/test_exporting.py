@@ -112,6 +112,21 @@ def test_a_pipe_of_processes(store: Path, empty: Path) -> None:
     assert process("export", other, "race").stdout == written.stdout
 
 
+def test_where_nothing_was_added_nothing_is_exported(store: Path, tmp_path: Path) -> None:
+    """Not an error: a script exports a stream before its first entry, or behind its last one."""
+    with logstore.open(store) as opened:
+        opened.stream("new").group("g", start="0")
+        opened.stream("old").add({"a": "1"}, id="5-0")
+    for name, *interval in (["new"], ["old", "--start", "6-0"], ["old", "--start", "(5-0"]):
+        assert ok("export", store, name, *interval) == ""
+        assert ok("export", store, name, "--to", "csv", *interval).splitlines() == ["id"]
+        file = tmp_path / f"{name}.jsonl"
+        assert "exported  0" in ok("export", store, name, str(file), *interval)
+        assert file.read_bytes() == b""
+    done = invoke("export", store, "old", "--start", "6-0", "--end", "5-0")
+    assert (done.exit_code, "is above end" in done.stderr) == (1, True)
+
+
 def test_an_odd_name_and_an_interval(store: Path) -> None:
     done = process("export", store, os.fsdecode(ODD_NAME))
     assert objects(done.stdout) == [{"id": "7-7", "fields": {"a": "b"}}]
