@@ -101,6 +101,7 @@ def _candidates(
     after = b""
     while True:
         rows, last = snapshot.read(engine, partial(_batch, after=after, must=must))
+        engine.segments.let_go_pages()
         pause(sum(len(row.lp) for row in rows if row is not None))
         yield from rows
         if last is None:
