@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.harness import Bench, Result, Sample, interleave
 
+SETTLED_S = 2.0  # what came last is looked after
 SILENT_S = 10.0
 TICKS = 100  # a second, of /proc/PID/stat
 Rate = Callable[[int, int], float]
@@ -105,6 +106,7 @@ def results(
             if before is None or after is None:
                 continue
             memory.append(Sample(name, [(after - before) / count]))
+            time.sleep(0 if bench.tiny else SETTLED_S)
             began, silent_s = _used_s(pid), 0.5 if bench.tiny else SILENT_S
             time.sleep(silent_s)
             busy.append(Sample(name, [(_used_s(pid) - began) / silent_s * 100]))
