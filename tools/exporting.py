@@ -21,7 +21,7 @@ from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.loading import load
 from logstore.tools import options
-from logstore.tools.formats import TEXTS, guess_delimiter, guess_format, packing
+from logstore.tools.formats import TEXTS, guess_delimiter, guess_format, is_utf8, packing
 from logstore.tools.output import Output, Progress
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class CsvWriter:
 
     @staticmethod
     def _check_utf8(id: tuple[int, int], flat: Sequence[str]) -> None:
-        if not _is_utf8(flat):
+        if not is_utf8(flat):
             raise UsageError(f"{StreamID(*id)} is no UTF-8: use --format jsonl")
 
     def _written(self, found: Iterable[Sequence[str]]) -> bytes:
@@ -111,22 +111,13 @@ class CsvWriter:
         return text.getvalue().encode()
 
 
-def _is_utf8(parts: Iterable[str]) -> bool:
-    """Whether text was UTF-8: what was not has lone surrogates."""
-    try:
-        "".join(parts).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def field_names(batches: Batches) -> list[str]:
     """All field names, in the order of their first entry."""
     found: dict[str, None] = {}
     for rows in batches:
         of_entries = dict.fromkeys(map(_names, map(itemgetter(1), rows)))
         found.update(dict.fromkeys(chain.from_iterable(of_entries)))
-    if not _is_utf8(found):
+    if not is_utf8(found):
         raise UsageError("a field name is no UTF-8: use --format jsonl")
     return list(found)
 

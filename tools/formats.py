@@ -1,4 +1,5 @@
-"""Which format a file has, and how it is compressed, by its name and its first bytes.
+"""Which format a file has, how it is compressed, by its name and its first bytes; and whether its
+text is UTF-8.
 
 Invariants: a name says one format, or is refused; first bytes that say another one are told, not
 believed. What is compressed is unpacked as it is read and packed as it is written, in memory of
@@ -8,7 +9,7 @@ some buffers. Needs pyarrow for compressed files only.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -76,6 +77,15 @@ def guess_format(name: str) -> str:
 def guess_delimiter(name: str) -> str:
     """The delimiter by the name of a file: a tab if it says so, else a comma."""
     return "\t" if unpacked_name(name).lower().endswith(".tsv") else ","
+
+
+def is_utf8(parts: Iterable[str]) -> bool:
+    """Whether text was UTF-8: what was not has lone surrogates."""
+    try:
+        "".join(parts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # -- reading ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from logstore.errors import InputLineError
+from logstore.tools.formats import is_utf8
 from logstore.tools.lines import NUMBERS, Row, RowIDs, attempt
 from logstore.tuples import NamedTuple
 
@@ -188,12 +189,3 @@ def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], Plain
         return fields if given is None else (given, fields)
 
     return row
-
-
-def is_utf8(parts: Iterable[str]) -> bool:
-    """Whether text was UTF-8: what was not has lone surrogates."""
-    try:
-        "".join(parts).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

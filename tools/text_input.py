@@ -19,9 +19,10 @@ from itertools import count, repeat
 from typing import Any, BinaryIO, TypeAlias
 
 from logstore.errors import InputLineError
+from logstore.tools.formats import is_utf8
 from logstore.tools.json_array import elements
 from logstore.tools.lines import Row, RowIDs, attempt, csv_pairs, json_pairs
-from logstore.tools.plain_rows import Block, blocks, is_utf8, plain_csv, plain_json
+from logstore.tools.plain_rows import Block, blocks, plain_csv, plain_json
 
 Found: TypeAlias = Generator[Row | InputLineError | Block]
 LINE_MAX_BYTES = 64 << 20
