@@ -34,7 +34,6 @@ NODES_A_SNAPSHOT = 1_000  # a millisecond or two, in which no other thread runs
 RECORDS_A_SNAPSHOT = 10_000
 FRAMES_A_SNAPSHOT = 2_000
 WHOLE_BYTES = 256 << 20  # of a log of which every frame is looked at
-COUNTS_BYTES = 4096  # that are in memory after a look at a node's counters: a page
 _HOLD_ENTRIES = frames.DATA_HEAD_BYTES
 
 
@@ -81,8 +80,9 @@ def deleted_bytes(engine: Engine) -> dict[int, int]:
         )
         size = 0
         shares: dict[_Node, _Share] = {}
+        look = partial(_gone_bytes, engine=engine, shares=shares)
         while some := list(islice(held, FRAMES_A_SNAPSHOT)):
-            size += snapshot.read(engine, partial(_gone_bytes, engine=engine, some=some, of=shares))
+            size += snapshot.read(engine, partial(look, some=some))
         size += sum(each.data_bytes * each.gone // max(1, each.entries) for each in shares.values())
         if size:
             found[link.number] = every * size
@@ -177,10 +177,10 @@ class _Share(NamedTuple):
 
 
 def _gone_bytes(
-    view: Snapshot, engine: Engine, some: list[reader.LogFrame], of: dict[_Node, _Share]
+    view: Snapshot, engine: Engine, some: list[reader.LogFrame], shares: dict[_Node, _Share]
 ) -> int:
-    """Bytes of deleted entries in some frames, but for those in appends to a node that is still
-    there: they are put to its share."""
+    """Bytes of deleted entries in some frames. Appends to a node that is still there are not among
+    them: their bytes are added to the share of that node."""
     total = 0
     appended: dict[_Node, _Share] = {}
     records: dict[int, StreamRecord | None] = {}
@@ -194,12 +194,12 @@ def _gone_bytes(
         if record is None or not record.length:
             total += held.data_bytes
         elif held.kind == Kind.APPEND:
-            node, gone, entries = _appended_to(view, record, held)
+            node, gone, entries = _node_of(view, record, held)
             if node is None:
                 total += held.data_bytes
             else:
                 key = record.number, node
-                before = appended.get(key) or of.get(key)
+                before = appended.get(key) or shares.get(key)
                 size = held.data_bytes + (0 if before is None else before.data_bytes)
                 appended[key] = _Share(size, gone, entries)
         elif held.last < record.first:
@@ -208,7 +208,7 @@ def _gone_bytes(
             sealed = found.segment != view.meta.active_segment
             gone, entries = _gone(view, record, held, _entries_in(engine, found, held, sealed))
             total += held.data_bytes * gone // max(1, entries)
-    of.update(appended)  # last, as a snapshot may be read again
+    shares.update(appended)  # last, as a snapshot may be read again
     return total
 
 
@@ -232,18 +232,20 @@ def _entries_in(engine: Engine, found: reader.LogFrame, held: _Held, sealed: boo
     at, size = frames.data_place(found.kind, found.offset, found.payload_bytes)
     try:
         lp = engine.segments.source(found.segment, sealed=sealed).pread(size, at)
-        engine.segments.was_read(COUNTS_BYTES)
+        engine.segments.was_read(size)
         return sum(codec().counts(lp))
     except (SegmentGone, CorruptNodeError):
         return held.entries
 
 
-def _appended_to(
-    view: Snapshot, record: StreamRecord, held: _Held
-) -> tuple[StreamID | None, int, int]:
-    """The node that an append's entries are in, and how many of how many of it do not live any
+def _is_in_open_node(record: StreamRecord, held: _Held) -> bool:
+    return record.open_version > 0 and record.open_master <= held.last
+
+
+def _node_of(view: Snapshot, record: StreamRecord, held: _Held) -> tuple[StreamID | None, int, int]:
+    """The node that holds a frame's last ID, and how many of how many entries of it do not live any
     more; no node if it is gone."""
-    if record.open_version and record.open_master <= held.last:
+    if _is_in_open_node(record, held):
         node = view.open_node(record.number)
         live, dead = (0, 1) if node is None else nodes.open_counts(node)
         return record.open_master, dead, live + dead
@@ -256,8 +258,7 @@ def _appended_to(
 
 def _gone(view: Snapshot, record: StreamRecord, held: _Held, entries: int) -> tuple[int, int]:
     """How many of how many entries of a whole node in the log do not live any more."""
-    node, gone, of = _appended_to(view, record, held)
-    is_open = record.open_version and record.open_master <= held.last
-    if held.kind == Kind.NODE and node is not None and not is_open:
-        return max(0, entries - (of - gone)), entries
-    return gone, of
+    node, gone, there = _node_of(view, record, held)
+    if held.kind == Kind.NODE and node is not None and not _is_in_open_node(record, held):
+        return max(0, entries - (there - gone)), entries
+    return gone, there

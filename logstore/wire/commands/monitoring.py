@@ -114,7 +114,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Keyspace": {
             f"db{database.number}": f"keys={streams},{_expiring(service, database)}"
             for database in service.databases.values()
-            if (streams := store_info.sizes(opened_of(database.store).engine()).streams)
+            if (streams := store_info.stream_count(opened_of(database.store).engine()))
         },
     }
 
