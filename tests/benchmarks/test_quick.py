@@ -46,6 +46,19 @@ def test_a_tiny_run_counts_what_a_full_scan_counts(
     assert told.out.count("range(where=)") == 2
 
 
+def test_a_tiny_run_of_workloads_measures_each_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A work that no side but ours does would be compared with nothing."""
+    assert main(["workloads", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    results = {each["name"]: each for each in json.loads(capsys.readouterr().out)["results"]}
+    assert {"delete, at random", "close, after all of these"} < set(results)
+    for result in results.values():
+        assert result["ours"]["label"] == "logstore"
+        assert result["peer"]["label"] == "SQLite"
+    assert not list(tmp_path.iterdir()), "the stores were left behind"
+
+
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])

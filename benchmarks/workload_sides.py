@@ -1,0 +1,333 @@
+"""What people do with a log, done by each side: ours, SQLite, and RocksDB.
+
+The methods of all sides have the same names, arguments and results. A side that lacks one is left
+out of that work. SQLite is in WAL mode with synchronous=NORMAL: one table of entries with the key
+(stream, ms, seq), and one of jobs; bodies are JSON, made and read inside the clock. It makes no IDs
+and its jobs have no groups, leases or redelivery. RocksDB has its log, keys of the same three
+numbers, bodies packed by msgpack.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import logstore
+from benchmarks import data
+
+Fields = dict[str, Any]
+KEY = struct.Struct(">IQQ")
+CAPPED = 1000
+TAKE = (
+    "UPDATE job SET worker = 'w' WHERE id = "
+    "(SELECT id FROM job WHERE worker IS NULL ORDER BY id LIMIT 1) RETURNING id, body"
+)
+
+
+class Ours:
+    """A store, its policy the default."""
+
+    label = "logstore"
+
+    def __init__(self, folder: Path) -> None:
+        self._store = logstore.open(folder / "ours")
+        self._ids: list[logstore.StreamID] = []
+
+    def load(self, rows: list[Fields]) -> None:
+        """The history that reads look at, and two copies of it as jobs."""
+        self._ids = list(self._store.stream("history").add_many(rows))
+        for name in ("jobs", "holed"):
+            self._store.stream(name).add_many(rows)
+
+    def add(self, name: str, docs: list[Fields]) -> None:
+        """Add one by one to one stream."""
+        add = self._store.stream(name).add
+        for doc in docs:
+            add(doc)
+
+    def add_over(self, names: list[str], order: Sequence[int], docs: list[Fields]) -> None:
+        """Add one by one, each to the stream that the order says."""
+        streams = [self._store.stream(name) for name in names]
+        for at, doc in zip(order, docs, strict=True):
+            streams[at].add(doc)
+
+    def add_capped(self, docs: list[Fields]) -> None:
+        """Add, and keep the newest thousand."""
+        add = self._store.stream("capped").add
+        for doc in docs:
+            add(doc, maxlen=CAPPED)
+
+    def add_given(self, docs: list[Fields]) -> None:
+        """Add with IDs of the caller's."""
+        add = self._store.stream("given").add
+        for number, doc in enumerate(docs, 1):
+            add(doc, id=f"{number}-0")
+
+    def add_pairs(self, docs: list[Fields]) -> None:
+        """Add to two streams, both or none."""
+        for doc in docs:
+            with self._store.transaction() as transaction:
+                transaction.stream("left").add(doc)
+                transaction.stream("right").add(doc)
+
+    def add_tens(self, docs: list[Fields]) -> None:
+        """Add ten at once."""
+        add_many = self._store.stream("tens").add_many
+        for first in range(0, len(docs), 10):
+            add_many(docs[first : first + 10])
+
+    def get(self, picks: Sequence[int]) -> None:
+        """Read entries of the history by their IDs."""
+        get, ids = self._store.stream("history").get, self._ids
+        for pick in picks:
+            _ = get(ids[pick]).fields["temp"]  # type: ignore[union-attr]
+
+    def get_tens(self, picks: Sequence[int]) -> None:
+        """Read ten entries of the history from each of these on."""
+        history, ids = self._store.stream("history"), self._ids
+        for pick in picks:
+            _ = [entry.fields for entry in history.range(ids[pick], count=10)]
+
+    def walk(self) -> None:
+        """Read all of the history."""
+        for entry in self._store.stream("history").range():
+            _ = entry.fields
+
+    def delete(self, picks: Sequence[int]) -> None:
+        """Delete entries of the history, and of one copy of it."""
+        history, ids = self._store.stream("history"), self._ids
+        for pick in picks:
+            history.delete(ids[pick])
+
+    def punch(self, picks: Sequence[int]) -> None:
+        """Delete jobs before somebody takes them; not measured."""
+        holed = self._store.stream("holed")
+        holed.delete(*[entry.id for at, entry in enumerate(holed.range()) if at in set(picks)])
+
+    def take(self, name: str, group: str, count: int, timeout_s: float) -> None:
+        """Take a job, and say that it is done, one by one."""
+        reader = self._store.stream(name).group(group, start="0")
+        for _ in range(count):
+            job = reader.read("w", count=1, timeout=timeout_s)[0]
+            _ = job.fields
+            job.ack()
+
+    def take_late(self, count: int) -> None:
+        """Take many jobs, and say that they are done in another order."""
+        jobs = self._store.stream("jobs").group("late", start="0").read("w", count=count)
+        random.Random(count).shuffle(jobs)
+        for job in jobs:
+            job.ack()
+
+    def take_once(self, count: int) -> None:
+        """Take a job; its result and its end are one commit."""
+        reader = self._store.stream("jobs").group("once", start="0")
+        for _ in range(count):
+            job = reader.read("w", count=1)[0]
+            with self._store.transaction() as transaction:
+                transaction.stream("results").add({"result": job["temp"]})
+                transaction.ack(job)
+
+    def close(self) -> None:
+        """Close it."""
+        self._store.close()
+
+
+class SQLite:
+    """Tables of entries and of jobs."""
+
+    label = "SQLite"
+
+    def __init__(self, folder: Path) -> None:
+        self._base = base = data.database(folder / "peer.db")
+        self._run = base.execute
+        self._run(
+            "CREATE TABLE entry (stream INT, ms INT, seq INT, body TEXT, "
+            "PRIMARY KEY (stream, ms, seq)) WITHOUT ROWID"
+        )
+        self._run("CREATE TABLE job (id INTEGER PRIMARY KEY, body TEXT, worker TEXT)")
+        self._run("CREATE INDEX free ON job (id) WHERE worker IS NULL")
+        self._numbers: dict[str, int] = {}
+        self._clock_ms = 10**12
+
+    def _put(self, stream: int, doc: Fields) -> None:
+        self._clock_ms += 1
+        self._run(
+            "INSERT INTO entry VALUES (?, ?, 0, ?)", (stream, self._clock_ms, json.dumps(doc))
+        )
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers) + 1)
+
+    def load(self, rows: list[Fields]) -> None:
+        self._run("BEGIN")
+        bodies = [json.dumps(row) for row in rows]
+        self._base.executemany("INSERT INTO entry VALUES (0, ?, 0, ?)", list(enumerate(bodies)))
+        self._base.executemany("INSERT INTO job (body) VALUES (?)", [(body,) for body in bodies])
+        self._run("COMMIT")
+
+    def add(self, name: str, docs: list[Fields]) -> None:
+        stream = self._number(name)
+        for doc in docs:
+            self._put(stream, doc)
+
+    def add_over(self, names: list[str], order: Sequence[int], docs: list[Fields]) -> None:
+        streams = [self._number(name) for name in names]
+        for at, doc in zip(order, docs, strict=True):
+            self._put(streams[at], doc)
+
+    def add_capped(self, docs: list[Fields]) -> None:
+        stream = self._number("capped")
+        for doc in docs:
+            self._run("BEGIN IMMEDIATE")
+            self._put(stream, doc)
+            self._run(
+                "DELETE FROM entry WHERE stream = ? AND ms <= ?", (stream, self._clock_ms - CAPPED)
+            )
+            self._run("COMMIT")
+
+    def add_given(self, docs: list[Fields]) -> None:
+        self.add("given", docs)
+
+    def add_pairs(self, docs: list[Fields]) -> None:
+        left, right = self._number("left"), self._number("right")
+        for doc in docs:
+            self._run("BEGIN IMMEDIATE")
+            self._put(left, doc)
+            self._put(right, doc)
+            self._run("COMMIT")
+
+    def add_tens(self, docs: list[Fields]) -> None:
+        stream = self._number("tens")
+        for first in range(0, len(docs), 10):
+            self._run("BEGIN")
+            for doc in docs[first : first + 10]:
+                self._put(stream, doc)
+            self._run("COMMIT")
+
+    def get(self, picks: Sequence[int]) -> None:
+        query = "SELECT body FROM entry WHERE stream = 0 AND ms = ? AND seq = 0"
+        for pick in picks:
+            _ = json.loads(self._run(query, (pick,)).fetchone()[0])["temp"]
+
+    def get_tens(self, picks: Sequence[int]) -> None:
+        query = (
+            "SELECT body FROM entry WHERE stream = 0 AND (ms, seq) >= (?, 0) "
+            "ORDER BY ms, seq LIMIT 10"
+        )
+        for pick in picks:
+            _ = [json.loads(body) for (body,) in self._run(query, (pick,)).fetchall()]
+
+    def walk(self) -> None:
+        for (body,) in self._run("SELECT body FROM entry WHERE stream = 0 ORDER BY ms, seq"):
+            _ = json.loads(body)
+
+    def delete(self, picks: Sequence[int]) -> None:
+        for pick in picks:
+            self._run("DELETE FROM entry WHERE stream = 0 AND ms = ? AND seq = 0", (pick,))
+
+    def punch(self, picks: Sequence[int]) -> None:
+        """A table has no holes."""
+
+    def take(self, _name: str, _group: str, count: int, _timeout_s: float) -> None:
+        for _ in range(count):
+            job, body = self._run(TAKE).fetchone()
+            _ = json.loads(body)
+            self._run("DELETE FROM job WHERE id = ?", (job,))
+
+    def take_late(self, count: int) -> None:
+        self._run("BEGIN")
+        jobs = [self._run(TAKE).fetchone()[0] for _ in range(count)]
+        self._run("COMMIT")
+        random.Random(count).shuffle(jobs)
+        for job in jobs:
+            self._run("DELETE FROM job WHERE id = ?", (job,))
+
+    def take_once(self, count: int) -> None:
+        stream = self._number("results")
+        for _ in range(count):
+            job, body = self._run(TAKE).fetchone()
+            self._run("BEGIN IMMEDIATE")
+            self._put(stream, {"result": json.loads(body)["temp"]})
+            self._run("DELETE FROM job WHERE id = ?", (job,))
+            self._run("COMMIT")
+
+    def close(self) -> None:
+        self._base.close()
+
+
+class RocksDB:
+    """Keys in order; no jobs."""
+
+    label = "RocksDB"
+
+    def __init__(self, folder: Path) -> None:
+        import msgpack
+        import rocksdict
+
+        options = rocksdict.Options(raw_mode=True)
+        options.create_if_missing(True)
+        self._rocks: Any = rocksdict
+        self._base: Any = rocksdict.Rdict(str(folder / "rocks"), options)
+        self._pack, self._unpack = msgpack.packb, msgpack.unpackb
+        self._numbers: dict[str, int] = {}
+        self._clock_ms = 10**12
+
+    def _key(self, name: str) -> bytes:
+        self._clock_ms += 1
+        number = self._numbers.setdefault(name, len(self._numbers) + 1)
+        return KEY.pack(number, self._clock_ms, 0)
+
+    def _batch(self, keyed: list[tuple[bytes, Fields]]) -> None:
+        batch = self._rocks.WriteBatch(raw_mode=True)
+        for key, doc in keyed:
+            batch.put(key, self._pack(doc))
+        self._base.write(batch)
+
+    def load(self, rows: list[Fields]) -> None:
+        self._batch([(KEY.pack(0, at, 0), row) for at, row in enumerate(rows)])
+
+    def add(self, name: str, docs: list[Fields]) -> None:
+        for doc in docs:
+            self._base[self._key(name)] = self._pack(doc)
+
+    def add_over(self, names: list[str], order: Sequence[int], docs: list[Fields]) -> None:
+        for at, doc in zip(order, docs, strict=True):
+            self._base[self._key(names[at])] = self._pack(doc)
+
+    def add_given(self, docs: list[Fields]) -> None:
+        self.add("given", docs)
+
+    def add_pairs(self, docs: list[Fields]) -> None:
+        for doc in docs:
+            self._batch([(self._key("left"), doc), (self._key("right"), doc)])
+
+    def add_tens(self, docs: list[Fields]) -> None:
+        for first in range(0, len(docs), 10):
+            self._batch([(self._key("tens"), doc) for doc in docs[first : first + 10]])
+
+    def get(self, picks: Sequence[int]) -> None:
+        for pick in picks:
+            _ = self._unpack(self._base[KEY.pack(0, pick, 0)])["temp"]
+
+    def get_tens(self, picks: Sequence[int]) -> None:
+        for pick in picks:
+            found = self._base.values(from_key=KEY.pack(0, pick, 0))
+            _ = [self._unpack(value) for value, _ in zip(found, range(10), strict=False)]
+
+    def walk(self) -> None:
+        for key, value in self._base.items(from_key=KEY.pack(0, 0, 0)):
+            if KEY.unpack(key)[0]:
+                break
+            _ = self._unpack(value)
+
+    def delete(self, picks: Sequence[int]) -> None:
+        for pick in picks:
+            del self._base[KEY.pack(0, pick, 0)]
+
+    def close(self) -> None:
+        self._base.close()

@@ -1,0 +1,223 @@
+"""What users do, by the processor time of all threads and processes that take part.
+
+Nothing is repeated: names, IDs, shapes, sizes and the order of streams are drawn at random, and the
+seed is told. Each side does each work in the same run, on what the works before left, and the sides
+take turns at going first. A work's goal is a ratio to SQLite's processor time. The label says what
+was done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peers
+from benchmarks.harness import Bench, Result, Sample, at_most, below
+from benchmarks.workload_sides import Fields, Ours, RocksDB, SQLite
+
+NAME = "workloads"
+SEED = "LOGSTORE_BENCH_SEED"
+SHAPES: tuple[Fields, ...] = (
+    {"temp": "21.5", "hum": "40"},
+    {"lat": "50.1", "lon": "8.6", "alt": "112"},
+    {"event": "login", "user": "17"},
+)
+WAITS_S = 1.0
+ROWS_MIN = 1_000  # as many as all works on jobs take
+CLOSE = "close, after all of these"
+CLOSE_GOAL_US = 100_000.0
+OPENS = {
+    "logstore": "import sys, logstore; logstore.open(sys.argv[1]).stream('s').add({'a': '1'})",
+    "SQLite": "import sys, sqlite3; base = sqlite3.connect(sys.argv[1], isolation_level=None); "
+    "base.execute('PRAGMA journal_mode = WAL'); "
+    "base.execute('CREATE TABLE IF NOT EXISTS s (a)'); base.execute('INSERT INTO s VALUES (1)')",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One thing that users do."""
+
+    name: str
+    goal: float  # at most so many times SQLite's processor time; CLOSE_GOAL_US of a close
+    count: int  # of operations in one measurement
+    method: str  # of the sides
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one operation took, on average."""
+
+    processor_us: float
+    clock_us: float
+
+
+def run(bench: Bench) -> list[Result]:
+    """A line a work."""
+    seed = int(os.environ.get(SEED, random.randrange(10**6)))
+    print(f"workloads: {SEED}={seed}", file=sys.stderr, flush=True)
+    found: dict[str, dict[str, list[Spent]]] = {}
+    goals: dict[str, float] = {}
+    for number in range(-1, bench.rounds):  # the first one does not count
+        folder = bench.folder / f"workloads-{number}"
+        folder.mkdir()
+        for work, label, spent in one_round(bench, random.Random(seed), folder, number):
+            goals[work.name] = work.goal
+            if number >= 0:
+                found.setdefault(work.name, {}).setdefault(label, []).append(spent)
+        shutil.rmtree(folder)
+    return [judged(name, goals[name], sides) for name, sides in found.items()]
+
+
+def judged(name: str, goal: float, sides: dict[str, list[Spent]]) -> Result:
+    """The result of a work: ours against SQLite, RocksDB beside."""
+    ours, judge, *others = (
+        Sample(label, [spent.processor_us for spent in each]) for label, each in sides.items()
+    )
+    clock = ", ".join(
+        f"{label} {sum(spent.clock_us for spent in each) / len(each):,.1f}"
+        for label, each in sides.items()
+    )
+    unit, note = "us of processor time", f"by the clock: {clock}"
+    if name == CLOSE:
+        return below(name, unit, ours, goal, judge, note)
+    return at_most(name, unit, ours, judge, goal, note, others)
+
+
+def one_round(
+    bench: Bench, drawn: random.Random, folder: Path, number: int
+) -> list[tuple[Work, str, Spent]]:
+    """All works on new stores."""
+    sides: list[Any] = [Ours(folder), SQLite(folder)]
+    if peers.is_there("rocksdict"):
+        sides.append(RocksDB(folder))
+    count = max(ROWS_MIN, bench.size(100_000, 20_000))
+    rows = [{"temp": str(at % 977), "hum": str(at * 7 % 89)} for at in range(count)]
+    for side in sides:
+        side.load(rows)
+    done: list[tuple[Work, str, Spent]] = []
+    works = _adds(bench, drawn) + _reads(bench, drawn, len(rows)) + _jobs(bench)
+    holes = drawn.sample(range(len(rows)), len(rows) * 3 // 200)
+    for side in sides[:2]:
+        side.punch(holes)
+    close = Work(CLOSE, CLOSE_GOAL_US, 1, "close", ())
+    for at, work in enumerate([*works, close]):
+        calls = {
+            side.label: partial(getattr(side, work.method), *work.arguments)
+            for side in sides
+            if hasattr(side, work.method)
+        }
+        done += [(work, label, spent) for label, spent in in_turn(calls, work.count, at + number)]
+    opens = Work("a process that opens, adds one and ends", 2.5, 3, "", ())
+    calls = {
+        label: partial(_processes, code, folder / f"o-{label}") for label, code in OPENS.items()
+    }
+    return done + [(opens, label, spent) for label, spent in in_turn(calls, opens.count, number)]
+
+
+def in_turn(
+    calls: dict[str, Callable[[], object]], count: int, turn: int
+) -> list[tuple[str, Spent]]:
+    """Time each side once, another one first each time; in the order of the sides."""
+    labels = list(calls)
+    first = turn % len(labels)
+    found: dict[str, Spent] = {}
+    for label in labels[first:] + labels[:first]:
+        clock_s, processor_s = time.perf_counter(), processor_time_s()
+        calls[label]()
+        found[label] = Spent(
+            (processor_time_s() - processor_s) / count * 1e6,
+            (time.perf_counter() - clock_s) / count * 1e6,
+        )
+    return [(label, found[label]) for label in labels]
+
+
+def processor_time_s() -> float:
+    """Of this process, its threads, and the processes that it waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
+def _processes(code: str, path: Path) -> None:
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+
+
+def _docs(count: int) -> list[Fields]:
+    """Three shapes in turn; each has names of its own, as a decoder makes them."""
+    return [json.loads(json.dumps(SHAPES[at % len(SHAPES)])) for at in range(count)]
+
+
+def _adds(bench: Bench, drawn: random.Random) -> list[Work]:
+    count = bench.size(6000, 1000)
+    docs = _docs(count)
+    half, quarter = docs[: count // 2], docs[: count // 4]
+    words = [{"who": f"José {at}", "temp": at / 7} for at in range(count // 3)]
+    found = [
+        Work("add, three shapes in turn", 0.35, count, "add", ("plain", docs)),
+        Work("add, a float and letters beyond ASCII", 1.0, len(words), "add", ("words", words)),
+    ]
+    for full, goal in ((100, 1.0), (5000, 1.0), (50_000, 2.0)):
+        streams = bench.size(full, full // 10)
+        names = [f"s{streams}:{at}" for at in range(streams)]
+        order = [drawn.randrange(streams) for _ in docs]
+        first = (names, range(streams), [SHAPES[0]] * streams)
+        found += [
+            Work(f"the first add of each of {streams:,} streams", 1.0, streams, "add_over", first),
+            Work(f"add, {streams:,} streams at random", goal, count, "add_over",
+                 (names, order, docs)),
+        ]  # fmt: skip
+    for size_bytes in (1024, 16_384):
+        values = [{"v": drawn.randbytes(size_bytes // 2).hex()} for _ in range(count // 6)]
+        found.append(
+            Work(f"add, a value of {size_bytes:,} bytes", 1.0, len(values), "add",
+                 (f"v{size_bytes}", values))
+        )  # fmt: skip
+    return [
+        *found,
+        Work("add with maxlen=1000", 0.8, len(half), "add_capped", (half,)),
+        Work("add, the ID given", 1.0, len(half), "add_given", (half,)),
+        Work("transaction of two adds", 0.45, len(quarter), "add_pairs", (quarter,)),
+        Work("add_many of ten, an entry", 0.6, count, "add_tens", (docs,)),
+    ]
+
+
+def _reads(bench: Bench, drawn: random.Random, rows: int) -> list[Work]:
+    count = bench.size(4000, 800)
+    picks = [drawn.randrange(rows) for _ in range(count)]
+    gone = list(dict.fromkeys(picks))[: count * 3 // 8]
+    half = picks[: count // 2]
+    return [
+        Work(f"get, at random of {rows:,}", 0.7, count, "get", (picks,)),
+        Work(f"range of ten, at random of {rows:,}", 1.0, len(half), "get_tens", (half,)),
+        Work("range of all, an entry", 1.0, rows, "walk", ()),
+        Work("delete, at random", 0.8, len(gone), "delete", (gone,)),
+    ]
+
+
+def _jobs(bench: Bench) -> list[Work]:
+    count = bench.size(2000, 400)
+
+    def take(name: str, stream: str, group: str, timeout_s: float) -> Work:
+        return Work(name, 0.5, count, "take", (stream, group, count, timeout_s))
+
+    return [
+        take("queue: take one, ack it", "jobs", "plain", 0),
+        take(f"queue: the same, with a timeout of {WAITS_S:g} s", "jobs", "waits", WAITS_S),
+        take("queue: the same, 1.5 % of the stream deleted", "holed", "plain", 0),
+        Work(f"queue: {count:,} pending, acked at random", 0.5, count, "take_late", (count,)),
+        Work("queue: take, result and ack as one", 0.5, count // 2, "take_once", (count // 2,)),
+    ]
