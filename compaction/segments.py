@@ -3,8 +3,9 @@
 Crash order: output written into a segment of its own, synced, its hint; then adopt commits, which
 check under the lock that locators and vectors are still those that were read; then (when
 nothing lives in a segment, both checkpoints are past it and all of that is durable) a drop frame,
-synced; only then the unlink. A kill before the adopt leaves a file that nobody names, removed by
-the next run; a kill before the unlink leaves a file that the next run unlinks.
+synced; in an erasure then the end of all pins; only then the unlink. A kill before the adopt leaves
+a file that nobody names, removed by the next run; a kill before the unlink leaves a file that the
+next run unlinks, and the pins that name it with it.
 """
 
 from __future__ import annotations
@@ -192,6 +193,8 @@ def drop_dead(
     with committer.locked():
         engine.wake.dropped += len(dead)
         engine.wake.compacted = engine.clock.now_ms(), engine.wake.compacted[1] + size
+    if report.purge:  # behind the commit: a pin that is made from here on names none of them
+        pins.revoke_all(engine.fs, engine.path)
     for number in dead:
         unlink(engine, number)
     engine.notice_drops()
@@ -321,9 +324,15 @@ def remove_garbage(engine: Engine, committer: Committer) -> None:
     for page in locators(engine):
         keep.update(fmt.segment_of(locator.position) for locator in page)
     covered = fmt.segment_of(min(names.checkpoints(engine.fs, engine.path), default=0))
-    for number, (head, _) in chain.heads(engine.fs, engine.path, engine.uuid).items():
-        if number not in keep and (head.role == fmt.Role.COMPACTED or number < covered):
-            unlink(engine, number)
+    garbage = [
+        number
+        for number, (head, _) in chain.heads(engine.fs, engine.path, engine.uuid).items()
+        if number not in keep and (head.role == fmt.Role.COMPACTED or number < covered)
+    ]
+    if garbage:  # an erasure that was killed dropped segments whatever pins name them
+        pins.revoke(engine.fs, engine.path, garbage)
+    for number in garbage:
+        unlink(engine, number)
     _remove_halves(engine)
 
 

@@ -147,6 +147,18 @@ def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
     return pin
 
 
+def check_planned(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
+    """The pin of a plan, if it still holds; SnapshotExpired if not.
+
+    A reader that was renewing it may have put the pin back after an erasure took it; but its
+    snapshot file is made once, and went with it.
+    """
+    pin = check(fs, store, pin_id, now_ms)
+    if not fs.exists(snapshot_path(store, pin_id)):
+        raise SnapshotExpired(f"the snapshot of the pin {pin_id} was taken away: load again")
+    return pin
+
+
 def require_folder(fs: FileSystem, store: Path) -> None:
     """NotAStoreError on a host that does not see the directory where pins are."""
     if not fs.exists(store / names.PINS):

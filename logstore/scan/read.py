@@ -2,8 +2,9 @@
 
 Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
 reads only those at the ends of the interval); a pin that ran out, a snapshot that is gone, and a
-segment that is gone and was not pinned, raise SnapshotExpired; damage, and a segment that is gone
-though it was pinned, is a CorruptionError that names the IDs, or is counted among the losses that
+segment that is gone and is not pinned (the pin is looked at behind the segment, for who unlinks
+one revokes its pins first), raise SnapshotExpired; damage, and a segment that is gone
+though it is pinned, is a CorruptionError that names the IDs, or is counted among the losses that
 the caller takes, and never are there fewer rows unsaid. Segments
 are read with positional reads, so that a file that is cut off is an error and not a signal; reads
 that follow each other are done ahead, in pieces of READ_AHEAD_BYTES. Neither the engine nor the
@@ -126,7 +127,7 @@ def batches(
         """SnapshotExpired if the pin is over: then compaction, or an erasure, may have come."""
         if lease is None or split.home != split.store:
             return False
-        pinfile.check(fs, Path(split.home), split.pin_id, now_ms())
+        pinfile.check_planned(fs, Path(split.home), split.pin_id, now_ms())
         return True
 
     if split.blocks:

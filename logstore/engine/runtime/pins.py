@@ -10,12 +10,14 @@ or when the process it is for is gone, where this process can see that.
 
 Invariants: a pin is durable before the snapshot it is for is read; a snapshot file is removed after
 its pin, never before; a pin that is past its end, or cannot be read, holds nothing back, and its
-readers raise SnapshotExpired. Never decides what is dead.
+readers raise SnapshotExpired. Who unlinks a segment although a pin names it revokes the pin first,
+durably: a reader looks at its pin again when a segment is missing, and takes what a pin holds for
+damage. Never decides what is dead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,14 +158,31 @@ def pinned_segments(fs: FileSystem, store: Path, now_ms: int) -> set[int]:
 
 
 def revoke_all(fs: FileSystem, store: Path) -> int:
-    """Remove every pin and snapshot file, for erasure; how many. Their readers must load again.
+    """Remove every pin and snapshot file, durably, for erasure; how many pins. Their readers must
+    load again.
 
     A planner writes its snapshot file before it looks at its pin again: it finds the pin gone and
     takes its file away, or the file is there when the directory is listed once more.
     """
-    count = 0
+    count = removed = 0
     while listed := list(filter(pinfile.is_ours, fs.names(store / names.PINS))):
-        for name in listed:
+        for name in sorted(listed, key=len):  # pins first: their names are the shortest
             count += pinfile.is_id(name)
             fs.remove(store / names.PINS / name)
+        removed += len(listed)
+    if removed:
+        fs.sync_directory(store / names.PINS)
+    return count
+
+
+def revoke(fs: FileSystem, store: Path, segments: Collection[int]) -> int:
+    """Remove, durably, the pins that may name one of these segments; how many."""
+    count = 0
+    for name in filter(pinfile.is_id, fs.names(store / names.PINS)):
+        pin = pinfile.read(fs, store, name)
+        if pin is not None and (pin.segments is None or not pin.segments.isdisjoint(segments)):
+            release(fs, store, name)
+            count += 1
+    if count:
+        fs.sync_directory(store / names.PINS)
     return count
