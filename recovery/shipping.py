@@ -25,7 +25,7 @@ from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
-from logstore.errors import OptionError, SnapshotExpired
+from logstore.errors import CorruptionError, OptionError, SnapshotExpired
 from logstore.fs import File
 from logstore.log import chain, names, pinfile, shipfile, shipped
 from logstore.log.shipfile import ShipRecord
@@ -129,8 +129,7 @@ class _Ship:
                 self._send(part, there)
                 parts.append(part)
             done += size_bytes
-        now_ms = self._engine.clock.now_ms()
-        pinfile.check(self._engine.fs, self._engine.path, self._pin_id, now_ms)  # no erasure came
+        now_ms = self._check_pin()
         made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts))
         self._publish(made)
         self._record(made)
@@ -144,6 +143,12 @@ class _Ship:
             removed,
             left,
         )
+
+    def _check_pin(self) -> int:
+        """What time it is; SnapshotExpired if an erasure came."""
+        now_ms = self._engine.clock.now_ms()
+        pinfile.check(self._engine.fs, self._engine.path, self._pin_id, now_ms)
+        return now_ms
 
     def _moment(self) -> tuple[int, dict[str, int]]:
         """A durable position, and of each file that it needs how many bytes belong to it."""
@@ -232,8 +237,10 @@ class _Ship:
             return self._read(path, size_bytes)
         except FileNotFoundError:
             if path.endswith(SEGMENT_SUFFIX):
-                raise SnapshotExpired(
-                    f"{path} was removed while the store was shipped: ship again"
+                self._check_pin()
+                raise CorruptionError(
+                    f"{path} is gone, and logstore did not remove it: restore it from a backup, or "
+                    "see docs/recovery.md"
                 ) from None
             return None
 

@@ -18,7 +18,12 @@ from logstore.api.store import Store
 from logstore.engine.dump import export as exports
 from logstore.engine.dump import restore
 from logstore.engine.runtime import snapshot
-from logstore.errors import ReadOnlyError, SnapshotExpired, StreamNotFoundError
+from logstore.errors import (
+    DamagedStoreError,
+    ReadOnlyError,
+    SnapshotExpired,
+    StreamNotFoundError,
+)
 from logstore.rdb import dump
 from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
@@ -231,6 +236,22 @@ def _erase_meanwhile(store: Store[bytes]) -> None:
         store.compact(purge=True)
         assert len(store.stream("s"))
         list(export.nodes(store._engine()))
+
+
+def test_a_segment_that_is_gone_is_damage_while_the_pin_holds(open_store: OpenStore) -> None:
+    """To begin again would end the same way, for ever."""
+    store = open_store(segment_bytes=1 << 16, node_max_entries=10)
+    fill(store, "s", 6000)
+    segment = min((store.path / "log").glob("*.log"))
+    engine = store._engine()
+    engine.segments.forget()
+    with (
+        pytest.raises(DamagedStoreError, match="logstore check"),
+        exports.pinned(engine, b"s") as export,
+    ):
+        segment.unlink()
+        list(export.nodes(engine))
+    assert not list((store.path / "pins").iterdir())
 
 
 def _restore_for_ever(path: Path, payloads: list[bytes]) -> None:

@@ -25,6 +25,8 @@ from logstore.errors import (
     OptionError,
     SnapshotExpired,
 )
+from logstore.fs import LOCAL
+from logstore.log import names
 from logstore.log.shipped import MANIFEST, OBJECTS, Place
 from logstore.recovery import fetch, shipping
 from logstore.recovery.check import check
@@ -138,6 +140,21 @@ def test_an_erasure_meanwhile_publishes_nothing(tmp_path: Path) -> None:
         assert Place(str(uri)).manifest() is None
         ship(store, uri)
         assert restored(uri, tmp_path / "again") == ids(store)
+
+
+def test_a_segment_that_is_gone_is_damage_while_the_pin_holds(tmp_path: Path) -> None:
+    """To ship again would end the same way, for ever."""
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        last = max(names.segments(LOCAL, tmp_path / "store")) - 1
+
+        def lose() -> None:
+            names.segment(tmp_path / "store", last).unlink()
+
+        with at_once(1, lose) as progress, pytest.raises(CorruptionError, match="did not remove"):
+            ship(store, uri, progress)
+        assert Place(str(uri)).manifest() is None
+        assert not logstore_pins(store)
 
 
 def test_a_uri_has_one_store_and_one_history(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.errors import (
     CorruptionError,
+    DamagedStoreError,
     SnapshotExpired,
     StreamNotFoundError,
     TooLargeError,
@@ -107,7 +108,8 @@ def pinned(engine: Engine, name: bytes) -> Iterator[Export]:
     """The stream while nothing of it goes away, so that it is read as slowly as it must be.
 
     Needs a store that may be written to. SnapshotExpired from ``nodes`` if the pin was taken away
-    by an erasure, or nothing was read for an hour.
+    by an erasure, or nothing was read for an hour; DamagedStoreError for a segment that is gone
+    though the pin holds it.
     """
     fs, path = engine.fs, engine.path
     pin = pins.create(fs, path, engine.clock.now_ms(), pins.LEASE_MS_MAX, purpose="dump")
@@ -117,11 +119,19 @@ def pinned(engine: Engine, name: bytes) -> Iterator[Export]:
         segments = {locator.position >> shift for _, locator in found.sealed}
         pins.narrow(fs, path, pin, segments, engine.clock.now_ms(), pins.LEASE_MS_MAX)
         yield found._replace(pin_id=pin.id)
-    except SegmentGone:
-        raise SnapshotExpired(
-            "what was to be exported was erased meanwhile, or nothing was read for an hour: begin "
-            "again",
+    except SegmentGone as gone:
+        try:
+            pinfile.check(fs, path, pin.id, engine.clock.now_ms())
+        except SnapshotExpired:
+            raise SnapshotExpired(
+                "what was to be exported was erased meanwhile, or nothing was read for an hour: "
+                "begin again",
+                stream=name,
+            ) from None
+        raise DamagedStoreError(
+            "a segment that the stream needs is missing: run 'logstore check'",
             stream=name,
+            segment=gone.args[0],
         ) from None
     finally:
         pins.release(fs, path, pin.id)
