@@ -17,6 +17,7 @@ from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, datetime_ms, parse_end, parse_start
 from logstore.ids import U64_MAX as _U64_MAX
 from logstore.log import pinfile
+from logstore.scan.column_names import folded
 from logstore.spark_io import offsets, places
 from logstore.spark_io.offsets import EVERY, Offsets
 
@@ -108,7 +109,7 @@ def parse(options: Mapping[str, str]) -> SourceOptions:
     if not corrupt:
         raise OptionError("option 'columnNameOfCorruptRecord' must name a column")
     store_column = given.get("storecolumn", STORE_COLUMN)
-    if not store_column or store_column.lower() == corrupt.lower():
+    if not store_column or folded(store_column) == folded(corrupt):
         raise OptionError("option 'storeColumn' must name a column of its own")
     names, patterns = _streams(given)
     return SourceOptions(

@@ -15,6 +15,7 @@ from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, StreamID
+from logstore.scan.column_names import folded
 from logstore.scan.plan import Plan
 from logstore.scan.snapshot import Split
 from logstore.spark_io import offsets, stores
@@ -89,25 +90,21 @@ class _Found(dict[str, list[bytes]]):
         self.behind: dict[tuple[str, bytes], StreamID] = {}
 
 
-def _names(options: SourceOptions, fields: Sequence[str] = (), hidden: str = "") -> _Found:
+def _names(options: SourceOptions, fields: Sequence[str] = (), hidden: str | None = None) -> _Found:
     """The streams of each store, in the order of the stores; a name must be in one of them.
 
-    OptionError for one of the ``fields`` that entries have under a name of other case only, and for
-    a field ``hidden`` that they have and that the column for the store would hide.
+    The log tells of ``fields``, and of one ``hidden``, as `_Hints` says.
     """
     found = _Found()
     missing: set[str] | None = None
-    sampled = SAMPLED_STREAMS
+    hints = _Hints(options, fields, hidden)
     for place in options.places:
         with stores.opened(options, place) as store:
             found[place], absent = _of_store(options, store)
             missing = absent if missing is None else missing & absent
             for name in found[place] if options.group else ():
                 found.behind[place, name] = _behind(options.group, store, name)
-            for name in found[place][:sampled] if fields or hidden else ():
-                with suppress(CorruptionError):  # tasks meet it, and tell more of it
-                    _check_case(options, store, name, fields, hidden)
-                sampled -= 1
+            hints.look(store, found[place])
     _check_missing(options, sorted(missing or ()))
     return found
 
@@ -145,14 +142,14 @@ def splits(
     options: SourceOptions,
     cores: int,
     fields: Sequence[str],
-    hidden: str = "",
+    hidden: str | None = None,
     *,
     counting: bool = False,
 ) -> list[Split]:
     """The splits of a new plan, in the order of the stores, the streams and their IDs; ``counting``
     as `scan.plan.make` has it.
 
-    OptionError as `_names` says.
+    Errors, and lines of the log, as `_names` says.
     """
     with ExitStack() as kept:  # what is opened again meanwhile is shared
         for place in options.places[:OPEN_STORES_MAX]:
@@ -200,21 +197,48 @@ def _tell(place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: 
     )
 
 
-def _check_case(
-    options: SourceOptions, store: PlannedStore, name: bytes, fields: Sequence[str], hidden: str
-) -> None:
-    """By the first and last entries; a column of nulls would not tell that the case differs."""
-    seen = store.fields(name, options.start, options.end)
-    if hidden in seen:
-        raise OptionError(
-            f"column {hidden!r} says which store a row is from, and entries of stream {name!r} "
-            "have a field of this name: give option 'storeColumn' another name for the store"
-        )
-    for field in set(fields) - seen:
-        other = next((each for each in sorted(seen) if each.lower() == field.lower()), None)
-        if other is not None:
-            raise OptionError(
-                f"column {field!r}: entries of stream {name!r} have a field {other!r}, and "
-                f"names of fields differ by case: write {other!r} in the schema, or read "
-                f"fields[{field!r}]"
+class _Hints:
+    """What first and last entries tell of a schema: a column of nulls would not tell that the case
+    of its name is another one, nor the column for the store that a field stands behind it.
+
+    Hints, and no more: what a query gives, or whether it fails, must not depend on a sample.
+    """
+
+    def __init__(self, options: SourceOptions, fields: Sequence[str], hidden: str | None) -> None:
+        self._options = options
+        self._fields = set(fields)
+        self._hidden = hidden
+        self._left = SAMPLED_STREAMS
+
+    def look(self, store: PlannedStore, names: Sequence[bytes]) -> None:
+        """Tell of some streams of a store, each column once."""
+        for name in names[: self._left]:
+            if not self._fields and self._hidden is None:
+                return
+            self._left -= 1
+            with suppress(CorruptionError):  # tasks meet it, and tell more of it
+                self._tell(name, store.fields(name, self._options.start, self._options.end))
+
+    def _tell(self, name: bytes, seen: set[str]) -> None:
+        if self._hidden is not None and self._hidden in seen:
+            log.warning(
+                "column %r says which store a row is from, and not what entries of stream %r have "
+                "in a field of this name: read that as fields[%r], or give option 'storeColumn' "
+                "another name",
+                self._hidden,
+                offsets.shown(name),
+                self._hidden,
             )
+            self._hidden = None
+        for field in sorted(self._fields - seen):
+            other = next((each for each in sorted(seen) if folded(each) == folded(field)), None)
+            if other is not None:
+                log.warning(
+                    "column %r: entries of stream %r have a field %r, and names of fields differ "
+                    "by case: the column is null where an entry has no field %r",
+                    field,
+                    offsets.shown(name),
+                    other,
+                    field,
+                )
+                self._fields.discard(field)

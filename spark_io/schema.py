@@ -1,9 +1,11 @@
 """The columns of the Spark source: the standard ones, and the fields that a user's schema names.
 
 Spark takes names that differ by case only for one: standard columns match without case, and what
-would collide is refused. The names of fields are bytes, which differ by case.
+would collide is refused. Any other column is the field of exactly its name, byte for byte: an entry
+that has the name in another case only has no such field.
 
-Invariants: every column is checked when the query is planned, and an error names it. A column is
+Invariants: every column is checked when the query is planned, and an error names it; what a column
+is follows from the schema and the options, and never from what entries have. A column is
 plain text (name and type), so that it can be sent anywhere; Arrow types are made where they are
 needed.
 """
@@ -16,6 +18,7 @@ from typing import Any
 
 from logstore.errors import OptionError
 from logstore.scan.arrow import BATCH_ROWS, Gather, Source
+from logstore.scan.column_names import folded
 from logstore.scan.conversion import Target
 from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.records import Rows
@@ -25,7 +28,6 @@ DDL = (
     "stream string, id string, ms bigint, seq bigint, ts timestamp, fields map<string,string>, "
     "id_key binary, pairs array<struct<field:string,value:string>>"
 )
-DDL_OF_SEVERAL = DDL + ", {} string"  # the name of the column for the store
 OPTIONS_KEY = "logstore.options"  # in the metadata of a table's first column
 _STANDARD: dict[str, tuple[str, ...]] = {
     "stream": ("string",),
@@ -72,7 +74,14 @@ class Column(NamedTuple):
     @property
     def standard(self) -> str:
         """The standard column that it is; empty for a field."""
-        return self.name.lower() if self.name.lower() in _STANDARD else ""
+        name = folded(self.name)
+        return name if name in _STANDARD else ""
+
+
+def ddl_of_several(store_column: str) -> str:
+    """The standard columns of several stores: with one that says which."""
+    quoted = store_column.replace("`", "``")
+    return f"{DDL}, `{quoted}` string"
 
 
 def of_table(options: Mapping[str, str]) -> Any:
@@ -128,10 +137,10 @@ def columns(schema: Any, options: SourceOptions) -> tuple[Column, ...]:
             raise OptionError(f"column {column.name!r}: the values of a map may be null in Spark")
         if not getattr(field.dataType, "containsNull", True):
             raise OptionError(f"column {column.name!r}: an array's elements may be null in Spark")
-        before = seen.get(column.name.lower())
+        before = seen.get(folded(column.name))
         if before is not None:
             raise OptionError(_twice(before, column.name))
-        seen[column.name.lower()] = column.name
+        seen[folded(column.name)] = column.name
     return found
 
 
@@ -147,7 +156,8 @@ def _twice(before: str, name: str) -> str:
 def _check(column: Column, options: SourceOptions) -> None:
     name, kind, nullable = column
     standard = column.standard
-    if name.lower() == options.store_column.lower():
+    corrupt, of_store = _own(options)
+    if folded(name) == of_store:
         if kind != "string" or standard:
             raise OptionError(
                 f"column {name!r} says which store a row is from: it must be a string, and no "
@@ -155,7 +165,7 @@ def _check(column: Column, options: SourceOptions) -> None:
                 "'storeColumn' another name for the store"
             )
         return
-    if name.lower() == options.corrupt.lower():
+    if folded(name) == corrupt:
         if kind != "string" or not nullable or standard:
             raise OptionError(
                 f"column {name!r} is for malformed records: it must be a string that may be null, "
@@ -176,19 +186,24 @@ def _check(column: Column, options: SourceOptions) -> None:
         raise OptionError(f"column {name!r} may be null: leave NOT NULL out of the schema")
 
 
+def _own(options: SourceOptions) -> tuple[str, str]:
+    """The columns for malformed records and for the store, as `folded` has them."""
+    return folded(options.corrupt), folded(options.store_column)
+
+
 def fields(wanted: Sequence[Column], options: SourceOptions) -> tuple[str, ...]:
     """The names of fields among the columns."""
-    own = (options.corrupt.lower(), options.store_column.lower())
-    return tuple(each.name for each in wanted if not each.standard and each.name.lower() not in own)
+    own = _own(options)
+    return tuple(each.name for each in wanted if not each.standard and folded(each.name) not in own)
 
 
-def hidden(wanted: Sequence[Column], options: SourceOptions) -> str:
-    """The name of the field that the column for the store hides; empty if there is no such column,
+def hidden(wanted: Sequence[Column], options: SourceOptions) -> str | None:
+    """The name of the field that the column for the store hides; None if there is no such column,
     or all fields are read."""
     if {"fields", "pairs"} & {each.standard for each in wanted}:
-        return ""
-    own = options.store_column.lower()
-    return next((each.name for each in wanted if each.name.lower() == own), "")
+        return None
+    _, own = _own(options)
+    return next((each.name for each in wanted if folded(each.name) == own), None)
 
 
 def rows(wanted: Sequence[Column], options: SourceOptions, store: str) -> tuple[Rows, Gather]:
@@ -196,9 +211,8 @@ def rows(wanted: Sequence[Column], options: SourceOptions, store: str) -> tuple[
     targets = [
         Target(each.name, arrow_type(each.type), each.standard, each.nullable) for each in wanted
     ]
-    names = [each.name.lower() for each in wanted]
-    own = (options.corrupt.lower(), options.store_column.lower())
-    corrupt, of_store = (names.index(each) if each in names else -1 for each in own)
+    names = [folded(each.name) for each in wanted]
+    corrupt, of_store = (names.index(each) if each in names else -1 for each in _own(options))
     made = Rows(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
     if not made.sources and not options.fail_on_loss:
         made.sources.append(Source("ms", standard=True))  # else nodes would be counted unread

@@ -78,7 +78,7 @@ class LogstoreSource(DataSource):
             return columns.of_table(self.given)
         if places.several(self.given):
             name = self.given.get("storecolumn", source_options.STORE_COLUMN)
-            return columns.DDL_OF_SEVERAL.format(f"`{name}`")
+            return columns.ddl_of_several(name)
         return columns.DDL
 
     def reader(self, schema: Any) -> Any:

@@ -243,15 +243,16 @@ def test_a_segment_that_is_gone_is_damage_while_the_pin_holds(open_store: OpenSt
     store = open_store(segment_bytes=1 << 16, node_max_entries=10)
     fill(store, "s", 6000)
     segment = min((store.path / "log").glob("*.log"))
-    engine = store._engine()
-    engine.segments.forget()
-    with (
-        pytest.raises(DamagedStoreError, match="logstore check"),
-        exports.pinned(engine, b"s") as export,
-    ):
-        segment.unlink()
-        list(export.nodes(engine))
+    store._engine().segments.forget()
+    with pytest.raises(DamagedStoreError, match="logstore check"):
+        _lose_meanwhile(store, segment)
     assert not list((store.path / "pins").iterdir())
+
+
+def _lose_meanwhile(store: Store[bytes], segment: Path) -> None:
+    with exports.pinned(store._engine(), b"s") as export:
+        segment.unlink()
+        list(export.nodes(store._engine()))
 
 
 def _restore_for_ever(path: Path, payloads: list[bytes]) -> None:

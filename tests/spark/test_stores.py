@@ -118,12 +118,30 @@ def test_what_cannot_be_is_said(root: Path, tmp_path: Path) -> None:
         options = {k: json.dumps(v) if k == "paths" else v for k, v in given.items()}
         with pytest.raises(error, match=words):
             rows("n int", stream="x", **options)
-    with make_store(tmp_path / "shop") as store:
-        store["sales"].add({"store": "Lyon", "n": "1"})
-    one = {"path": tmp_path / "shop", "stream": "sales"}
-    with pytest.raises(OptionError, match="give option 'storeColumn' another name"):
-        rows("store string, n int", **one)
-    assert rows("store string, n int", storeColumn="path", **one) == [("Lyon", 1)]
+
+
+def test_the_column_for_the_store_is_the_store_whatever_entries_have(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job must not fail on the day when an entry brings a field of this name."""
+    shop = tmp_path / "shop"
+    with make_store(shop) as store:
+        store["sales"].add({"n": "1"}, id="1-0")
+    one = {"path": shop, "stream": "sales"}
+    assert rows("store string, n int", **one) == [(str(shop), 1)]
+    assert caplog.text == ""
+    with make_store(shop) as store:
+        store["sales"].add({"store": "Lyon", "n": "2"}, id="2-0")
+    assert rows("store string, n int", **one) == [(str(shop), 1), (str(shop), 2)]
+    assert "read that as fields['store'], or give option 'storeColumn' another" in caplog.text
+    assert rows("store string, n int", storeColumn="path", **one) == [(None, 1), ("Lyon", 2)]
+
+
+def test_the_name_of_the_column_for_the_store_may_be_odd(root: Path) -> None:
+    for name in ("of it", "of`it", "a.b", "{}"):
+        source = source_of(root / "h*", stream="x", storeColumn=name)
+        quoted = name.replace("`", "``")
+        assert source.schema().endswith(f", `{quoted}` string")
 
 
 def test_in_a_query(spark: Any, root: Path) -> None:
