@@ -69,6 +69,23 @@ def test_a_pin_that_is_late_is_not_narrowed(tmp_path: Path) -> None:
     assert list((tmp_path / "pins").iterdir()) == []
 
 
+def test_what_may_name_a_segment_is_revoked_before_it_goes(tmp_path: Path) -> None:
+    """A pin that is being planned may name any; one of other segments stays."""
+    held = [pins.create(LOCAL, tmp_path, NOW, TTL) for _ in range(3)]
+    pins.narrow(LOCAL, tmp_path, held[0], {3, 4}, NOW, TTL)
+    pins.narrow(LOCAL, tmp_path, held[1], {5}, NOW, TTL)
+    for pin in held[:2]:
+        pinfile.snapshot_path(tmp_path, pin.id).write_bytes(b"")
+    assert pins.revoke(LOCAL, tmp_path, [4, 6]) == 2
+    assert {path.name for path in (tmp_path / "pins").iterdir()} == {
+        held[1].id, f"{held[1].id}.snap",
+    }  # fmt: skip
+    assert pinfile.check_planned(LOCAL, tmp_path, held[1].id, NOW).segments == {5}
+    pinfile.snapshot_path(tmp_path, held[1].id).unlink()
+    with pytest.raises(SnapshotExpired, match="load again"):
+        pinfile.check_planned(LOCAL, tmp_path, held[1].id, NOW)
+
+
 def test_a_pin_is_renewed_once_half_of_its_time_is_over(tmp_path: Path) -> None:
     pin = pins.create(LOCAL, tmp_path, NOW, TTL)
     assert pins.renew(LOCAL, tmp_path, pin.id, NOW + 100) == pin
