@@ -65,12 +65,17 @@ HEADS = {
 }
 
 
+# What is shown of a ``StreamRecord`` beside its name: a compiled class does not say what it holds.
+OF_RECORD = (
+    "entries_added", "expires_ms", "first", "last", "length", "max_deleted", "node_bytes", "nodes",
+    "number", "open_master", "open_version", "position",
+)  # fmt: skip
 NARROW = {"node": ("last", "entries", "segment"), "group": ("runs", "number", "entries read")}
 
 
 def _stream_rows(view: Snapshot, name: bytes, count: int) -> list[dict[str, Any]]:
     record = _record(view, name)
-    found = {slot: getattr(record, slot) for slot in StreamRecord.__slots__ if slot != "name"}
+    found = {name: getattr(record, name) for name in OF_RECORD}
     row: dict[str, Any] = {"what": "record", **name_object(name), **found}
     for key, value in found.items():
         if isinstance(value, StreamID):

@@ -73,6 +73,7 @@ class Worker:
             self._stopped.set()
             looker.join()
             self._ends.commit()
+            self._give_back()
             self._drop_done()
             if self._loop is not None:
                 self._loop.close()
@@ -178,6 +179,15 @@ class Worker:
                 self._drop_done()
             except Error as error:
                 log.warning("jobs of workers that are gone wait for the next look: %s", error)
+
+    def _give_back(self) -> None:
+        """Give back what nobody will do under this name: taken over as the worker ended, or failed
+        while it could not be given back.
+        """
+        group = self._jobs.group
+        held = [each.id for each in group.pending_entries(consumer=self.name)]
+        if held:
+            group.nack(*held, mode="silent")
 
     def _drop_done(self) -> None:
         """Drop jobs that ended from the queue's stream: those below the first that did not.
