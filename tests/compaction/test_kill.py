@@ -18,7 +18,7 @@ import pytest
 import logstore
 from logstore.engine.commit import pipeline
 from logstore.recovery.check import check
-from tests import figures
+from tests import figures, seeds
 from tests.compaction.dumps import Dump, dump, everywhere
 from tests.compaction.test_compaction import delete_at_random, filled, logical
 from tests.support.inside import log_bytes
@@ -65,8 +65,8 @@ def worked(base: Path, kills: int, script: str, mode: Callable[[int], str]) -> I
     """One copy in which a child came to its end, then some whose child was killed at a random
     moment of the time that this took. ``mode``: what the child of each is to do, the first is -1.
     """
-    seed = int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}")
+    seed = seeds.seed()
+    print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
     most_s = 0.0
     for turn in range(-1, kills):

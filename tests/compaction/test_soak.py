@@ -18,6 +18,7 @@ from logstore.compaction import background, nodes, runner, segments
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.background import no_pause
 from logstore.recovery.check import check
+from tests import seeds
 from tests.compaction.soak import Between, Soak
 
 SECONDS = 1.5
@@ -106,8 +107,8 @@ def one_round(soak: Soak, other: Path) -> str:
 def test_random_runs_end_in_what_a_model_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
-    seed = int(os.environ.get("SOAK_SEED", int.from_bytes(os.urandom(4), "little"))) + turn
-    print(f"SOAK_SEED={seed - turn} turn {turn}")
+    seed = seeds.seed() + turn
+    print(f"LOGSTORE_SEED={seed - turn} turn {turn}")
     monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 2)
     monkeypatch.setattr(checkpoint, "NODES_A_CHUNK", 7)
     monkeypatch.setattr(nodes, "NODES_A_BATCH", 9)

@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import logstore
+from tests import seeds
 from tests.crash import steps
 from tests.crash.steps import Step
 
@@ -18,7 +19,7 @@ LIVES = 40
 BACK = 5  # rows before the last acknowledged one that are sent again
 MAX_ROWS = 6
 LIFE_S, LIFE_MAX_S = 0.04, 20.0  # after its first row; if none comes
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+SEED = seeds.seed()
 
 
 def acknowledged(journal: Path) -> int:

@@ -22,9 +22,10 @@ from logstore.engine.commit.pipeline import Batch, Request
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import CommittedError, CommittedInterrupt, FileSystemError, ReentryError
 from logstore.options import Sync
+from tests import seeds
 from tests.engine.procs import Forked
 
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+SEED = seeds.seed()
 INTERRUPTS = 400
 
 
@@ -59,7 +60,7 @@ class Interrupter:
 
 def interrupted_adds(path: Path, sync: Sync, twice: bool, threads: int) -> dict[str, int]:
     """Adds under fire; each is there if it returned or said so, and absent if it said not."""
-    print(f"seed {SEED}")
+    print(f"LOGSTORE_SEED={SEED}")
     interrupter = Interrupter(random.Random(SEED), twice)
     counts = {"returned": 0, "committed": 0, "not": 0, "between": 0}
     stop = threading.Event()

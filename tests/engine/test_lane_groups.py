@@ -24,6 +24,7 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.index import group_keys, group_txn
 from logstore.index.group_txn import FIRST, LAST
+from tests import seeds
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of, follow, let_lag
 
@@ -31,9 +32,7 @@ if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
 Store = logstore.Store[bytes]
-SEED = int(os.environ.get("LOGSTORE_LANE_GROUPS_SEED", "0")) or random.SystemRandom().getrandbits(
-    32
-)
+SEED = seeds.seed()
 
 
 @pytest.fixture(autouse=True)
@@ -270,7 +269,7 @@ class Script:
 
 def test_it_does_what_the_pipeline_does(tmp_path: Path) -> None:
     seed = SEED
-    print(f"LOGSTORE_LANE_GROUPS_SEED={seed}")
+    print(f"LOGSTORE_SEED={seed}")
     with made(tmp_path / "one") as one, made(tmp_path / "two", lane=False) as two:
         ours, theirs = Script(one, seed), Script(two, seed)
         lane = 0
@@ -298,7 +297,7 @@ def test_processes_that_read_in_turn_share_a_group(
     """Both add, read and ack; each takes in, or passes over, what the other one did."""
     stream, group = store.stream(b"s"), store.stream(b"s").group(b"g")
     choose = random.Random(SEED)
-    print(f"LOGSTORE_LANE_GROUPS_SEED={SEED}")
+    print(f"LOGSTORE_SEED={SEED}")
     seen: list[logstore.StreamID] = []  # whole IDs: several are of one millisecond
     for _ in range(6):
         seed = choose.random()

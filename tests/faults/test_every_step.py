@@ -21,14 +21,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import figures
+from tests import figures, seeds
 from tests.crash.states import groupscripts, recoveries, scripts
 from tests.crash.states.workload import Workload
 from tests.faults.layer import KINDS, NEED_SPACE, Faults, faulty
 from tests.faults.trial import Beginning, Clean, Outcome, Trial, clean
 
 GIVEN = os.environ.get("LOGSTORE_FAULTS", "")
-SEED = GIVEN if GIVEN and "/" not in GIVEN else str(random.SystemRandom().randrange(1 << 32))
+SEED = GIVEN if GIVEN and "/" not in GIVEN else str(seeds.seed())
 ALL = figures.times() >= 20
 WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS)
 # The others' beginnings are found by exploring crash states, which takes its time.

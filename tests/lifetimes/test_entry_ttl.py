@@ -4,7 +4,6 @@ that had not acked them without becoming dead letters."""
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import shutil
 from datetime import timedelta
@@ -19,6 +18,7 @@ from logstore import OptionError
 from logstore.engine.features import ttl
 from logstore.recovery import compare
 from logstore.recovery.check import check
+from tests import seeds
 from tests.schedules.due import SetClock, opened, values
 from tests.support.inside import delete_index, do_due_work
 
@@ -136,7 +136,7 @@ def test_it_survives_a_lost_index_checkpoints_renaming_and_backups(tmp_path: Pat
 
 def test_random_lives_end_as_a_model_says(tmp_path: Path) -> None:
     """Adds, deletes, trims, moves of the clock, losses of the index, in any order."""
-    seed = int(os.environ.get("LOGSTORE_SEED", random.SystemRandom().randrange(1 << 32)))
+    seed = seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
     rng, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
     lives: dict[str, int | None] = {}

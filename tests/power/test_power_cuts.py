@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 
 from logstore.engine.lane.loading import native_or_none
-from tests import figures
+from tests import figures, seeds
 from tests.power.cuts import POLICIES, Rig, Table
 from tests.power.disks import KINDS, why_not
 
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+SEED = seeds.seed()
 NAMES = tuple(POLICIES)
 # In continuous integration a handful; `make torture` makes more than five hundred.
 CUTS_OF_A_KIND = 2 if figures.times() == 1 else 6 * figures.times()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -20,6 +19,7 @@ from logstore.engine.runtime import maintenance_locks
 from logstore.errors import LockTimeoutError
 from logstore.log import names
 from logstore.recovery.check import check
+from tests import seeds
 from tests.engine.procs import Forked
 from tests.retention.look import Clock, ids_of, nodes_of, opened
 
@@ -102,8 +102,8 @@ def test_many_processes_drop_it_once_and_adds_go_on(tmp_path: Path) -> None:
 
 def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> None:
     """A writer with retention in its background is killed; what is left is an unbroken end."""
-    path, seed = tmp_path / "store", int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}")
+    path, seed = tmp_path / "store", seeds.seed()
+    print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
     with opened(path, Clock()) as store:
         store.stream("s").configure(max_entries=100, create=True)

@@ -13,6 +13,7 @@ import pytest
 
 import logstore
 from logstore.recovery.check import check
+from tests import seeds
 from tests.retention.look import START_MS, Clock, ids_of, kept, nodes_of, opened
 
 RULES: list[dict[str, int]] = [
@@ -72,8 +73,8 @@ def test_what_is_left_is_what_the_model_says(tmp_path: Path, rule: dict[str, int
 
 def test_random_histories_end_where_the_model_does(tmp_path: Path) -> None:
     """Adds, deletes, trims, changed settings, a clock that goes back, checkpoints, rebuilds."""
-    seed = int(os.environ.get("SEED", int.from_bytes(os.urandom(4), "little")))
-    print(f"SEED={seed}")
+    seed = seeds.seed()
+    print(f"LOGSTORE_SEED={seed}")
     chance, path, clock = random.Random(seed), tmp_path / "store", Clock()
     store = opened(path, clock)
     rules: dict[bytes, dict[str, int]] = {}

@@ -21,6 +21,7 @@ from logstore.compaction.background import Compactor
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import StoppedError, Throttle, no_pause
 from logstore.recovery.check import check
+from tests import seeds
 from tests.compaction.dumps import dump
 from tests.engine.procs import Forked
 from tests.retention.look import Clock, opened
@@ -38,13 +39,20 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "SHARE", 0.5)
 
 
-def churn(store: logstore.Store[bytes], clock: Clock, rounds: int) -> int:
-    """Add much more than is retained; the largest size of the log on the way, in bytes."""
+def churn(
+    store: logstore.Store[bytes], clock: Clock, rounds: int, wait_for: int | None = None
+) -> int:
+    """Add much more than is retained; the largest size of the log on the way, in bytes.
+
+    Now and then wait until the log is smaller than ``wait_for``.
+    """
     stream, largest = store.stream("s"), 0
     for n in range(rounds):
         stream.add_many([{"n": each, "pad": os.urandom(100)} for each in range(500)], batch=50)
         clock.ms += MINUTE_MS
-        if n % 3 == 2:
+        if n % 3 == 2 and wait_for is not None:
+            soon(lambda: store.info().log_bytes < wait_for)
+        elif n % 3 == 2:
             time.sleep(0.25)
         largest = max(largest, store.info().log_bytes)
     return largest
@@ -58,7 +66,7 @@ def test_the_disk_stays_bounded_while_a_stream_churns(tmp_path: Path, rate: int 
     with opened(path, clock, background=True, compact_rate=rate) as store:
         store.stream("s").configure(max_entries=1000, create=True)
         store.stream("idle").add({"open": "node"})  # lies in the first segment
-        largest = churn(store, clock, 40)
+        largest = churn(store, clock, 40, None if rate is None else 20 * SEGMENT)
         written = store.metrics()["commit_bytes"]
         print(f"{written} bytes written, largest log {largest}")
         if rate is None:
@@ -309,8 +317,8 @@ with logstore.open(path, sync="os", segment_bytes=1 << 16, node_max_entries=10) 
 
 
 def test_killed_in_the_midst_of_it_nothing_is_lost(tmp_path: Path) -> None:
-    path, seed = tmp_path / "store", int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}")
+    path, seed = tmp_path / "store", seeds.seed()
+    print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
     clock = Clock()
     with opened(path, clock) as store:

@@ -15,6 +15,7 @@ from logstore.engine.commit import pipeline
 from logstore.engine.shm.control_block import Wake
 from logstore.recovery import compare
 from logstore.recovery.check import check
+from tests import seeds
 from tests.engine.procs import Forked
 from tests.support.inside import delete_index
 
@@ -88,8 +89,8 @@ def holds(path: Path, wanted: dict[str, tuple[str, int]]) -> None:
 
 def test_each_comes_once_and_not_early_whoever_is_killed(tmp_path: Path) -> None:
     """Processes race to add what is due and are killed about then; the index is lost at the end."""
-    seed = int.from_bytes(os.urandom(4), "little")
-    print("seed", seed)
+    seed = seeds.seed()
+    print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
     path = tmp_path / "s"
     expected: dict[str, tuple[str, int]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from logstore.features import repeat
 from logstore.features.repeat import Repeat
 from logstore.ids import MAX_ID
 from logstore.recovery.check import check
+from tests import seeds
 from tests.engine.procs import Forked
 from tests.schedules.due import START_MS, SetClock, opened, values, waiting
 from tests.support.inside import delete_index, do_due_work
@@ -205,8 +205,8 @@ def test_nothing_is_lost_or_doubled_by_reopens_checkpoints_and_lost_indexes(
     tmp_path: Path, clock: SetClock
 ) -> None:
     """Random schedules, changes and firings against a model of due times and texts by name."""
-    seed = int.from_bytes(os.urandom(4), "little")
-    print("seed", seed)
+    seed = seeds.seed()
+    print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
     path = tmp_path / "s"
     rules: dict[str, tuple[int, int, str]] = {}  # due, every, text

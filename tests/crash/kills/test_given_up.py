@@ -6,7 +6,6 @@ the log counts. Which meta pages fail is drawn from LOGSTORE_SEED; torture takes
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -19,11 +18,11 @@ import pytest
 import logstore
 from logstore.engine.commit import write_back
 from logstore.recovery.check import check
-from tests import figures
+from tests import figures, seeds
 from tests.crash.kills import script, strace
 from tests.crash.kills.strace import Hit
 
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+SEED = seeds.seed()
 SAMPLE = 6
 META = re.compile(r"^\d+ +pwrite64\(.*, 120, (?:32|4128)(?:\)| <unfinished)")
 PWRITE = re.compile(r"^\d+ +pwrite64\(")

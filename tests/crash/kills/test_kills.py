@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from logstore.engine.lane.loading import native_or_none
-from tests import figures
+from tests import figures, seeds
 from tests.crash import steps
 from tests.crash.kills import rounds
 from tests.support import preload
@@ -28,7 +27,7 @@ KILLS = 300  # at least, of one part
 PARTS = max(1, round(figures.times() * 0.4))  # each with a store of its own
 INSIDE = 0.08  # far less than usual, for a machine that is busy with other things
 LANE_ROUNDS = ROUNDS if figures.times() > 1 else 2
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+SEED = seeds.seed()
 
 
 @pytest.mark.slow

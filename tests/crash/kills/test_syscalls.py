@@ -7,7 +7,6 @@ which do not go through the file-system layer. Continuous integration takes a sa
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import traceback
@@ -19,11 +18,11 @@ import pytest
 
 from logstore.engine.lane.loading import native_or_none
 from logstore.options import Sync
-from tests import figures
+from tests import figures, seeds
 from tests.crash.kills import script, strace
 from tests.crash.kills.strace import CALLS, Hit
 
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or random.SystemRandom().randrange(1 << 32)
+SEED = seeds.seed()
 SAMPLES = {script.KINDS: 36, script.ENDS: 24}
 ALL_AT = 20  # times; with fewer as much smaller a part of all calls
 POLICIES: tuple[Sync, ...] = ("always", "everysec")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import figures
+from tests import figures, seeds
 from tests.crash.states import groupscripts, laned, recoveries, scripts
 from tests.crash.states.explore import states
 from tests.crash.states.judge import Judge
@@ -24,7 +23,7 @@ from tests.crash.states.table import Table
 from tests.crash.states.workload import Workload, forget, record
 
 SEED, _, ONLY = os.environ.get("LOGSTORE_CRASH", "").partition(":")
-SEED = SEED or str(random.SystemRandom().randrange(1 << 32))
+SEED = SEED or str(seeds.seed())
 LOSSES = 3 + 2 * figures.times()  # random states at each operation
 WORKLOADS = (*scripts.WORKLOADS, *groupscripts.WORKLOADS, *recoveries.WORKLOADS, *laned.WORKLOADS)
 WANTED = 10_000
