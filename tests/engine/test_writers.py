@@ -178,7 +178,8 @@ def test_time_outs_of_queued_writers_do_not_add_up(tmp_path: Path) -> None:
         finally:
             holder.child.kill()
         assert len(found) == 10
-        assert all(timeout_s <= took < 2 * timeout_s for _, took in found), found
+        # Added up, the last one would wait for ten times as long.
+        assert all(timeout_s <= took < 5 * timeout_s for _, took in found), found
         stream.add({"n": 2})
         assert len(stream) == 2
 

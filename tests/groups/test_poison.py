@@ -40,7 +40,7 @@ with logstore.open(sys.argv[1], encoding="utf-8", sync="os") as store:
     def told(dead):
         print("dead", dead.fields["n"], dead.delivery_count, flush=True)
 
-    group.consume(sys.argv[2], handler, batch=3, timeout=1.2)
+    group.consume(sys.argv[2], handler, batch=3, timeout=6)
 """
 
 
@@ -59,7 +59,7 @@ def test_what_kills_its_workers_ends_in_the_dead_letter_stream(tmp_path: Path) -
     with logstore.open(path, encoding="utf-8", sync="os") as store:
         work = store.stream("work")
         group = work.group("g", start="0")
-        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=0.3)
+        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=1.5)
         work.add_many({"n": str(number)} for number in range(total))
         workers = {name: run(path, name) for name in ("a", "b")}
         heard: list[bytes] = []

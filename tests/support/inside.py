@@ -22,7 +22,7 @@ from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
 from logstore.engine.features import latest
 from logstore.engine.lane import lane as plain_lane
-from logstore.engine.runtime import background
+from logstore.engine.runtime import background, identity
 from logstore.engine.runtime.engine import Engine
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
@@ -65,9 +65,12 @@ def let_lag(
     patch: pytest.MonkeyPatch, commits: int, size_bytes: int = 64 * 1024, *, lane: bool = False
 ) -> None:
     """The index may be so far behind plain commits, here and in processes forked from here; they go
-    through the pipeline, but with ``lane``.
+    through the pipeline, but with ``lane``: then all of them take it, however long a busy machine
+    takes between two looks at the store's files.
     """
     patch.setattr(plain_lane, "IN_USE", lane)
+    if lane:
+        patch.setattr(identity, "LOOK_NS", 3600 * 10**9)
     patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", commits)
     patch.setattr(write_back, "INDEX_LAG_MAX_BYTES", size_bytes)
 

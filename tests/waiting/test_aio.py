@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -86,13 +87,19 @@ def test_an_add_of_a_thread_wakes_it_at_once(tmp_path: Path) -> None:
 
 
 def test_an_add_of_another_process_wakes_it(tmp_path: Path) -> None:
+    asleep, wake = os.pipe()
+
     def add() -> None:
         with logstore.open(tmp_path / "store", sync="os", background=False) as theirs:
-            time.sleep(0.4)
+            os.read(asleep, 1)
+            time.sleep(0.1)
             theirs.stream("a").add({"a": "b"}, "5-0")
 
     async def work(store: aio.AsyncStore) -> None:
-        found = await store.read({"a": "$", "b": "$"}, timeout=LONG_S)
+        reading = asyncio.create_task(store.read({"a": "$", "b": "$"}, timeout=LONG_S))
+        await until(lambda: store._store.metrics()["waits"] == 1)
+        os.write(wake, b"x")
+        found = await reading
         assert [each.id.ms for each in found[b"a"]] == [5]
 
     with logstore.open(tmp_path / "store", sync="os", background=False):
@@ -107,7 +114,7 @@ def test_a_reader_without_the_right_to_write(tmp_path: Path) -> None:
             writer.stream("a").add({"a": "b"}, "1-0")
             async with aio.open(tmp_path / "store", readonly=True) as store:
                 waiting = asyncio.create_task(store.stream("a").read(timeout=LONG_S))
-                await asyncio.sleep(0.2)
+                await until(lambda: store.metrics()["waits"] == 1)
                 writer.stream("a").add({"a": "b"}, "2-0")
                 assert [each.id.ms for each in await waiting] == [2]
 

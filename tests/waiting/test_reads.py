@@ -17,12 +17,21 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.shm.wait_words import bucket_of
 from tests.engine.procs import Forked
-from tests.waiting.crowd import LONG_S, SOON_S
+from tests.waiting.crowd import LONG_S, SOON_S, eventually
 
 
-def later(seconds: float, work: Callable[[], object]) -> threading.Timer:
-    """Run ``work`` in a thread, in a while."""
-    timer = threading.Timer(seconds, work)
+def later(
+    seconds: float, work: Callable[[], object], waits: Store[Any] | None = None
+) -> threading.Timer:
+    """Run ``work`` in a thread, in a while, but not before somebody waits in a store."""
+    before = 0 if waits is None else waits.metrics()["waits"]
+
+    def run() -> None:
+        if waits is not None:
+            eventually(lambda: waits.metrics()["waits"] > before)
+        work()
+
+    timer = threading.Timer(seconds, run)
     timer.start()
     return timer
 
@@ -73,12 +82,16 @@ def test_a_wake_up_comes_from_the_commit_and_not_from_the_slice(store: Store[Any
 
 @pytest.mark.usefixtures("patient")
 def test_another_process_wakes_it(store: Store[Any], tmp_path: Path) -> None:
+    asleep, go = os.pipe()
+
     def add() -> None:
         with logstore.open(tmp_path / "store", sync="os", background=False) as theirs:
+            os.read(asleep, 1)
             time.sleep(0.2)
             theirs.stream("a").add({"a": "b"}, "5-0")
 
     with Forked(add):
+        later(0.0, lambda: os.write(go, b"x"), store)
         found, seconds = took(lambda: store.stream("a").read(timeout=LONG_S))
     assert ids(found) == [5]
     assert seconds < SOON_S
@@ -88,7 +101,7 @@ def test_another_process_wakes_it(store: Store[Any], tmp_path: Path) -> None:
 def test_a_reader_without_the_right_to_write(store: Store[Any], tmp_path: Path) -> None:
     store.stream("a").add({"a": "b"}, "1-0")
     with logstore.open(tmp_path / "store", readonly=True) as reader:
-        timer = later(0.1, lambda: store.stream("a").add({"a": "b"}, "2-0"))
+        timer = later(0.1, lambda: store.stream("a").add({"a": "b"}, "2-0"), reader)
         found, seconds = took(lambda: reader.stream("a").read(timeout=LONG_S))
         timer.join()
         assert ids(found) == [2]
@@ -141,7 +154,7 @@ def test_the_dollar_sign_is_settled_at_the_call(store: Store[Any]) -> None:
 @pytest.mark.usefixtures("patient")
 def test_several_streams(store: Store[Any]) -> None:
     store.stream("other").add({"a": "b"})
-    timer = later(0.05, lambda: store.stream("b").add({"a": "b"}, "7-0"))
+    timer = later(0.05, lambda: store.stream("b").add({"a": "b"}, "7-0"), store)
     found, seconds = took(lambda: store.read({"a": "0", "b": "$", "c": "$"}, timeout=LONG_S))
     timer.join()
     assert {name: ids(entries) for name, entries in found.items()} == {b"b": [7]}
@@ -188,7 +201,7 @@ def test_removing_the_stream_wakes(store: Store[Any]) -> None:
 
 def test_closing_the_store_ends_the_wait(tmp_path: Path) -> None:
     store = logstore.open(tmp_path / "closing", sync="os", background=False)
-    timer = later(0.1, store.close)
+    timer = later(0.1, store.close, store)
     with pytest.raises(logstore.ClosedError):
         store.stream("a").read(timeout=None)
     timer.join()
@@ -197,7 +210,7 @@ def test_closing_the_store_ends_the_wait(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_wait(store: Store[Any]) -> None:
     # A shell that runs the tests in the background has them ignore SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = later(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer = later(0.1, lambda: os.kill(os.getpid(), signal.SIGINT), store)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         store.stream("a").read(timeout=LONG_S)

@@ -23,6 +23,7 @@ from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import serving
 
 WAITS_S = 60
+IN_TIME_S = 4.0  # enough to log in on a busy machine
 SECRET = b"a secret"
 
 
@@ -67,7 +68,7 @@ def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Silent, amid a request, refused again and again: for all of them the time is the same."""
-    listen = Listen(port=0, auth_timeout_s=0.5)
+    listen = Listen(port=0, auth_timeout_s=IN_TIME_S)
     with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
         with Line(served.port) as inside:
             assert inside("AUTH", SECRET) == b"OK"
@@ -84,12 +85,12 @@ def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
         until(lambda: not served.service.clients)
     told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(told) == 1
-    assert "did not log in within 0.5 s" in told[0]
+    assert f"did not log in within {IN_TIME_S} s" in told[0]
 
 
 def test_a_handshake_that_is_not_finished_is_cut(tmp_path: Path) -> None:
     """Also without a password; it holds no place afterwards."""
-    listen = Listen(port=0, tls=context(tmp_path), handshake_timeout_s=0.5)
+    listen = Listen(port=0, tls=context(tmp_path), handshake_timeout_s=IN_TIME_S)
     with serving(tmp_path / "store", listen=listen) as served:
         silent, begun = plain(served.port), plain(served.port)
         begun.sendall(b"\x16\x03\x01\x02\x00\x01\x00")

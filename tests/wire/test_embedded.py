@@ -128,7 +128,8 @@ def test_asyncio(tmp_path: Path) -> None:
             ids = await asyncio.gather(*(client.xadd("s", {"n": n}) for n in range(50)))
             assert set(ids) == {id for id, _ in await client.xrange("s")}
             waiting = asyncio.ensure_future(client.xread({"s": "$"}, block=30_000))
-            await asyncio.sleep(0.1)
+            while not (await client.info("clients"))["blocked_clients"]:
+                await asyncio.sleep(0.001)
             await client.xadd("s", {"late": 1}, id="9999999999999-0")
             assert await waiting == [["s", [("9999999999999-0", {"late": "1"})]]]
             async with client.pipeline(transaction=True) as pipe:
@@ -202,7 +203,8 @@ def test_valkey_py_with_asyncio(tmp_path: Path) -> None:
         async with AsyncValkey(tmp_path / "store", decode_responses=True) as client:
             await asyncio.gather(*(client.xadd("s", {"n": n}) for n in range(50)))
             waiting = asyncio.ensure_future(client.xread({"s": "$"}, block=30_000))
-            await asyncio.sleep(0.1)
+            while not (await client.info("clients"))["blocked_clients"]:
+                await asyncio.sleep(0.001)
             await client.xadd("s", {"late": 1}, id="9999999999999-0")
             assert await waiting == [["s", [("9999999999999-0", {"late": "1"})]]]
             async with client.pipeline(transaction=True) as pipe:

@@ -241,7 +241,9 @@ def _blocked(line: Line, other: Line, changes: Any, words: list[Any]) -> tuple[A
     thread = threading.Thread(target=lambda: found.append(line(*words)))
     started = time.monotonic()
     thread.start()
-    time.sleep(0.2)
+    while b"blocked_clients:1" not in other("INFO", "clients"):
+        assert thread.is_alive()
+        time.sleep(0.01)
     for change in changes:
         other(*change)
     thread.join(120)
