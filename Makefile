@@ -9,18 +9,21 @@ ARGS ?=
 # How many processes run tests beside each other in `make test`: one more than the two cores that
 # continuous integration has, as a third of a test's time is waiting for disks and other processes.
 JOBS ?= 3
-# What `make test-compiled` runs
-COMPILED ?= $(addprefix tests/,benchmarks/test_instructions.py engine/test_compiled.py engine/test_copied_while_open.py engine/test_forks.py engine/test_interrupts.py \
-	engine/test_threads_under_erasure.py engine/test_writers.py groups/test_face.py groups/test_references.py \
-	groups/test_transaction_groups.py groups/test_worker.py index log \
-	scan/test_counting.py scan/test_scans.py scan/test_columns.py retention store)
+# What a draw of the tests starts from: `make test SEED=...` draws the same again
+ifndef SEED
+SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+endif
+export SEED
+# How a stage runs its tests: `make test-full` sets FULL, and then there is no draw
+STAGE = python -m tests.stages --jobs $(JOBS) $(if $(FULL),,--draw $(SEED))
+export LOGSTORE_STAGES = $(CURDIR)/build/stages
 # Spark, of 460 MB, for the benchmarks that need it alone: those, and all where none is named
 BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transfer --docs,$(ARGS)),spark),spark)
 # How many times as long as it has to `make torture` runs
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test computing test-alone test-beside test-quick test-for test-core test-compiled lint types docs manual format bench instructions torture mutation env clean
+.PHONY: help demo test test-full everything computing compiled older compiled-alone compiled-beside test-alone test-beside test-quick test-for test-core test-compiled lint types docs manual format bench instructions torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,25 +31,41 @@ help: ## list the targets
 demo: ## the main job on real input: load, kill, resume, delete, compact, ask Spark
 	@$(ENV) demo -- python -m tests.demo
 
-test: ## every check and every test, Spark included
+test: everything ## every check, and of the tests a draw that takes ten minutes; prints its seed
+test-full: everything ## every check and every test, interpreted and compiled; a table of it
+test-full: export FULL = 1
+
+everything:
+	@echo "SEED=$(SEED)"
+	@rm -rf "$(LOGSTORE_STAGES)"
 	@$(ENV) lint test demo docs
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory -k -j 2 --output-sync=target computing test-alone; early=$$?; \
-		$(MAKE) --no-print-directory test-beside; beside=$$?; \
-		$(MAKE) --no-print-directory test-compiled && exit $$((early + beside))
+	@code=0; \
+		$(MAKE) --no-print-directory -k -j 2 --output-sync=target computing test-alone || code=1; \
+		$(MAKE) --no-print-directory -k test-beside test-compiled || code=1; \
+		$(if $(FULL),$(ENV) test -- python -m tests.stages --table || code=1;) \
+		echo "SEED=$(SEED)"; exit $$code
 
 computing: # what one core does while the tests marked `alone` sleep: types, the site, compile the engine, an older Spark
-	@$(MAKE) --no-print-directory types
-	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory -k types docs compiled older
+compiled:
 	@$(ENV) test compiled -- true
+older:
 	@$(ENV) demo older -- true
 
 test-alone:
-	@$(ENV) lint test demo -- pytest -m alone $(ARGS)
+	@$(ENV) lint test demo -- $(STAGE) alone -- $(ARGS)
 
 test-beside:
-	@$(ENV) lint test demo -- pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
-		-m "not alone" $(ARGS)
+	@$(ENV) lint test demo -- $(STAGE) beside -- $(ARGS)
+
+test-compiled: compiled-alone compiled-beside ## a draw of the tests with the store as a wheel has it, compiled; FULL=1: all
+
+compiled-alone:
+	@$(ENV) test demo compiled -- $(STAGE) compiled-alone -- $(ARGS)
+
+compiled-beside:
+	@$(ENV) test demo compiled -- $(STAGE) compiled -- $(ARGS)
 
 test-quick: ## something of every room, about a minute
 	@$(ENV) test -- sh -c 'pytest -q -n $(JOBS) --dist loadfile $(ARGS) $$(python -m tests.rooms --quick)'
@@ -57,10 +76,6 @@ test-for: ## the tests of what changed: PATHS="a.py b.py", or what differs from 
 
 test-core: ## the tests that need neither Spark nor Java
 	@$(ENV) test -- pytest -m "not spark" --ignore=tests/spark $(ARGS)
-
-test-compiled: ## the tests of the store as a wheel has it, the engine compiled
-	@$(ENV) test compiled -- python -m pytest -m "not inside" -n $(JOBS) --dist loadfile \
-		--no-loadscope-reorder $(COMPILED) $(ARGS)
 
 lint: ## ruff, the format, and the direction of imports
 	@$(ENV) lint -- ruff check .

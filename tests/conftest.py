@@ -1,7 +1,7 @@
 """What every test shares: the settings of Hypothesis, marks by folder, and tables that are printed.
 
 `make test` runs three processes of tests at a time, a file in one of them, the longest files first;
-what is marked `alone` runs before all others, beside the type checkers: see CONTRIBUTING.md.
+what is marked `alone` runs before all others, beside the type checkers: see ``tests/stages.py``.
 """
 
 from __future__ import annotations
@@ -58,17 +58,6 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """
     packed = isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable())
     return argname if packed else None
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Of the two runs of `make test` one may have nothing to do, as told by ARGS."""
-    halves = ("alone", "not alone")
-    if (
-        session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
-        and session.config.option.markexpr in halves
-    ):
-        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.fixture
