@@ -2,6 +2,7 @@
 
 Invariants: the same tests, table, stage and seed give the same draw, in every process that collects
 them; no clock is asked; every test file gives one test at least, those of ``WHOLE`` all of theirs.
+A stage may leave dear files to chance: the compiled ones, as interpreted each gives its test.
 What a test takes is looked up in ``durations.json``, which `make test-full` writes: a row a file,
 with its number of tests, what its first one takes on top of the others (servers, fixtures of the
 module), and what each takes, in seconds of a machine with nothing else to do. A file without a row
@@ -11,6 +12,7 @@ is new, and taken for a quick one.
 from __future__ import annotations
 
 import json
+import math
 import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,10 +62,13 @@ def is_whole(file: str) -> bool:
     return any(file == name or file.startswith(f"{name}/") for name in WHOLE)
 
 
-def draw(names: Iterable[str], costs: Costs, budget_s: float, seed: str) -> frozenset[str]:
+def draw(
+    names: Iterable[str], costs: Costs, budget_s: float, seed: str, dear_s: float = math.inf
+) -> frozenset[str]:
     """The tests to run, of those with these names, that take the budget or less.
 
-    It may be more where one test of each file and the files of ``WHOLE`` take more already.
+    It may be more where one test of each file and the files of ``WHOLE`` take more already. A file
+    of which one test takes over ``dear_s`` is left to chance.
     """
     rng = random.Random(seed)
     files: dict[str, list[str]] = {}
@@ -73,17 +78,26 @@ def draw(names: Iterable[str], costs: Costs, budget_s: float, seed: str) -> froz
     rest: list[str] = []
     for file, found in files.items():
         rng.shuffle(found)
-        count = len(found) if is_whole(file) else 1
+        count = len(found) if is_whole(file) else least(costs.get(file, UNKNOWN), dear_s)
         drawn.update(found[:count])
         rest += found[count:]
     rng.shuffle(rest)
     left_s = budget_s - estimate(drawn, costs)
+    begun = {file_of(name) for name in drawn}
     for name in rest:
-        takes_s = costs.get(file_of(name), UNKNOWN).each_s
+        file = file_of(name)
+        cost = costs.get(file, UNKNOWN)
+        takes_s = cost.each_s if file in begun else cost.of(1)
         if takes_s <= left_s:
             left_s -= takes_s
             drawn.add(name)
+            begun.add(file)
     return frozenset(drawn)
+
+
+def least(cost: Cost, dear_s: float) -> int:
+    """How many tests of a file are always drawn."""
+    return int(cost.of(1) <= dear_s)
 
 
 def estimate(names: Iterable[str], costs: Costs) -> float:

@@ -11,6 +11,7 @@ and the time in which neither it nor they waited for a processor.
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import time
@@ -46,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--stage", default="", help="the stage of tests/stages.py that runs")
     group.addoption("--draw", default="", metavar="SEED", help="run a draw instead of everything")
     group.addoption("--budget", type=float, default=0.0, help="what the draw may take, in seconds")
+    group.addoption("--dear", type=float, default=math.inf, help="see draw.draw")
     group.addoption("--results", type=Path, help="where to write what came of it")
     group.addoption("--measure", action="store_true", help="write what each test takes, too")
 
@@ -75,7 +77,8 @@ class Drawing:
         names = [item.nodeid for item in items]
         costs = draw.load(self._stage)
         budget_s = self._config.getoption("--budget")
-        drawn = draw.draw(names, costs, budget_s, f"{self._seed} {self._stage}")
+        seed, dear_s = f"{self._seed} {self._stage}", self._config.getoption("--dear")
+        drawn = draw.draw(names, costs, budget_s, seed, dear_s)
         left = [item for item in items if item.nodeid not in drawn]
         items[:] = [item for item in items if item.nodeid in drawn]
         if left:

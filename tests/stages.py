@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class Stage(NamedTuple):
     budget_s: int
     jobs: bool = False  # several processes beside each other
     leave: tuple[str, ...] = ()  # below tests/
+    dear_s: float = math.inf  # a file of which one test takes longer is drawn by chance
 
     def options(self, jobs: str) -> list[str]:
         """What pytest is told."""
@@ -56,8 +58,8 @@ NOT_COMPILED = ("house", "mutation")
 STAGES: dict[str, Stage] = {
     "alone": Stage("alone", 100),
     "beside": Stage("not alone", 270, jobs=True),
-    "compiled-alone": Stage("alone and not inside", 40, leave=NOT_COMPILED),
-    "compiled": Stage("not alone and not inside", 150, jobs=True, leave=NOT_COMPILED),
+    "compiled-alone": Stage("alone and not inside", 40, leave=NOT_COMPILED, dear_s=2),
+    "compiled": Stage("not alone and not inside", 150, jobs=True, leave=NOT_COMPILED, dear_s=5),
 }
 
 
@@ -89,7 +91,7 @@ def run(stage: Run, jobs: str, forgive: int) -> int:
     planned = STAGES[stage.name]
     how = ["--measure"]
     if stage.drawn:
-        how = [f"--draw={stage.seed}", f"--budget={planned.draw_s()}"]
+        how = [f"--draw={stage.seed}", f"--budget={planned.draw_s()}", f"--dear={planned.dear_s}"]
     how += [f"--stage={stage.name}", f"--results={path}"]
     code = stage.pytest(*how, *planned.options(jobs), *stage.options)
     if code != 1 or not forgive:

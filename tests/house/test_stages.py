@@ -60,6 +60,9 @@ def test_a_draw_keeps_to_its_budget_and_has_every_file() -> None:
         }  # fmt: skip
         assert 29 < draw.estimate(drawn, COSTS) <= 30
     assert len(draw.draw(NAMES, COSTS, 0, "1")) == 3
+    assert len(draw.draw(NAMES, COSTS, 0, "1", dear_s=2)) == 2  # the first of a takes 2.5 s
+    drawn = draw.draw(NAMES, COSTS, 30, "1", dear_s=0.05)
+    assert 28 < draw.estimate(drawn, COSTS) <= 30
     assert draw.draw(NAMES, COSTS, 1000, "1") == frozenset(NAMES)
 
 
@@ -91,7 +94,8 @@ def test_what_always_runs_leaves_half_of_the_budget_to_the_draw(name: str) -> No
     """Of the rest of a stage the same few tests would run each time, or its time would be over."""
     stage, costs = stages.STAGES[name], draw.load(name)
     always_s = sum(
-        cost.of(cost.tests if draw.is_whole(file) else 1) for file, cost in costs.items()
+        cost.of(cost.tests if draw.is_whole(file) else draw.least(cost, stage.dear_s))
+        for file, cost in costs.items()
     )
     assert costs
     assert always_s < 0.75 * stage.draw_s()
