@@ -26,6 +26,7 @@ from tests.transfer.durable import DurableServer
 
 pytestmark = pytest.mark.peers
 WAIT_S = 120.0
+FOLLOWER = "follower"  # the thread that follows
 QUICK = {"look_s": 0.1, "settle_s": 0.05}
 
 
@@ -52,7 +53,7 @@ def followed(store: Store[Any], server: DurableServer, *patterns: bytes, **how: 
         except Error as error:
             failed.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, name=FOLLOWER)
     thread.start()
     try:
         yield report
@@ -214,7 +215,7 @@ def test_somebody_else_who_adds_here_is_an_error(
         until(lambda: len(store.stream("s")) == 1)
         store.stream("s").add({"mine": 1}, "50-0")
         add(client, "s", 2)
-        time.sleep(1)
+        until(lambda: FOLLOWER not in [each.name for each in threading.enumerate()])
 
 
 def test_the_server_is_killed_and_comes_back(

@@ -113,8 +113,8 @@ def test_a_reader_without_the_right_to_write(tmp_path: Path) -> None:
         with logstore.open(tmp_path / "store", sync="os", background=False) as writer:
             writer.stream("a").add({"a": "b"}, "1-0")
             async with aio.open(tmp_path / "store", readonly=True) as store:
-                waiting = asyncio.create_task(store.stream("a").read(timeout=LONG_S))
-                await until(lambda: store.metrics()["waits"] == 1)
+                waiting = asyncio.create_task(store.stream("a").read("1-0", timeout=LONG_S))
+                await asyncio.sleep(0.2)
                 writer.stream("a").add({"a": "b"}, "2-0")
                 assert [each.id.ms for each in await waiting] == [2]
 

@@ -101,8 +101,8 @@ def test_another_process_wakes_it(store: Store[Any], tmp_path: Path) -> None:
 def test_a_reader_without_the_right_to_write(store: Store[Any], tmp_path: Path) -> None:
     store.stream("a").add({"a": "b"}, "1-0")
     with logstore.open(tmp_path / "store", readonly=True) as reader:
-        timer = later(0.1, lambda: store.stream("a").add({"a": "b"}, "2-0"), reader)
-        found, seconds = took(lambda: reader.stream("a").read(timeout=LONG_S))
+        timer = later(0.1, lambda: store.stream("a").add({"a": "b"}, "2-0"))
+        found, seconds = took(lambda: reader.stream("a").read("1-0", timeout=LONG_S))
         timer.join()
         assert ids(found) == [2]
         assert seconds < SOON_S

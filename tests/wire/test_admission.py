@@ -85,7 +85,7 @@ def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
         until(lambda: not served.service.clients)
     told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(told) == 1
-    assert f"did not log in within {IN_TIME_S} s" in told[0]
+    assert f"did not log in within {IN_TIME_S:g} s" in told[0]
 
 
 def test_a_handshake_that_is_not_finished_is_cut(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_who_came_later_waits_for_the_lock_as_long_as_who_came_first(
 ) -> None:
     monkeypatch.setattr(group_commit, "TOGETHER_NS", 100_000_000)
     with (
-        serving(tmp_path / "store", store={"lock_timeout": 3.0}) as served,
+        serving(tmp_path / "store", store={"lock_timeout": 6.0}) as served,
         Line(served.port) as first, Line(served.port) as second, Line(served.port) as third,
     ):  # fmt: skip
         assert first("XADD", "s", "*", "n", "0")
@@ -190,7 +190,7 @@ def test_who_came_later_waits_for_the_lock_as_long_as_who_came_first(
             first.send(request(xadd(b"s", b"1")))
             time.sleep(0.2)
             second.send(request(xadd(b"s", b"2")))
-            time.sleep(1.8)
+            time.sleep(3.8)
             third.send(request(xadd(b"s", b"3")))
             assert isinstance(first.reply(), Refusal)
             assert isinstance(second.reply(), Refusal)
