@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _SIGNS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_PRUNED = ("stream", "ms", "ts", "id_key")
 
 
 def scan(
@@ -90,9 +89,11 @@ def _lazy(store: Any, made: Callable[[Store[Any], int], Scan]) -> pl.LazyFrame:
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
         # A number of rows is of those before the condition: the first ones must be read then.
-        known = None if predicate is None or n_rows is not None else pushed(predicate)
         with _opened(store) as opened:
             found = made(opened, batch_size or BATCH_ROWS)
+            known = None
+            if predicate is not None and n_rows is None:
+                known = pushed(predicate, found.schema)
             reader = found.pushed(with_columns, known, n_rows)
             for batch in reader:
                 frame = frame_of(batch)
@@ -121,61 +122,83 @@ def _opened(store: Any) -> Iterator[Store[Any]]:
 
 
 # -- conditions ------------------------------------------------------------------------------
-def pushed(predicate: pl.Expr) -> Any:
+def pushed(predicate: pl.Expr, schema: pa.Schema) -> Any:
     """What a condition says of streams, IDs and times, as an expression of pyarrow that holds
-    wherever the condition does; None: nothing that is understood."""
-    import polars as pl
+    wherever the condition does; None: nothing that is understood.
 
+    Only comparisons of a standard column with one value, and what ``and`` and ``or`` make of them,
+    are understood. Where nothing else can hold is not said of what stands below a ``not``, a
+    function or a cast: all is read then.
+    """
     try:
-        return _pushed(predicate)
-    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
-        # How Polars writes conditions down is its own matter, and another version may do it in
-        # another way: then all is read, and Polars filters it.
+        return _pushed(predicate, schema)
+    except Exception:
+        # How Polars writes conditions down is its own matter, and it has hundreds of functions:
+        # what is not understood is not said. Then all is read, and Polars filters it.
         return None
 
 
-def _pushed(predicate: pl.Expr) -> Any:
-    kind, what = next(iter(json.loads(predicate.meta.serialize(format="json")).items()))
+def _kind(expr: pl.Expr) -> tuple[str, Any]:
+    """What an expression is, as Polars writes it down, and what it has."""
+    made = json.loads(expr.meta.serialize(format="json"))
+    return next(iter(made.items())) if isinstance(made, dict) else (str(made), None)
+
+
+def _pushed(predicate: pl.Expr, schema: pa.Schema) -> Any:
+    kind, what = _kind(predicate)
     parts = predicate.meta.pop()[::-1]
-    if kind == "Function" and "IsBetween" in what["function"].get("Boolean", {}):
+    if kind == "Function":
         closed = what["function"]["Boolean"]["IsBetween"]["closed"]
         low = ">=" if closed in ("Both", "Left") else ">"
         high = "<=" if closed in ("Both", "Right") else "<"
         column, *ends = parts
-        return _both(_compared(column, low, ends[0]), _compared(column, high, ends[1]))
+        return _both(
+            _compared(column, low, ends[0], schema), _compared(column, high, ends[1], schema)
+        )
     if kind != "BinaryExpr":
         return None
     left, right = parts
     if what["op"] in ("And", "LogicalAnd"):
-        return _both(_pushed(left), _pushed(right))
+        return _both(pushed(left, schema), pushed(right, schema))
     if what["op"] in ("Or", "LogicalOr"):
-        one, other = _pushed(left), _pushed(right)
+        one, other = pushed(left, schema), pushed(right, schema)
         return None if one is None or other is None else one | other
-    sign = _SIGNS.get(what["op"])
-    if sign is None:
-        return None
-    if not left.meta.root_names():
-        return _compared(right, _MIRRORED.get(sign, sign), left)
-    return _compared(left, sign, right)
+    sign = _SIGNS[what["op"]]
+    if _kind(right)[0] == "Column":
+        return _compared(right, _MIRRORED.get(sign, sign), left, schema)
+    return _compared(left, sign, right, schema)
 
 
 def _both(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else one & other
 
 
-def _compared(column: pl.Expr, sign: str, value: pl.Expr) -> Any:
+def _compared(column: pl.Expr, sign: str, value: pl.Expr, schema: pa.Schema) -> Any:
     """A comparison of a column with a constant; None: it is no such."""
     import polars as pl
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if value.meta.root_names():
+    kind, name = _kind(column)
+    if kind != "Column" or not _is_constant(value):
         return None
-    name = next((each for each in _PRUNED if column.meta.eq(pl.col(each))), None)
-    if name is None:
-        return None
-    constant = pl.select(value).to_series().to_arrow()
-    kind = {"stream": pa.string(), "ms": constant.type, "id_key": pa.binary()}.get(
-        name, pa.timestamp("us", tz="UTC")
-    )
-    return OPERATORS[sign](pc.field(name), constant.cast(kind)[0])
+    found = pl.select(value).to_series()
+    constant = found.to_arrow()
+    for wanted, type_of_column, fits in (
+        ("stream", pa.string(), found.dtype == pl.String),
+        ("ms", pa.int64(), found.dtype.is_integer()),
+        ("ts", pa.timestamp("us", tz="UTC"), isinstance(found.dtype, pl.Datetime)),
+        ("id_key", pa.binary(), found.dtype == pl.Binary),
+    ):
+        if name == wanted and fits and schema.field(name).type == type_of_column:
+            # A value that is rounded, or null, says nothing.
+            scalar = constant.cast(type_of_column)[0]
+            one = len(found) == 1 and scalar.is_valid
+            return OPERATORS[sign](pc.field(name), scalar) if one else None
+    return None
+
+
+def _is_constant(value: pl.Expr) -> bool:
+    """A literal, also as another type. Functions may have another value for each row."""
+    kind, _ = _kind(value)
+    return kind == "Literal" or (kind == "Cast" and all(map(_is_constant, value.meta.pop())))

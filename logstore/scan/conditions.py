@@ -4,12 +4,17 @@ A condition is ``(column, operator, value)``; all of them must hold. A column th
 keeps its type; a field that it has not is read as what it is compared with. ``id`` is compared as
 IDs are, not as text.
 
-Invariants: every condition is checked before anything is read, and an error names it; null compares
-as in SQL, so that an entry without the field is in no comparison, but for that with None.
+One rule for all operators, as Spark, DuckDB and Polars have it: ``in [x]`` answers as ``== x``;
+null is in no comparison, ``not in`` among them, but for that with None; -0.0 equals 0.0; NaN equals
+NaN, and is larger than any number. pyarrow's own comparisons do not do so (`_compared`, `_one_of`).
+
+Invariants: every condition is checked before anything is read, and an error names it; no value is
+rounded before it is compared, but to the precision of a float.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -95,8 +100,7 @@ def _one(each: Any, known: Mapping[str, Target], more: dict[str, Target]) -> Any
         if not value or any(one is None for one in value):
             raise OptionError(f"the values of {sign!r} are at least one, and not None: {each}")
         target, values = _values(column, list(value), known, more)
-        found = pc.field(target.name).isin(values)
-        return ~found if sign == "not in" else found
+        return _one_of(pc.field(target.name), sign, values)
     if value is None:
         if sign not in ("==", "=", "!="):
             raise OptionError(f"None is compared by == or != only: {shown(each)}")
@@ -104,7 +108,41 @@ def _one(each: Any, known: Mapping[str, Target], more: dict[str, Target]) -> Any
         field = pc.field(target.name)
         return field.is_valid() if sign == "!=" else field.is_null()
     target, values = _values(column, [value], known, more)
-    return OPERATORS[sign](pc.field(target.name), values[0])
+    return _compared(pc.field(target.name), sign, values[0])
+
+
+def _compared(field: Any, sign: str, value: Any) -> Any:
+    """A comparison by the rule; pyarrow's has NaN in none but ``!=``."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(value.type):
+        return OPERATORS[sign](field, value)
+    if not math.isnan(value.as_py()):
+        found = OPERATORS[sign](field, value)
+        return found | pc.is_nan(field) if sign in (">", ">=") else found
+    if sign in ("==", "=", ">="):
+        return pc.is_nan(field)
+    if sign in ("!=", "<"):
+        return ~pc.is_nan(field)
+    return field.is_valid() if sign == "<=" else pc.is_nan(field) & ~pc.is_nan(field)
+
+
+def _one_of(field: Any, sign: str, values: Any) -> Any:
+    """``in`` and ``not in`` by the rule; pyarrow's tells -0.0 from 0.0, one NaN from another, and
+    takes null for a value that is not among the others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(values.type):
+        given = values.to_pylist()
+        zeros = [0.0, -0.0] if 0.0 in given else []
+        found = field.isin(pa.array([*given, *zeros], values.type))
+        if any(math.isnan(each) for each in given):
+            found |= pc.is_nan(field)
+    else:
+        found = field.isin(values)
+    return field.is_valid() & (~found if sign == "not in" else found)
 
 
 def _values(
@@ -120,13 +158,42 @@ def _values(
     target = _target(column, type(values[0]), known, more)
     _check_values(column, values, exact=target.type != pa.float64())
     try:
-        return target, pa.array(values, target.type)
+        return target, _converted(values, target.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise OptionError(
             f"column {column!r} of {target.type} cannot be compared with {shown(values[0])}: "
             f"fields are text unless schema says otherwise, as in schema={{{column!r}: "
             "pa.float64()}"
         ) from error
+
+
+def _converted(values: list[Any], kind: Any) -> Any:
+    """Values as an array of a type; ValueError for one that would become another value, or null."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) and all(isinstance(each, datetime) for each in values):
+        found = pa.array(values, pa.timestamp("us", tz="UTC")).cast(kind)
+    else:
+        found = pa.array(values, kind)
+    for value, made in zip(values, found, strict=True):
+        if not made.is_valid or not _is_same(value, made.as_py(), kind):
+            raise ValueError(f"{value!r} is no {kind}")
+    return found
+
+
+def _is_same(value: Any, made: Any, kind: Any) -> bool:
+    """Whether a value is what pyarrow made of it; it takes 2.5 for an integer, for example."""
+    from pyarrow import types
+
+    if isinstance(value, bool) != types.is_boolean(kind):
+        return False
+    if types.is_timestamp(kind):
+        return isinstance(value, datetime)
+    if types.is_date(kind):
+        return not isinstance(value, datetime)
+    if types.is_integer(kind):
+        return bool(made == value)
+    return not types.is_floating(kind) or not math.isinf(made) or math.isinf(value)
 
 
 def _check_values(column: str, values: list[Any], *, exact: bool) -> None:
