@@ -3,8 +3,9 @@
 ``logstore.duckdb.attach(con, store)``, then ``con.sql('from "race:france" where ts > ...')``. What
 a query does not need by its columns, times and IDs is not read at all: DuckDB hands these over.
 
-Invariants: a view shows what is in the store at each query; nothing is copied into DuckDB. The
-package ``duckdb`` is not imported here: its user brings the connection.
+Invariants: a view shows what is in the store at each query; nothing is copied into DuckDB; no name
+of a view or column is another one to DuckDB, which tells none by case (`column_names`). The package
+``duckdb`` is not imported here: its user brings the connection.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from logstore.codec import ARROW_COLUMNS
 from logstore.errors import EntryTypeError
 from logstore.ids import IDLike
 from logstore.loading import needing
+from logstore.scan import column_names
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+    from logstore.scan.conversion import Target
 
 T = TypeVar("T", bytes, str)
 SAMPLE = 100
@@ -61,8 +65,12 @@ def attach(
         sample: without ``schema``, the fields of so many first and last entries of each stream (of
             100 streams at most) are columns of text.
 
+    DuckDB does not tell names by case. Streams whose names differ by case only are views with a
+    suffix, ``Orders_2`` and ``orders_3``, and none has the bare name. Of such fields the later one
+    has a suffix, ``Name`` and ``name_2``, and so has one that is named like a standard column.
+
     Returns:
-        The names of the views.
+        The names of the views, in the order of the streams.
 
     Raises:
         StreamNotFoundError: a stream is not there.
@@ -76,16 +84,20 @@ def attach(
     arguments.check_count(sample, "sample")
     opened = opened_of(store)
     find = stream_names(opened, streams)
-    parts = {_text(name): [name] for name in find()} if view is None else {view: find()}
+    if view is None:
+        views = column_names.tables(stream_names(opened, None)())
+        parts = {views[name]: [name] for name in find()}
+    else:
+        parts = {view: find()}
     for name, raw in parts.items():
-        given = schema if schema is not None else _sampled(store, raw, sample)
+        columns = needing("arrow", partial(_columns, store, raw, schema, sample))
         scan = make_scan(
             opened,
             find if view is not None else partial(list[bytes], raw),
             start,
             end,
-            columns=None,
-            schema=_columns(given),
+            columns=columns,
+            schema=None,
             where=None,
             batch_rows=BATCH_ROWS,
         )
@@ -93,28 +105,28 @@ def attach(
     return list(parts)
 
 
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
-
-
-def _columns(given: Any) -> dict[str, Any]:
-    """The standard columns, and fields; DuckDB does not tell names by case."""
+def _columns(store: Store[Any], names: Sequence[bytes], schema: Any, sample: int) -> list[Target]:
+    """The standard columns, and those of fields: of a schema, or of what is in the streams."""
+    from logstore.scan.conversion import typed
     from logstore.scan.query import types_of
 
-    columns: dict[str, Any] = dict.fromkeys(ARROW_COLUMNS)
-    taken = set(columns)
-    for name, kind in needing("arrow", lambda: types_of(given)).items():
-        if name in ARROW_COLUMNS:
-            columns[name] = kind
-        elif str(name).lower() not in taken:
-            taken.add(str(name).lower())
-            columns[name] = kind
-    return columns
+    if schema is None:
+        standard: dict[str, Any] = {}
+        fields: dict[bytes, Any] = dict.fromkeys(_sampled(store, names, sample))
+    else:
+        given = {each.name: each.type for each in typed(types_of(schema))}
+        standard = {name: given.pop(name) for name in ARROW_COLUMNS if name in given}
+        fields = {name.encode(): kind for name, kind in given.items()}
+    found = typed(dict.fromkeys(ARROW_COLUMNS) | standard)
+    for field, column in column_names.columns(fields, ARROW_COLUMNS).items():
+        (target,) = typed({column: fields[field]})
+        found.append(target._replace(field=field.decode()))
+    return found
 
 
-def _sampled(store: Store[Any], names: Sequence[bytes], sample: int) -> dict[str, None]:
-    """The fields of the first and last entries of streams, as far as they are text."""
-    found: dict[str, None] = {}
+def _sampled(store: Store[Any], names: Sequence[bytes], sample: int) -> Iterator[bytes]:
+    """The fields of the first and last entries of streams, the oldest first, so that a new entry
+    takes no column from another field; what is no UTF-8 is in ``pairs`` alone."""
     for raw in names[:SAMPLED_STREAMS_MAX]:
         stream = store.stream(raw)
         ends: list[Iterator[Any]] = [
@@ -122,6 +134,14 @@ def _sampled(store: Store[Any], names: Sequence[bytes], sample: int) -> dict[str
         ]
         for entry in chain(*ends):
             for field, _ in entry.pairs:
-                name = field if isinstance(field, str) else _text(field)
-                found[name] = None
-    return found
+                name = field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
+                if _is_text(name):
+                    yield name
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,5 +1,7 @@
 """``logstore sql``: a query of DuckDB over the streams of a store, which reads what it needs.
 
+Which tables a query needs is asked of DuckDB: of its parser, and of what its catalogue misses.
+
 Invariants: the store is opened to be read, and nothing is written to it, whatever the query says;
 rows are printed as they come, and with ``--json`` memory holds a batch of them.
 """
@@ -9,9 +11,10 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,8 @@ import click
 
 from logstore.errors import UsageError
 from logstore.loading import needing
+from logstore.scan import column_names
+from logstore.scan.column_names import folded
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 ENTRIES = "entries"
 ROWS = 10_000
+_NO_TABLE = re.compile(r"Table with name (.+?) does not exist", re.DOTALL)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -41,22 +47,79 @@ def connect() -> duckdb.DuckDBPyConnection:
         atexit.unregister(gc.freeze)
         con = duckdb.connect()
         con.execute("set timezone = 'UTC'")  # as all times are that the store tells
+        con.execute("set python_enable_replacements = false")  # else our variables are tables
         return con
 
     return needing("duckdb", made)
 
 
-def attach(con: duckdb.DuckDBPyConnection, store: Store[bytes], query: str) -> None:
-    """Views of the streams that a query names, and of all of them together if it names that."""
-    from logstore.duckdb import attach as attach_views
+class Tables:
+    """The tables of a store's streams, made as DuckDB's catalogue misses them."""
 
-    streams = store.streams()
-    named = [name for name in streams if name.decode("utf-8", "backslashreplace") in query]
-    if ENTRIES in query and ENTRIES.encode() not in streams:
-        attach_views(con, store, view=ENTRIES)
-    for name in named:
-        options_of_view: dict[str, Any] = {"view": name.decode("utf-8", "backslashreplace")}
-        attach_views(con, store, _literally(name), **options_of_view)
+    def __init__(self, con: duckdb.DuckDBPyConnection, store: Store[bytes]) -> None:
+        self._con = con
+        self._store = store
+        self._streams = store.streams()
+        self._names = column_names.tables(self._streams, [ENTRIES])
+        self._missing: dict[str, bytes | None] = {
+            folded(table): stream for stream, table in self._names.items()
+        }
+        self._missing[ENTRIES] = None
+
+    def execute(self, statement: duckdb.Statement) -> None:
+        """Execute a statement, with the tables that it needs."""
+        import duckdb
+
+        types = duckdb.StatementType
+        named: set[str] | None = None
+        with suppress(duckdb.Error):  # its parser wants to know the tables for some of them
+            named = self._con.get_table_names(statement.query)
+        if named is None:
+            named = set()
+        elif not named and statement.type in (types.SELECT, types.PRAGMA, types.CALL, types.COPY):
+            named = set(self._missing)
+        for name in named:
+            self._make(name)
+        while True:
+            try:
+                self._con.execute(statement)
+            except duckdb.CatalogException as error:
+                found = _NO_TABLE.search(str(error))
+                if found is None or not self._make(found[1]):
+                    raise
+            else:
+                return
+
+    def _make(self, name: str) -> bool:
+        """Make the table of a name; False: there is none, or it is there."""
+        from logstore.duckdb import attach
+
+        key = folded(name)
+        if key not in self._missing:
+            return False
+        stream = self._missing.pop(key)
+        if stream is None:
+            attach(self._con, self._store, view=ENTRIES)
+        else:
+            attach(self._con, self._store, _literally(stream), view=self._names[stream])
+        return True
+
+    def hint(self, error: str) -> str:
+        """What to say of a table that is not there."""
+        found = _NO_TABLE.search(error)
+        if found is None:
+            return ""
+        alike = [
+            f"{column_names.text(stream)!r} is {table}"
+            for stream, table in self._names.items()
+            if folded(column_names.text(stream)) == folded(found[1])
+        ]
+        if not alike:
+            rule = 'a stream is a table by its name, in "" where that has a colon'
+            return f"; {rule}, {ENTRIES} is all"
+        first = alike[0].replace(" is ", " is the table ", 1)
+        told = ", ".join([first, *alike[1:]])
+        return f"; tables are not told by upper and lower case: the stream {told}"
 
 
 def _literally(name: bytes) -> bytes:
@@ -64,15 +127,20 @@ def _literally(name: bytes) -> bytes:
     return b"".join(b"[%c]" % each if each in b"*?[" else b"%c" % each for each in name)
 
 
-def rows_of(con: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iterator[list[Any]]]:
+def rows_of(
+    con: duckdb.DuckDBPyConnection, store: Store[bytes], query: str
+) -> tuple[list[str], Iterator[list[Any]]]:
     """The columns of a query, and its rows; UsageError with what DuckDB says of it."""
     import duckdb
 
+    tables = Tables(con, store)
     try:
-        con.execute(query)
-        columns = [each[0] for each in con.description or ()]
+        statements = con.extract_statements(query)
+        for each in statements:
+            tables.execute(each)
+        columns = [each[0] for each in con.description or ()] if statements else []
     except duckdb.Error as error:
-        raise UsageError(f"{error}{_hint(str(error))}") from error
+        raise UsageError(f"{error}{tables.hint(str(error))}") from error
     if not columns:
         raise UsageError(f"there is no query: give one, as in 'select * from {ENTRIES} limit 10'")
 
@@ -86,10 +154,15 @@ def rows_of(con: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Iter
     return columns, rows()
 
 
-def _hint(error: str) -> str:
-    if "Catalog Error" not in error:
-        return ""
-    return f'; a stream is a table by its name, in "" where that has a colon, {ENTRIES} is all'
+def distinct(columns: list[str]) -> list[str]:
+    """The names of columns as keys: a name that was there has a suffix."""
+    found: dict[str, None] = {}
+    for name in columns:
+        key, number = name, 2
+        while key in found:
+            key, number = f"{name}_{number}", number + 1
+        found[key] = None
+    return list(found)
 
 
 def plain(value: Any) -> Any:
@@ -125,14 +198,16 @@ def command(output: Output, path: Path, query: str) -> None:
     """Print what a query of DuckDB gives.
 
     Each stream is a table by its name, in "" if that is more than a word; the table entries is all
-    streams together. They have the columns stream, id, ms, seq, ts, fields, id_key, pairs, and the
-    fields of their first and last entries as text. Needs the extra duckdb.
+    streams together, and "show tables" lists them. They have the columns stream, id, ms, seq, ts,
+    fields, id_key, pairs, and the fields of their first and last entries as text. What DuckDB takes
+    for a name that is there, as it does not tell names by case, has a suffix: _2, _3. Needs the
+    extra duckdb.
     """
     with options.reading(path) as store, closing(connect()) as con:
-        attach(con, store, query)
-        columns, rows = rows_of(con, query)
+        columns, rows = rows_of(con, store, query)
         if not output.json:
             output.table(columns, ([shown(value) for value in row] for row in rows))
             return
+        keys = distinct(columns)
         for row in rows:
-            output.json_object(dict(zip(columns, map(plain, row), strict=True)))
+            output.json_object(dict(zip(keys, map(plain, row), strict=True)))

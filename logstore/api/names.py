@@ -42,7 +42,7 @@ def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[byt
     def found() -> list[bytes]:
         from fnmatch import fnmatchcase  # here: whoever opens a store needs no patterns
 
-        there = sorted(opened.view(lambda view: [record.name for record in view.listed()]))
+        there: list[bytes] | None = None
         names: dict[bytes, None] = {}
         for name in raw:
             text = name.decode("utf-8", "surrogateescape")
@@ -51,6 +51,8 @@ def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[byt
                     raise StreamNotFoundError("there is no such stream", stream=name)
                 names[name] = None
                 continue
+            if there is None:
+                there = sorted(opened.view(lambda view: [each.name for each in view.listed()]))
             names |= {
                 each: None
                 for each in there

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from logstore.scan.conversion import Target
     from logstore.scan.query import Query
 
 T = TypeVar("T", bytes, str)
@@ -152,7 +153,7 @@ def make_scan(
     start: IDLike,
     end: IDLike,
     *,
-    columns: Sequence[str] | Mapping[str, pa.DataType | None] | None,
+    columns: Sequence[str] | Sequence[Target] | Mapping[str, pa.DataType | None] | None,
     schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None,
     where: Sequence[tuple[str, str, Any]] | pc.Expression | None,
     batch_rows: int,

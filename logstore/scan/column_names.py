@@ -10,12 +10,17 @@ column, and a field that is named like a standard column vanishes behind it. So 
 
 So of ``Name``, ``name`` the columns are ``Name``, ``name_2``; a field ``id`` is ``id_2``.
 
+Streams are tables by the same rule, but that of names that differ by case only none is free: of
+``Orders`` and ``orders`` the tables are ``Orders_2``, ``orders_3``, and a query of ``orders`` is an
+error, whichever stream was there first.
+
 Invariants: no two columns are the same to `folded`; each field has one column; the result depends
 on the names that are given and their order, and on nothing else. Knows no engine and no pyarrow.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 NAMELESS = "_"
@@ -53,6 +58,14 @@ def columns(fields: Iterable[bytes], taken: Iterable[str] = ()) -> dict[bytes, s
         found[field] = _free(found[field], used)
         used.add(folded(found[field]))
     return found
+
+
+def tables(streams: Iterable[bytes], taken: Iterable[str] = ()) -> dict[bytes, str]:
+    """The table of each stream, of all streams of a store; ``taken``: tables that are none."""
+    names = list(streams)
+    counts = Counter(folded(text(name)) for name in names)
+    alike = [text(name) for name in names if counts[folded(text(name))] > 1]
+    return columns(names, [*taken, *alike])
 
 
 def _free(name: str, used: set[str]) -> str:

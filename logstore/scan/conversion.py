@@ -22,12 +22,13 @@ _EXACT_DIGITS = 20  # of 2**64 - 1
 
 class Target(NamedTuple):
     """A column that is asked for: its name and type, and the standard column that it is (empty: a
-    field of this name)."""
+    field, of this name unless ``field`` says another one)."""
 
     name: str
     type: Any
     standard: str = ""
     nullable: bool = True
+    field: str | None = None
 
 
 def typed(columns: Mapping[str, Any]) -> list[Target]:
@@ -64,7 +65,8 @@ def source(target: Target) -> Source | None:
 
     name, kind = target.standard, target.type
     if not name:
-        plain = Source(target.name, standard=False, binary=kind == pa.binary())
+        field = target.name if target.field is None else target.field
+        plain = Source(field, standard=False, binary=kind == pa.binary())
         return plain if _plain(kind) else None
     for binary in (False, True):
         if kind == arrow_type(name, binary):

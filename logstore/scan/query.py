@@ -41,7 +41,7 @@ class Query:
     def __init__(
         self,
         where: Where,
-        columns: Sequence[str] | Mapping[str, Any] | None = None,
+        columns: Sequence[str] | Sequence[Target] | Mapping[str, Any] | None = None,
         schema: Any = None,
         filter: Any = None,
         batch_rows: int = BATCH_ROWS,
@@ -162,7 +162,9 @@ def _first(batches: Iterator[Any], limit: int) -> Iterator[Any]:
 
 
 # -- columns ---------------------------------------------------------------------------------
-def targets(columns: Sequence[str] | Mapping[str, Any] | None, schema: Any) -> list[Target]:
+def targets(
+    columns: Sequence[str] | Sequence[Target] | Mapping[str, Any] | None, schema: Any
+) -> list[Target]:
     """The columns of a scan, checked: those that are named, else those of the schema, else the
     standard ones; with the types that the schema, or a mapping, gives them."""
     types = None if schema is None else types_of(schema)
@@ -176,12 +178,15 @@ def targets(columns: Sequence[str] | Mapping[str, Any] | None, schema: Any) -> l
         raise OptionError(
             f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
         )
-    for name in columns:
-        if not isinstance(name, str):
-            raise OptionError(f"the names of columns must be str: {name!r}")
-    if len(set(columns)) != len(columns):
-        raise OptionError(f"a column is named twice: {', '.join(columns)}")
-    return typed({name: (types or {}).get(name) for name in columns})
+    made = [each for each in columns if isinstance(each, Target)]
+    if made:  # of a tool for which the columns have names of their own
+        return made
+    names = [each for each in columns if isinstance(each, str)]
+    if len(names) != len(columns):
+        raise OptionError(f"the names of columns must be str: {columns!r}")
+    if len(set(names)) != len(names):
+        raise OptionError(f"a column is named twice: {', '.join(names)}")
+    return typed({name: (types or {}).get(name) for name in names})
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:

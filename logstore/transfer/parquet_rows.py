@@ -8,13 +8,14 @@ type is null, and counted. It writes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from typing import Any
 
 from logstore.errors import OptionError, UsageError
 from logstore.ids import StreamID
 from logstore.scan.arrow import Source
+from logstore.scan.column_names import folded
 from logstore.scan.conversion import Shape, Target, cast, malformed, typed
 from logstore.tuples import NamedTuple
 
@@ -40,13 +41,8 @@ class Rows:
 
     def __init__(self, columns: Mapping[str, Any] | None, reserved: tuple[str, ...] = ()) -> None:
         given: dict[str, Any] = dict(dict.fromkeys(WITHOUT_SCHEMA) if columns is None else columns)
-        for name in reserved:
-            if name in given:
-                raise OptionError(
-                    f"a column {name!r} is in the names of the folders already: leave it out, or "
-                    "export one stream into one file"
-                )
         wanted: dict[str, Any] = {name: given.pop(name, None) for name in ALWAYS}
+        _check_alike(given, reserved)
         self._targets = [_exact(each) for each in typed(wanted | given)]
         self._gathered = [_in_bytes(each) for each in self._targets]
         shape = Shape(self._targets)
@@ -95,6 +91,25 @@ class Rows:
         if none is not None and none.true_count:
             self.malformed[target.name] += none.true_count
         return found
+
+
+def _check_alike(given: Iterable[str], reserved: tuple[str, ...]) -> None:
+    """OptionError for columns that readers of the files take for one: Spark then refuses a file,
+    and DuckDB gives the column another name."""
+    seen = {folded(name): name for name in ALWAYS}
+    for name in given:
+        key = folded(str(name))
+        if key in reserved:
+            raise OptionError(
+                f"a column {name!r} is in the names of the folders already: leave it out, or "
+                "export one stream into one file"
+            )
+        if key in seen:
+            raise OptionError(
+                f"columns {seen[key]!r} and {name!r} differ by case only, and what reads Parquet "
+                "takes them for one: leave one out, and take fields, which has all"
+            )
+        seen[key] = name
 
 
 def _exact(target: Target) -> Target:

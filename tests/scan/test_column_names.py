@@ -32,6 +32,22 @@ def test_each_field_has_a_column_of_its_own(fields: list[bytes], columns: list[s
     assert len(set(every)) == len(every)
 
 
+@pytest.mark.parametrize(
+    ("streams", "tables"),
+    [
+        ([b"Orders", b"orders", b"race:a"], ["Orders_2", "orders_3", "race:a"]),
+        ([b"orders", b"orders_2", b"ORDERS"], ["orders_3", "orders_2", "ORDERS_4"]),
+        ([b"Entries", b"x"], ["Entries_2", "x"]),
+        ([b"\xff", b"\\xff", b""], ["\\xff_2", "\\xff_3", "_"]),
+    ],
+)
+def test_a_table_has_a_name_that_is_no_other_stream(
+    streams: list[bytes], tables: list[str]
+) -> None:
+    """A query of one stream gave the rows of another one."""
+    assert list(column_names.tables(streams, ["entries"]).values()) == tables
+
+
 def test_names_are_folded_as_java_does() -> None:
     """Python's own lower() keeps names apart that Spark takes for one."""
     for one, other in (("\u0130", "i"), ("\u0131", "I"), ("\u017f", "s"), ("\u00c4", "\u00e4")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -76,6 +77,8 @@ def test_duckdb_reads_streams_as_views(con: duckdb.DuckDBPyConnection) -> None:
         "pairs",
         "speed",
         "rider",
+        "TS_2",
+        "Rider_2",
     ]
     sql = "select count(*), sum(speed::int), min(fields['rider']) from \"race:a\""
     wanted = (COUNT // 2, sum(n % 40 for n in range(0, COUNT, 2)), "r0")
@@ -124,6 +127,69 @@ def test_one_view_of_several_streams(races: Store[bytes], walks: list[Any]) -> N
         races.stream("more").add({"speed": 7}, id=(BEGIN_MS, 0))
         assert con.execute("select count(*) from races").fetchone() == (COUNT + 1,)
         races.drop("more")
+
+
+@pytest.fixture
+def alike(tmp_path: Path) -> Iterator[Store[bytes]]:
+    """Streams and fields whose names differ by case, or are those of standard columns."""
+    with make_store(tmp_path / "alike") as store:
+        store.stream("Orders").add({"Name": 1, "name": 2, "id": "x"}, id="1-0")
+        store.stream("orders").add({"name": 3}, id="2-0")
+        yield store
+
+
+def test_streams_whose_names_differ_by_case_are_views_of_their_own(alike: Store[bytes]) -> None:
+    """The last one's rows were in both; and whoever attaches one of them gets the same name."""
+    with duckdb.connect() as con:
+        assert logstore.duckdb.attach(con, alike) == ["Orders_2", "orders_3"]
+        assert con.execute("select id from orders_2").fetchall() == [("1-0",)]
+        assert con.execute("select id from orders_3").fetchall() == [("2-0",)]
+        with pytest.raises(duckdb.CatalogException):
+            con.execute("from orders")
+        assert logstore.duckdb.attach(con, alike, "orders") == ["orders_3"]
+        assert logstore.duckdb.attach(con, alike, "orders", view="mine") == ["mine"]
+        assert con.execute("select id from mine").fetchall() == [("2-0",)]
+
+
+@pytest.mark.parametrize("schema", [None, {"Name": pa.int64(), "name": pa.int64()}])
+def test_fields_whose_names_differ_by_case_are_columns_of_their_own(
+    alike: Store[bytes], schema: Any
+) -> None:
+    """One of them was no column, and a condition on it was one on the other."""
+    with duckdb.connect() as con:
+        logstore.duckdb.attach(con, alike, "Orders", view="o", schema=schema)
+        sql = "select Name, name_2, id from o where name_2 = 2 and name = 1"
+        assert [tuple(map(str, row)) for row in con.execute(sql).fetchall()] == [("1", "2", "1-0")]
+        assert con.execute("select count(*) from o where NAME = 2").fetchone() == (0,)
+        if schema is None:
+            assert con.execute("select id_2 from o where id_2 = 'x'").fetchone() == ("x",)
+
+
+def test_a_new_field_takes_no_column_from_an_older_one(alike: Store[bytes]) -> None:
+    stream = alike.stream("orders")
+    stream.add({"NAME": 7}, id="3-0")
+    with duckdb.connect() as con:
+        logstore.duckdb.attach(con, alike, "orders", view="o")
+        sql = "select name, name_2 from o order by id_key"
+        assert con.execute(sql).fetchall() == [("3", None), (None, "7")]
+
+
+def test_a_scan_with_columns_that_differ_by_case_in_duckdb(alike: Store[bytes]) -> None:
+    """DuckDB counts from 1 there; the column of each is its own."""
+    scan = alike["Orders"].scan(schema={"Name": pa.int64(), "name": pa.int64()})  # noqa: F841
+    assert duckdb.sql("select Name, name_1 from scan where name_1 = 2").fetchall() == [(1, 2)]
+    assert duckdb.sql("select * from scan where name = 2").fetchall() == []
+
+
+def test_names_that_duckdb_cannot_have(alike: Store[bytes]) -> None:
+    """A field without a name, and names with NUL, behind which DuckDB does not look."""
+    alike.stream("odd").add({"": "none", "a\0b": "nul", "a": "plain", b"\xff": "bytes"})
+    with duckdb.connect() as con:
+        logstore.duckdb.attach(con, alike, "odd")
+        sql = "select _, \"a\\x00b\", a from odd where _ = 'none' and a = 'plain'"
+        assert con.execute(sql).fetchall() == [("none", "nul", "plain")]
+        told = [name for name, *_ in con.execute("describe odd").fetchall()]
+        assert told[-3:] == ["_", "a\\x00b", "a"]
 
 
 def test_a_scan_by_its_name_in_duckdb(races: Store[bytes]) -> None:

@@ -69,3 +69,93 @@ def test_without_duckdb_the_extra_is_named(path: Path, monkeypatch: pytest.Monke
     done = run(path, "select 1")
     assert done.exit_code == 1
     assert "pip install 'logstore-streams[duckdb]'" in done.stderr
+
+
+# -- names that DuckDB takes for one ----------------------------------------------------------
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Streams and fields whose names differ by case, or are those of what is there already."""
+    path = tmp_path_factory.mktemp("alike") / "store"
+    with logstore.open(path, sync="os", background=False) as store:
+        store.stream("Orders").add({"Name": "first", "name": "second"}, id="1-0")
+        store.stream("orders").add({"n": 2}, id="2-0")
+        store.stream("Visits").add({"id": "seven", "ts": "noon", "stream": "Rhine"}, id="3-0")
+        store.stream("w").add({"n": 1}, id="4-0")
+        store.stream("entries").add({"n": "of the stream"}, id="5-0")
+        store.stream('odd "name".x').add({"": "nameless", b"\xff": "bytes"}, id="6-0")
+    return path
+
+
+def rows(path: Path, query: str) -> list[dict[str, object]]:
+    done = run(path, query, "--json")
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.output.splitlines()]
+
+
+TABLES = ["Orders_2", "Visits", "entries", "entries_2", 'odd "name".x', "orders_3", "w"]
+
+
+def test_no_query_answers_with_the_rows_of_a_stream_of_another_case(alike: Path) -> None:
+    assert rows(alike, "select id from orders_3") == [{"id": "2-0"}]
+    assert rows(alike, 'select id from "Orders_2"') == [{"id": "1-0"}]
+    for query in ("select id from orders", 'select id from "Orders"', "from ORDERS",
+                  "from Orders_2 join orders using (id)"):  # fmt: skip
+        done = run(alike, query)
+        assert done.exit_code == 1
+        assert "'Orders' is the table Orders_2, 'orders' is orders_3" in done.stderr
+
+
+def test_a_stream_is_found_whatever_the_case_of_its_name_in_the_query(alike: Path) -> None:
+    for query in ("select id_2 from visits", "select ID_2 from VISITS",
+                  "with x as (from visits) select id_2 from x",
+                  "select id_2 from query_table('visits')", "select id_2 from main.visits",
+                  "prepare p as select id_2 from visits; execute p",
+                  "create table t as select id_2 from visits; select id_2 from t"):  # fmt: skip
+        assert [list(row.values()) for row in rows(alike, query)] == [["seven"]], query
+
+
+def test_statements_that_name_tables_in_other_ways_find_them(alike: Path) -> None:
+    """Those of which DuckDB's parser tells no names before it knows the tables."""
+    assert rows(alike, "select count(*) as n from w join visits using (seq)") == [{"n": 1}]
+    assert rows(alike, "pivot w on n using count(*) group by stream") == [{"stream": "w", "1": 1}]
+    assert [row["column_name"] for row in rows(alike, "show w")][-1] == "n"
+    assert rows(alike, "select 'orders' as word") == [{"word": "orders"}]
+
+
+def test_the_catalogue_lists_all_streams_and_no_substrings(alike: Path) -> None:
+    """`show tables` listed a stream w, for there is a w in it, and no other."""
+    assert [row["name"] for row in rows(alike, "show tables")] == TABLES
+    found = rows(alike, "select table_name as name from information_schema.tables order by 1")
+    assert [row["name"] for row in found] == TABLES
+    columns = rows(alike, "select column_name from duckdb_columns() where table_name = 'Visits'")
+    assert [row["column_name"] for row in columns][-3:] == ["id_2", "ts_2", "stream_2"]
+
+
+def test_the_table_of_all_streams_is_not_a_stream(alike: Path) -> None:
+    """A stream of its name took its place."""
+    assert rows(alike, "select count(*) as n from entries") == [{"n": 6}]
+    assert rows(alike, "select n from ENTRIES where stream = 'w'") == [{"n": "1"}]
+    assert rows(alike, "select n from entries_2") == [{"n": "of the stream"}]
+
+
+def test_fields_that_are_named_alike_have_columns_of_their_own(alike: Path) -> None:
+    query = 'select name, name_2, "Name" as again from orders_2'
+    assert rows(alike, query) == [{"Name": "first", "name_2": "second", "again": "first"}]
+    query = "select id, id_2, ts_2, stream, stream_2 from visits where id_2 = 'seven'"
+    assert rows(alike, query) == [
+        {"id": "3-0", "id_2": "seven", "ts_2": "noon", "stream": "Visits", "stream_2": "Rhine"}
+    ]
+    assert rows(alike, 'select _ as nameless from "odd ""name"".x"') == [{"nameless": "nameless"}]
+
+
+def test_columns_of_one_name_are_all_in_json(alike: Path) -> None:
+    found = rows(alike, "select w.id, o.id, 7 as id from w join orders_3 o on true")
+    assert found == [{"id": "4-0", "id_2": "2-0", "id_3": 7}]
+
+
+def test_variables_of_python_are_no_tables(alike: Path) -> None:
+    """DuckDB looks for a name in the frames above: a query read variables of ours."""
+    for name in ("output", "con", "names", "store", "path", "query", "self"):
+        done = run(alike, f"from {name}")
+        assert done.exit_code == 1
+        assert f"Table with name {name} does not exist" in done.stderr
