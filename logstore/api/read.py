@@ -248,6 +248,20 @@ def read_stream(
     return wait_streams(opened.engine(), [name], look, deadline, opened.engine) or []
 
 
+def by_name(
+    opened: OpenStore[Any], given: Iterable[tuple[str | bytes, IDLike]]
+) -> list[tuple[bytes, IDLike]]:
+    """IDs by the names of streams as they are stored; UsageError if two names are one stream,
+    whose entries would be told once."""
+    found: dict[bytes, IDLike] = {}
+    for name, each in given:
+        stored = arguments.stream_name(name, opened.encoding)
+        if stored in found:
+            raise UsageError(f"stream {shown(stored)} is named twice: give one ID for it")
+        found[stored] = each
+    return list(found.items())
+
+
 class ReadMany(Generic[T]):
     """A read of several streams, each above its ID, as it was settled when the read was made.
 
@@ -268,8 +282,7 @@ class ReadMany(Generic[T]):
         self._opened: OpenStore[T] = opened
         self._allowed = allowed
         self._starts = [
-            start_of(opened, arguments.stream_name(name, opened.encoding), given)
-            for name, given in after.items()
+            start_of(opened, name, given) for name, given in by_name(opened, after.items())
         ]
 
     def names(self, deadline: float | None) -> list[bytes]:
@@ -361,10 +374,7 @@ def starts(
     given = dict(after) if isinstance(after, Mapping) else dict.fromkeys(after, "$")
     if not given:
         raise UsageError("no stream is named: there is nothing to follow")
-    return {
-        arguments.stream_name(name, opened.encoding): beginning(opened, each, since)
-        for name, each in given.items()
-    }
+    return {name: beginning(opened, each, since) for name, each in by_name(opened, given.items())}
 
 
 class Following(Generic[T]):

@@ -16,6 +16,7 @@ from logstore.wire.resp.reply import (
     Failure,
     NullArray,
     Ordered,
+    Pairs,
     Push,
     Reply,
     Simple,
@@ -51,6 +52,9 @@ def _rare(reply: Reply, protocol: int, decode: Decode | None) -> Any:
             raise TypeError("nothing is told out of band")
         case dict() | set() | frozenset() | Ordered():
             return _collected(reply, protocol, decode)
+        case Pairs():
+            pairs = value_of(reply.items, protocol, decode)
+            return dict(pairs) if protocol == 3 else pairs
         case bool():
             return reply if protocol == 3 else int(reply)
         case float():

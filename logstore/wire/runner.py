@@ -27,7 +27,17 @@ from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Cut, Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
 from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell
-from logstore.wire.together import Added, Adds, Again, Run, Together, encoded, timed
+from logstore.wire.together import (
+    Added,
+    Adds,
+    Again,
+    Run,
+    Together,
+    Turn,
+    encoded,
+    every_turn,
+    timed,
+)
 
 Outcome: TypeAlias = list[Reply] | Exception  # replies; or what ends the client's connection
 T = TypeVar("T")
@@ -273,10 +283,11 @@ class Runner:
         steps: Sequence[Step],
         unchanged: Callable[[WriteTxn], bool] | None = None,
         owed: Owed | None = None,
+        turn: Turn = every_turn,
     ) -> list[Reply] | None:
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
         owed = owed or Owed()
-        together = Together([Run(steps, owed)], all_of=True)
+        together = Together([Run(steps, owed)], turn)
 
         def op(state: WriteTxn) -> bool:
             if unchanged is not None and not unchanged(state):

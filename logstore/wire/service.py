@@ -27,11 +27,16 @@ from logstore.wire.resp.words import Words, quoted
 from logstore.wire.runner import Runner
 from logstore.wire.stats import Counts, SlowLog
 from logstore.wire.steps import Step
-from logstore.wire.table import Command, Profile
+from logstore.wire.table import Command, Profile, is_valkey
 from logstore.wire.users import User, Users
 
 CLIENTS_MAX = 10_000
-VERSION_TOLD = {"redis-8.2": "8.2.3", "redis-8.10": "8.10.0", "valkey-9": "9.1.2"}
+VERSION_TOLD: dict[Profile, str] = {
+    "redis-8.2": "8.2.3",
+    "redis-8.10": "8.10.0",
+    "valkey-9": "9.1.2",
+    "valkey-9.2": "9.2.0",
+}
 QUEUED_BYTES = 512  # of a queued command or a watched key, beside its words
 WORD_BYTES = 40  # of a word, beside its bytes
 _IDS = itertools.count(1)
@@ -53,6 +58,7 @@ class Multi:
     requests: list[tuple[Command, list[bytes]]] = field(default_factory=list)  # one a step
     refused: bool = False
     held_bytes: int = 0  # about what they take
+    login_failed: bool = False  # at EXEC: no further password is looked at
 
     def queue(self, step: Step, command: Command, words: list[bytes]) -> None:
         """Keep a command for EXEC."""
@@ -251,7 +257,7 @@ class Service:
     @property
     def server_name(self) -> bytes:
         """The name of the server in the reply to HELLO."""
-        return b"valkey" if self.profile == "valkey-9" else b"redis"
+        return b"valkey" if is_valkey(self.profile) else b"redis"
 
     @property
     def version_told(self) -> bytes:

@@ -1,8 +1,9 @@
 """One client's session: its requests, from bytes or words to runs of steps.
 
-Each request is looked up, permitted and parsed; between MULTI and EXEC it is queued, else its step
-comes in the order of requests. Steps that came together run together; one that runs by itself (it
-waits, tells something, or works on the whole store) is a run of its own. Invariants: nothing behind
+Each request is looked up, permitted and parsed; between MULTI and EXEC it is queued, refused, or
+done at once, as the table says of its command; else its step comes in the order of requests. Steps
+that came together run together; one that runs by itself (it waits, tells something, or works on the
+whole store) is a run of its own. Invariants: nothing behind
 such a step is looked at before it is done, since it may change how that is read; nor behind
 ``RUN_MAX_REQUESTS`` or ``RUN_MAX_S``, so that a commit is not as large as all that was sent, and a
 loop is not held up by reading it; a command that is refused while queueing makes EXEC refuse all.
@@ -26,7 +27,6 @@ from logstore.wire.stats import SlowRequest
 from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell, Unread
 from logstore.wire.table import Command
 
-AT_ONCE = frozenset({"multi", "exec", "discard", "watch", "unwatch", "quit", "reset"})
 CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a Redis client
 ADDS_MAX = 1000  # of one step
 RUN_MAX_REQUESTS = 10_000
@@ -64,9 +64,9 @@ class Session(Client):
         self.last_command = command.name
         if not self.authenticated and "no_auth" not in command.flags:
             raise Failed("NOAUTH Authentication required.")
-        queued = self.multi is not None and command.name not in AT_ONCE
-        if queued and not {"no_multi", "no-multi"}.isdisjoint(command.flags):
-            raise Failed("ERR Command not allowed inside a transaction")
+        if self.multi is not None and "no_multi" in command.flags:
+            raise self.service.table.not_in_multi(command)
+        queued = self.multi is not None and not command.at_once
         if not self.user.everything:
             refusal = self.refusal(command, words)
             if refusal is not None:

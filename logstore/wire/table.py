@@ -9,7 +9,7 @@ knows no client: who calls ``parse`` gives it one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from logstore.wire.resp.failures import Failed, wrong_arity
@@ -17,13 +17,23 @@ from logstore.wire.resp.reply import Simple
 from logstore.wire.resp.words import SHOWN_MAX, Words, shown
 from logstore.wire.steps import Step, Tell
 
-Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9"]  # whose commands there are
+# Whose commands there are; "valkey-9" is 9.1.
+Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9", "valkey-9.2"]
 NAME_MAX = 64  # bytes of the name of a command
+
+
+def is_valkey(profile: Profile) -> bool:
+    """Whether a profile is of a Valkey, else it is of a Redis."""
+    return profile.startswith("valkey")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command, or subcommand."""
+    """One command, or subcommand.
+
+    Between MULTI and EXEC it is refused if its flags have ``no_multi``, done at once if it is
+    ``at_once``, and queued otherwise.
+    """
 
     name: str  # "xadd", "xgroup|create"
     arity: int  # words with the name; negative: at least so many
@@ -40,6 +50,14 @@ class Command:
     # What users need to be allowed with its keys, "r", "w", both or neither: of each key in turn,
     # the last one also of all that follow. None: "r" of what is readonly, "w" of what writes.
     access: tuple[str, ...] | None = None
+    at_once: bool = False
+    valkey_flags: tuple[str, ...] = ()  # that it has in Valkey, beside its flags
+
+    def of(self, profile: Profile) -> Command:
+        """The command as it is in a profile that has it."""
+        parts = {name: part.of(profile) for name, part in self.subcommands.items()}
+        flags = self.flags + self.valkey_flags if is_valkey(profile) else self.flags
+        return replace(self, flags=flags, subcommands=parts)
 
     def keys_in(self, words: Sequence[bytes]) -> list[tuple[int, str]]:
         """The places of the keys in a request, and what is done with each; [] if it is no whole
@@ -87,7 +105,7 @@ class Table:
 
     def __init__(self, profile: Profile, commands: Iterable[Command]) -> None:
         self.profile: Profile = profile
-        self.commands = {command.name: command for command in commands}
+        self.commands = {command.name: command.of(profile) for command in commands}
 
     def find(self, words: list[bytes]) -> Command:
         """The command of these words, subcommand looked up, number of words checked."""
@@ -105,6 +123,11 @@ class Table:
         if command.parse is None:
             raise wrong_arity(command.name)
         return command
+
+    def not_in_multi(self, command: Command) -> Failed:
+        """The refusal of a command that may not stand between MULTI and EXEC."""
+        named = f"Command '{command.name}'" if is_valkey(self.profile) else "Command"
+        return Failed(f"ERR {named} not allowed inside a transaction")
 
     def lookup(self, words: Sequence[bytes]) -> Command | None:
         """The command of these words, however many there are; None if there is none."""

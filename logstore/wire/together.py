@@ -144,20 +144,30 @@ class Run(NamedTuple):
 
 
 _UNDECIDED: Reply = object()
+# Asked when the step at a place has its turn: why it is not run, if it is not.
+Turn: TypeAlias = Callable[[int], Failure | None]
+
+
+def every_turn(_place: int) -> Failure | None:
+    """Each step is run when its turn comes."""
+    return None
 
 
 class Together:
     """Steps of one client, or of several, as one operation: of each as many as it takes until
-    enough is owed to it, of all as many as the time of a commit allows, or ``all_of`` them."""
+    enough is owed to it, of all as many as the time of a commit allows; or all of them, if they
+    are a transaction, whose steps have their ``turn``."""
 
-    def __init__(self, runs: Sequence[Run], *, all_of: bool = False) -> None:
+    def __init__(self, runs: Sequence[Run], turn: Turn | None = None) -> None:
         self._runs = runs
         self._steps = [step for run in runs for step in run.steps]
         self._owed = [run.owed for run in runs for _ in run.steps]  # to the client of each step
         self._marks = [run.owed.size for run in runs]
-        self._all = all_of
+        self._all = turn is not None
+        self._turn = turn or every_turn
         self.replies: list[Reply] = []  # one a step; _UNDECIDED: it is for another commit
         self._failed: dict[int, Failure] = {}
+        self._done: dict[int, Reply] = {}  # of those that need no store: they are run once
         self._adds: dict[int, Adds] = {}  # by the place of the first row
         for step in self._steps:
             if isinstance(step, Change) and step.prepare is not None:
@@ -182,6 +192,10 @@ class Together:
             if place in self._failed:
                 self.replies[place] = self._failed[place]
                 place += 1
+                continue
+            refusal = self._turn(place)
+            if refusal is not None:
+                self._failed[place] = refusal
                 continue
             before = buffer.end
             try:
@@ -234,7 +248,9 @@ class Together:
             reader = StateReader(state, owed)
             self.replies[place] = owed.made(timed(step.request, step.find, reader))
         elif isinstance(step, Tell):
-            self.replies[place] = timed(step.request, step.make)
+            if place not in self._done:
+                self._done[place] = timed(step.request, step.make)
+            self.replies[place] = self._done[place]
         else:
             raise Failed("ERR this command is not allowed inside a transaction")
         return 1

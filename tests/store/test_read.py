@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import logstore
+import logstore.aio
 from logstore.api.store import Store
 from logstore.ids import MAX_ID
 from tests.store.conftest import OpenStore
@@ -69,3 +71,21 @@ def test_a_wrong_id_is_refused(two: Store[bytes], after: Any) -> None:
 def test_a_wrong_count_is_refused(two: Store[bytes], count: Any) -> None:
     with pytest.raises(logstore.OptionError, match="count"):
         two.read({"a": "0"}, count=count)
+
+
+def test_two_names_of_one_stream_are_refused(two: Store[bytes]) -> None:
+    """Of the two answers only the last was given, and the entries of the first were missed."""
+    after: Any = {"a": "0", b"a": "11"}
+    with pytest.raises(logstore.UsageError, match="stream b'a' is named twice: give one ID for it"):
+        two.read(after)
+    with pytest.raises(logstore.UsageError, match="stream b'a' is named twice"):
+        next(two.follow(after, timeout=0))
+
+    async def both() -> None:
+        async with logstore.aio.open(two.path.with_name("other")) as store:
+            with pytest.raises(logstore.UsageError, match="named twice"):
+                await store.read(after)
+            with pytest.raises(logstore.UsageError, match="named twice"):
+                await anext(store.follow(after, timeout=0))
+
+    asyncio.run(both())

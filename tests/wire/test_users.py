@@ -68,8 +68,12 @@ def here(command: Command) -> tuple[Any, ...]:
     """The same of a command of the table."""
     has_keys = bool(command.keys[0]) or "movablekeys" in command.flags
     access = command.access or ("w" if "write" in command.flags else "r",)
-    flags = {each for each in command.flags if each != "no-multi"}
-    return flags, command.keys, set(command.categories), list(access) if has_keys else []
+    return (
+        set(command.flags),
+        command.keys,
+        set(command.categories),
+        list(access) if has_keys else [],
+    )
 
 
 def test_each_command_needs_the_rights_that_it_needs_in_redis(redis_peer: Peer) -> None:

@@ -21,7 +21,7 @@ from logstore.wire.resp.reply import Reply
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Change, Look, Reader, Row, Step, ok
-from logstore.wire.table import Command
+from logstore.wire.table import Command, Profile
 
 
 class _Options(NamedTuple):
@@ -70,7 +70,7 @@ def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> Step:
     return Change(lambda state: idempotency.add(state, request, asked), reply)
 
 
-def _options(words: Words, profile: str) -> _Options:
+def _options(words: Words, profile: Profile) -> _Options:
     create = True
     producer: bytes | None = None
     name: bytes | None = None

@@ -10,7 +10,7 @@ from logstore.wire.resp.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.resp.words import Words, integer, printable, shown
 from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Look, Reader, Step, Tell
-from logstore.wire.table import Command
+from logstore.wire.table import Command, is_valkey
 from logstore.wire.users import User
 
 NORMAL = b"normal"
@@ -73,8 +73,12 @@ def client_set_info(client: Client, words: Words) -> Step:
     if not printable(value):
         name = option.lower().decode()
         raise Failed(f"ERR {name} cannot contain spaces, newlines or special characters.")
-    client.library[option.lower().decode()] = value
-    return Tell(lambda: OK)
+
+    def begin() -> Reply:
+        client.library[option.lower().decode()] = value
+        return OK
+
+    return Tell(begin)
 
 
 def client_list(client: Client, words: Words) -> Step:
@@ -141,7 +145,7 @@ class _Filter:
     """Which connections CLIENT KILL means; those that all of the options fit."""
 
     def __init__(self, given: list[bytes], service: Service) -> None:
-        self._several = service.profile == "valkey-9"  # IDs; else the last one counts
+        self._several = is_valkey(service.profile)  # IDs; else the last one counts
         self._users = service.users
         self._user: User | None = None
         self._ids: set[int] | None = None
@@ -260,7 +264,9 @@ _FLAGS = ("noscript", "loading", "stale")
 _ADMIN = ("kill", "list", "no-evict", "unblock")
 
 
-def _client(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
+def _client(
+    name: str, arity: int, parse: Parse, since: str, summary: str, *valkey_flags: str
+) -> Command:
     admin = name in _ADMIN
     flags = ("loading", "stale") if name == "help" else (*(["admin"] if admin else []), *_FLAGS)
     return Command(
@@ -273,6 +279,7 @@ def _client(name: str, arity: int, parse: Parse, since: str, summary: str) -> Co
         group="connection",
         summary=summary,
         categories=("slow", "connection", *(["admin", "dangerous"] if admin else [])),
+        valkey_flags=valkey_flags,
     )
 
 
@@ -287,7 +294,7 @@ _CLIENT = [
     _client("unblock", -3, client_unblock, "5.0.0", "Ends the wait of a connection."),
     _client("no-evict", 3, _switch("e"), "7.0.0", "Sets a flag, without effect."),
     _client("no-touch", 3, _switch("T"), "7.2.0", "Sets a flag, without effect."),
-    _client("reply", 3, client_reply, "3.2.0", "Says whether replies are sent."),
+    _client("reply", 3, client_reply, "3.2.0", "Says whether replies are sent.", "no_multi"),
     _client("help", 2, client_help, "5.0.0", "Tells the subcommands."),
 ]
 

@@ -17,7 +17,7 @@ _BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}
 def row(command: Command) -> Reply:
     """A command as COMMAND tells it."""
     first, last, step = command.keys
-    flags = {Simple(flag.encode()) for flag in command.flags if flag != "no-multi"}
+    flags = {Simple(flag.encode()) for flag in command.flags}
     return [
         command.name.encode(),
         command.arity,

@@ -88,12 +88,20 @@ def reset(client: Client, _words: Words) -> Step:
 
 # -- who it is ------------------------------------------------------------------------------------
 def _login(client: Client, name: bytes, password: bytes, command: bytes) -> None:
-    """Log in as AUTH does; ``command``: the word that asked for it. Failed."""
-    service = client.service
+    """Log in as AUTH does; ``command``: the word that asked for it. Failed.
+
+    A failure delays the answer. A transaction is answered as a whole, so that behind a failure in
+    it no password is looked at: many guesses would cost as long as one.
+    """
+    service, multi = client.service, client.multi
+    if multi is not None and multi.login_failed:
+        raise Failed(_WRONG_PASSWORD)
     user = service.users.login(name, password)
     if user is None:
         client.deny("auth", command, name)
         client.delay_s = service.logins.failed(client.address, name)
+        if multi is not None:
+            multi.login_failed = True
         raise Failed(_WRONG_PASSWORD)
     client.user, client.authenticated = user, True
     service.audit.login(client)
@@ -104,11 +112,11 @@ def auth(client: Client, words: Words) -> Step:
     command, given = words.said(0), words.rest()
     if len(given) > 2:
         raise Failed(SYNTAX)
-    if len(given) == 1 and client.service.users.default.rights.no_password:
-        raise Failed(_NO_PASSWORD)
     user, password = given if len(given) == 2 else (DEFAULT, given[0])
 
     def begin() -> Reply:
+        if len(given) == 1 and client.service.users.default.rights.no_password:
+            raise Failed(_NO_PASSWORD)
         _login(client, user, password, command)
         return OK
 
@@ -165,7 +173,15 @@ def checked_name(name: bytes) -> bytes:
 _ALWAYS = ("noscript", "loading", "stale", "fast", "no_auth", "allow_busy")
 
 
-def _plain(name: str, arity: int, parse: Parse, since: str, summary: str, *flags: str) -> Command:
+def _plain(
+    name: str,
+    arity: int,
+    parse: Parse,
+    since: str,
+    summary: str,
+    *flags: str,
+    at_once: bool = False,
+) -> Command:
     return Command(
         name,
         arity,
@@ -176,6 +192,7 @@ def _plain(name: str, arity: int, parse: Parse, since: str, summary: str, *flags
         group="connection",
         summary=summary,
         categories=("fast", "connection"),
+        at_once=at_once,
     )
 
 
@@ -184,8 +201,10 @@ COMMANDS = [
     _plain("echo", 2, echo, "1.0.0", "Answers what it was sent.", "loading", "stale", "fast"),
     _plain("select", 2, select, "1.0.0", "Chooses a database that a store is mapped to.",
            "loading", "stale", "fast"),
-    _plain("quit", -1, quits, "1.0.0", "Ends the connection.", *_ALWAYS),
-    _plain("reset", 1, reset, "6.2.0", "As if the connection had just come.", *_ALWAYS),
+    _plain("quit", -1, quits, "1.0.0", "Ends the connection.", *_ALWAYS,
+           at_once=True),
+    _plain("reset", 1, reset, "6.2.0", "As if the connection had just come.", *_ALWAYS,
+           at_once=True),
     _plain("auth", -2, auth, "1.0.0", "Logs in.", *_ALWAYS),
     _plain("hello", -1, hello, "6.0.0", "Chooses the protocol, and logs in.", *_ALWAYS),
 ]  # fmt: skip

@@ -18,11 +18,11 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
-from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser, by_stream
+from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser
 from logstore.wire.partial_commits import PART_ENTRIES, Parts, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import NULL_ARRAY, Reply
+from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Block, Change, QueuedRead, Reader, Step
@@ -180,7 +180,7 @@ class _GroupRead:
 
     def reply(self, replies: list[tuple[bytes, Reply]]) -> Reply:
         """Entries by stream; the null array if there are none."""
-        return by_stream(self._client, replies) if replies else NULL_ARRAY
+        return Pairs(replies) if replies else NULL_ARRAY
 
     def in_queue(self, key: bytes) -> QueuedRead:
         """The read of the one stream, for the queue of its group."""

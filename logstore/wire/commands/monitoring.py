@@ -18,7 +18,7 @@ from logstore.wire.resp.words import Words, integer, shown
 from logstore.wire.service import Client, Database, Parse, Service
 from logstore.wire.stats import human
 from logstore.wire.steps import Admin, Step, Tell
-from logstore.wire.table import Command, help_of
+from logstore.wire.table import Command, help_of, is_valkey
 
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
 _SLOWLOG_COUNT = "ERR count should be greater than or equal to -1"
@@ -57,7 +57,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
     told = store_info.sizes(engine)
     metrics = store.metrics()
     version = service.version_told.decode()
-    name = "valkey" if service.profile == "valkey-9" else "redis"
+    name = "valkey" if is_valkey(service.profile) else "redis"
     server: dict[str, object] = {"redis_version": "7.2.4" if name == "valkey" else version}
     if name == "valkey":
         server |= {"server_name": "valkey", "valkey_version": version}
@@ -122,7 +122,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
 def _expiring(service: Service, database: Database) -> str:
     """How many streams are to expire, and in how many milliseconds on average."""
 
-    none_in_keys = "keys_with_volatile_items" if service.profile == "valkey-9" else "subexpiry"
+    none_in_keys = "keys_with_volatile_items" if is_valkey(service.profile) else "subexpiry"
 
     def look(view: Snapshot) -> str:
         now_ms, count, sum_ms = view.now_ms, 0, 0
@@ -206,6 +206,8 @@ def monitor(client: Client, _words: Words) -> Step:
     """As MONITOR: from now on it is told what others ask."""
     if client.send is None:
         raise Failed("ERR MONITOR is of a served store: a client in the same process cannot")
+    if client.multi is not None:
+        raise Failed("ERR MONITOR isn't allowed for DENY BLOCKING client")
 
     def begin() -> Reply:
         client.service.monitors[client.id] = client

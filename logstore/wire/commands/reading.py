@@ -9,11 +9,11 @@ from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget, entry_bytes
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.resp.failures import SYNTAX, Failed
-from logstore.wire.resp.reply import NULL_ARRAY, Reply
+from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Block, Look, Reader, Step
-from logstore.wire.table import Command
+from logstore.wire.table import Command, is_valkey
 
 LAST, NEWEST = "$", "+"
 
@@ -93,7 +93,7 @@ class ReadParser:
     def __init__(self, client: Client, command: str) -> None:
         self._command = command
         self._limits = client.service.profile == "redis-8.10"
-        self._valkey = client.service.profile == "valkey-9"
+        self._valkey = is_valkey(client.service.profile)
         self._count = self._max_count = self._max_bytes = 0
         self._timeout_ms: int | None = None
 
@@ -223,10 +223,10 @@ class _Read:
                 rows = found_in(reader, key, start.next(), MAX_ID, left.count(), budget=left)
             if rows:
                 replies.append((key, rows))
-        return by_stream(self._client, replies) if replies else self.empty
+        return Pairs(replies) if replies else self.empty
 
     def _newest(self, reader: Reader, key: bytes, last: StreamID, left: Budget | None) -> Reply:
-        if self._client.service.profile == "valkey-9":
+        if is_valkey(self._client.service.profile):
             return found_in(reader, key, last, last, 1, budget=left)
         return found_in(reader, key, StreamID(0, 0), MAX_ID, 1, reverse=True, budget=left)
 
@@ -276,13 +276,6 @@ class Budget:
             self._left -= len(entries)
         if self._bytes is not None:
             self._bytes -= sum(entry_bytes(items or ()) for items in entries)
-
-
-def by_stream(client: Client, replies: list[tuple[bytes, Reply]]) -> Reply:
-    """Entries by stream: a map in RESP3, an array of pairs in RESP2."""
-    if client.protocol == 3:
-        return dict(replies)
-    return [list(pair) for pair in replies]
 
 
 def _last(reader: Reader, key: bytes) -> StreamID:

@@ -329,7 +329,7 @@ COMMANDS = [
     _one("flushdb", -1, flush, "Removes every stream of the database.", "write",
          "keyspace write slow dangerous"),
     _one("save", 1, save, "Takes a checkpoint.", f"{_SAVES} no_multi", _ADMIN),
-    _one("bgsave", -1, background_save, "Takes a checkpoint.", f"{_SAVES} no-multi", _ADMIN),
+    _one("bgsave", -1, background_save, "Takes a checkpoint.", _SAVES, _ADMIN),
     _one("lastsave", 1, last_save, "Tells when the last checkpoint was asked for.",
          "loading stale fast", "admin fast dangerous"),
     _one("wait", 3, wait, "Tells that there are no replicas.", "blocking",

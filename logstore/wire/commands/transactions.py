@@ -21,6 +21,7 @@ from logstore.wire.table import Command
 from logstore.wire.together import StateReader
 
 _FLAGS = ("noscript", "loading", "stale", "fast", "allow_busy")
+_REFUSED = ("no_multi",)
 _NO_MORE = {
     "command": "no permission to execute the command or subcommand",
     "key": "no permission to touch the specified keys",
@@ -30,15 +31,14 @@ _NO_MORE = {
 def multi(client: Client, _words: Words) -> Step:
     """As MULTI."""
     if client.multi is not None:
-        return _not_inside(client, "multi", "ERR MULTI calls can not be nested")
+        return _not_inside("ERR MULTI calls can not be nested")
     client.multi = Multi()
     return Tell(lambda: OK)
 
 
-def _not_inside(client: Client, name: str, refusal: str) -> Step:
-    """A command that is not allowed after MULTI; in Valkey EXEC is refused for it, too."""
-    if client.service.profile == "valkey-9":
-        raise Failed(f"ERR Command '{name}' not allowed inside a transaction")
+def _not_inside(refusal: str) -> Step:
+    """What Redis says of MULTI and WATCH after MULTI: EXEC is not refused for it. In Valkey it is,
+    by the flag ``no_multi``."""
     failure = Failure(refusal)
     return Tell(lambda: failure)
 
@@ -48,49 +48,71 @@ def execute(client: Client, _words: Words) -> Step:
     queued, watched = client.multi, client.watched
     if queued is None:
         raise Failed("ERR EXEC without MULTI")
-    steps = [] if queued.refused else _still_permitted(client, queued)
-    client.multi = None
     client.unwatch()
     if queued.refused:
+        client.multi = None
         raise Failed("EXECABORT Transaction discarded because of previous errors.")
+    service = client.service
+    if service.monitors:
+        for command, words in [*queued.requests, (service.table.commands["exec"], [b"EXEC"])]:
+            service.tell_monitors(client, command, words)
 
     def unchanged(state: WriteTxn) -> bool:
         reader = StateReader(state, client.owed)
         return watched == reader.once(lambda view: {key: _version(view, key) for key in watched})
 
     def run() -> Reply:
-        replies = client.database.runner.transaction(
-            steps, unchanged if watched else None, client.owed
-        )
-        return NULL_ARRAY if replies is None else replies
+        turns = _Turns(client, queued)
+        try:
+            replies = client.database.runner.transaction(
+                queued.steps, unchanged if watched else None, client.owed, turns
+            )
+        finally:
+            client.multi = None
+        return NULL_ARRAY if replies is None else turns.told(replies)
 
     return Admin(run)
 
 
-def _still_permitted(client: Client, queued: Multi) -> list[Step]:
-    """The steps of a transaction; what the user lost the right to since then is refused."""
-    service = client.service
-    if service.monitors:
-        for command, words in [*queued.requests, (service.table.commands["exec"], [b"EXEC"])]:
-            service.tell_monitors(client, command, words)
-    if client.user.everything:
-        return queued.steps
-    steps: list[Step] = []
-    for step, (command, words) in zip(queued.steps, queued.requests, strict=True):
-        denied = client.user.denies(command, words)
-        steps.append(step if denied is None else _no_more(client, denied))
-    return steps
+class _Turns:
+    """What holds when a queued command has its turn: its user, and its protocol. Both may be those
+    of a command before it, AUTH or HELLO. A turn that was settled stays so, however often the
+    steps are decided."""
+
+    def __init__(self, client: Client, queued: Multi) -> None:
+        self._client = client
+        self._requests = queued.requests
+        self._refused: list[Failure | None] = []  # by place
+        self._protocols: list[int] = []  # at the beginning of each turn
+
+    def __call__(self, place: int) -> Failure | None:
+        """The refusal of the command whose turn comes; None if the user may run it."""
+        client = self._client
+        while len(self._refused) <= place:  # adds that are joined have one turn
+            self._protocols.append(client.protocol)
+            user, request = client.user, self._requests[len(self._refused)]
+            denied = None if user.everything else user.denies(*request)
+            self._refused.append(None if denied is None else _no_more(client, denied))
+        client.owed.protocol = self._protocols[place]
+        return self._refused[place]
+
+    def told(self, replies: list[Reply]) -> list[Reply]:
+        """The replies, each in the protocol that held behind its command."""
+        client = self._client
+        client.owed.protocol = client.protocol
+        protocols = [*self._protocols[1:], client.protocol]
+        protocols += [client.protocol] * (len(replies) - len(protocols))
+        return client.owed.each_in(replies, protocols) if len(set(protocols)) > 1 else replies
 
 
-def _no_more(client: Client, denied: Denied) -> Step:
+def _no_more(client: Client, denied: Denied) -> Failure:
     client.deny(denied.reason, denied.what, client.user.name)
     client.service.audit.refused(client, denied.reason, denied.what)
-    failure = Failure(
+    return Failure(
         "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
         "EXEC call. This command is no longer allowed for the following reason: "
         + _NO_MORE[denied.reason]
     )
-    return Tell(lambda: failure)
 
 
 def discard(client: Client, _words: Words) -> Step:
@@ -105,7 +127,7 @@ def discard(client: Client, _words: Words) -> Step:
 def watch(client: Client, words: Words) -> Step:
     """As WATCH."""
     if client.multi is not None:
-        return _not_inside(client, "watch", "ERR WATCH inside MULTI is not allowed")
+        return _not_inside("ERR WATCH inside MULTI is not allowed")
     keys = words.rest()
 
     def look() -> Reply:
@@ -130,24 +152,29 @@ def _version(view: Snapshot, key: bytes) -> object:
 
 def unwatch(client: Client, _words: Words) -> Step:
     """As UNWATCH."""
-    client.unwatch()
-    return Tell(lambda: OK)
+
+    def end() -> Reply:
+        client.unwatch()
+        return OK
+
+    return Tell(end)
 
 
 COMMANDS = [
     Command("multi", 1, multi, _FLAGS, since="1.2.0", group="transactions",
             summary="Begins to queue commands.", complexity="O(1)",
-            categories=("fast", "transaction")),
+            categories=("fast", "transaction"), at_once=True, valkey_flags=_REFUSED),
     Command("exec", 1, execute, ("noscript", "loading", "stale", "skip_slowlog"),
             since="1.2.0", group="transactions", summary="Runs the queued commands as one commit.",
             complexity="that of the queued commands",
-            categories=("slow", "transaction")),
+            categories=("slow", "transaction"), at_once=True),
     Command("discard", 1, discard, _FLAGS, since="2.0.0", group="transactions",
             summary="Forgets the queued commands.", complexity="O(N)",
-            categories=("fast", "transaction")),
+            categories=("fast", "transaction"), at_once=True),
     Command("watch", -2, watch, _FLAGS, (1, -1, 1), since="2.2.0", group="transactions",
             summary="EXEC does nothing if one of these keys changes before.",
-            complexity="O(1) for every key", categories=("fast", "transaction"), access=("",)),
+            complexity="O(1) for every key", categories=("fast", "transaction"), access=("",),
+            at_once=True, valkey_flags=_REFUSED),
     Command("unwatch", 1, unwatch, _FLAGS, since="2.2.0", group="transactions",
             summary="Watches no key any more.", complexity="O(1)",
             categories=("fast", "transaction")),

@@ -12,10 +12,10 @@ limit. Knows no socket.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from logstore.wire.resp.reply import Array, Failure, Made, Reply, Verbatim, encode_pieces
+from logstore.wire.resp.reply import Array, Failure, Made, Pairs, Reply, Verbatim, encode_pieces
 
 T = TypeVar("T")
 RUN_BYTES = 1 << 20
@@ -57,6 +57,7 @@ class Owed:
     """The replies that a client in the same process is owed: not counted, without a limit."""
 
     def __init__(self) -> None:
+        self.protocol = 2  # in which replies become bytes
         self.failed: list[Failure] = []  # errors inside of replies, to be counted
         self.size = 0  # bytes so far, if they are counted; set back when a reply is made once more
 
@@ -83,6 +84,10 @@ class Owed:
     def note(self, replies: Iterable[Reply]) -> None:
         """Keep the errors among what becomes one reply."""
         self.failed += [reply for reply in replies if type(reply) is Failure]
+
+    def each_in(self, replies: list[Reply], _protocols: Sequence[int]) -> list[Reply]:
+        """Replies of which each is sent in its own protocol; values stay what they are."""
+        return replies
 
     def room(self, part: int = 1) -> int:
         """How many bytes of memory values may take that become replies together: one of so many
@@ -123,10 +128,23 @@ class OwedBytes(Owed):
     def made(self, reply: Reply) -> Reply:
         """As bytes, in pieces, unless it is short."""
         kind = type(reply)
-        if kind in (list, tuple, dict, Array, Verbatim) or (kind is bytes and len(reply) > 1024):
-            return Made(encode_pieces(reply, self.protocol, self.count))
+        if kind in (list, tuple, dict, Pairs, Array, Verbatim) or (
+            kind is bytes and len(reply) > 1024
+        ):
+            return Made(self._pieces(reply))
         self.count(64)
         return reply
+
+    def _pieces(self, reply: Reply) -> list[bytes]:
+        return encode_pieces(reply, self.protocol, self.count)
+
+    def each_in(self, replies: list[Reply], protocols: Sequence[int]) -> list[Reply]:
+        """Replies of which each is sent in its own protocol, as bytes."""
+        made: list[Reply] = []
+        for reply, protocol in zip(replies, protocols, strict=True):
+            self.protocol = protocol
+            made.append(reply if type(reply) is Made else Made(self._pieces(reply)))
+        return made
 
     def rows(self) -> Rows:
         """Rows that become bytes as they come."""

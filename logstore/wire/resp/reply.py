@@ -50,6 +50,13 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """Replies by name, where one name may stand twice: a map in RESP3, pairs in RESP2."""
+
+    items: list[tuple[bytes, Reply]]
+
+
+@dataclass(frozen=True, slots=True)
 class Push:
     """Out of band; only ever sent in RESP3."""
 
@@ -204,6 +211,10 @@ class _Encoder:
                 for name, value in reply.items():
                     self.put(name)
                     self.put(value)
+            case Pairs():
+                add(b"%c%d\r\n" % (b"%" if new else b"*", len(reply.items)))
+                for pair in reply.items:
+                    self.items(pair) if new else self.put(pair)
             case bool():
                 add((b"#t\r\n" if reply else b"#f\r\n") if new else b":%d\r\n" % reply)
             case float():

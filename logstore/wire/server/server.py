@@ -360,10 +360,7 @@ class _Connection:
         step = steps[0]
         if isinstance(step, Tell):
             self._tell(step)
-            if self._session.delay_s:
-                delay_s, self._session.delay_s = self._session.delay_s, 0.0
-                await asyncio.sleep(delay_s)
-                await self._place.turn()  # many may wake at once
+            await self._after_a_failed_login()
             if len(self._unsent) >= UNSENT_MAX or self._is_late:
                 await self._flush()
                 await self._breathe()
@@ -381,9 +378,17 @@ class _Connection:
                 replies = await self._server.run(database, steps[at:], owed)
                 if replies:  # else the first one is amid its parts
                     at += len(replies)
+                    await self._after_a_failed_login()
                     await self._send(replies)
                     owed = self._owe()
         self._since = self._loop.time()
+
+    async def _after_a_failed_login(self) -> None:
+        """Wait as long as the reply to a login that failed has to, whatever command asked."""
+        if self._session.delay_s:
+            delay_s, self._session.delay_s = self._session.delay_s, 0.0
+            await asyncio.sleep(delay_s)
+            await self._place.turn()  # many may wake at once
 
     def _owe(self) -> OwedBytes:
         """Begin to count the bytes of replies that this client is owed."""
