@@ -271,8 +271,9 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
 @shared
 @click.option(
     "--peer",
-    type=click.Choice(["redis", "valkey"]),
-    help="The server that is to load the file; it matters for a few lengths of values.",
+    type=click.Choice(["redis", "redis-8.6", "redis-8.8", "valkey"]),
+    help="The server that is to load the file: it matters for a few lengths of values; since Redis "
+    "8.6 it knows idempotent IDs, since 8.8 entries that were given back.",
 )
 @options.json_option
 @options.pass_output

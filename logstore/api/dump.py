@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from logstore.api.opening import OpenStore
 from logstore.codec import codec, listpack
@@ -24,16 +24,25 @@ from logstore.errors import (
     shown,
 )
 from logstore.options import Sync
-from logstore.rdb import dump
+from logstore.rdb import codes, dump, writer
 from logstore.rdb.value import Node, StreamValue
 
-Peer: TypeAlias = Literal["redis", "valkey"]
+Peer: TypeAlias = Literal["redis", "redis-8.6", "redis-8.8", "valkey"]
+# The newest type of a stream that each knows; None: of all of them.
+TYPES_OF: Final[dict[Peer | None, int]] = {
+    None: codes.LISTPACKS_3,
+    "redis": codes.LISTPACKS_3,
+    "redis-8.6": codes.LISTPACKS_4,
+    "redis-8.8": codes.LISTPACKS_5,
+    "valkey": codes.LISTPACKS_3,
+}
 
 
 def payload(opened: OpenStore[Any], name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
-        raise OptionError(f"peer is 'redis', 'valkey' or None: {shown(peer)}")
+        names = ", ".join(map(repr, get_args(Peer)))
+        raise OptionError(f"peer is one of {names} or None: {shown(peer)}")
     return _encoded(export.read(opened.engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
 
 
@@ -59,7 +68,7 @@ def _encoded(value: StreamValue, peer: Peer | None) -> bytes:
     if peer is not None:
         valkey = peer == "valkey"
         value.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in value.nodes]
-    return dump.encode(value)
+    return dump.encode(value, writer.kind_of(value.info, TYPES_OF[peer]))
 
 
 def prepared(payload: bytes) -> Prepared:

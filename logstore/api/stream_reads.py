@@ -386,10 +386,11 @@ class StreamReads(Generic[T]):
 
         Args:
             peer: "redis" or "valkey", if one of them is to take it: they refuse each other's nodes
-                where a field or value has exactly 16378 or 2097146 bytes.
+                where a field or value has exactly 16378 or 2097146 bytes. "redis-8.6", a Redis from
+                there on, also takes idempotent IDs, "redis-8.8" also entries that were given back.
 
         Returns:
-            A payload that Redis (7.2 on) and Valkey RESTORE.
+            A payload that Redis (7.2 on) and Valkey RESTORE; or that ``peer`` does.
 
         Raises:
             StreamNotFoundError: there is no stream.

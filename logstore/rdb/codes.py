@@ -6,6 +6,7 @@ files is the CRC-64 of Jones, reflected, starting with 0. Imports nothing of our
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Any, Final
 
@@ -17,10 +18,18 @@ LISTPACKS_5: Final = 27  # Redis 8.8: entries that were given back
 STREAMS: Final = (LISTPACKS, LISTPACKS_2, LISTPACKS_3, LISTPACKS_4, LISTPACKS_5)
 
 # The version of RDB that is written with each type: the lowest that the servers write it with.
-VERSION_OF: Final = {LISTPACKS: 9, LISTPACKS_2: 10, LISTPACKS_3: 11}
+VERSION_OF: Final = {
+    LISTPACKS: 9,
+    LISTPACKS_2: 10,
+    LISTPACKS_3: 11,
+    LISTPACKS_4: 13,
+    LISTPACKS_5: 14,
+}
 VERSION_MAX: Final = 15  # of Redis 8.10
-VALKEY_VERSION: Final = 80  # of Valkey 9
-VALKEY_VERSION_MAX: Final = 80  # a later one may have other type codes
+VALKEY_VERSION: Final = 80  # of Valkey 9.0 and 9.1; from here on type codes are Valkey's
+VALKEY_VERSION_MAX: Final = 81  # of Valkey 9.2
+
+log = logging.getLogger("logstore.rdb")
 
 
 def readable(kind: int, version: int) -> bool:
@@ -30,9 +39,25 @@ def readable(kind: int, version: int) -> bool:
     return kind in STREAMS
 
 
-def version_known(version: int) -> bool:
-    """Whether an RDB of this version can be read."""
-    return 1 <= version <= VERSION_MAX or VALKEY_VERSION <= version <= VALKEY_VERSION_MAX
+def newer(version: int) -> str | None:
+    """What is to be said of a version that is newer than those that are known, whose streams are
+    read as those of the newest that is; None of one that is known."""
+    if version <= VERSION_MAX or VALKEY_VERSION <= version <= VALKEY_VERSION_MAX:
+        return None
+    valkey = version >= VALKEY_VERSION
+    known = f"{VALKEY_VERSION_MAX} of Valkey 9.2" if valkey else f"{VERSION_MAX} of Redis 8.10"
+    return (
+        f"RDB version {version} is newer than {known}, the last one that is known: its streams are "
+        "taken as they are in that one; hold them against the server's"
+    )
+
+
+@cache  # at most once for each, whoever sends it
+def warn_of(version: int) -> None:
+    """Log what is to be said of a version, if anything is."""
+    found = newer(version)
+    if found is not None:
+        log.warning("%s", found)
 
 
 # -- The checksum ---------------------------------------------------------------------------------

@@ -28,16 +28,16 @@ def decode(payload: bytes) -> StreamValue:
         raise InvalidPayloadError(
             "DUMP payload version or checksum are wrong: it is damaged, or no DUMP payload"
         )
-    if not codes.version_known(version):
+    if not version:
         raise InvalidPayloadError(
-            f"DUMP payload version or checksum are wrong: version {version} is not known, "
-            f"only those up to {codes.VERSION_MAX}, and that of Valkey 9"
+            "DUMP payload version or checksum are wrong: there is no version 0 of RDB"
         )
     kind = payload[0]
     if not codes.readable(kind, version):
         raise InvalidPayloadError(
             f"Bad data format: type {kind} of RDB version {version} is no stream that is known"
         )
+    codes.warn_of(version)
     reader = Reader(payload[1:-_FOOTER_BYTES])
     found = stream_reader.read(reader, kind)
     if not reader.ended():
@@ -46,13 +46,14 @@ def decode(payload: bytes) -> StreamValue:
 
 
 def encode(value: StreamValue, kind: int = codes.LISTPACKS_3, version: int | None = None) -> bytes:
-    """A payload of one of the types 15, 19 and 21, which servers RESTORE.
+    """A payload of one of the types 15, 19, 21, 26 and 27, which servers RESTORE.
 
     Type 21 with its version 11 is taken by Redis from 7.2 on and by every Valkey, type 19 also by
-    Redis 7.0, type 15 by Redis 5. OptionError for another type, TooLargeError.
+    Redis 7.0, type 15 by Redis 5, type 26 by Redis from 8.6 on, type 27 from 8.8 on. OptionError
+    for another type, TooLargeError.
     """
     if kind not in codes.VERSION_OF:
-        raise OptionError(f"streams are written as type 15, 19 or 21, not {kind}")
+        raise OptionError(f"streams are written as type 15, 19, 21, 26 or 27, not {kind}")
     version = codes.VERSION_OF[kind] if version is None else version
     size = sum(len(lp) for _, lp in value.nodes)
     if size > PAYLOAD_MAX_BYTES:

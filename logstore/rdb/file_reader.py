@@ -16,7 +16,7 @@ from typing import Final
 from logstore.codec import ID
 from logstore.codec.batch import NodeBatch
 from logstore.errors import InvalidPayloadError, TooLargeError
-from logstore.rdb import codes, stream_reader
+from logstore.rdb import codes, envelope, stream_reader
 from logstore.rdb.reader import Fill, Reader
 from logstore.rdb.value import Node, StreamInfoValue, StreamValue
 
@@ -76,23 +76,36 @@ class StreamKey:
         return StreamValue(found, self.info())
 
 
+def plain(fill: Fill) -> Fill:
+    """What gives an RDB file as it is inside of its envelope, if it has one."""
+    first = b""
+    while len(first) < len(envelope.MAGIC) and (more := fill(len(envelope.MAGIC))):
+        first += more
+    pieces = iter((first,))
+
+    def again(size: int) -> bytes:
+        return next(pieces, None) or fill(size)
+
+    return envelope.opened(again) if first.startswith(envelope.MAGIC) else again
+
+
 class FileReader:
-    """An RDB file that ``fill`` gives in pieces (b"": its end)."""
+    """An RDB file that ``fill`` gives in pieces (b"": its end), in an envelope or not."""
 
     def __init__(self, fill: Fill) -> None:
-        self._reader = reader = Reader(b"", fill)
+        self._reader = reader = Reader(b"", plain(fill))
         head = reader.take(_HEAD_BYTES)
         valkey = head.startswith(_VALKEY)
         digits = head[len(_VALKEY if valkey else _REDIS) :]
         if not (valkey or head.startswith(_REDIS)) or not digits.isdigit():
             raise InvalidPayloadError("this is no RDB file: it does not begin with REDIS or VALKEY")
         self.version = int(digits)
-        known = codes.version_known(self.version)
-        if not known or valkey != (self.version >= codes.VALKEY_VERSION):
+        if not self.version or valkey != (self.version >= codes.VALKEY_VERSION):
             raise InvalidPayloadError(
-                f"an RDB file of version {self.version} is not known, only those up to "
-                f"{codes.VERSION_MAX}, and that of Valkey 9"
+                f"there is no RDB file of {'VALKEY' if valkey else 'REDIS'} with version "
+                f"{self.version}: those of Valkey begin with {codes.VALKEY_VERSION}"
             )
+        self.newer = codes.newer(self.version)  # what is to be said of the version, if anything is
         self.notes: dict[bytes, bytes] = {}  # what the server wrote of itself
         self.skipped: Counter[str] = Counter()  # keys that are no streams, by what they are
         self._database = 0

@@ -135,25 +135,25 @@ class Reader:
 
     def ended(self) -> bool:
         """Whether nothing is left."""
-        if self._at < len(self._data):
-            return False
-        try:
-            self._more(1)
-        except InvalidPayloadError:
-            return True
-        return False
+        return self._at >= len(self._data) and not self._came()
 
     def _more(self, missing: int) -> None:
         """All of ``data`` was taken: get what follows."""
+        if not self._came():
+            raise self.error(f"it ends {missing} bytes early")
+
+    def _came(self) -> bool:
+        """Whether something follows ``data``, all of which was taken; it is ``data`` now."""
         data = self._fill(CHUNK_BYTES) if self._fill is not None else b""
         if not data:
-            raise self.error(f"it ends {missing} bytes early")
+            return False
         if self._kept is not None:
             self._kept.append(self._data[self._kept_from :])
             self._kept_from = 0
         self._crc = crc64(self._data, self._crc)
         self._before += len(self._data)
         self._data, self._at = data, 0
+        return True
 
     def batch(self, most: int, master: ID | None, top: ID) -> NodeBatch:
         """Nodes of a stream, verified; only those that are at hand and plain, so maybe none.

@@ -173,6 +173,13 @@ class StreamInfoValue:
         """The groups, however they are kept."""
         return chain(self.groups, self.packed or ())
 
+    def read_by(self, group: GroupValue) -> int | None:
+        """How many entries a group has read, -1 if that is not known: never more than were added,
+        though XSETID may have set that lower; servers refuse such a stream."""
+        if group.entries_read is None or self.entries_added is None:
+            return group.entries_read
+        return min(group.entries_read, self.entries_added)
+
     @property
     def many(self) -> bool:
         """Whether it has more groups, or idempotent IDs, than one commit should hold."""

@@ -1,12 +1,12 @@
-"""Writing RDB: lengths and strings, the value of a stream as type 15, 19 or 21, files of streams.
+"""Writing RDB: lengths and strings, the value of a stream as one of its types, files of streams.
 
 Invariants: numbers and strings have the shortest form that servers write, but no LZF, which every
 reader does without. What is written with the same type as it was read with has the same bytes, but
-for compression. What a type cannot hold is left out (idempotent adds; with older types first ID,
-counts, activity); entries that were given back are never left out: they go to a consumer without a
-name, as delivered at time 0, so that any claim takes them. The pieces of a file are handed on as
-they are made; it counts only with its end, ``FileWriter.finish``, and Redis from 7.2 on and every
-Valkey load it at their start.
+for compression. What a type cannot hold is left out (idempotent adds before type 26; with older
+types first ID, counts, activity); entries that were given back are never left out: before type 27
+they go to a consumer without a name, as delivered at time 0, so that any claim takes them. A group
+never has read more than was added, for which newer servers refuse the whole file. The pieces of a
+file are handed on as they are made; it counts only with its end, ``FileWriter.finish``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from logstore.rdb.value import (
     NOBODY,
     ConsumerValue,
     GroupValue,
+    Idempotence,
     Node,
     StreamInfoValue,
 )
@@ -64,6 +65,18 @@ def string(text: bytes) -> bytes:
 
 # -- Streams --------------------------------------------------------------------------------------
 NOBODYS_NAME = b""
+NOTHING_REMEMBERED = Idempotence(100, 100, [], 0, 0)  # as servers have it of a new stream
+
+
+def kind_of(found: StreamInfoValue, most: int) -> int:
+    """The type that holds all of a stream, at least 21, at most ``most``: the lowest, so that as
+    many servers as can take it."""
+    kind = codes.LISTPACKS_3
+    if most >= codes.LISTPACKS_4 and found.idempotence not in (None, NOTHING_REMEMBERED):
+        kind = codes.LISTPACKS_4
+    if most >= codes.LISTPACKS_5 and any(group.nacked for group in found.all_groups()):
+        kind = codes.LISTPACKS_5
+    return kind
 
 
 def node_pieces(count: int, found: Iterable[Node]) -> Iterator[bytes]:
@@ -84,18 +97,30 @@ def info_pieces(found: StreamInfoValue, kind: int) -> Iterator[bytes]:
     groups = sorted(found.all_groups(), key=lambda each: each.name)
     yield length(len(groups))
     for group in groups:
-        yield from _group(group, kind)
+        yield from _group(group, kind, found)
+    if kind >= codes.LISTPACKS_4:
+        yield from _idempotence(found.idempotence or NOTHING_REMEMBERED)
+
+
+def _idempotence(found: Idempotence) -> Iterator[bytes]:
+    yield length(found.duration_s) + length(found.max_ids) + length(len(found.producers))
+    for producer, items in found.producers:
+        yield string(producer) + length(len(items))
+        for name, id in items:
+            yield string(name) + _id(id)
+    yield length(found.added) + length(found.duplicates)
 
 
 def _id(id: StreamID) -> bytes:
     return length(id.ms) + length(id.seq)
 
 
-def _group(group: GroupValue, kind: int) -> Iterator[bytes]:
+def _group(group: GroupValue, kind: int, found: StreamInfoValue) -> Iterator[bytes]:
     yield string(group.name) + _id(group.last)
     if kind >= codes.LISTPACKS_2:
-        assert group.entries_read is not None
-        yield signed(group.entries_read)
+        read = found.read_by(group)
+        assert read is not None
+        yield signed(read)
     pending = group.pending
     yield length(len(pending))
     places: list[list[int]] = [[] for _ in range(len(group.consumers) + 1)]
@@ -104,13 +129,17 @@ def _group(group: GroupValue, kind: int) -> Iterator[bytes]:
         yield pending.id_at(place) + i64(time_ms) + length(pending.counts[place])
         places[owner].append(place)
     consumers = [(each, places[at]) for at, each in enumerate(group.consumers, 1)]
-    yield from _consumers(group, kind, _with_nobodys(consumers, places[NOBODY]))
+    if kind < codes.LISTPACKS_5:
+        consumers = _with_nobodys(consumers, places[NOBODY])
+    yield from _consumers(group, kind, sorted(consumers, key=lambda each: each[0].name))
+    if kind >= codes.LISTPACKS_5:
+        yield length(len(group.nacked)) + b"".join(group.nacked)
 
 
 def _with_nobodys(
     consumers: list[tuple[ConsumerValue, list[int]]], given_back: list[int]
 ) -> list[tuple[ConsumerValue, list[int]]]:
-    """The consumers by name, the one without a name holding what was given back."""
+    """The consumers, the one without a name holding what was given back."""
     if given_back:
         for place, (consumer, places) in enumerate(consumers):
             if consumer.name == NOBODYS_NAME:
@@ -118,7 +147,7 @@ def _with_nobodys(
                 break
         else:
             consumers.append((ConsumerValue(NOBODYS_NAME, 0, -1), given_back))
-    return sorted(consumers, key=lambda each: each[0].name)
+    return consumers
 
 
 def _consumers(
@@ -134,23 +163,26 @@ def _consumers(
 
 
 # -- Files ----------------------------------------------------------------------------------------
-KIND = codes.LISTPACKS_3
-VERSION = codes.VERSION_OF[KIND]
 _AUX, _EXPIRES_MS, _SELECT, _END = b"\xfa", b"\xfc", b"\xfe", b"\xff"
 PIECE_BYTES = 256 * 1024
 
 
 class FileWriter:
-    """Writes one file through ``write``; ``notes`` say who made it."""
+    """Writes one file through ``write``; ``notes`` say who made it. Its streams have type 21, or
+    ``kind_of`` with ``most``, the newest type that who is to load it knows."""
 
     def __init__(
-        self, write: Callable[[bytes], object], notes: Iterable[tuple[bytes, bytes]] = ()
+        self,
+        write: Callable[[bytes], object],
+        notes: Iterable[tuple[bytes, bytes]] = (),
+        most: int = codes.LISTPACKS_3,
     ) -> None:
         self._write = write
+        self._most = most
         self._crc = 0
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._put(b"REDIS%04d" % VERSION)
+        self._put(b"REDIS%04d" % codes.VERSION_OF[most])
         for name, value in notes:
             self._put(_AUX + string(name) + string(value))
         self._put(_SELECT + length(0))
@@ -166,10 +198,11 @@ class FileWriter:
         """Write one stream; ``nodes`` are as many as ``node_count`` says."""
         if expires_ms is not None:
             self._put(_EXPIRES_MS + i64(expires_ms))
-        self._put(bytes((KIND,)) + string(name))
+        kind = kind_of(info, self._most)
+        self._put(bytes((kind,)) + string(name))
         for piece in node_pieces(node_count, nodes):
             self._put(piece)
-        for piece in info_pieces(info, KIND):
+        for piece in info_pieces(info, kind):
             self._put(piece)
 
     def finish(self) -> None:

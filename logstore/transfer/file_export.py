@@ -1,4 +1,5 @@
-"""Exporting streams to an RDB file, which Redis from 7.2 on and every Valkey load at their start.
+"""Exporting streams to an RDB file, which Redis from 7.2 on and every Valkey load at their start;
+or, for a newer Redis, one that holds more.
 
 Invariants: the file takes its name when it is whole and durable: written under another name,
 synced, renamed, its directory synced; a killed export leaves what had the name before. Streams are
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from logstore.api.dump import Peer
+from logstore.api.dump import TYPES_OF, Peer
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import listpack
@@ -106,7 +107,7 @@ def _write(
         at += len(data)
         progress(min(at, total), total)
 
-    writer = FileWriter(write, [(b"logstore", b"1")])
+    writer = FileWriter(write, [(b"logstore", b"1")], TYPES_OF[peer])
     engine = opened_of(store).engine()
     for name in found:
         expires = expires_ms(store, name)

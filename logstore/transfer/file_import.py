@@ -15,6 +15,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,15 +24,15 @@ from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part
 from logstore.errors import FileSystemError, InvalidPayloadError, OptionError
 from logstore.fs import LOCAL, File
-from logstore.rdb import dump
+from logstore.rdb import dump, envelope
 from logstore.rdb.codes import crc64
-from logstore.rdb.file_reader import FileReader, StreamKey
+from logstore.rdb.file_reader import FileReader, StreamKey, plain
 from logstore.rdb.value import StreamInfoValue
 from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake, Piece
 from logstore.transfer.job import Progress, Report, Wanted, unwatched
 
 READ_BYTES = 1 << 18
-_HEADS = (b"REDIS", b"VALKEY")
+_HEADS = (b"REDIS", b"VALKEY", envelope.MAGIC)
 _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
 
@@ -91,24 +92,33 @@ def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) ->
 
 
 def _check_sum(file: File) -> None:
-    """Hold the checksum at the end against all before it."""
-    size = file.size_bytes()
-    head = file.pread(_HEAD_BYTES, 0)
+    """Hold the checksum at the end against all before it. What is in an envelope is gone through,
+    too: its codec holds the checksums of its own against it."""
+    end = max(0, file.size_bytes() - _CRC_BYTES)
+    compressed = file.pread(_HEAD_BYTES, 0).startswith(envelope.MAGIC)
+    if not compressed and not any(file.pread(_CRC_BYTES, end)):
+        return  # there is none
+    fill = plain(partial(_next, file, [0]))
+    head, held, found = b"", b"", 0
+    while data := fill(READ_BYTES):
+        head += data[: _HEAD_BYTES - len(head)]
+        held += data
+        found, held = crc64(held[:-_CRC_BYTES], found), held[-_CRC_BYTES:]
     digits = head.lstrip(b"REDISVALKY")
     if not digits.isdigit() or int(digits) < _CRC_SINCE:
         return  # the reader refuses it, or there is none
-    end = size - _CRC_BYTES
-    told = int.from_bytes(file.pread(_CRC_BYTES, max(0, end)), "little")
-    found = at = 0
-    while at < end and told:
-        data = file.pread(min(READ_BYTES, end - at), at)
-        found = crc64(data, found)
-        at += len(data)
-    if told and found != told:
+    if any(held) and found != int.from_bytes(held, "little"):
         raise InvalidPayloadError(
             f"the checksum of {file.path} is wrong: it was cut off or damaged, or commands follow "
             "behind it, as in an append-only file; nothing was imported"
         )
+
+
+def _next(file: File, at: list[int], _size: int) -> bytes:
+    """The next bytes of a file."""
+    data = file.pread(READ_BYTES, at[0])
+    at[0] += len(data)
+    return data
 
 
 class _Import:
@@ -142,6 +152,8 @@ class _Import:
     def run(self) -> None:
         """Import the streams one after the other."""
         report, reader = self._report, FileReader(self._fill)
+        if reader.newer is not None:
+            report.note(reader.newer)
         for key in reader.streams():
             if not self._wanted.wants(key.name):
                 continue

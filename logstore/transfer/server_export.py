@@ -10,11 +10,12 @@ entries that are gone.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from logstore.api.dump import Peer
+from logstore.api.dump import TYPES_OF, Peer
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import codec
@@ -30,6 +31,7 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
+from logstore.rdb.writer import kind_of
 from logstore.transfer.file_export import expires_ms, names, spelt
 from logstore.transfer.job import Progress, Report, Wanted, unwatched
 from logstore.transfer.replies import UnexpectedReply, blob, count
@@ -65,6 +67,18 @@ def export_server(
     return report
 
 
+_VERSION = re.compile(rb"^redis_version:(\d+)\.(\d+)", re.MULTILINE)
+
+
+def peer_of(told: bytes) -> Peer:
+    """Which of the servers it is, by its INFO."""
+    if b"valkey_version" in told:
+        return "valkey"
+    found = _VERSION.search(told)
+    version = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+    return "redis-8.8" if version >= (8, 8) else "redis-8.6" if version >= (8, 6) else "redis"
+
+
 class _Export:
     """A store's streams on their way out."""
 
@@ -83,7 +97,7 @@ class _Export:
         self._report = report
         with server.reading("INFO"):
             told = blob(server.call("INFO", "server"))
-        self._peer: Peer = "valkey" if b"valkey_version" in told else "redis"
+        self._peer = peer_of(told)
 
     def bring(self, name: bytes, progress: Any) -> None:
         """Bring one stream there; nothing if it is gone by now."""
@@ -136,7 +150,7 @@ class _Export:
 
     def _restore(self, target: bytes, value: StreamValue, expires: int | None) -> None:
         try:
-            payload = dump.encode(value)
+            payload = dump.encode(value, kind_of(value.info, TYPES_OF[self._peer]))
         except TooLargeError as exc:
             raise TooLargeError(exc.message, stream=target) from exc
         words: list[Any] = ["RESTORE", target, expires or 0, payload]
@@ -187,7 +201,7 @@ class _Commands:
             last += ["ENTRIESADDED", info.entries_added, "MAXDELETEDID", str(info.max_deleted)]
         self._send([tuple(last)])
         for group in info.groups:
-            self._group(name, group)
+            self._group(name, group, info.read_by(group))
         if expires_ms is not None:
             server.call("PEXPIREAT", name, expires_ms)
         if replace:
@@ -214,10 +228,9 @@ class _Commands:
         if waiting:
             self._send(waiting)
 
-    def _group(self, name: bytes, group: GroupValue) -> None:
-        read = -1 if group.entries_read is None else group.entries_read
+    def _group(self, name: bytes, group: GroupValue, read: int | None) -> None:
         made: list[Any] = ["XGROUP", "CREATE", name, group.name, str(group.last)]
-        if read >= 0:
+        if read is not None and read >= 0:
             made += ["ENTRIESREAD", read]
         commands: list[Command] = [tuple(made)]
         commands += [

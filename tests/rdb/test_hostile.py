@@ -220,10 +220,9 @@ def test_lzf_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch
         bomb.string()
 
 
-@pytest.mark.parametrize("version", [0, 16, 79, 81, 65535])
-def test_unknown_versions_are_refused(payload: bytes, version: int) -> None:
+def test_a_version_that_cannot_be_is_refused(payload: bytes) -> None:
     with pytest.raises(InvalidPayloadError, match="version or checksum"):
-        dump.decode(signed(body(payload), version))
+        dump.decode(signed(body(payload), 0))
 
 
 def test_types_that_are_no_streams_are_refused_by_number(payload: bytes) -> None:

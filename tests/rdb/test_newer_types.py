@@ -6,21 +6,29 @@ and type 27 of Redis 8.8 (entries that were given back).
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import redis
 
+import logstore
+from logstore.api.dump import Peer
 from logstore.api.store import Store
 from logstore.engine.dump import export
-from logstore.errors import InvalidPayloadError
+from logstore.errors import InvalidPayloadError, OptionError
 from logstore.ids import StreamID
 from logstore.rdb import codes, dump
 from logstore.rdb.value import Idempotence
 from logstore.rdb.writer import length, string
+from logstore.transfer import Server, export_file, export_server, import_file
+from logstore.wire.table import Profile
 from tests.rdb.test_hostile import signed
 from tests.rdb.test_round_trips import body
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, delete_index
+from tests.wire.served import serving
 
 PLAIN = Idempotence(60, 10, [(b"p", [(b"one", StreamID(5, 0)), (b"two", StreamID(6, 0))])], 7, 2)
 
@@ -156,3 +164,97 @@ def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None
     assert found.nodes == plain.nodes
     assert b"new" in store.streams()
     assert len(store.streams()) == 2
+
+
+# -- written --------------------------------------------------------------------------------------
+NOTHING = Idempotence(100, 100, [], 0, 0)
+
+
+def shop(store: Store[bytes]) -> bytes:
+    """``s`` with what only the newer types hold: entries that were given back, idempotent IDs. Its
+    value of type 27, built by hand after the documentation."""
+    nodes, name, rest = stream(store).partition(b"\x01\x01g")  # one group
+    for id in (id_of(1), id_of(2)):  # delivered at time 0, once, as XNACK leaves it
+        rest = re.sub(re.escape(id) + b".{8}\x01", id + bytes(8) + b"\x01", rest, flags=re.DOTALL)
+    value = with_nacked(nodes + name + rest, id_of(2), id_of(1))
+    value = value[: -len(tail(NOTHING))] + tail(PLAIN)
+    store.restore("s", signed(value, 14))
+    return value
+
+
+def lost(store: Store[bytes], name: str) -> tuple[Any, list[int], bool]:
+    """What types before them lose: idempotent IDs, in which order what was given back stands, and
+    that nobody has it."""
+    found = store.stream(name)
+    idempotent = export.read(store._engine(), name.encode()).info.idempotence
+    group = found.group("g")
+    line = [entry.id.ms for entry in group.autoclaim("eve", min_idle=0, count=2).entries]
+    return idempotent, line, b"" in {each.name for each in group.consumers()}
+
+
+def test_what_is_written_is_as_documented(store: Store[bytes]) -> None:
+    """Types 26 and 27 were read and never written, so that an export lost what they hold."""
+    wanted = shop(store)
+    made = store.stream("s")
+    assert made.dump(peer="redis-8.8") == signed(wanted, 14)
+    for peer, kind, version in (("redis-8.6", 26, 13), ("redis", 21, 11), ("valkey", 21, 11),
+                                (None, 21, 11)):  # fmt: skip
+        given: Any = peer
+        payload = made.dump(peer=given)
+        assert (payload[0], payload[-10:-8]) == (kind, version.to_bytes(2, "little"))
+        assert payload.endswith(signed(payload[:-10], version)[-8:])
+    store.restore("back", made.dump(peer="redis-8.8"))
+    assert lost(store, "back") == (PLAIN, [2, 1], False)
+    store.restore("six", made.dump(peer="redis-8.6"))
+    assert lost(store, "six") == (PLAIN, [1, 2], True)
+
+
+def test_a_type_is_no_newer_than_it_has_to_be(store: Store[bytes]) -> None:
+    """So that as many servers as can take a payload."""
+    value = stream(store)
+    assert store.stream("from").dump(peer="redis-8.8") == signed(value, 11)
+    store.restore("p", signed(b"\x1a" + value[1:] + tail(PLAIN), 13))
+    assert store.stream("p").dump(peer="redis-8.8") == signed(b"\x1a" + value[1:] + tail(PLAIN), 13)
+    store.restore("n", signed(with_nacked(value, id_of(1)), 14))
+    assert store.stream("n").dump(peer="redis-8.6")[0] == 21
+    with pytest.raises(OptionError, match=r"'redis-8\.6', 'redis-8\.8', 'valkey' or None"):
+        store.stream("n").dump(peer="redis-9")  # type: ignore[arg-type]
+
+
+def test_a_file_brings_back_what_a_newer_server_knows(store: Store[bytes], tmp_path: Path) -> None:
+    wanted = shop(store)
+    store.drop("from")
+    for peer, head, found in (
+        ("redis-8.8", b"REDIS0014", (PLAIN, [2, 1], False)),
+        ("redis-8.6", b"REDIS0013", (PLAIN, [1, 2], True)),
+        ("redis", b"REDIS0011", (None, [1, 2], True)),
+    ):
+        path, given = tmp_path / f"{peer}.rdb", cast("Peer", peer)
+        export_file(store, path, peer=given)
+        assert path.read_bytes().startswith(head)
+        assert (b"\x1b\x01s" + wanted[1:] in path.read_bytes()) == (peer == "redis-8.8")
+        with logstore.open(tmp_path / peer) as to:
+            import_file(to, path)
+            assert lost(to, "s") == found
+
+
+@pytest.mark.parametrize(("profile", "kept"), [
+    ("redis-8.10", (PLAIN, [2, 1], False)), ("redis-8.2", (None, [1, 2], True)),
+    ("valkey-9.2", (None, [1, 2], True)),
+])  # fmt: skip
+def test_a_server_gets_what_it_knows(
+    store: Store[bytes], clock: FixedClock, tmp_path: Path, profile: Profile, kept: Any
+) -> None:
+    """By what its INFO tells; its DUMP has it, too."""
+    shop(store)
+    store.drop("from")
+    with serving(tmp_path / "served", profile=profile, store={"clock": clock}) as served:
+        with Server(f"redis://127.0.0.1:{served.port}/0") as server:
+            export_server(store, server)
+        with redis.Redis(port=served.port) as client:
+            payload = client.dump("s")
+            assert isinstance(payload, bytes)
+            store.restore("there", payload)
+            assert payload[0] == (27 if profile == "redis-8.10" else 21)
+        assert lost(store, "there") == kept
+        assert lost(served.service.store, "s") == kept

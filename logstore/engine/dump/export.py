@@ -51,7 +51,11 @@ READ_MAX_BYTES = 1 << 30
 
 
 class Export(NamedTuple):
-    """What was found of a stream: where its sealed nodes lie, its open node, all the rest."""
+    """What was found of a stream: where its sealed nodes lie, its open node, all the rest.
+
+    Nodes without a live entry, which the store keeps until compaction as the peers keep them, are
+    not among them: newer servers refuse a whole file for one.
+    """
 
     stream: int
     info: StreamInfoValue
@@ -168,12 +172,20 @@ def _walk(engine: Engine, name: bytes, limit: int | None) -> Export:
         live += codec().counts(found.open_node[1])[0]
     if live != record.length:
         raise _Changed
-    return found
+    return _living(found)
 
 
 def seen(view: Snapshot, name: bytes) -> Export:
     """The stream on a view that is at hand already; StreamNotFoundError."""
-    return _begin(view, name, None)[0]
+    return _living(_begin(view, name, None)[0])
+
+
+def _living(found: Export) -> Export:
+    """Without nodes of which all entries were deleted."""
+    sealed = [each for each in found.sealed if each[1].live]
+    node = found.open_node
+    empty = node is not None and not codec().counts(node[1])[0]
+    return found._replace(sealed=sealed, open_node=None if empty else node)
 
 
 def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, StreamRecord]:

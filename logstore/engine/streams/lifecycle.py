@@ -13,10 +13,12 @@ from logstore.engine.streams import idempotency, latest, ttl
 from logstore.engine.streams.add import create, existing
 from logstore.engine.streams.removal import vacate
 from logstore.engine.txn import nodes
+from logstore.engine.txn.groups import UNKNOWN, signed
 from logstore.errors import OptionError, UsageError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
 from logstore.log.frame import Rename
+from logstore.log.groupframe import Group
 from logstore.options import check_name
 
 
@@ -58,8 +60,13 @@ def set_id(
     last: StreamID,
     entries_added: int | None,
     max_deleted: StreamID | None,
+    *,
+    reads_follow: bool = False,
 ) -> None:
-    """As XSETID: move the last ID, and with it what is counted."""
+    """As XSETID: move the last ID, and with it what is counted.
+
+    ``reads_follow``: no group has read more than was added then, as since Redis 8.10.
+    """
     if entries_added is not None and entries_added < 0:
         raise OptionError("entries_added must be positive")
     if max_deleted is not None and last < max_deleted:
@@ -87,3 +94,8 @@ def set_id(
         compact = txn.settings.stream(record.number).compact_by is not None
         latest.forget(txn, record.number, remembered=compact)
         ttl.forget_above(txn, record.number, last)
+    if reads_follow:
+        for group in list(txn.groups.of_stream(record.number)):
+            if group.entries_read != UNKNOWN and group.entries_read > added:
+                at = (record.number, group.number)
+                txn.emit(Group(*at, *group.last, signed(added), group.name))

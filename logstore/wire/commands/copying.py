@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from logstore.api import dump
 from logstore.api.opening import opened_of
@@ -20,8 +19,15 @@ from logstore.wire.resp.reply import OK, Reply
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Database
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
-from logstore.wire.table import Command
+from logstore.wire.table import Command, Profile
 
+# As whom DUMP writes: what each of them RESTOREs.
+PEERS: dict[Profile, dump.Peer] = {
+    "redis-8.2": "redis",
+    "redis-8.10": "redis-8.8",
+    "valkey-9": "valkey",
+    "valkey-9.2": "valkey",
+}
 SAME = "ERR source and destination objects are the same"
 BUSY = "BUSYKEY Target key name already exists."
 ALONE_BYTES = 16 * 1024  # a payload that long may have so many groups that it takes many commits
@@ -76,7 +82,7 @@ def dumped(client: Client, words: Words) -> Step:
     """As DUMP."""
     key = words.next()
     store = client.database.store
-    peer: Any = "valkey" if client.service.profile == "valkey-9" else "redis"
+    peer = PEERS[client.service.profile]
 
     def work() -> Reply:
         try:

@@ -12,7 +12,7 @@ from logstore.engine.groups.claim import ATTEMPTS_AN_ENTRY
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams.budget import ByteBudget
 from logstore.ids import ZERO_ID, StreamID
-from logstore.wire.commands.removing import SINCE_8_2, IdBlock
+from logstore.wire.commands.removing import WITH_MODES, IdBlock
 from logstore.wire.commands.xinfo import every_consumer
 from logstore.wire.partial_commits import (
     ALL,
@@ -347,7 +347,7 @@ COMMANDS = [
             summary="Entries of a group are done; tells how many were pending.", categories=_FAST),
     Command("xackdel", -6, xackdel, ("write", "fast"), (1, 1, 1), "8.2.0", "O(N), N IDs",
             summary="Entries of a group are done, and are deleted.", categories=_FAST,
-            levels=SINCE_8_2),
+            levels=WITH_MODES),
     Command("xnack", -7, xnack, ("write", "fast"), (1, 1, 1), "8.8.0", "O(N), N IDs",
             summary="Gives entries back to their group.", categories=_FAST,
             levels=frozenset({"redis-8.10"})),

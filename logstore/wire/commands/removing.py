@@ -14,7 +14,7 @@ from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.words import I64_MAX, Words, ids, integer, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Change, Step, ok
-from logstore.wire.table import Command
+from logstore.wire.table import Command, Profile, is_valkey
 
 _TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
@@ -22,7 +22,7 @@ _ONE_BY_ONE = ("delete", "acked")
 NOTHING = TrimRule(I64_MAX, None, True, None)
 
 
-def trim_options(command: str, profile: str) -> TrimOptions:
+def trim_options(command: str, profile: Profile) -> TrimOptions:
     """A parser of the options for a command, as those of a profile have it."""
     return TrimOptions(command, profile)
 
@@ -30,7 +30,7 @@ def trim_options(command: str, profile: str) -> TrimOptions:
 class TrimOptions:
     """MAXLEN, MINID, LIMIT and the modes of references, in any order."""
 
-    def __init__(self, command: str, profile: str) -> None:
+    def __init__(self, command: str, profile: Profile) -> None:
         self._command = command
         self._profile = profile
         self._maxlen: int | None = None
@@ -50,7 +50,7 @@ class TrimOptions:
             self._limit = words.integer()
             if self._limit < 0:
                 raise Failed("ERR The LIMIT argument must be >= 0.")
-        elif word in REFERENCES and self._references is None and self._profile != "valkey-9":
+        elif word in REFERENCES and self._references is None and not is_valkey(self._profile):
             words.next()
             self._references = REFERENCES[word]
         else:
@@ -105,7 +105,8 @@ def xtrim(client: Client, words: Words) -> Step:
     return Change(lambda state: trim.trim_named(state, key, rule), frees=True)
 
 
-SINCE_8_2 = frozenset({"redis-8.2", "redis-8.10"})
+# XDELEX and XACKDEL; options with the same words are of Redis only.
+WITH_MODES = frozenset({"redis-8.2", "redis-8.10", "valkey-9.2"})
 
 
 def xdel(_client: Client, words: Words) -> Step:
@@ -169,7 +170,7 @@ def xdelex(_client: Client, words: Words) -> Step:
     return Change(op, frees=True, parts=listing(block.count, op))
 
 
-def xsetid(_client: Client, words: Words) -> Step:
+def xsetid(client: Client, words: Words) -> Step:
     """As XSETID."""
     key = words.next()
     last = strict_id(words.next())
@@ -190,7 +191,12 @@ def xsetid(_client: Client, words: Words) -> Step:
                 )
         else:
             raise Failed(SYNTAX)
-    return Change(lambda state: lifecycle.set_id(state, key, last, added, deleted), ok)
+    newest = client.service.profile == "redis-8.10"
+
+    def op(state: WriteTxn) -> None:
+        lifecycle.set_id(state, key, last, added, deleted, reads_follow=newest)
+
+    return Change(op, ok)
 
 
 _SLOW = ("write", "stream", "slow")
@@ -200,7 +206,7 @@ COMMANDS = [
             summary="Deletes entries by ID; tells how many there were.", categories=_FAST),
     Command("xdelex", -5, xdelex, ("write", "fast"), (1, 1, 1), "8.2.0", "O(N), N IDs",
             summary="Deletes entries, and says what of groups' references to them becomes.",
-            categories=_FAST, levels=SINCE_8_2),
+            categories=_FAST, levels=WITH_MODES),
     Command("xsetid", -3, xsetid, ("write", "denyoom", "fast"), (1, 1, 1), "5.0.0", "O(1)",
             summary="Sets the last ID of a stream.", categories=_FAST),
     Command("xtrim", -4, xtrim, ("write",), (1, 1, 1), "5.0.0",
