@@ -71,10 +71,10 @@ class Session(Client):
             refusal = self.refusal(command, words)
             if refusal is not None:
                 raise Failed(refusal.text)
-        if command.name in ADMINISTRATION:
-            self.service.audit.command(self, command, words)
         if queued:
             return self._queue(command, words)
+        if command.name in ADMINISTRATION:
+            self.service.audit.command(self, command, words)
         if self.service.monitors and command.name != "exec":
             self.service.tell_monitors(self, command, words)
         step = self._parsed(command, words)

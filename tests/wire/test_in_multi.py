@@ -6,6 +6,8 @@ real ones, each on a connection of its own, and both replies are compared.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,28 @@ def test_what_follows_auth_has_the_rights_of_the_new_user(peer: Peer, served: Se
             assert line("XADD", "odd", "1-1", "a", "b") == "NOPERM No permissions to access a key"
             assert line("EXEC").startswith("EXECABORT")
             assert line("ACL", "WHOAMI") == b"low"
+
+
+def test_the_log_tells_of_a_queued_command_when_it_is_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log once told of it when it was queued, under the old user, also if it was discarded."""
+    with (
+        serving(tmp_path / "s", profile="redis-8.2") as served,
+        caplog.at_level(logging.INFO, logger="logstore.audit"),
+        Line(served.port) as line,
+    ):
+        line("ACL", "SETUSER", "eve", "on", ">pw", "~*", "+@all")
+        caplog.clear()
+        for end in ("DISCARD", "EXEC"):
+            line("MULTI")
+            for words in ("CONFIG SET maxmemory 0", "AUTH eve pw", "CONFIG RESETSTAT"):
+                line(*words.split())
+            line(end)
+        told = [re.sub(r" at \S+:", ":", record.getMessage()) for record in caplog.records]
+        assert told == [
+            "user 'default': CONFIG SET maxmemory 0", "user 'eve': CONFIG RESETSTAT",
+        ]  # fmt: skip
 
 
 def test_each_reply_is_in_the_protocol_that_its_command_finds(peer: Peer, served: Served) -> None:

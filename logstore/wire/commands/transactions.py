@@ -11,6 +11,7 @@ from functools import partial
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.wire.acl import Denied
+from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.failures import Failed
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Failure, Reply
 from logstore.wire.resp.words import Words
@@ -90,9 +91,11 @@ class _Turns:
         client = self._client
         while len(self._refused) <= place:  # adds that are joined have one turn
             self._protocols.append(client.protocol)
-            user, request = client.user, self._requests[len(self._refused)]
-            denied = None if user.everything else user.denies(*request)
+            user, (command, words) = client.user, self._requests[len(self._refused)]
+            denied = None if user.everything else user.denies(command, words)
             self._refused.append(None if denied is None else _no_more(client, denied))
+            if denied is None and command.name in ADMINISTRATION:
+                client.service.audit.command(client, command, words)
         client.owed.protocol = self._protocols[place]
         return self._refused[place]
 
