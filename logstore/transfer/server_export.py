@@ -75,7 +75,7 @@ def peer_of(told: bytes) -> Peer:
     if b"valkey_version" in told:
         return "valkey"
     found = _VERSION.search(told)
-    version = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+    version: tuple[int, ...] = () if found is None else tuple(map(int, found.groups()))
     return "redis-8.8" if version >= (8, 8) else "redis-8.6" if version >= (8, 6) else "redis"
 
 
@@ -97,7 +97,7 @@ class _Export:
         self._report = report
         with server.reading("INFO"):
             told = blob(server.call("INFO", "server"))
-        self._peer = peer_of(told)
+        self._peer: Peer = peer_of(told)
 
     def bring(self, name: bytes, progress: Any) -> None:
         """Bring one stream there; nothing if it is gone by now."""

@@ -32,7 +32,7 @@ class TrimOptions:
 
     def __init__(self, command: str, profile: Profile) -> None:
         self._command = command
-        self._profile = profile
+        self._profile: Profile = profile
         self._maxlen: int | None = None
         self._minid: StreamID | None = None
         self._approximate = False
