@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 from logstore.errors import OptionError, UsageError
-from logstore.scan import intake
+from logstore.scan import intake, moments
 from logstore.scan.intake import is_plain
+from logstore.tools import int96
 
 NO_TEXT = "<value out of range"
 ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # its first and last bytes; with padding
@@ -48,7 +50,8 @@ class Table:
             self._guarded(lambda batch=batch: batch.validate(full=True), done)
             for at in range(0, batch.num_rows, size):
                 part = batch.slice(at, size)
-                yield self._guarded(lambda part=part: self._plain(part), done + at)
+                row = done + at
+                yield self._guarded(lambda part=part, row=row: self._plain(part, row + 1), row)
             done += batch.num_rows
 
     def _guarded(self, call: Any, rows: int) -> Any:
@@ -63,14 +66,14 @@ class Table:
             text = " ".join(str(error).split())[:500]
             raise UsageError(f"{self._name} cannot be read{behind}: {text}") from error
 
-    def _plain(self, batch: Any) -> Any:
+    def _plain(self, batch: Any, row: int) -> Any:
         import pyarrow as pa
 
         if not self._changed:
             return batch
         columns = list(batch.columns)
         for place in self._changed:
-            columns[place] = _plain_column(columns[place], self.schema.field(place).type)
+            columns[place] = _plain_column(columns[place], self.schema.field(place), row)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -82,7 +85,8 @@ def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
     if kind == "parquet":
         if not seekable:
             raise UsageError("Parquet is read from a file that is not compressed: unpack it first")
-        return parquet.ParquetFile(file, page_checksum_verification=True)
+        opened = partial(parquet.ParquetFile, file, page_checksum_verification=True)
+        return opened(coerce_int96_timestamp_unit=int96.unit(opened))
     is_file = _head(file, seekable=seekable) == ARROW_FILE
     if not seekable:
         return _Passing(file) if is_file else ipc.open_stream(pa.PythonFile(file, mode="r"))
@@ -165,25 +169,37 @@ def _plain_type(field: Any) -> Any:
     )
 
 
-def _plain_column(column: Any, kind: Any) -> Any:
+def _plain_column(column: Any, field: Any, row: int) -> Any:
+    """A column as its plain field has it; UsageError names the row, of which the first is ``row``,
+    with a time that has no text."""
     import pyarrow as pa
 
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not pa.types.is_nested(column.type):
-        return _in_range(column.cast(kind))
-    return pa.array([_json(each) for each in column], pa.string())
+    try:
+        if not pa.types.is_nested(column.type):
+            return _times(column) if pa.types.is_time(column.type) else column.cast(field.type)
+        texts: list[str | None] = []
+        for each in column:
+            texts.append(_json(each))  # noqa: PERF401  (how many there are names the row)
+        return pa.array(texts, pa.string())
+    except moments.OutOfRange as error:
+        at = error.place if pa.types.is_time(column.type) else len(texts)
+        raise UsageError(f"row {row + at}: column {field.name!r}: {error}") from error
 
 
-def _in_range(column: Any) -> Any:
-    """UsageError where Arrow has written that a time has no text."""
+def _times(column: Any) -> Any:
+    """Times of day as text; OutOfRange where Arrow has written that one has none."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pc.any(pc.starts_with(column, NO_TEXT)).as_py():
-        raise UsageError("a time is out of its range")
-    return column
+    found = column.cast(pa.string())
+    odd = pc.index(pc.starts_with(found, NO_TEXT), True).as_py()
+    if odd >= 0:
+        raise moments.OutOfRange(odd, "a time is out of its range")
+    return found
 
 
 def _json(scalar: Any) -> str | None:
@@ -219,8 +235,9 @@ def _leaf(scalar: Any) -> Any:
     import pyarrow as pa
 
     kind = scalar.type
-    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return _in_range(pa.array([scalar.cast(pa.string()).as_py()]))[0].as_py()
+    if moments.is_moment(kind) or pa.types.is_time(kind):
+        column = pa.repeat(scalar, 1)
+        return (moments.text if moments.is_moment(kind) else _times)(column)[0].as_py()
     value = scalar.as_py()
     if isinstance(value, bytes):
         try:

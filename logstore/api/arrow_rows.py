@@ -44,9 +44,11 @@ def batches(
 def _batches(reader: Any, size: int, layout: Any) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
     from logstore.scan import intake
 
+    row = 0
     for batch in _sized(reader, size):
-        ids = intake.row_ids(batch, layout) if layout.id_kind else None
-        rows = intake.ready_rows(batch, layout)
+        ids = intake.row_ids(batch, layout, row) if layout.id_kind else None
+        rows = intake.ready_rows(batch, layout, row)
+        row += batch.num_rows
         yield AUTO if ids is None else codec().given_numbers(*ids), rows
 
 

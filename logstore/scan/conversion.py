@@ -10,10 +10,12 @@ An empty text is null in every type but text itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, UsageError
+from logstore.scan import moments
 from logstore.scan.arrow import Source
 from logstore.tuples import NamedTuple
 
@@ -197,17 +199,9 @@ def malformed(array: Any, found: Any) -> Any:
 
 
 def _converter(pa: Any, target: Any) -> Callable[[Any], Any]:
-    if not pa.types.is_timestamp(target) or target.tz is None:
-        return lambda array: array.cast(target)
-
-    def timestamps(array: Any) -> Any:
-        """With an offset; or without one, which is UTC."""
-        try:
-            return array.cast(target)
-        except pa.ArrowInvalid:
-            return array.cast(pa.timestamp(target.unit)).cast(target)
-
-    return timestamps
+    if pa.types.is_timestamp(target):
+        return partial(moments.parsed, target=target)
+    return lambda array: array.cast(target)
 
 
 def _halve(

@@ -19,14 +19,13 @@ from logstore.errors import IDOrderError, InvalidEntryError, InvalidIDError, Opt
 from logstore.ids import U64_MAX, StreamID
 from logstore.log import stagefile
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
+from logstore.scan import moments
 from logstore.tuples import NamedTuple
 
 STANDARD = ("stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs")
 GIVEN = "*"  # instead of a column: the store gives the IDs
 RUN_BYTES = 4 << 20
 HELD_BYTES = 32 << 20
-_A_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
-_YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970
 _ID = r"^(?P<ms>[0-9]{1,20})-(?P<seq>[0-9]{1,20})$"
 
 
@@ -166,8 +165,8 @@ def _check_nested(schema: Any, pairs: int, fields: int) -> None:
 
 
 # -- rows ------------------------------------------------------------------------------------
-def _values(column: Any) -> list[Any]:
-    """A column as text or bytes, null as None."""
+def _values(column: Any, name: str, row: int) -> list[Any]:
+    """A column as text or bytes, null as None; ``row``: the number of the first row."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -183,34 +182,32 @@ def _values(column: Any) -> list[Any]:
         types.is_integer,
     )
     if not any(test(kind) for test in as_is):
-        column = _text(column)
+        column = _text(column, name, row)
     found: list[Any] = column.to_pylist()
     return found
 
 
-def _text(column: Any) -> Any:
+def _text(column: Any, name: str, row: int) -> Any:
     """What Arrow casts to text; InvalidEntryError for a time that has none."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        a_second = _A_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 1000
-        days = pa.types.is_date32(kind)
-        ends = pc.min_max(column.cast(pa.int32() if days else pa.int64()))
-        for end in (ends["min"].as_py(), ends["max"].as_py()):
-            seconds = 0 if end is None else end * 86_400 if days else end // a_second
-            if not _YEAR_1 <= seconds < _YEAR_10000:
-                raise InvalidEntryError(f"a {kind} is not in the years 1 to 9999: {end}")
+    if moments.is_moment(column.type):
+        try:
+            return moments.text(column)
+        except moments.OutOfRange as error:
+            raise InvalidEntryError(f"row {row + error.place}: column {name!r}: {error}") from error
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise InvalidEntryError(f"a {kind} cannot be text: {error}") from error
+        raise InvalidEntryError(f"column {name!r}: no {column.type} as text: {error}") from error
 
 
-def ready_rows(batch: Any, wanted: Layout) -> Any:
-    """The rows of a batch, as the codec makes them ready; InvalidEntryError, EntryTypeError."""
-    columns = [_values(batch.column(place)) for place, _ in wanted.plain]
+def ready_rows(batch: Any, wanted: Layout, row: int = 0) -> Any:
+    """The rows of a batch, as the codec makes them ready; InvalidEntryError, EntryTypeError.
+
+    ``row``: the number of the first one, for errors.
+    """
+    columns = [_values(batch.column(place), name.decode(), row) for place, name in wanted.plain]
     names = [name for _, name in wanted.plain]
     if wanted.pairs < 0 and wanted.fields < 0:
         return codec().columns(names, columns)
@@ -235,15 +232,15 @@ def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
             yield [tuple(pair.values()) for pair in of_row]
 
 
-def row_ids(batch: Any, wanted: Layout) -> tuple[list[int], list[int] | None]:
+def row_ids(batch: Any, wanted: Layout, row: int = 0) -> tuple[list[int], list[int] | None]:
     """The numbers of the rows' IDs, without sequences where they are open; InvalidIDError names the
-    first row that has none."""
+    first row that has none. ``row``: the number of the first one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     column = batch.column(wanted.id)
     if column.null_count:
-        row = column.is_null().to_pylist().index(True)
+        row += column.is_null().to_pylist().index(True)
         raise InvalidIDError(f"row {row}: the ID is null")
     if wanted.id_kind == "id":
         parts = pc.extract_regex(column.cast(pa.string()), _ID)  # numbers of up to 20 digits
@@ -253,11 +250,14 @@ def row_ids(batch: Any, wanted: Layout) -> tuple[list[int], list[int] | None]:
         ms, seq = (pc.struct_field(parts, [place]) for place in (0, 1))
         return _numbers(ms, "id"), _numbers(seq, "id")
     if wanted.id_kind == "ts":
-        try:
-            column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise InvalidIDError(f"a timestamp is no time of an ID: {error}") from error
-        return [us // 1000 for us in _numbers(column, "the timestamp")], None
+        found = moments.milliseconds(column)
+        odd = next((at for at, ms in enumerate(found) if not 0 <= ms <= U64_MAX), -1)
+        if odd >= 0:
+            raise InvalidIDError(
+                f"row {row + odd}: a timestamp is no time of an ID, which is from 1970 on: "
+                f"{found[odd]} ms"
+            )
+        return found, None
     if wanted.seq < 0:
         return _numbers(column, "ms"), None
     seq = batch.column(wanted.seq)

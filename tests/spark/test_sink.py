@@ -17,6 +17,7 @@ import logstore
 from logstore.errors import NotAStoreError
 from logstore.log import pinfile
 from tests.scan.look import make_store, rows_of
+from tests.tools.commands import ok
 
 Write = Callable[..., None]
 
@@ -104,6 +105,37 @@ def test_a_time_is_an_id(spark: Any, path: Path) -> None:
     first = 1372636800500
     wanted = [f"{first + 1000 * (n // 2)}-{n % 2}" for n in range(6)]
     assert [id for id, _ in entries(path, "timed")] == wanted
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_moments_come_back_in_any_zone_of_the_session(
+    spark: Any, path: Path, tmp_path: Path, zone: str
+) -> None:
+    """Text in the session's time has no room for the seconds of an offset, and another year."""
+    wanted = [-62_135_596_800_000_000, -2_840_140_800_000_000, 1, 253_402_300_799_999_999]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        values = ", ".join(f"({each}L)" for each in wanted)
+        frame = spark.sql(f"SELECT timestamp_micros(us) AS t FROM VALUES {values} AS v(us)")
+        write(frame.coalesce(1), path, stream=zone)
+        frame.coalesce(1).write.parquet(str(tmp_path / "files"))  # INT96, as Spark's default is
+        read = spark.read.format("logstore").option("path", str(path)).option("stream", zone)
+        rows = read.schema("t timestamp").load().selectExpr("unix_micros(t) AS us").collect()
+        assert sorted(row.us for row in rows) == wanted
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    texts = ["0001-01-01 00:00:00.000000", "1880-01-01 00:00:00.000000",
+             "1970-01-01 00:00:00.000001", "9999-12-31 23:59:59.999999"]  # fmt: skip
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (file,) = (tmp_path / "files").glob("*.parquet")
+    assert parquet.ParquetFile(file).schema.column(0).physical_type == "INT96"
+    ok("import", path, file, "--stream", "imported")
+    with logstore.open(path, encoding="utf-8") as store:
+        assert sorted(entry.fields["t"] for entry in store.stream(zone)) == [
+            f"{each}Z" for each in texts
+        ]
+        assert sorted(entry.fields["t"] for entry in store.stream("imported")) == texts
 
 
 def test_ids_by_their_columns_and_the_first_that_is_refused(path: Path) -> None:

@@ -135,7 +135,6 @@ def test_ids_of_a_column(store: Store[str], column: str, values: Any, ids: list[
         (pa.table({"a": [1], "ts": pa.array([1 << 60], pa.timestamp("s"))}), {}, InvalidIDError),
         (pa.table({"a": pa.array([1 << 60], pa.timestamp("s"))}), {}, InvalidEntryError),
         (pa.table({"a": pa.array([-(1 << 31)], pa.date32())}), {}, InvalidEntryError),
-        (pa.table({"a": pa.array([1], pa.timestamp("s", "no zone"))}), {}, InvalidEntryError),
     ],
     ids=str,
 )
