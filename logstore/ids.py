@@ -2,7 +2,8 @@
 
 Invariants: a :class:`StreamID` holds 0 <= ms, seq < 2**64 and sorts as the pair; its text form is
 canonical. Parsing follows the peers: at most 127 characters, leading zeros are accepted, a
-missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. Knows nothing of streams.
+missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. A bare number is no ID:
+taken for milliseconds, one of seconds is a moment of 1970. Knows nothing of streams.
 """
 
 from __future__ import annotations
@@ -89,10 +90,16 @@ def _of_user(value: Any) -> StreamID:
 ZERO_ID = StreamID(0, 0)
 MAX_ID = StreamID(U64_MAX, U64_MAX)
 
-IDLike: TypeAlias = StreamID | str | bytes | tuple[int, int] | int | datetime
+IDLike: TypeAlias = StreamID | str | bytes | tuple[int, int] | datetime
 
 
 def _invalid(value: object) -> InvalidIDError:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return InvalidIDError(
+            f"a bare number is no ID: {shown(value)}. It could be milliseconds, seconds or the "
+            "number of a row: give milliseconds as text, '<ms>' or '<ms>-<seq>', or (ms, seq), and "
+            "a time as an aware datetime"
+        )
     return InvalidIDError(
         f"Invalid stream ID specified as stream command argument: {shown(value)}; "
         "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime"
@@ -121,7 +128,7 @@ def datetime_ms(moment: datetime) -> int:
 def parse_id(value: IDLike, *, missing_seq: int = 0) -> StreamID:
     """A strict ID ("-" and "+" are refused).
 
-    ``missing_seq`` stands in where only milliseconds are given (also for an int or a datetime).
+    ``missing_seq`` stands in where only milliseconds are given (also for a datetime).
     """
     if type(value) is StreamID:  # as most are, and need no look at what else they could be
         ms, seq = value
@@ -131,16 +138,12 @@ def parse_id(value: IDLike, *, missing_seq: int = 0) -> StreamID:
         return _parse_text(value, missing_seq)
     if isinstance(value, datetime):
         return StreamID(datetime_ms(value), missing_seq)
-    if isinstance(value, tuple) and len(value) == 2:
-        pair: tuple[int, int] = value
-    elif isinstance(value, int):
-        pair = (value, missing_seq)
-    else:
+    if not isinstance(value, tuple) or len(value) != 2:
         raise _invalid(value)
-    for part in pair:
+    for part in value:
         if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part <= U64_MAX:
             raise _invalid(value)
-    return value if type(value) is StreamID else StreamID(*pair)
+    return value if type(value) is StreamID else StreamID(*value)
 
 
 def _parse_text(value: str | bytes, missing_seq: int) -> StreamID:

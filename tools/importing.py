@@ -270,7 +270,9 @@ def command(
     "pairs_base64" in place of "fields", or a flat object of fields; or an array of such objects.
     CSV: a header, then rows. Parquet, Arrow IPC (extra arrow): columns are fields. Compressed by
     gzip or zstd, too. Null is a field that is left out, what is nested becomes JSON. IDs come from
-    id, or ms and seq, of tables also from a timestamp ts; else the store gives them.
+    id, or ms and seq, of tables also from a timestamp ts; else the store gives them. A bare number
+    in id that can be no time in milliseconds is refused, unless --id-field or --auto-id says what
+    it is.
 
     A bad line or row is named and stops the import; batches before it stay. Rows must ascend by ID.
     """

@@ -3,7 +3,9 @@
 An ID is that of a field, or of the fields ``ms`` and ``seq``; or a field holds its time, and the
 sequence is the rank among the rows of the same millisecond; or there is none, and the store gives
 IDs of now. In JSON, null is a field that is left out, and what is nested becomes JSON without
-spaces. Invariants: what cannot be read is given as the InputLineError that names it; whether to
+spaces. A bare number in ``id``, which nobody named for the ID, is one only if it can be a time in
+milliseconds: others are seconds or numbers of rows, and would be entries of 1970, which retention
+drops. Invariants: what cannot be read is given as the InputLineError that names it; whether to
 stop is the caller's business. Numbers of JSON keep the text they were written with. Knows nothing
 of stores, nor of how an input becomes lines.
 """
@@ -23,6 +25,8 @@ from logstore.tuples import NamedTuple
 
 DEFAULT_FIELD = "id"
 TIME_MAX = 1 << 64
+# A bare number below is one of a row, or seconds until the year 5138; one above is no millisecond.
+BARE_MIN_MS, BARE_END_MS = 10**11, 253_402_300_800_000
 TIME_FORMATS = ("iso", "s", "ms")
 
 
@@ -53,6 +57,21 @@ class RowIDs:
             return "see --time-field and --time-format"
         return "or name another field with --id-field, or none with --auto-id"
 
+    def surely_meant(self, given: str) -> bool:
+        """Whether a text in ``id``, which nobody named, is meant as an ID, if it is one; if not,
+        ``check_meant`` decides."""
+        return not self.default or "-" in given or (12 <= len(given) <= 14 and given[0] != "0")
+
+    def check_meant(self, given: str, found: StreamID) -> None:
+        """InvalidIDError if nobody named ``id`` for the ID, and it has a number of another kind."""
+        if self.surely_meant(given) or BARE_MIN_MS <= found.ms < BARE_END_MS:
+            return
+        raise InvalidIDError(
+            f"{DEFAULT_FIELD!r} has {given!r}, which is no time of today in milliseconds, but looks "
+            f"like seconds, or the number of a row: give --auto-id, and {DEFAULT_FIELD!r} is a "
+            f"field and the store makes the IDs; or --id-field {DEFAULT_FIELD}, and it is the ID"
+        )
+
     def check_given(self, given: str | None) -> None:
         """InvalidIDError if a row lacks the field that was named for its ID."""
         if given is None and self.required:
@@ -79,7 +98,7 @@ def parse_ms(text: str, time_format: str) -> int:
             number = Decimal(text)
             if not -TIME_MAX < number < TIME_MAX:  # before it is an int: 1E9999999 has many digits
                 raise InvalidIDError(f"{text!r} is no time of an ID")
-            return parse_id(int(number * (1000 if time_format == "s" else 1))).ms
+            return parse_id((int(number * (1000 if time_format == "s" else 1)), 0)).ms
         moment = (
             datetime.fromisoformat(text)
             if time_format == "iso"
@@ -132,7 +151,9 @@ def attempt(
             found = parse_id(given) if given is not None else ids.by_time(pairs)
         except InvalidIDError as error:
             raise _BadLineError(f"{error}; {ids.hint}") from None
-    except (_BadLineError, ValueError) as error:
+        if given is not None and found is not None:
+            ids.check_meant(given, found)
+    except (_BadLineError, InvalidIDError, ValueError) as error:
         return InputLineError(str(error), line_number=number, unit=unit)
     return Row(number, found, pairs, unit)
 

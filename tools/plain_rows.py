@@ -126,7 +126,7 @@ def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
         if name != field:
             free = not required and of_ids.isdisjoint(map(_name, found))
             return _fields(found) if free else None
-        if given.__class__ is not str or OPEN in given:
+        if given.__class__ is not str or OPEN in given or not ids.surely_meant(given):
             return None
         rest = found[1:]
         if len(rest) == 1 and rest[0][0] == "fields" and rest[0][1].__class__ is tuple:
@@ -181,7 +181,7 @@ def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], Plain
         given = None
         if id_at >= 0:
             given = cells[id_at]
-            if OPEN in given:
+            if OPEN in given or not ids.surely_meant(given):
                 return None
             cells = cells[:id_at] + cells[id_at + 1 :]
         pairs = zip(names, cells, strict=True)

@@ -178,10 +178,10 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
         column = column.storage
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    texts: list[str | None] = []
     try:
         if not pa.types.is_nested(column.type):
             return _times(column) if pa.types.is_time(column.type) else column.cast(field.type)
-        texts: list[str | None] = []
         for each in column:
             texts.append(_json(each))  # noqa: PERF401  (how many there are names the row)
         return pa.array(texts, pa.string())

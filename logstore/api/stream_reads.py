@@ -88,7 +88,7 @@ class StreamReads(Generic[T]):
         return found
 
     def __getitem__(self, id: IDLike) -> Entry[T]:
-        if isinstance(id, slice) or (isinstance(id, int) and id < 0):
+        if isinstance(id, slice | int):
             raise EntryTypeError(
                 "a stream is indexed by ID, not by place: stream.last and stream.first are its "
                 "ends, stream.range(start, end, count=, reverse=) is a part of it"

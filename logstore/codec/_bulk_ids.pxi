@@ -62,12 +62,10 @@ cdef bint plain_id(object id, Pair* pair, bint* is_open) except -1:
         return plain_text(<const u8*>PyUnicode_DATA(id), PyUnicode_GET_LENGTH(id), pair, is_open)
     if kind is bytes:
         return plain_text(<const u8*>PyBytes_AS_STRING(id), PyBytes_GET_SIZE(id), pair, is_open)
-    if kind is _StreamID or kind is tuple:
-        return (PyTuple_GET_SIZE(id) == 2
-                and plain_int(<object>PyTuple_GET_ITEM(id, 0), &pair.ms)
-                and plain_int(<object>PyTuple_GET_ITEM(id, 1), &pair.seq))
-    pair.seq = 0
-    return plain_int(id, &pair.ms)
+    return ((kind is _StreamID or kind is tuple)
+            and PyTuple_GET_SIZE(id) == 2
+            and plain_int(<object>PyTuple_GET_ITEM(id, 0), &pair.ms)
+            and plain_int(<object>PyTuple_GET_ITEM(id, 1), &pair.seq))
 
 
 cdef class GivenIDs:

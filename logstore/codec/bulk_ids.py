@@ -103,7 +103,7 @@ class GivenIDs:
 def given(items: Sequence[Any], first_row: int) -> tuple[GivenIDs, list[Any]]:
     """Rows (ID, fields), split: their IDs, and their fields, which are not looked at.
 
-    An ID is text, bytes, (ms, seq), milliseconds or an aware datetime, or ``<ms>-*``.
+    An ID is text, bytes, (ms, seq), an aware datetime, or ``<ms>-*``.
     InvalidEntryError for what is no such row, naming it by its number, ``first_row`` and on;
     InvalidIDError.
     """

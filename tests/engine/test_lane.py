@@ -100,7 +100,7 @@ def test_plain_adds_are_commits_of_the_lane(store: Store) -> None:
     [
         lambda stream: stream.add(ROW, "99999999999999-1"),
         lambda stream: stream.add(ROW, maxlen=1000),
-        lambda stream: stream.add(ROW, minid=1),
+        lambda stream: stream.add(ROW, minid="1"),
         lambda stream: stream.add(ROW, sync="always"),
         lambda stream: stream.add(ROW, producer="p", idempotent_id="1"),
         lambda stream: stream.add(ROW, create=False),

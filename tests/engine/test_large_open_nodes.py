@@ -66,9 +66,9 @@ def test_it_is_the_same_after_everything(store: Store[Any], tmp_path: Path) -> N
     stream = store.stream("s")
     for lap in range(2):
         first = stream.last_id.ms + 1
-        stream.add({"pad": PAD}, id=first)
+        stream.add({"pad": PAD}, id=(first, 0))
         stream.add_many([((first + n, 0), {"n": n}) for n in range(1, 700)], batch=1)
-        assert stream.delete(*(first + n for n in range(1, 700, 9))) == 78
+        assert stream.delete(*((first + n, 0) for n in range(1, 700, 9))) == 78
         assert len(stream) == 700 - 78
         wanted = stream_nodes(store, b"s")
         store.close()
@@ -76,7 +76,7 @@ def test_it_is_the_same_after_everything(store: Store[Any], tmp_path: Path) -> N
             delete_index(tmp_path / "store")
         store = logstore.open(tmp_path / "store", **NO_LIMITS)
         stream = store.stream("s")
-        stream.add({"n": "more"}, id=first + 800)
+        stream.add({"n": "more"}, id=(first + 800, 0))
         assert len(stream_nodes(store, b"s")) == len(wanted) == 1
         assert len(stream) == 701 - 78
         everything(store)

@@ -37,7 +37,7 @@ def test_rows_with_and_without_ids(store: Store[bytes], clock: FixedClock) -> No
 def test_every_form_of_an_id_in_one_call(store: Store[bytes]) -> None:
     stream = store.stream("s")
     forms: list[Any] = [
-        "1-1", b"1-2", StreamID(1, 3), (1, 4), "1-*", 2, "2-*", b"3-*", "3-*", 4_000,
+        "1-1", b"1-2", StreamID(1, 3), (1, 4), "1-*", "2", "2-*", b"3-*", "3-*", (4_000, 0),
         datetime.fromtimestamp(5, UTC), "5000-*",
     ]  # fmt: skip
     wanted = [

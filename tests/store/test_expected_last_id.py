@@ -77,18 +77,18 @@ def test_a_stream_that_is_not_there_has_the_last_id_zero(store: Store[bytes], co
                 stream.add({"n": 1}, create=create, expected_last_id="1-0", **options)
             with pytest.raises(LastIDConflictError):
                 stream.add_many([{"n": 1}], create=create, expected_last_id="1-0", **options)
-    assert stream.add({"n": 1}, create=False, expected_last_id=0) is None
+    assert stream.add({"n": 1}, create=False, expected_last_id="0") is None
     assert list(store.streams()) == []
-    first = stream.add({"n": 1}, expected_last_id=0)
+    first = stream.add({"n": 1}, expected_last_id="0")
     store.drop("s")
     with pytest.raises(LastIDConflictError):
         stream.add({"n": 1}, expected_last_id=first)
-    assert stream.add({"n": 1}, expected_last_id=0) is not None
+    assert stream.add({"n": 1}, expected_last_id="0") is not None
 
 
 def test_batches_follow_each_other_and_nobody_comes_between(store: Store[bytes]) -> None:
     stream = store["s"]
-    given = stream.add_many([{"n": n} for n in range(12)], batch=5, expected_last_id=0)
+    given = stream.add_many([{"n": n} for n in range(12)], batch=5, expected_last_id="0")
     assert len(given) == 12
     stream.add_many(
         [(f"{2**41 + n}-0", {"n": n}) for n in range(12)], batch=5, expected_last_id=given[-1]
@@ -111,10 +111,10 @@ def test_batches_follow_each_other_and_nobody_comes_between(store: Store[bytes])
 def test_what_a_producer_repeats_is_no_conflict(store: Store[bytes]) -> None:
     stream = store["s"]
     named = [(f"id-{n}", {"n": n}) for n in range(8)]
-    first = stream.add({"n": 0}, producer="p", idempotent_id="id-0", expected_last_id=0)
-    assert first == stream.add({"n": 0}, producer="p", idempotent_id="id-0", expected_last_id=0)
+    first = stream.add({"n": 0}, producer="p", idempotent_id="id-0", expected_last_id="0")
+    assert first == stream.add({"n": 0}, producer="p", idempotent_id="id-0", expected_last_id="0")
     with pytest.raises(LastIDConflictError):
-        stream.add({"n": 1}, producer="p", idempotent_id="id-1", expected_last_id=0)
+        stream.add({"n": 1}, producer="p", idempotent_id="id-1", expected_last_id="0")
     # The first batch came through, its answer did not; the whole call is made again.
     ids = list(stream.add_many(named[1:5], batch=4, producer="p", expected_last_id=first))
     again = stream.add_many(named[1:], batch=4, producer="p", expected_last_id=first)
@@ -128,12 +128,12 @@ def test_what_a_producer_repeats_is_no_conflict(store: Store[bytes]) -> None:
 def test_in_a_transaction_it_is_what_the_steps_before_leave(store: Store[bytes]) -> None:
     stream = store["s"]
     with store.transaction() as tx:
-        tx.stream("s").add({"n": 0}, "1-0", expected_last_id=0)
+        tx.stream("s").add({"n": 0}, "1-0", expected_last_id="0")
         tx.stream("s").add_many([("2-0", {"n": 1}), ("3-0", {"n": 2})], expected_last_id="1-0")
         tx.stream("s").add_many([("x", {"n": 3})], producer="p", expected_last_id="3-0")
     last = stream.last_id
     before = commits(store)
-    for expected in ("3-0", 0):
+    for expected in ("3-0", "0"):
         with pytest.raises(LastIDConflictError) as caught:
             add_to_two(store, expected)
         assert (caught.value.stream, caught.value.actual) == (b"s", last)
@@ -151,7 +151,7 @@ def test_of_many_who_saw_the_same_one_adds(tmp_path: Path, open_store: OpenStore
         done = 0
         while done < 20:
             last = stream.last
-            seen, number = (0, 0) if last is None else (last.id, int(last["n"]))
+            seen, number = ("0", 0) if last is None else (last.id, int(last["n"]))
             try:
                 stream.add({"n": number + 1}, expected_last_id=seen)
             except LastIDConflictError:
@@ -174,7 +174,7 @@ def test_the_asyncio_face_expects_the_same(tmp_path: Path) -> None:
     async def main() -> None:
         async with logstore.aio.open(tmp_path / "store", sync="os", background=False) as store:
             stream = store["s"]
-            first = await stream.add({"n": 1}, expected_last_id=0)
+            first = await stream.add({"n": 1}, expected_last_id="0")
             given = await stream.add_many(rows(), batch=3, expected_last_id=first)
             with pytest.raises(LastIDConflictError):
                 await stream.add({"n": 1}, expected_last_id=first)

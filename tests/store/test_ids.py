@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import logstore
 from logstore import InvalidIDError, StreamID
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, parse_auto, parse_end, parse_id, parse_start
 
@@ -41,7 +44,6 @@ def test_next_and_previous_are_neighbours(id: StreamID) -> None:
         ("5", (5, 0)),
         ("05-007", (5, 7)),
         (b"5-1", (5, 1)),
-        (5, (5, 0)),
         ((5, 1), (5, 1)),
         ("0" * 125 + "-1", (0, 1)),
         (f"{U64_MAX}-{U64_MAX}", MAX_ID),
@@ -59,7 +61,7 @@ REFUSED = [
     # servers take a sign, white space and what follows a NUL byte; a slip of the caller, here
     "+1-1", " 1-1", "1-1\n", "1-1\0",
     f"{U64_MAX + 1}", f"0-{U64_MAX + 1}", "1" * 128, b"\xff-1",
-    -1, U64_MAX + 1, True, None, 1.5, (1,), (1, 2, 3), (1, -1), (1, True), ("1", "2"), [1, 2],
+    -1, 0, 5, 1_700_000_000, U64_MAX, 1_700_000_000.5, True, None, 1.5, (1,), (1, 2, 3), (1, -1), (1, True), ("1", "2"), [1, 2],
     StreamID(U64_MAX + 1, 0), StreamID(0, U64_MAX + 1), StreamID(-1, 0), StreamID(True, 0),
     datetime(2024, 1, 1), datetime(1969, 12, 31, tzinfo=UTC),  # noqa: DTZ001
 ]  # fmt: skip
@@ -72,6 +74,35 @@ def test_a_wrong_form_is_refused(given: Any) -> None:
             continue
         with pytest.raises(InvalidIDError):
             parse(given)
+
+
+SECONDS = 1_700_000_000
+CALLS: list[Callable[[Any], Any]] = [
+    lambda store: store["s"].delete_range(SECONDS - 3600, "+"),
+    lambda store: store["s"].delete_range("-", float(SECONDS)),
+    lambda store: store["s"].trim(minid=SECONDS),
+    lambda store: store["s"].delete(1),
+    lambda store: store["s"].add({"a": 1}, id=SECONDS),
+    lambda store: store["s"].add_many([(SECONDS, {"a": 1}), (SECONDS + 1, {"a": 2})]),
+    lambda store: list(store["s"].range(SECONDS, "+")),
+    lambda store: store["s"].read(SECONDS),
+    lambda store: store["s"].count(0, SECONDS),
+    lambda store: store["s"].scan(SECONDS),
+    lambda store: store["s"].set_id(SECONDS),
+    lambda store: store["s"].group("g", SECONDS),
+    lambda store: store["s"].group("g", "0").ack(SECONDS),
+    lambda store: store.transaction().stream("s").delete(SECONDS),
+]
+
+
+@pytest.mark.parametrize("place", range(len(CALLS)))
+def test_a_bare_number_is_no_id(tmp_path: Path, place: int) -> None:
+    """Taken for milliseconds, an hour ago in seconds is 1970: a delete from there takes all."""
+    with logstore.open(tmp_path / "s", background=False) as store:
+        ids = list(store["s"].add_many([(f"{n}-0", {"a": 1}) for n in (1, 2)]))
+        with pytest.raises(InvalidIDError, match=r"a bare number is no ID: .*aware datetime"):
+            CALLS[place](store)
+        assert [entry.id for entry in store["s"]] == ids
 
 
 def test_ends_of_an_interval() -> None:

@@ -29,7 +29,7 @@ def test_a_stream_backwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "index", [-1, -300, slice(None), slice(-3, None), slice(1, 3), slice("1-0", "2-0")], ids=str
+    "index", [-1, -300, 0, 1, slice(None), slice(-3, None), slice(1, 3), slice("1-0", "2-0")], ids=str
 )
 def test_a_stream_is_indexed_by_id(tmp_path: Path, index: Any) -> None:
     with opened(tmp_path) as store:
@@ -39,7 +39,7 @@ def test_a_stream_is_indexed_by_id(tmp_path: Path, index: Any) -> None:
             stream[index]
         with pytest.raises(Error):
             stream[index]
-        assert stream[1] == stream["1-0"]
+        assert stream["1"] == stream["1-0"]
 
 
 def test_a_store_is_a_collection_of_names(tmp_path: Path) -> None:

@@ -70,7 +70,6 @@ def test_all_forms_of_ends(store: Store[bytes]) -> None:
     stream = filled(store, 10)
     ends: list[Any] = [
         ("3", "5"),
-        (3, 5),
         ((3, 0), (5, 9)),
         (StreamID(3, 1), "(5-2"),
         (b"3", b"5-1"),

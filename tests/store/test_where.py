@@ -65,7 +65,7 @@ def test_a_range_gives_what_a_filter_over_all_entries_gives(
                 if reverse:
                     expected.reverse()
                 for count in (None, 1, 2):
-                    found = store["s"].range(low, high, where=where, count=count, reverse=reverse)
+                    found = store["s"].range(f"{low}", f"{high}", where=where, count=count, reverse=reverse)
                     assert ids(found) == expected[:count], (where, low, high, count)
 
 
@@ -87,7 +87,7 @@ def test_equal_is_what_an_add_stores_as_the_same_bytes(tmp_path: Path) -> None:
         coded.add({"ok": None, "tags": []}, "2-0")
         assert ids(coded.range(where={"ok": True})) == [1]
         assert ids(coded.range(where={"ok": None, "tags": []})) == [2]
-        assert next(coded.follow(0, where={"tags": ["x", 1]}, timeout=0))["ok"] is True
+        assert next(coded.follow("0", where={"tags": ["x", 1]}, timeout=0))["ok"] is True
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_follow_waits_for_what_matches_and_looks_at_nothing_twice(store: Store
     stream.add({"level": "info"}, "31-0")
     where = {"level": "error"}
     assert ids(stream.follow("+", where=where, timeout=0)) == [30]
-    assert ids(stream.follow(0, where=where, timeout=0, count=1)) == [30]
+    assert ids(stream.follow("0", where=where, timeout=0, count=1)) == [30]
     assert ids(stream.follow(where=where, timeout=0.01)) == []
     following = store.follow(["s", "t"], where=where, timeout=LONG_S)
 
@@ -139,7 +139,7 @@ def test_a_follow_waits_for_what_matches_and_looks_at_nothing_twice(store: Store
 def test_what_did_not_match_is_not_looked_at_again(store: Store[bytes]) -> None:
     stream = store["s"]
     where = stream._matching({"level": "error"})
-    following = Following(stream._opened, {b"s": 0}, 2, where)
+    following = Following(stream._opened, {b"s": "0"}, 2, where)
     assert following.look() == []
     stream.add_many((f"{n}-0", {"level": "info" if n % 9 else "error"}) for n in range(1, 36))
     assert [entry.id.ms for _, entry in following.look()] == [9, 18]
@@ -170,7 +170,7 @@ def test_the_asyncio_face(tmp_path: Path) -> None:
             assert (await waiting)[1].id == (202, 0)
             coded = store.stream("c", codec="json")
             await coded.add({"ok": True})
-            assert (await first(coded.follow(0, where={"ok": True})))["ok"] is True
+            assert (await first(coded.follow("0", where={"ok": True})))["ok"] is True
             with pytest.raises(OptionError, match="where"):
                 store.follow(["s"], where={})
 
@@ -193,5 +193,5 @@ def test_a_node_that_is_damaged_is_told_whether_or_not_it_matches(tmp_path: Path
             for reverse in (False, True):
                 with pytest.raises(CorruptionError):
                     list(store["s"].range(where={"text": text}, reverse=reverse))
-        assert ids(store["s"].range(1, 40, where={"text": "needle-010-"})) == [10]
-        assert ids(store["s"].range(60, where={"text": "needle-090-"}, count=1)) == [90]
+        assert ids(store["s"].range("1", "40", where={"text": "needle-010-"})) == [10]
+        assert ids(store["s"].range("60", where={"text": "needle-090-"}, count=1)) == [90]

@@ -220,13 +220,56 @@ def csv(store: Path, text: bytes, *more: str) -> dict[str, object]:
 
 def test_csv_from_a_file(empty: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
-    file.write_bytes(b'\xef\xbb\xbfid,name,note\n1-5,Anna,"a ""b"",\nc"\n\n2,\xc3\xbc,\n')
+    file.write_bytes(b'\xef\xbb\xbfid,name,note\n1-5,Anna,"a ""b"",\nc"\n\n2-0,\xc3\xbc,\n')
     done = process("import", empty, file, "--stream", "s")
     assert (done.returncode, done.stderr) == (0, b"")
     assert pairs(empty) == [
         ("1-5", [(b"name", b"Anna"), (b"note", b'a "b",\nc')]),
         ("2-0", [(b"name", "ü".encode()), (b"note", b"")]),
     ]
+
+
+SECONDS, MICROSECONDS, NANOSECONDS = 1_700_000_000, 1_700_000_000_000_000, 1_700_000_000_000_000_000
+# Numbers of rows, seconds, microseconds, and nanoseconds: none is a time of today in milliseconds.
+NO_IDS = ["1", "0", "00000000000000005", "99999999999", f"{SECONDS}", f"{MICROSECONDS}",
+          f"{NANOSECONDS}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", NO_IDS)
+@pytest.mark.parametrize("form", ["id,a\n{},x\n", '{{"id": "{}", "a": "x"}}', '{{"a":"x","id":{}}}',
+                                  '[{{"id":"{}","fields":{{"a":"x"}}}}]'])  # fmt: skip
+def test_a_number_that_is_no_time_is_no_id_unless_asked_for(
+    given: str, form: str, empty: Path
+) -> None:
+    """IDs of 1, 2, 3 are entries of 1970, and retention by age drops them all."""
+    if given.startswith("00") and ":{}" in form:
+        pytest.skip("a number of JSON has no zeros in front")
+    text = form.format(given)
+    how = ("--format", "csv") if form.startswith("id,") else ()
+    done = invoke("import", empty, "--stream", "s", *how, stdin=text)
+    assert done.exit_code == 1
+    assert f"line 2: 'id' has '{given}'" in done.stderr or f" 1: 'id' has '{given}'" in done.stderr
+    assert "--auto-id" in done.stderr
+    assert "--id-field id" in done.stderr
+    if empty.exists():
+        with logstore.open(empty) as opened:
+            assert opened.streams() == []
+    load(empty, text, *how, "--auto-id")
+    ((made, fields),) = pairs(empty)
+    assert int(made.partition("-")[0]) > 1_700_000_000_000
+    assert sorted(fields) == [(b"a", b"x"), (b"id", given.encode())] or "fields" in form
+    if int(given):
+        ok("import", empty, "--stream", "t", "--id-field", "id", *how, stdin=text)
+        assert pairs(empty, "t") == [(f"{int(given)}-0", [(b"a", b"x")])]
+
+
+@pytest.mark.parametrize("given", ["1-0", "100000000000", "1700000000000", "253402300799999"])
+def test_what_is_an_id_needs_no_option(given: str, empty: Path) -> None:
+    """An ID with its sequence, and milliseconds from 1973 to 9999."""
+    assert csv(empty, f"id,a\n{given},x\n".encode())["imported"] == 1
+    ok("import", empty, "--stream", "t", stdin=f'{{"id": "{given}", "a": "x"}}')
+    wanted = given if "-" in given else f"{given}-0"
+    assert pairs(empty) == pairs(empty, "t") == [(wanted, [(b"a", b"x")])]
 
 
 @pytest.mark.parametrize(

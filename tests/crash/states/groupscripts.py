@@ -105,7 +105,7 @@ def expecting(n: int) -> Do:
         with suppress(logstore.LastIDConflictError):
             stream.add(row, f"{n}-1", expected_last_id=f"{n}-1")
             raise AssertionError("it expected another last ID")
-        stream.add(row, f"{n}-1", expected_last_id=f"{n - 1}-1" if n > 1 else 0)
+        stream.add(row, f"{n}-1", expected_last_id=f"{n - 1}-1" if n > 1 else "0")
 
     return Do(f"expecting {n}", do, lambda model: model.add(b"e", pairs(n), (n, 1)))
 
