@@ -1,6 +1,7 @@
 """``logstore work``: processes that do the jobs of a queue, until stopped.
 
 Invariants: a stop (Ctrl-C, SIGTERM) ends each process after its running job; a second one at once.
+With --drain the exit code is 0 only if there was a moment at which no job was left.
 The line on a terminal is for eyes; without one nothing is printed but the report at the end.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 
 import click
 
-from logstore.errors import StreamNotFoundError
+from logstore.errors import StreamNotFoundError, UsageError
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -29,7 +30,7 @@ TOLD_S = 1.0
               help="Jobs that a process fetches at once while they are quick.")  # fmt: skip
 @click.option("--grace", type=click.FloatRange(min=0), default=30.0, show_default=True,
               metavar="SECONDS", help="How long a running job may go on after a stop.")  # fmt: skip
-@click.option("--drain", is_flag=True, help="End when there is nothing more to do.")
+@click.option("--drain", is_flag=True, help="End when no job is left.")
 @options.json_option
 @options.pass_output
 def command(
@@ -39,6 +40,10 @@ def command(
 
     Processes that die are started again, and their jobs go to others. Ctrl-C or SIGTERM ends each
     process after its running job; a second one at once.
+
+    With --drain it ends when no job waits, runs, also of workers that died, or is to be tried
+    again, which it waits for. Jobs that are scheduled for later stay. Stopped before, it ends
+    with 1 if jobs are left.
     """
     from logstore.jobs.app import load
     from logstore.jobs.pool import Pool
@@ -46,7 +51,8 @@ def command(
     with load(app) as jobs:
         jobs.ready()
         begun, before = time.monotonic(), jobs.info()
-        pool = Pool(app, processes, batch=batch, grace_s=grace, drain=drain)
+        left = (lambda: jobs.info().left) if drain else None
+        pool = Pool(app, processes, batch=batch, grace_s=grace, left=left)
         with _stopping(pool), output.live() as show:
             pool.run(_teller(jobs, show))
         after = jobs.info()
@@ -56,11 +62,16 @@ def command(
             "dead": after.dead,
             "waiting": after.waiting,
             "retrying": after.retrying,
+            "scheduled": after.scheduled,
             "workers_died": pool.died,
             "workers_killed": pool.killed,
             "seconds": round(time.monotonic() - begun, 1),
         }
     )
+    if drain and not pool.drained and after.left:
+        raise UsageError(
+            f"stopped before the end, with {after.left} of the jobs left: run it again"
+        )
 
 
 @contextmanager

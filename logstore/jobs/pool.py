@@ -2,8 +2,10 @@
 
 Invariants: a stop ends each process after its running job; one that has not ended when the grace is
 over is killed, and its job goes to another worker. A process that dies by itself is replaced, later
-each time if it dies at once, so that a broken program does not keep a core busy. No process
-outlives the pool: each looks for its parent.
+each time if it dies at once, so that a broken program does not keep a core busy. A pool that drains
+is stopped when no job is left, however many processes died meanwhile: the queue says so, for a
+process that finds nothing to do does not know what others have, or what is to be tried again. No
+process outlives the pool: each looks for its parent.
 """
 
 from __future__ import annotations
@@ -27,13 +29,21 @@ class Pool:
     """Worker processes of one queue."""
 
     def __init__(
-        self, app: str, processes: int, *, batch: int, grace_s: float, drain: bool
+        self,
+        app: str,
+        processes: int,
+        *,
+        batch: int,
+        grace_s: float,
+        left: Callable[[], int] | None = None,
     ) -> None:
+        """``left`` tells how many jobs are left; then the pool ends when there is none."""
         self._command = [sys.executable, "-m", "logstore.jobs.process", app, str(batch),
-                         "drain" if drain else "stay", str(os.getpid())]  # fmt: skip
+                         str(os.getpid())]  # fmt: skip
         self._wanted = processes
         self._grace_s = grace_s
-        self._drain = drain
+        self._left = left
+        self.drained = False  # no job was left
         self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
         self._stopping_since: float | None = None
         self._again_s = AGAIN_S
@@ -51,31 +61,29 @@ class Pool:
                 process.terminate()
 
     def run(self, tell: Callable[[int], None]) -> None:
-        """Keep the processes until stopped, or, of a pool that drains, until each found nothing
-        more to do. ``tell`` is called often with how many run, and not for long."""
-        started = 0
+        """Keep the processes until stopped, or, of a pool that drains, until no job is left.
+        ``tell`` is called often with how many run, and not for long."""
         while True:
             self._reap()
-            stopping = self._stopping_since is not None
-            if not self._running and (stopping or (self._drain and started >= self._wanted)):
+            if self._left is not None and self._stopping_since is None and self._left() == 0:
+                self.drained = True
+                self.stop()
+            if self._stopping_since is None:
+                self._start()
+            elif not self._running:
                 return
-            if stopping:
+            else:
                 self._kill_late()
-            elif not self._drain or started < self._wanted + self.died:
-                started += self._start()
             tell(len(self._running))
             time.sleep(STEP_S)
 
-    def _start(self) -> int:
-        """Start what is missing; how many."""
-        missing = 0
+    def _start(self) -> None:
+        """Start what is missing."""
         now = time.monotonic()
         if now >= self._next_start:
-            missing = self._wanted - len(self._running)
-            for _ in range(missing):
+            for _ in range(self._wanted - len(self._running)):
                 process = subprocess.Popen(self._command, process_group=0)
                 self._running[process.pid] = process, now
-        return missing
 
     def _reap(self) -> None:
         now = time.monotonic()
@@ -84,7 +92,7 @@ class Pool:
             if code is None:
                 continue
             del self._running[pid]
-            if self._stopping_since is not None or (self._drain and code == 0):
+            if self._stopping_since is not None:
                 continue
             self.died += 1
             if now - since >= SOUND_S:

@@ -1,4 +1,4 @@
-"""``python -m logstore.jobs.process APP BATCH DRAIN PARENT``: one process of a pool of workers.
+"""``python -m logstore.jobs.process APP BATCH PARENT``: one process of a pool of workers.
 
 Invariants: it ends after its running job at SIGTERM, or when its parent is gone; an interrupt from
 the terminal is its parent's. Nothing is printed but by tasks.
@@ -19,7 +19,7 @@ PARENT_LOOK_S = 1.0
 
 def main(given: list[str]) -> int:
     """Do jobs until stopped; the exit code."""
-    name, batch, drain, parent = given
+    name, batch, parent = given
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     logging.basicConfig(
@@ -27,7 +27,7 @@ def main(given: list[str]) -> int:
     )
     threading.Thread(target=_watch, args=(int(parent), stop), daemon=True).start()
     with load(name) as jobs:
-        jobs.work(batch=int(batch), stop=stop, timeout=0.5 if drain == "drain" else None)
+        jobs.work(batch=int(batch), stop=stop)
     return 0
 
 

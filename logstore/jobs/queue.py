@@ -58,6 +58,11 @@ class JobsInfo:
     dead: int
     finished: int  # done or given up, since the queue was made
 
+    @property
+    def left(self) -> int:
+        """Jobs that wait, run or are to be tried again; of those of workers that died, too."""
+        return self.waiting + self.running + self.retrying
+
     def as_dict(self) -> dict[str, int]:
         """Plain values; for --json."""
         return {name: getattr(self, name) for name in self.__slots__}
@@ -338,6 +343,7 @@ class Jobs:
 
     def info(self) -> JobsInfo:
         """Count the queue's jobs. StreamNotFoundError before the first one."""
+        # In this order, a job that goes on meanwhile is counted twice, and not left out.
         stream, group = self.stream, self.group.info()
         pending = self.group.pending()
         waiting_again = (NOBODY, NOBODY.decode())

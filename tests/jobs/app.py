@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from logstore.jobs import Jobs
@@ -23,6 +24,22 @@ def once(tx: Any, n: int) -> None:
     """Leaves its number in a stream, exactly once."""
     time.sleep(0.002)
     tx.stream("done").add({"n": n})
+
+
+@jobs.task(retries=1, backoff=1.0)
+def flaky(path: str) -> None:
+    """Fails when it is first tried, and leaves a file."""
+    if not Path(path).exists():
+        Path(path).touch()
+        raise RuntimeError("the first time")
+
+
+@jobs.task
+def held(path: str) -> None:
+    """Leaves a file and never returns, unless the file is there."""
+    if not Path(path).exists():
+        Path(path).touch()
+        endless.function()
 
 
 @jobs.task

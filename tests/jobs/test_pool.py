@@ -16,7 +16,7 @@ import pytest
 
 import logstore
 from logstore.jobs import Jobs, app
-from tests.jobs.app import deadly, endless, once
+from tests.jobs.app import deadly, endless, flaky, held, once
 
 APP = "tests.jobs.app:jobs"
 
@@ -35,7 +35,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The queue of the program, over a store of this test's."""
     queue = Jobs(tmp_path / "s")
     queue.tasks = dict(app.load(APP).tasks)
-    for task in (once, deadly, endless):
+    for task in (once, deadly, endless, flaky, held):
         monkeypatch.setattr(task, "_jobs", queue)
     yield queue
     queue.close()
@@ -103,3 +103,74 @@ def test_a_drained_queue_and_names_that_are_none(tmp_path: Path, jobs: Jobs) -> 
     }.items():  # fmt: skip
         with pytest.raises(logstore.OptionError, match=told):
             app.load(name)
+
+
+def there(path: Path, running: subprocess.Popen[str]) -> None:
+    """Wait until a job of a pool has left its file; the test's own limit ends this."""
+    while not path.exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+
+
+def told_of(running: subprocess.Popen[str]) -> tuple[int, dict[str, int], str]:
+    """The exit code of a pool that ends, its report, and what it says besides."""
+    out, err = running.communicate(timeout=120)
+    return running.returncode, json.loads(out), err
+
+
+def test_a_drain_does_the_jobs_of_workers_that_were_killed(tmp_path: Path, jobs: Jobs) -> None:
+    """It ended with 905 of 2,000 jobs left: those who found nothing to do knew no others."""
+    count = 300
+    for n in range(count):
+        once.delay(n)
+    running = pool(tmp_path / "s", "--drain", "--processes", "2")
+    rng = random.Random(11)
+    killed = 0
+    while killed < 3:
+        assert running.poll() is None
+        alive = workers(running)
+        if alive and jobs.info().finished > 50 * killed:
+            os.kill(rng.choice(alive), signal.SIGKILL)
+            killed += 1
+        time.sleep(0.02)
+    code, told, err = told_of(running)
+    assert code == 0, err
+    assert (told["finished"], told["workers_died"], told["workers_killed"]) == (count, 3, 0)
+    assert jobs.info().left == 0
+    assert sorted(int(entry["n"]) for entry in jobs.store.stream("done")) == [*range(count)]
+
+
+def test_a_drain_takes_over_the_last_job_of_a_killed_worker(tmp_path: Path, jobs: Jobs) -> None:
+    """The one that took its place ended before the job was free to be taken."""
+    held.delay(str(tmp_path / "begun"))
+    running = pool(tmp_path / "s", "--drain")
+    there(tmp_path / "begun", running)
+    for pid in workers(running):
+        os.kill(pid, signal.SIGKILL)
+    code, told, err = told_of(running)
+    assert (code, told["finished"], told["workers_died"]) == (0, 1, 1), err
+    assert jobs.info().left == 0
+
+
+def test_a_drain_waits_for_a_retry_and_not_for_what_is_scheduled(
+    tmp_path: Path, jobs: Jobs
+) -> None:
+    """A job that failed is left, until it was tried again; one for tomorrow is not."""
+    flaky.delay(str(tmp_path / "tried"))
+    once.submit((1,), after=86_400)
+    code, told, err = told_of(pool(tmp_path / "s", "--drain"))
+    assert (code, told["finished"], told["dead"]) == (0, 1, 0), err
+    assert told["scheduled"] == 1
+    assert jobs.info().left == 0
+
+
+def test_a_drain_that_is_stopped_says_what_is_left(tmp_path: Path, jobs: Jobs) -> None:
+    """A zero would be taken for all jobs done."""
+    held.delay(str(tmp_path / "begun"))
+    running = pool(tmp_path / "s", "--drain", "--grace", "0.1")
+    there(tmp_path / "begun", running)
+    running.terminate()
+    code, told, err = told_of(running)
+    assert (code, told["finished"], told["workers_killed"]) == (1, 0, 1)
+    assert "with 1 of the jobs left: run it again" in err
+    assert jobs.info().left == 1

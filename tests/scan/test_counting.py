@@ -27,7 +27,9 @@ def test_counts_are_those_of_the_entries(tmp_path: Path, seed: int) -> None:
             for _ in range(6):
                 low, high = sorted(chance.randrange(-5, top + 50) for _ in range(2))
                 want = sum(low <= ms <= high for ms in alive)
-                assert stream.count(f"{max(low, 0)}", f"{max(high, 0)}") == want - (0 if high >= 0 else want)
+                assert stream.count(f"{max(low, 0)}", f"{max(high, 0)}") == want - (
+                    0 if high >= 0 else want
+                )
             assert stream.count(f"{alive[3]}", f"{alive[-3]}") == len(alive) - 5
             assert stream.count(f"({alive[3]}", f"{top * 9}") == len(alive) - 4
 

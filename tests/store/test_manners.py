@@ -29,7 +29,9 @@ def test_a_stream_backwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "index", [-1, -300, 0, 1, slice(None), slice(-3, None), slice(1, 3), slice("1-0", "2-0")], ids=str
+    "index",
+    [-1, -300, 0, 1, slice(None), slice(-3, None), slice(1, 3), slice("1-0", "2-0")],
+    ids=str,
 )
 def test_a_stream_is_indexed_by_id(tmp_path: Path, index: Any) -> None:
     with opened(tmp_path) as store:

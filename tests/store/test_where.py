@@ -65,7 +65,9 @@ def test_a_range_gives_what_a_filter_over_all_entries_gives(
                 if reverse:
                     expected.reverse()
                 for count in (None, 1, 2):
-                    found = store["s"].range(f"{low}", f"{high}", where=where, count=count, reverse=reverse)
+                    found = store["s"].range(
+                        f"{low}", f"{high}", where=where, count=count, reverse=reverse
+                    )
                     assert ids(found) == expected[:count], (where, low, high, count)
 
 
