@@ -67,9 +67,9 @@ class RowIDs:
         if self.surely_meant(given) or BARE_MIN_MS <= found.ms < BARE_END_MS:
             return
         raise InvalidIDError(
-            f"{DEFAULT_FIELD!r} has {given!r}, which is no time of today in milliseconds, but looks "
-            f"like seconds, or the number of a row: give --auto-id, and {DEFAULT_FIELD!r} is a "
-            f"field and the store makes the IDs; or --id-field {DEFAULT_FIELD}, and it is the ID"
+            f"{DEFAULT_FIELD!r} has {given!r}, which is no time of today in milliseconds, but "
+            f"looks like seconds, or the number of a row: give --auto-id, and {DEFAULT_FIELD!r} is "
+            f"a field and the store makes the IDs; or --id-field {DEFAULT_FIELD}, and it is the ID"
         )
 
     def check_given(self, given: str | None) -> None:

@@ -61,7 +61,8 @@ REFUSED = [
     # servers take a sign, white space and what follows a NUL byte; a slip of the caller, here
     "+1-1", " 1-1", "1-1\n", "1-1\0",
     f"{U64_MAX + 1}", f"0-{U64_MAX + 1}", "1" * 128, b"\xff-1",
-    -1, 0, 5, 1_700_000_000, U64_MAX, 1_700_000_000.5, True, None, 1.5, (1,), (1, 2, 3), (1, -1), (1, True), ("1", "2"), [1, 2],
+    -1, 0, 5, 1_700_000_000, U64_MAX, 1_700_000_000.5, True, None, 1.5,
+    (1,), (1, 2, 3), (1, -1), (1, True), ("1", "2"), [1, 2],
     StreamID(U64_MAX + 1, 0), StreamID(0, U64_MAX + 1), StreamID(-1, 0), StreamID(True, 0),
     datetime(2024, 1, 1), datetime(1969, 12, 31, tzinfo=UTC),  # noqa: DTZ001
 ]  # fmt: skip
