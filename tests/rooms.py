@@ -32,7 +32,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.engine.dump": ("rdb",),
     "logstore.engine.features": ("schedules", "lifetimes", "retention", "settings", "store"),
     "logstore.engine.groups": ("groups", "waiting"),
-    "logstore.engine.lane": ("engine",),
+    "logstore.engine.lane": ("engine", "collections"),
     "logstore.engine.maintenance": ("schedules", "compaction"),
     "logstore.engine.runtime": ("engine", "store"),
     "logstore.engine.shm": ("waiting", "engine"),

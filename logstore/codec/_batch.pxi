@@ -129,10 +129,11 @@ cdef class NodeBatch:
         cdef bytes lp
         cdef Stored* row
         cdef u64 at = 0
-        batch.rows_at = <Stored*>malloc(len(nodes) * sizeof(Stored) + 1)
+        cdef list kept = list(nodes)        # as many as there is room for, whatever runs meanwhile
+        batch.rows_at = <Stored*>malloc(len(kept) * sizeof(Stored) + 1)
         if batch.rows_at == NULL:
             raise MemoryError
-        for node in nodes:
+        for node in kept:
             row = batch.rows_at + batch.count
             row.ms, row.seq, row.end_ms, row.end_seq, row.live, lp = node
             if lp is None:

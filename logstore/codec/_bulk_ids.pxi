@@ -145,7 +145,7 @@ def given(items, first_row):
             if parse_given is None:  # the pure codec, which most processes do without
                 from logstore.codec.bulk_ids import parse_given
             pair.ms, pair.seq, is_open = parse_given(row, place)
-            values = row[1]
+            values = row[1]     # a tuple of two, or it was refused
         ids.put(&pair, is_open)
         fields.append(values)
         place += 1
@@ -261,7 +261,7 @@ cdef class RunList:
         for i in range(ids.count()):
             self.add(pairs[i].ms, pairs[i].seq, 1)
 
-    cdef Py_ssize_t blocks(self) noexcept:
+    cdef Py_ssize_t blocks(self) noexcept nogil:
         return (self.runs + (self.last_count != 0) + RUNS_A_BLOCK - 1) // RUNS_A_BLOCK
 
     @property
@@ -279,26 +279,36 @@ cdef class RunList:
 
     def block(self, Py_ssize_t block, /):
         """The runs of a block: ms, seq, count."""
-        cdef list found = []
-        cdef const u8* p
-        cdef u64 ms = 0, seq = 0, ms_told = 0, seq_told = 0, count = 0, run, end
+        cdef Pair runs[RUNS_A_BLOCK + 1]
+        cdef u64 counts[RUNS_A_BLOCK + 1]
+        cdef int i, size
         if not 0 <= block < self.blocks():
             raise IndexError(block)
-        run = <u64>block * RUNS_A_BLOCK
-        end = min(run + RUNS_A_BLOCK, self.runs)
+        # Read in one step: where tuples are made, another thread may put IDs.
+        size = self.read_block(block, runs, counts)
+        return [(runs[i].ms, runs[i].seq, counts[i]) for i in range(size)]
+
+    cdef int read_block(self, Py_ssize_t block, Pair* runs, u64* counts) noexcept nogil:
+        """The runs of a block, and how many these are."""
+        cdef const u8* p
+        cdef u64 ms = 0, seq = 0, ms_told = 0, seq_told = 0, run = <u64>block * RUNS_A_BLOCK
+        cdef u64 end = min(run + RUNS_A_BLOCK, self.runs)
+        cdef int size = 0
         if run < end:
             p = self.data.data + (<const Pair*>self.marks.data)[block].ms
             while run < end:
                 p = get_varint(p, &ms_told)
                 p = get_varint(p, &seq_told)
-                p = get_varint(p, &count)
+                p = get_varint(p, counts + size)
                 seq = seq_told if ms_told else seq + unzigzag(seq_told)
                 ms += unzigzag(ms_told)
-                found.append((ms, seq, count))
+                runs[size].ms, runs[size].seq = ms, seq
+                size += 1
                 run += 1
         if block == self.blocks() - 1 and self.last_count:
-            found.append((self.last.ms, self.last.seq, self.last_count))
-        return found
+            runs[size], counts[size] = self.last, self.last_count
+            size += 1
+        return size
 
     @property
     def nbytes(self):

@@ -197,6 +197,8 @@ def mark_deleted(bytes lp not None, ordinals):
             if not 0 <= number < size * 8:
                 fail(E_NO_ENTRY)
             ordinal = number
+            if ordinal >= size * 8:     # what `number` says when it is asked once more
+                fail(E_NO_ENTRY)
             if not wanted[ordinal >> 3] >> (ordinal & 7) & 1:
                 wanted[ordinal >> 3] |= 1 << (ordinal & 7)
                 left += 1

@@ -25,7 +25,7 @@ ctypedef struct Located:
 cdef bint read_item(const u8* items, u64 at, u64 end, Located* item) noexcept nogil:
     """The item at an offset; whether it is whole."""
     cdef const u8* p = items + at
-    if end - at < ITEM_BYTES:
+    if at > end or end - at < ITEM_BYTES:
         return False
     item.position = little(p, 8)
     item.size = little(p + 8, 4)

@@ -41,6 +41,10 @@ cdef extern from *:
             && type->tp_weaklistoffset == 0 && type->tp_alloc == PyType_GenericAlloc
             && PyType_IS_GC(type);
     }
+    /* By its type, whatever its ``__class__`` says. */
+    static inline int ls_is_a(PyObject *found, PyObject *type) {
+        return PyObject_TypeCheck(found, (PyTypeObject *)type);
+    }
     /* From Python 3.14 on a tuple keeps its hash, and memory of zeros is none that counts. */
     static inline void ls_no_hash(PyObject *made) {
     #if PY_VERSION_HEX >= 0x030E0000
@@ -63,6 +67,7 @@ cdef extern from *:
     }
     """
     bint ls_is_slot(object slot) noexcept
+    bint ls_is_a(object found, object type) noexcept
     void ls_set_slot(object slot, object made, object value) noexcept
     PyObject* ls_get_slot(object slot, object found) noexcept
     bint ls_is_bare_tuple(object made_class) noexcept
@@ -121,7 +126,7 @@ cdef class FieldsMaker:
     cdef object mapping(self, flat, encoding):
         cdef dict items = {}
         cdef Py_ssize_t i, size
-        cdef tuple parts = flat if type(flat) is tuple else tuple(flat)
+        cdef tuple parts = flat if type(flat) is tuple else tuple(list(flat))
         size = len(parts)
         if size & 1:
             raise ValueError("a field has no value")
@@ -141,7 +146,7 @@ cdef class FieldsMaker:
 
     @cython.binding(False)
     def of(self, entry):
-        if self.entry_class is None or not isinstance(entry, self.entry_class):
+        if self.entry_class is None or not ls_is_a(entry, self.entry_class):
             raise TypeError("what has the fields is no entry")
         flat = slot_value(self.entry_flat_slot, entry, "_flat")
         encoding = slot_value(self.entry_encoding_slot, entry, "_encoding")

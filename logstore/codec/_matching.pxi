@@ -175,7 +175,7 @@ cdef list matching(bytes lp, u64 master_ms, u64 master_seq, Condition* where, Py
     return found
 
 
-cdef Condition* conditions_of(tuple where) except NULL:
+cdef Condition* conditions_of(list where) except NULL:
     """The conditions of names and values, which point into these; to be freed."""
     cdef Py_ssize_t count = len(where) // 2, k
     cdef Condition* found = <Condition*>malloc((count + 1) * sizeof(Condition))
@@ -194,8 +194,8 @@ cdef Condition* conditions_of(tuple where) except NULL:
 def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where not None,
                   bytes vector not None=b"", start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1,
                   bint reverse=False):
-    cdef Py_ssize_t count = len(where) // 2, k
-    cdef tuple kept = tuple(where)      # the conditions point into these
+    cdef list kept = list(where)        # the conditions point into these
+    cdef Py_ssize_t count = len(kept) // 2, k
     cdef Condition* conditions
     cdef Range r
     if limit == 0:
@@ -214,8 +214,8 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
 
 def may_match(bytes items not None, u64 at, data not None, u64 position, u64 stream,
               uint32_t seed, list where not None, list found not None):
-    cdef Py_ssize_t count = len(where) // 2
-    cdef tuple kept = tuple(where)      # the conditions point into these
+    cdef list kept = list(where)        # the conditions point into these
+    cdef Py_ssize_t count = len(kept) // 2
     cdef Condition* conditions
     cdef Located item
     cdef Py_buffer view

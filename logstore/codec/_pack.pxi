@@ -139,7 +139,7 @@ cdef bint shape_is(RowBatch batch, u64 number, const Buf* fields) except -1:
 cdef class _Ids:
     """The IDs of the rows, one after the other: consecutive ones, or as listed."""
 
-    cdef object listed
+    cdef list listed            # of ours: the caller's list may become shorter
     cdef GivenIDs given
     cdef u64 ms
     cdef u64 seq
@@ -149,10 +149,10 @@ cdef class _Ids:
             self.given = ids
         elif len(ids) and isinstance(ids[0], int):
             self.ms, self.seq = ids
-        elif len(ids) != count:
-            raise ValueError(f"{count} rows need as many IDs, not {len(ids)}")
         else:
-            self.listed = ids
+            self.listed = list(ids)
+            if len(self.listed) != count:
+                raise ValueError(f"{count} rows need as many IDs, not {len(self.listed)}")
 
     cdef inline int at(self, Py_ssize_t i) except -1:
         """Make ms and seq those of row i, the one behind the last."""

@@ -1,7 +1,5 @@
 # Requests of the Redis protocol: the twin of resp.py.
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-
 cdef enum:
     RESP_MAX_WORDS = 1048576
     RESP_MAX_DIGITS = 9
@@ -45,12 +43,19 @@ def resp_requests(bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_by
     It stops where no more is whole, and before what looks like one for ``resp_adds``, unless that
     comes first.
     """
-    cdef const u8* p = <const u8*> PyByteArray_AS_STRING(data)
-    cdef Py_ssize_t n = PyByteArray_GET_SIZE(data)
-    cdef Py_ssize_t begin, count, size, i
-    cdef list found = [], words
+    cdef Py_buffer view
     if at < 0:
         raise ValueError("before the beginning")
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)   # so that nobody can move the bytes meanwhile
+    try:
+        return requests_of(<const u8*> view.buf, view.len, at, bulk_max_bytes)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef tuple requests_of(const u8* p, Py_ssize_t n, Py_ssize_t at, Py_ssize_t bulk_max_bytes):
+    cdef Py_ssize_t begin, count, size, i
+    cdef list found = [], words
     while True:
         begin = at
         count = resp_number(p, n, &begin, 42)
@@ -162,13 +167,22 @@ def resp_adds(
     bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_bytes, Py_ssize_t most
 ):
     """Adds to one stream that follow each other: its key, the rows, the byte behind; or None."""
-    cdef const u8* p = <const u8*> PyByteArray_AS_STRING(data)
-    cdef Py_ssize_t n = PyByteArray_GET_SIZE(data)
+    cdef Py_buffer view
+    if at < 0:
+        raise ValueError("before the beginning")
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)   # as in `resp_requests`
+    try:
+        return adds_of(<const u8*> view.buf, view.len, at, bulk_max_bytes, most)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef tuple adds_of(
+    const u8* p, Py_ssize_t n, Py_ssize_t at, Py_ssize_t bulk_max_bytes, Py_ssize_t most
+):
     cdef RowBatch batch = RowBatch()
     cdef Py_ssize_t behind, count = 0
     cdef Elem key
-    if at < 0:
-        raise ValueError("before the beginning")
     key.data = NULL
     key.size = 0
     while count < most:

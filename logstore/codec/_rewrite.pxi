@@ -111,18 +111,17 @@ cdef bytes rewrite_finish(Rewrite* w):
 def rewrite(parts, u64 master_ms, u64 master_seq):
     cdef Rewrite w
     cdef Master m
-    cdef bytes lp, vector
+    cdef bytes lp, vector, first    # `first` is kept, for w points to its fields
     cdef u64 part_ms, part_seq
     cdef bint begun = False
-    cdef list kept = list(parts)    # holds the first part's fields, which w points into
     memset(&w, 0, sizeof(Rewrite))
     w.master_ms = master_ms
     w.master_seq = master_seq
     try:
-        for lp, part_ms, part_seq, vector in kept:
+        for lp, part_ms, part_seq, vector in parts:
             fail(read_master(data_of(lp), size_of(lp), &m))
             if not begun:
-                begun = True
+                begun, first = True, lp
                 w.width = m.width
                 w.elements = <u64>m.width + 4
                 fail(read_elems(data_of(lp), m.fields_at, m.end, m.width, &w.fields))

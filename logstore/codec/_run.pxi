@@ -216,11 +216,11 @@ cdef class PendingRun:
         cdef Bound bound
         cdef PendingRow row
         cdef PendingRow* rows
-        cdef Py_ssize_t size = len(items), place, made = 0
+        cdef Py_ssize_t place, made = 0
         read_bound(upper, &bound)
         row.consumer = consumer
         try:
-            while at < size:
+            while at < len(items):
                 row.ms, row.seq, row.time_ms, row.count = items[at]
                 if not is_below(row.ms, row.seq, &bound):
                     break
@@ -276,9 +276,10 @@ cdef class PendingRun:
         if size_of(low) != PENDING_ID_BYTES or size_of(high) != PENDING_ID_BYTES:
             raise ValueError("IDs are 16 bytes each")
         ms, seq = big_u64(data_of(high)), big_u64(data_of(high) + 8)
-        for place in range(self.place(big_u64(data_of(low)), big_u64(data_of(low) + 8)),
-                           self.size()):
+        place = self.place(big_u64(data_of(low)), big_u64(data_of(low) + 8))
+        while place < self.size():
             row = self.rows()[place]
+            place += 1
             if row.ms > ms or (row.ms == ms and row.seq > seq):
                 break
             if consumer == -1 or consumer == <int64_t>row.consumer:
@@ -289,7 +290,10 @@ cdef class PendingRun:
         cdef list found = []
         cdef Py_ssize_t place
         cdef PendingRow row
-        for place in range(self.size()):
+        cdef Py_ssize_t size = self.size()
+        for place in range(size):
+            if place >= self.size():
+                break
             row = self.rows()[place]
             if until_ms >= 0 and row.time_ms <= <u64>until_ms:
                 found.append((row.time_ms, row.ms, row.seq, row.consumer, row.count))

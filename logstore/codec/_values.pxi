@@ -80,7 +80,7 @@ cdef class Unpacking:
 
 
 def decoded_pairs(flat not None, decode):
-    cdef tuple parts = flat if type(flat) is tuple else tuple(flat)
+    cdef tuple parts = flat if type(flat) is tuple else tuple(list(flat))
     cdef list made = []
     cdef Py_ssize_t i, size = len(parts)
     if size & 1:

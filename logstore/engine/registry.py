@@ -140,7 +140,11 @@ def reap() -> None:
     try:
         while _forgotten:
             try:
-                release(_forgotten.popleft())
+                forgotten = _forgotten.popleft()
+                release(forgotten)
+            except ReentryError:  # a finaliser inside of a call of that store: a later one does it
+                _forgotten.append(forgotten)
+                break
             except Error as exc:
                 log.error("closing a forgotten store failed: %s", exc)
     finally:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from logstore.engine.commit import write_back
 from logstore.engine.commit.group_commit import CommitQueue, NotFree
@@ -80,8 +80,8 @@ class Committer:
         ``NotFree``, and nothing happened, if another thread or process commits, or if the disk
         would have to be waited for (``always``, a new segment).
         """
-        local = self._local
-        if local.now or self._engine.options.readonly:
+        local, lane = self._local, self._engine.lane
+        if local.now or (lane is not None and lane.locked) or self._engine.options.readonly:
             self._check_call()
         rank = self._rank
         if sync is not None:
@@ -192,8 +192,11 @@ class Committer:
 
     @property
     def busy(self) -> bool:
-        """Whether this thread is inside a call of this store."""
-        return self._local.now
+        """Whether this thread is inside a call of this store, also one beside the pipeline."""
+        if self._local.now:
+            return True
+        lane, mutex = self._engine.lane, cast("Any", self.mutex)
+        return bool(lane is not None and lane.locked and mutex._is_owned())  # noqa: SLF001
 
     def _check_call(self) -> None:
         if self.busy:

@@ -117,38 +117,34 @@ cdef class Lane(AddLane):
         cdef bytes lp, vector
         cdef bint last
         first, context = making
-        self.busy.now = True
-        try:
-            while True:
-                seq += 1
-                if not seq:
-                    ms += 1
-                left = count - len(found) if count else -1
-                start = ls_id(_StreamID, ms, seq)
-                last = not is_below(ms, seq, h.master_ms, h.master_seq)     # the open node
-                if last:
-                    if not h.usable:
-                        return None
-                    lp, vector = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size), b""
-                    master_ms, master_seq = h.master_ms, h.master_seq
-                else:
-                    if not self.load_node(h, ms, seq, start):
-                        return None
-                    lp, vector = self.node_lp, self.node_vector
-                    master_ms, master_seq = self.node_ms, self.node_seq
-                    ms, seq = self.node_last_ms, self.node_last_seq
-                made, ids = first(lp, master_ms, master_seq, vector, start, left, _StreamID, now_ms,
-                                  who, context)
-                found += made
-                packed.append(ids)
-                if last or (count and len(found) >= count):
-                    return found
-                if len(found) > RUN_MAX:
+        while True:
+            seq += 1
+            if not seq:
+                ms += 1
+            left = count - len(found) if count else -1
+            start = ls_id(_StreamID, ms, seq)
+            last = not is_below(ms, seq, h.master_ms, h.master_seq)     # the open node
+            if last:
+                if not h.usable:
                     return None
-                if not is_below(ms, seq, h.last_ms, h.last_seq):
-                    return found    # no node is behind it
-        finally:
-            self.busy.now = False
+                lp, vector = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size), b""
+                master_ms, master_seq = h.master_ms, h.master_seq
+            else:
+                if not self.load_node(h, ms, seq, start):
+                    return None
+                lp, vector = self.node_lp, self.node_vector
+                master_ms, master_seq = self.node_ms, self.node_seq
+                ms, seq = self.node_last_ms, self.node_last_seq
+            made, ids = first(lp, master_ms, master_seq, vector, start, left, _StreamID, now_ms,
+                              who, context)
+            found += made
+            packed.append(ids)
+            if last or (count and len(found) >= count):
+                return found
+            if len(found) > RUN_MAX:
+                return None
+            if not is_below(ms, seq, h.last_ms, h.last_seq):
+                return found    # no node is behind it
 
     cdef bint load_node(self, Handle h, u64 ms, u64 seq, start) except -1:
         """Have the sealed node with the first entries from an ID on at hand."""
@@ -158,7 +154,7 @@ cdef class Lane(AddLane):
             return True
         self.node_lp = None
         found = self.node(h.number, start)
-        if found is None:
+        if found is None or self.epoch != h.epoch:
             return False
         (first_ms, first_seq), (last_ms, last_seq), vector, lp = found
         self.node_stream = h.number
@@ -288,27 +284,26 @@ cdef class Lane(AddLane):
         """Take a group over from the cache, by its number, or its stream and name, as `learn` does
         with streams; None if it is not there, or there are too many."""
         cdef Group g
+        cdef u64 epoch = self.epoch
         cache = self.cache
-        if cache.applied != self.base or cache.generation != self.generation:
+        if not self.is_at_base(cache):
             return None
-        self.busy.now = True
-        try:
-            groups = cache.groups
-            if number is None:
-                number = groups.numbers.get((stream, name))
-            record, settings = groups.groups.get(number), cache.settings.groups.get(number)
-            if record is None or len(self.groups) >= GROUPS_MAX:
-                return None
-            if name is not None and (record.stream != stream or record.name != name):
-                return None
-            if number in self.groups:
-                return self.groups[number]
-            g = Group(record, settings, groups.runs.near.get(number))
-            g.epoch = self.epoch
-            self.groups[number] = g
-            return g
-        finally:
-            self.busy.now = False
+        groups = cache.groups
+        if number is None:
+            number = groups.numbers.get((stream, name))
+        record, settings = groups.groups.get(number), cache.settings.groups.get(number)
+        if record is None or len(self.groups) >= GROUPS_MAX:
+            return None
+        if name is not None and (record.stream != stream or record.name != name):
+            return None
+        if number in self.groups:
+            return self.groups[number]
+        g = Group(record, settings, groups.runs.near.get(number))
+        if self.epoch != epoch or not self.is_at_base(cache):
+            return None         # Python ran: what was taken is of a state that is gone
+        g.epoch = epoch
+        self.groups[number] = g
+        return g
 
     cdef Consumer consumer_of(self, Group g, number, bytes name):
         """A consumer of a group; None if it is not at hand."""
@@ -319,14 +314,13 @@ cdef class Lane(AddLane):
             found = PyDict_GetItemWithError(g.consumers, number)
         if found != NULL:
             return <Consumer>found
+        cdef Consumer who
+        cdef u64 epoch = self.epoch
         cache = self.cache
-        if cache.applied != self.base or cache.generation != self.generation:
+        if not self.is_at_base(cache):
             return None
-        self.busy.now = True
-        try:
-            return g.consumer(cache.groups, number, name)
-        finally:
-            self.busy.now = False
+        who = g.consumer(cache.groups, number, name)
+        return who if self.epoch == epoch and self.is_at_base(cache) else None
 
     cdef int mark_dirty(self, Group g, Consumer who) except -1:
         """These are ahead of the cache, or will be."""

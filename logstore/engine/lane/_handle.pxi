@@ -7,6 +7,8 @@ cdef extern from "Python.h":
     bint PyUnicode_CheckExact(object o)
     bint PyBytes_CheckExact(object o)
     bint PyLong_CheckExact(object o)
+    void Py_INCREF(PyObject* o)
+    void Py_XDECREF(PyObject* o)
 
 cdef extern from *:
     """
@@ -100,8 +102,11 @@ cdef class Handle:
     cdef u64 element_count
     cdef Buf names              # elements of the node's field names, in canonical form
     cdef u64 names_raw_bytes
-    cdef list keys              # the very objects that were the node's field names last
-    cdef readonly u64 version   # counts how often it was learned
+    cdef readonly u64 version   # counts how often the names may have become others
+    # The very objects that were the names last, kept alive here; they count for one version alone.
+    cdef PyObject** keys
+    cdef int64_t keys_count, keys_room
+    cdef u64 keys_version
     # What the lane knows of it: when it was learned, whether the record cache has less, its bucket.
     cdef u64 epoch
     cdef bint dirty
@@ -109,21 +114,25 @@ cdef class Handle:
     cdef dict groups            # by name, of this epoch or an older one
 
     def __cinit__(self):
-        self.keys = []
         self.groups = {}
 
     def __dealloc__(self):
+        cdef int64_t i
+        for i in range(self.keys_room):
+            Py_XDECREF(self.keys[i])
+        free(self.keys)
         buf_free(&self.lp)
         buf_free(&self.names)
 
     def learn(self, record not None, node):
-        """Take over a `StreamRecord` and its `OpenNode`; whether plain adds can go on from them."""
+        """Take over a `StreamRecord` and its `OpenNode`; whether plain adds can go on from them.
+
+        Attributes may run Python, and other threads encode entries meanwhile, by the names that are
+        here. These become others in one step, with the version, in which no Python runs.
+        """
         cdef bytes lp
         cdef int code
         self.usable = self.known = False
-        # Once more at the end: what is encoded in between, by another thread, counts for nothing.
-        self.version += 1
-        self.know([])       # the names may be others now
         if record.expires_ms or not record.length:
             return False
         self.number = record.number
@@ -143,21 +152,38 @@ cdef class Handle:
         lp = node.lp
         if size_of(lp) > PLAIN_BYTES_MAX:
             return False
+        self.version += 1
         self.lp.size = 0
-        fail(buf_add(&self.lp, data_of(lp), size_of(lp)))
-        code = self.read_head()
+        code = buf_add(&self.lp, data_of(lp), size_of(lp))
+        if code == OK:
+            code = self.read_head()
         if code == E_MEMORY:
             fail(code)
         self.usable = code == OK and self.element_count < ELEMENTS_MAX
-        self.version += 1
         return self.usable
 
-    cdef int know(self, list keys) except -1:
-        """Keep the objects that are the node's names now; the old ones are freed behind that."""
-        before = self.keys
-        self.keys = keys
-        before = None
-        return 0
+    cdef void know(self, dict fields) noexcept:
+        """Keep the objects that are the node's names now. All are exact text, bytes or integers, so
+        freeing those that were kept before runs no Python; without memory none is kept."""
+        cdef PyObject* key
+        cdef PyObject* before
+        cdef PyObject** grown
+        cdef Py_ssize_t at = 0
+        cdef int64_t i = 0, width = PyDict_Size(fields)
+        self.keys_count = 0
+        if width > self.keys_room:
+            grown = <PyObject**>realloc(self.keys, width * sizeof(PyObject*))
+            if grown == NULL:
+                return
+            memset(grown + self.keys_room, 0, (width - self.keys_room) * sizeof(PyObject*))
+            self.keys, self.keys_room = grown, width
+        while PyDict_Next(fields, &at, &key, NULL):
+            before = self.keys[i]
+            Py_INCREF(key)
+            self.keys[i] = key
+            Py_XDECREF(before)
+            i += 1
+        self.keys_count, self.keys_version = i, self.version
 
     cdef int read_head(self) noexcept:
         """What the node's head says; names are kept in the form that RowBatch gives them."""
@@ -197,11 +223,12 @@ cdef class Handle:
         node.lp = lp
 
     # -- an entry, before any lock -----------------------------------------------------------------
-    cdef int encode(self, Row* row, dict fields, bint keep) except -1:
+    cdef int encode(self, Row* row, dict fields) except -1:
         """Encode a dict's names and values; 0: they are not plain.
 
-        Where the key objects are those of the entry before, they are compared by address alone;
-        `keep`: remember them, which takes an object.
+        Where the key objects are those of the entry before, they are compared by address alone.
+        That is sound as no Python runs in here, not even a collection (no object is made): what is
+        compared, and the objects that are kept of it, are of one version.
         """
         cdef PyObject* key
         cdef PyObject* item
@@ -210,11 +237,11 @@ cdef class Handle:
         row.same = False
         if not row.width:
             return 0
-        if PyList_GET_SIZE(self.keys) == row.width:
+        if self.keys_count == row.width and self.keys_version == self.version:
             row.elements.size = 0
             row.raw_bytes = self.names_raw_bytes
             while PyDict_Next(fields, &at, &key, &item):
-                if <PyObject*>PyList_GET_ITEM(self.keys, i) != key:
+                if self.keys[i] != key:
                     break
                 if not put_plain(<object>item, &row.elements, &row.raw_bytes):
                     return 0
@@ -231,8 +258,7 @@ cdef class Handle:
         row.same = (row.names.size == self.names.size and row.width == self.width
                     and not memcmp(row.names.data, self.names.data, self.names.size))
         if row.same:
-            if keep:
-                self.know(list(fields))
+            self.know(fields)
             return 1
         row.elements.size = row.raw_bytes = at = 0
         while PyDict_Next(fields, &at, &key, &item):
@@ -332,7 +358,7 @@ cdef class Handle:
         memset(&nothing, 0, sizeof(Ahead))
         memset(&out, 0, sizeof(Buf))
         try:
-            if not self.usable or not self.encode(&row, fields, True):
+            if not self.usable or not self.encode(&row, fields):
                 return None
             if not self.has_room(&row, &limits, &nothing):
                 return None

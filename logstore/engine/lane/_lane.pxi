@@ -52,6 +52,7 @@ cdef class AddLane:
     cdef dict lag               # where INDEX_LAG_MAX_COMMITS and INDEX_LAG_MAX_BYTES stand
     cdef Py_buffer memory
     cdef u8* wake               # NULL: closed
+    cdef readonly bint locked   # a call of this has the mutex and LOCK: its thread may not come in again
     cdef int lock_fd, file_fd
     cdef int passed_over, passed_over_max   # releases in a row at which somebody waited for LOCK
     cdef uint32_t seed
@@ -116,15 +117,23 @@ cdef class AddLane:
             self.forget()
             self.handles.clear()
             PyBuffer_Release(&self.memory)
-            self.file = None
+            self.keep_file(None, -1, None)
+
+    cdef int keep_file(self, file, int fd, limits) except -1:
+        """Write to this segment, and by these limits. What was kept is freed behind that: freeing it
+        may run Python."""
+        before = self.file, self.limits_given
+        self.file, self.file_fd, self.limits_given = file, fd, limits
+        before = None
+        return 0
 
     # -- one add -----------------------------------------------------------------------------------
     def add(self, name not None, fields not None, list told not None):
         """Commit an entry with the ID `*`; its ID, or None: it, or the moment, is not plain.
 
         With lists of names and entries these are one commit, and give `told`; they may be to one
-        stream, and nobody else changes the lists meanwhile. IDs are put into `told`, too: whatever is raised then, an interrupt behind the end of this
-        call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK, neither of
+        stream. IDs are put into `told`, too: whatever is raised then, an interrupt behind the end of
+        this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK, neither of
         which is waited for. MemoryError, and nothing happened; what `failed` raises.
         """
         cdef Handle h
@@ -141,7 +150,7 @@ cdef class AddLane:
         turn = self.turn
         asked.handle, asked.name, asked.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
         asked.version = h.version
-        if not h.encode(&self.steps[0].row, <dict?>fields, True):
+        if not h.encode(&self.steps[0].row, <dict?>fields):
             return None
         return told[0] if self.commit_asked(&asked, 1, turn, told) else None
 
@@ -154,19 +163,22 @@ cdef class AddLane:
         cdef Py_ssize_t i, count = PyList_GET_SIZE(rows)
         if not 0 < count <= STEPS_MAX or PyList_GET_SIZE(names) != count:
             return False
-        held = []
+        # `asked` has no references of its own: what it points to is kept alive in these.
+        cdef list handles = [], kept_names = list(names), kept_rows = list(rows)
+        if PyList_GET_SIZE(kept_names) != count or PyList_GET_SIZE(kept_rows) != count:
+            return False
         self.turn += 1
         turn = self.turn
         for i in range(count):
-            name, fields = <bytes?>names[i], <dict?>rows[i]
+            name, fields = <bytes?>kept_names[i], <dict?>kept_rows[i]
             h = self.handle(name)
             if h is None:
                 return False
-            held.append(h)
+            handles.append(h)
             one = &asked[i]
             one.handle, one.name, one.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
             one.version = h.version
-            if not h.encode(&self.steps[i].row, fields, True):
+            if not h.encode(&self.steps[i].row, fields):
                 return False
         return self.commit_asked(asked, count, turn, told)
 
@@ -228,6 +240,7 @@ cdef class AddLane:
         if self.is_owned() is True or self.acquire(False) is not True:
             return False
         if self.wake != NULL and not flock(self.lock_fd, LOCK_EX | LOCK_NB):
+            self.locked = True
             return True
         self.release()
         return False
@@ -331,7 +344,7 @@ cdef class AddLane:
         self.turn += 1
         for i in range(count):
             h = <Handle>asked[i].handle
-            if not h.encode(&self.steps[i].row, <dict>asked[i].fields, False):
+            if not h.encode(&self.steps[i].row, <dict>asked[i].fields):
                 return False
         return True
 
@@ -446,6 +459,9 @@ cdef class AddLane:
         cdef int64_t now_ms
         cdef bint grouped = False
         cdef int i
+        self.locked = False
+        if w == NULL:           # in a child of a fork, which may not unlock what the parent holds
+            return False
         flock(self.lock_fd, LOCK_UN)
         if ls_load_32(w + W_WAITING):
             self.passed_over += 1
@@ -470,7 +486,7 @@ cdef class AddLane:
         """Something failed: the log says whether the commit counts. Raises if it does not, or if it
         is not known. Everything that is held here is forgotten."""
         self.forget()
-        self.lock.held = self.busy.now = True
+        self.lock.held = True
         try:
             for left in reversed(range(3)):
                 try:
@@ -481,7 +497,7 @@ cdef class AddLane:
                     if not left:
                         raise
         finally:
-            self.busy.now = self.lock.held = False
+            self.lock.held = False
         return 0
 
     # -- the record cache, and others' commits -----------------------------------------------------
@@ -517,32 +533,32 @@ cdef class AddLane:
 
     cdef bint take_over(self, int64_t applied) except -1:
         """Go on from the record cache, which stands there; -1: nowhere."""
+        cdef int64_t owed
         engine, cache = self.engine, self.cache
-        self.busy.now = True
-        try:
-            self.forget()
-            file, limits = engine.active, engine.limits
-            meta = cache.meta
-            if (applied < 0 or meta is None or meta.applied != applied or file is None
-                    or cache.generation != ls_load(self.wake + W_GENERATION)
-                    or engine.active_number != ls_load(self.wake + W_ACTIVE)
-                    or engine.active_number != applied >> 32):
-                return False
-            if len(self.handles) >= STREAMS_MAX:
-                self.handles.clear()
-            self.file, self.file_fd = file, file.fd
-            self.limits_given = limits
-            self.limits.bytes_max = limits.node_max_bytes or ENTRY_BYTES_MAX
-            self.limits.entries_max = limits.node_max_entries
-            self.segment_bytes = limits.segment_bytes
-            self.looked_ns = engine.looked_ns
-            self.generation = cache.generation
-            self.commit = meta.commit
-            self.owed = cache.owed_commits
-            self.base = self.applied = applied
-            return True
-        finally:
-            self.busy.now = False
+        self.forget()
+        file, limits = engine.active, engine.limits
+        meta = cache.meta
+        if (applied < 0 or meta is None or meta.applied != applied or file is None
+                or cache.generation != ls_load(self.wake + W_GENERATION)
+                or engine.active_number != ls_load(self.wake + W_ACTIVE)
+                or engine.active_number != applied >> 32):
+            return False
+        if len(self.handles) >= STREAMS_MAX:
+            self.handles.clear()
+        self.keep_file(file, file.fd, limits)
+        self.limits.bytes_max = limits.node_max_bytes or ENTRY_BYTES_MAX
+        self.limits.entries_max = limits.node_max_entries
+        self.segment_bytes = limits.segment_bytes
+        self.looked_ns = engine.looked_ns
+        self.generation = cache.generation
+        self.commit = meta.commit
+        owed = cache.owed_commits
+        # A finaliser in between may have read, and the cache been cleared for that; or forked.
+        if self.wake == NULL or <int64_t>cache.applied != applied:
+            return False
+        self.owed = owed
+        self.base = self.applied = applied
+        return True
 
     cdef Handle handle(self, bytes name):
         """The handle of a name, which may have learned nothing yet; None if there are too many."""
@@ -552,9 +568,9 @@ cdef class AddLane:
             return <Handle>found
         if len(self.handles) >= STREAMS_MAX:
             return None
-        h = self.handles[name] = Handle()
+        h = Handle()
         h.bucket = crc32(name) & (BUCKETS - 1)
-        return h
+        return <Handle>self.handles.setdefault(name, h)     # another thread may have been quicker
 
     cdef Handle held(self, u64 number):
         """The handle of a stream that others added to; None if it is not plain."""
@@ -571,29 +587,31 @@ cdef class AddLane:
     cdef bint learn(self, Handle h, bytes name, number=None) except -1:
         """Take a stream over from the cache, which is what it was where this took over: nothing that
         was committed since is of a stream that has no handle here. It may be known and not usable."""
+        cdef u64 epoch = self.epoch
         cache = self.cache
-        if cache.applied != self.base or cache.generation != self.generation:
+        if not self.is_at_base(cache):
             return False
-        self.busy.now = True
-        try:
-            number = cache.numbers.get(name) if number is None else number
-            record = cache.records.get(number)
-            if record is None or record.name != name or number in self.by_number:
-                return False    # there is one handle of a stream
-            h.learn(record, cache.opens.get(number))
-            if not h.known:
-                return False
-            h.epoch = self.epoch
-            h.dirty = False
-            self.by_number[number] = self.handles[name] = h
-            return True
-        finally:
-            self.busy.now = False
+        number = cache.numbers.get(name) if number is None else number
+        record = cache.records.get(number)
+        if record is None or record.name != name or number in self.by_number:
+            return False    # there is one handle of a stream
+        h.learn(record, cache.opens.get(number))
+        if not h.known or self.epoch != epoch or not self.is_at_base(cache):
+            return False    # Python ran: what was taken is of a state that is gone
+        h.epoch = epoch
+        h.dirty = False
+        self.by_number[number] = self.handles[name] = h
+        return True
+
+    cdef bint is_at_base(self, cache) except -1:
+        """Whether the record cache is still what it was where this took over."""
+        cdef int64_t there = cache.applied      # below 0: nowhere
+        return there >= 0 and <u64>there == self.base and cache.generation == self.generation
 
     cdef bint catch_up(self, u64 upto) except -1:
         """Take in what others committed since; False: it is not all plain adds to streams that are
         held here, and then nothing is held any more."""
-        cdef u64 at = 0, count, size, start
+        cdef u64 at = 0, count, size, start, epoch = self.epoch
         cdef u8* p
         cdef Append body
         cdef Handle h
@@ -615,6 +633,8 @@ cdef class AddLane:
             if (is_append(p, count - at, &body, &size)
                     and frame_crc(p, start, size, self.seed) == little(p, 4)):
                 h = self.held(body.stream)
+                if self.epoch != epoch:
+                    return False
             if h is not None and h.can_grow(size - APPEND_BODY, &body):
                 if not h.dirty:
                     self.dirty.append(h)
@@ -644,14 +664,14 @@ cdef class AddLane:
 
     cdef bint follow_locked(self, u64 applied) except -1:
         """Let the index follow; False: it cannot, and the pipeline says why."""
-        self.lock.held = self.busy.now = True
+        self.lock.held = True
         try:
             self.give_back()
             self.follow()
         except Exception:
             return False
         finally:
-            self.busy.now = self.lock.held = False
+            self.lock.held = False
         # Code of Python ran: is everything as it was?
         if self.wake == NULL or self.cache.applied != self.base or self.applied != applied:
             return False

@@ -33,6 +33,7 @@ class Handle:
     def apply(self, frame: bytes, at: int, seed: int) -> bool: ...
 
 class Lane:
+    locked: bool
     def __init__(
         self,
         engine: Engine,

@@ -55,6 +55,11 @@ REBUILD_TRIES = 3
 class Lane(Protocol):
     """What commits plain adds beside the pipeline: ``engine.lane``."""
 
+    @property
+    def locked(self) -> bool:
+        """Whether a call of it has the mutex and LOCK."""
+        ...
+
     def give_back(self) -> None:
         """The record cache has all that was held. The mutex and LOCK are held."""
         ...
@@ -216,7 +221,8 @@ class Engine:
         deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             with self.mutex:
-                if self.lock.held:
+                lane = self.lane
+                if self.lock.held or (lane is not None and lane.locked):
                     yield
                     return
                 try:
