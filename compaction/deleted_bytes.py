@@ -22,7 +22,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptFrameError, CorruptNodeError
+from logstore.errors import CorruptFrameError, CorruptNodeError, UnreadableError
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
@@ -205,8 +205,7 @@ def _gone_bytes(
         elif held.last < record.first:
             total += held.data_bytes
         else:
-            sealed = found.segment != view.meta.active_segment
-            gone, entries = _gone(view, record, held, _entries_in(engine, found, held, sealed))
+            gone, entries = _gone(view, record, held, _entries_in(engine, found, held))
             total += held.data_bytes * gone // max(1, entries)
     shares.update(appended)  # last, as a snapshot may be read again
     return total
@@ -224,17 +223,16 @@ def _held(found: reader.LogFrame) -> _Held:
     return _Held(found.kind, found.position, first, last, size, entries)
 
 
-def _entries_in(engine: Engine, found: reader.LogFrame, held: _Held, sealed: bool) -> int:
+def _entries_in(engine: Engine, found: reader.LogFrame, held: _Held) -> int:
     """Entries in a frame that has a whole listpack, with those that were tombstones in it already.
 
     Its counters alone are read, not its checksum: what is damaged is another's to tell.
     """
     at, size = frames.data_place(found.kind, found.offset, found.payload_bytes)
     try:
-        lp = engine.segments.source(found.segment, sealed=sealed).pread(size, at)
-        engine.segments.was_read(size)
+        lp = reader.read(engine.segments.source(found.segment), size, found.segment, at)
         return sum(codec().counts(lp))
-    except (SegmentGone, CorruptNodeError):
+    except (SegmentGone, CorruptNodeError, UnreadableError):
         return held.entries
 
 

@@ -101,7 +101,6 @@ def _candidates(
     after = b""
     while True:
         rows, last = snapshot.read(engine, partial(_batch, after=after, must=must))
-        engine.segments.let_go_pages()
         pause(sum(len(row.lp) for row in rows if row is not None))
         yield from rows
         if last is None:
@@ -115,13 +114,12 @@ def _batch(
     rows: list[Source | None] = []
     last: bytes | None = None
     size = 0
-    active = view.meta.active_segment
     for count, (key, stream, master, locator) in enumerate(view.index.all_nodes(after)):
         if count >= NODES_A_BATCH * 16 or len(rows) >= NODES_A_BATCH or size >= BYTES_A_BATCH:
             return rows, last
         last = key
         if must(locator):
-            lp = view.segments.node(stream, master, locator, active)
+            lp = view.segments.node(stream, master, locator)
             rows.append(Source(stream, master, locator, lp))
             size += len(lp)
         elif not rows or rows[-1] is not None:

@@ -24,7 +24,8 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- NotAStoreError                 the directory holds no store
     |   |-- FormatVersionError             written by a newer logstore
     |   |-- FileSystemError                network file system, no permission, I/O error
-    |   |   `-- DiskFullError              no space left; deletes and compaction still work
+    |   |   |-- DiskFullError              no space left; deletes and compaction still work
+    |   |   `-- UnreadableError            an unreadable sector; a CorruptFrameError, too
     |   |-- ReadOnlyError                  a write on a store opened with readonly=True
     |   |-- ClosedError                    the store was closed
     |   |-- LockTimeoutError               another process kept the writer lock; names its pid
@@ -260,6 +261,16 @@ class CorruptNodeError(CorruptionError):
     """A macro node's bytes break the rules of its encoding."""
 
 
+class UnreadableError(CorruptFrameError, FileSystemError):
+    """The disk does not give bytes back that were written: an unreadable sector.
+
+    ``offset`` is where they begin in the file. It is an error of the system, with its ``errno`` and
+    ``filename``, and what is read around damage reads around it.
+    """
+
+    __str__ = Error.__str__
+
+
 class DamagedStoreError(CorruptionError):
     """The log is damaged before its durable end."""
 
@@ -300,6 +311,12 @@ class SnapshotExpired(Error):  # noqa: N818  (the name is part of the public fac
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What disks, and file systems with checksums, say of bytes that they cannot give back.
+_UNREADABLE = tuple(
+    getattr(errno, name)
+    for name in ("EIO", "EBADMSG", "EUCLEAN", "ENODATA", "EILSEQ", "EREMOTEIO")
+    if hasattr(errno, name)
+)
 
 
 def typed(exc: OSError, path: str | os.PathLike[str], doing: str) -> FileSystemError:
@@ -331,5 +348,20 @@ def typed(exc: OSError, path: str | os.PathLike[str], doing: str) -> FileSystemE
         )
     elif exc.errno in (errno.EEXIST, errno.ENOTDIR):
         made = FileSystemError(f"{doing} {name} failed: {what}; give a directory, not a file")
+    made.errno, made.filename = exc.errno, name
+    return made
+
+
+def unread(exc: OSError, path: str | os.PathLike[str], offset: int) -> FileSystemError:
+    """The typed error where a file could not be read from an offset on."""
+    if exc.errno not in _UNREADABLE:
+        return typed(exc, path, "reading")
+    name = os.fspath(path)
+    made = UnreadableError(
+        f"the disk does not give back {name} from byte {offset} on: {exc.strerror or exc}; look "
+        "into the system's log, and copy what is left from a failing disk; of a store, "
+        "'logstore check' says what is affected, 'logstore recover --salvage' takes out the rest",
+        offset=offset,
+    )
     made.errno, made.filename = exc.errno, name
     return made

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from logstore.directory_path import Directory, DirectoryPath, gone
-from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, typed
+from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, typed, unread
 from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20
@@ -92,14 +92,16 @@ def _stat(at: os.stat_result) -> FileStat:
 class File:
     """One open file; positional reads and writes only."""
 
-    mappable = True
-
     def __init__(self, fd: int, path: Path) -> None:
         self.fd = fd
         self.path = path
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Up to ``size_bytes`` from ``offset``; shorter only at the end of the file."""
+        """Up to ``size_bytes`` from ``offset``; shorter only at the end of the file.
+
+        UnreadableError, with the offset of the first byte that the disk does not give back.
+        """
+        data = b""
         try:
             data = os.pread(self.fd, size_bytes, offset)
             while len(data) < size_bytes:
@@ -109,7 +111,7 @@ class File:
                 data += more
             return data
         except OSError as exc:
-            raise typed(exc, self.path, "reading") from exc
+            raise unread(exc, self.path, offset + len(data)) from exc
 
     def pwrite(self, data: bytes | bytearray, offset: int) -> None:
         """All of ``data`` at ``offset``; after an error some of it may be there."""

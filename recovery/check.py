@@ -26,15 +26,16 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptionError, CorruptNodeError, Error
+from logstore.errors import CorruptionError, CorruptNodeError, Error, UnreadableError
 from logstore.fs import LOCAL, FileSystem
-from logstore.index.keys import StreamRecord
+from logstore.index.keys import FIRST_RECORD_BYTES, StreamRecord
 from logstore.log import chain, checkpoint, hint, names, reader, storefile
 from logstore.log import frame as frames
 from logstore.log.writer import crc_seed
 from logstore.options import StoreOptions
 from logstore.recovery import compare, index_validity, readonly, repaired_view
-from logstore.recovery.report import Damage
+from logstore.recovery.concerned import concerned
+from logstore.recovery.report import Damage, Gone
 
 LOCK_WAIT_S = 5.0
 Progress = Callable[[int, int], None]
@@ -58,11 +59,13 @@ class CheckReport:
     tail_offset: int = 0
     tail_bytes: int = 0
     damage: list[Damage] = field(default_factory=list)
+    concerned: list[Gone] = field(default_factory=list)  # whose entries stood there
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name."""
         found: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         found["damage"] = [damage._asdict() for damage in self.damage]
+        found["concerned"] = [entries.as_dict() for entries in self.concerned]
         found["clean"] = not self.damage and not self.tail_bytes
         return found
 
@@ -145,6 +148,7 @@ class _Check:
         self._ends: dict[int, int] = {}  # of segments, as they were at the start
         self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
         self._dropped: set[int] = set()
+        self._streams: dict[int, bytes] = {}  # names, as far as frames and checkpoints tell
         self._done = self._total = 0
         self._careful = careful
 
@@ -164,6 +168,11 @@ class _Check:
         self._pass_over_garbage({link.number for link, role in links if role != fmt.Role.MAIN})
         if not self.report.damage:
             self._replay()
+        else:
+            damage, by_number = self.report.damage, {link.number: link for link, _ in links}
+            self.report.concerned = concerned(
+                self._fs, self._path, self._uuid, damage, by_number, self._streams
+            )
         return self.report
 
     def _links(self) -> list[tuple[chain.Link, int]]:
@@ -216,7 +225,8 @@ class _Check:
                             self.report.commits += role == fmt.Role.MAIN
                 except CorruptionError as exc:
                     sound = False
-                    if last and not self._durable_behind(file, link, good, commit):
+                    tail = last and not isinstance(exc, UnreadableError)  # no crash leaves that
+                    if tail and not self._durable_behind(file, link, good, commit):
                         break
                     good = self._pass_over(file, link, good, commit, exc.message)
         finally:
@@ -248,6 +258,10 @@ class _Check:
         body = found.body()
         if isinstance(body, frames.Node | frames.Open) and body.data is not None:
             self._node(link, found, body)
+        elif isinstance(body, frames.Create | frames.Rename):
+            self._streams[body.stream] = body.name
+        elif isinstance(body, frames.Drop):
+            self._streams.pop(body.stream, None)
         elif isinstance(body, frames.Adopt):
             self._adopted.add(body.segment)
         elif isinstance(body, frames.DropSegment):
@@ -353,11 +367,20 @@ class _Check:
             newest = {
                 row[0] for chunk in chunks if chunk["kind"] == "live" for row in chunk["rows"]
             }
+            for chunk in chunks:
+                if chunk["kind"] == "streams":
+                    self._names_in(chunk)
             self._adopted |= newest
         for number in sorted(newest - {*self._ends} - self._dropped):
             if not self._fs.exists(names.segment(self._path, number)):
                 why = f"segment {number} is missing, and no frame says that it was dropped"
                 self._damage(number, 0, 0, why)
+
+    def _names_in(self, chunk: dict[str, Any]) -> None:
+        """Streams of a checkpoint, whose first frames may be in no segment any more."""
+        head_bytes = chunk.get("head_bytes", FIRST_RECORD_BYTES)
+        for number, packed in chunk["rows"]:
+            self._streams.setdefault(number, StreamRecord.unpack(number, packed, head_bytes).name)
 
     def _pass_over_garbage(self, compacted: set[int]) -> None:
         """A compacted segment that nothing names is what a compaction that was cut off had written;

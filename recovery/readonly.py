@@ -22,7 +22,12 @@ from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.errors import CorruptFrameError, CorruptionError, DamagedStoreError
+from logstore.errors import (
+    CorruptFrameError,
+    CorruptionError,
+    DamagedStoreError,
+    UnreadableError,
+)
 from logstore.fs import FileSystem
 from logstore.index.env import GaveUp, open_generation, translated
 from logstore.index.txn import IndexTxn
@@ -255,8 +260,8 @@ class Follower:
                     return False
                 log_tail.apply_commit(txn, commit)
                 good = commit.end
-        except CorruptFrameError:
-            if not last or (bound is not None and good < bound):
+        except CorruptFrameError as exc:
+            if isinstance(exc, UnreadableError) or not last or (bound is not None and good < bound):
                 raise
             return False  # a commit that is being written, or a torn tail
         finally:

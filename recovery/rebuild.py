@@ -313,11 +313,11 @@ class Rebuild:
     def _finish(self, txn: WriteTxn, active: int) -> None:
         """Open nodes are put together; segments and streams are counted from what is there."""
         engine = self._engine
-        new_rows = self._bulk_create.settle(engine.segments, active)
-        records = self._join_open_nodes(txn, active)
+        new_rows = self._bulk_create.settle(engine.segments)
+        records = self._join_open_nodes(txn)
         if self._guard.repaired:  # then all are looked at
             self._bulk_create.hand_over()
-            records = self._join_open_nodes(txn, active)
+            records = self._join_open_nodes(txn)
         else:
             txn.new_rows = new_rows
         heads = chain.heads(engine.fs, engine.path, engine.uuid)
@@ -363,30 +363,28 @@ class Rebuild:
             next_segment=max([txn.meta.next_segment, *(number + 1 for number in heads)]),
         )
 
-    def _join_open_nodes(self, txn: WriteTxn, active: int) -> list[StreamRecord]:
+    def _join_open_nodes(self, txn: WriteTxn) -> list[StreamRecord]:
         """All records, their open nodes put together."""
         records = txn.all_records()
         for record in records:
             node = txn.open_node(record.number) if record.open_version else None
             if node is not None and node.runs:
-                self._join_open_node(txn, record, node, active)
+                self._join_open_node(txn, record, node)
             elif node is None and record.open_version:
                 self._guard.without_open(txn, record)
         return records
 
-    def _join_open_node(
-        self, txn: WriteTxn, record: StreamRecord, node: OpenNode, active: int
-    ) -> None:
+    def _join_open_node(self, txn: WriteTxn, record: StreamRecord, node: OpenNode) -> None:
         """Put an open node together; what cannot be read of it does not keep others from it."""
         segments = self._engine.segments
         sound: OpenNode | None = node
         if self._guard.cross(record.open_version):
-            sound = self._guard.sound(record, node, active)
+            sound = self._guard.sound(record, node)
         try:
-            joined = nodes.open_settled(sound, segments, active) if sound is not None else None
+            joined = nodes.open_settled(sound, segments) if sound is not None else None
         except UNREADABLE:
-            sound = self._guard.sound(record, node, active)
-            joined = nodes.open_settled(sound, segments, active) if sound is not None else None
+            sound = self._guard.sound(record, node)
+            joined = nodes.open_settled(sound, segments) if sound is not None else None
         if joined is not None:
             txn.put_open(record.number, joined)
             return

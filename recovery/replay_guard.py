@@ -146,7 +146,7 @@ class ReplayGuard:
         return count
 
     def _entries(self, run: Run) -> int:
-        kind, data = self._engine.segments.run_bytes(run, 0)
+        kind, data = self._engine.segments.run_bytes(run)
         return sum(codec().counts(data)) if kind == fmt.Kind.OPEN else run.entries
 
     def without_open(self, txn: WriteTxn, record: StreamRecord) -> None:
@@ -192,13 +192,13 @@ class ReplayGuard:
             record.first = nodes.first_live(txn, record)
 
     # -- open nodes ---------------------------------------------------------------------------
-    def sound(self, record: StreamRecord, node: OpenNode, active: int) -> OpenNode | None:
+    def sound(self, record: StreamRecord, node: OpenNode) -> OpenNode | None:
         """An open node with those of its frames that can be read and are its own; None if there is
         nothing of it. What is not is reported."""
         self.repaired = True
         master = record.open_master
         try:
-            lp, first = self._first(node.runs[0], master, active)
+            lp, first = self._first(node.runs[0], master)
         except UNREADABLE:
             self._gone(record, node.runs[0], master, record.last, None)
             return None
@@ -211,7 +211,7 @@ class ReplayGuard:
         missing: Run | None = None
         for run in node.runs[1:]:
             ordinal += run.entries
-            after = self._after(skeleton, run, master, active)
+            after = self._after(skeleton, run, master)
             if after is None:
                 missing = missing or run
                 continue
@@ -225,17 +225,17 @@ class ReplayGuard:
         vector = sum(1 << new for new, old in enumerate(places) if node.vector >> old & 1)
         return OpenNode(None, kept, vector)
 
-    def _first(self, run: Run, master: StreamID, active: int) -> tuple[bytes, Run]:
-        _, lp = self._engine.segments.run_bytes(run, active)
+    def _first(self, run: Run, master: StreamID) -> tuple[bytes, Run]:
+        _, lp = self._engine.segments.run_bytes(run)
         codec().validate(lp, *master)
         return lp, run
 
     def _after(
-        self, skeleton: bytes, run: Run, master: StreamID, active: int
+        self, skeleton: bytes, run: Run, master: StreamID
     ) -> tuple[StreamID, StreamID] | None:
         """First and last ID of an append frame that is of the node with this master ID."""
         try:
-            found = self._engine.segments.frame(run.position, run.payload_bytes, active)
+            found = self._engine.segments.frame(run.position, run.payload_bytes)
             body = found.body()
             if not isinstance(body, frames.Append):
                 return None

@@ -12,13 +12,10 @@ import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from logstore.errors import UsageError
 from logstore.loading import needing
-
-if TYPE_CHECKING:
-    from logstore.codec import Buffer
 
 TEXTS = ("jsonl", "csv")
 TABLES = ("parquet", "arrow")
@@ -190,7 +187,7 @@ class _Kept:
         self._file = file
         self.closed = False
 
-    def write(self, data: Buffer) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write."""
         return self._file.write(data)
 

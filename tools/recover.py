@@ -49,7 +49,11 @@ def check_store(output: Output, path: Path) -> None:
     told = found.as_dict()
     if not output.json and not found.tail_bytes:
         del told["tail_segment"], told["tail_offset"]  # it is nowhere
+    concerned = [] if output.json else told.pop("concerned")
     output.report(told)
+    if concerned:
+        rows = [list(each.values()) for each in concerned]
+        output.table(list(concerned[0]), rows, title="concerned:")
 
 
 EXIT_GONE = 3

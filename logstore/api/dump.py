@@ -57,7 +57,7 @@ def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
     source, fold = view.segments, codec().fold
     nodes: list[Node] = []
     for master, locator in value.sealed:
-        lp = source.node(value.stream, master, locator, value.active_segment)
+        lp = source.node(value.stream, master, locator)
         nodes.append((master.packed(), fold(lp, locator.vector) if locator.vector else lp))
     if value.open_node is not None:
         nodes.append(value.open_node)

@@ -1,7 +1,5 @@
 # Nodes to Arrow columns: the builder. Pure twin: arrow.py.
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-
 
 cdef tuple STANDARD_NAMES = (*ARROW_COLUMNS, *EXACT_COLUMNS)
 
@@ -107,12 +105,11 @@ cdef class ArrowBuilder(_Entries):
         fail(code)
         return self.row_count - before
 
-    def add_located(self, tuple section not None, bytes items not None, u64 at, data, u64 position,
-                    uint32_t seed, u64 rows_max, u64 bytes_max):
+    def add_located(self, tuple section not None, bytes items not None, u64 at,
+                    bytes data not None, u64 position, uint32_t seed, u64 rows_max, u64 bytes_max):
         """Add nodes by their locators; the place of the first that was not added."""
         cdef Range r
         cdef Stretch s
-        cdef Py_buffer view
         cdef u64 end = size_of(items)
         cdef const u8* packed = data_of(items)
         cdef bytes stream_name
@@ -123,14 +120,10 @@ cdef class ArrowBuilder(_Entries):
         s.position, s.seed, s.rows_max, s.bytes_max = position, seed, rows_max, bytes_max
         self.enter()
         try:
-            PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-            try:
-                name = self.begin(stream_name)
-                s.data, s.size = <const u8*>view.buf, <u64>view.len
-                with nogil:
-                    at = self.add_run(packed, at, end, &s, &r)
-            finally:
-                PyBuffer_Release(&view)
+            name = self.begin(stream_name)
+            s.data, s.size = data_of(data), size_of(data)
+            with nogil:
+                at = self.add_run(packed, at, end, &s, &r)
         finally:
             self.busy = False
         return at

@@ -69,6 +69,23 @@ cdef bint is_its_frame(
     return ls_crc32c(frame + 4, FRAME_BYTES - 4 + item.size, seed, HARD_CRC) == little(frame, 4)
 
 
+def stretch_bytes(bytes items not None, u64 at, u64 gap_max, u64 bytes_max):
+    cdef Located item
+    cdef u64 begin = 0, end = 0, upto
+    if at > size_of(items):
+        raise ValueError("items begin inside of the bytes")
+    while read_item(data_of(items), at, size_of(items), &item):
+        at = item.after
+        if item.position:
+            upto = item.position + FRAME_BYTES + item.size
+            if begin == 0:
+                begin = item.position
+            elif item.position < end or item.position - end > gap_max or upto - begin > bytes_max:
+                break
+            end = upto
+    return end - begin
+
+
 cdef bint is_inside(const Located* item, const Range* r) noexcept nogil:
     return not below(item.ms, item.seq, r.start_ms, r.start_seq) and not below(
         r.end_ms, r.end_seq, item.last_ms, item.last_seq

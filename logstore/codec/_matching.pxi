@@ -212,31 +212,24 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
         free(conditions)
 
 
-def may_match(bytes items not None, u64 at, data not None, u64 position, u64 stream,
+def may_match(bytes items not None, u64 at, bytes data not None, u64 position, u64 stream,
               uint32_t seed, list where not None, list found not None):
     cdef list kept = list(where)        # the conditions point into these
     cdef Py_ssize_t count = len(kept) // 2
     cdef Condition* conditions
     cdef Located item
-    cdef Py_buffer view
-    cdef u64 size, from_here, end = size_of(items)
+    cdef u64 size = size_of(data), from_here, end = size_of(items)
     cdef const u8* frame
     if at > end:
         raise ValueError("items begin inside of the bytes")
     conditions = conditions_of(kept)
     try:
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    except:
-        free(conditions)
-        raise
-    try:
-        size = view.len
         while read_item(data_of(items), at, end, &item):
             from_here = item.position - position
             if item.position < position or from_here > size or \
                     size - from_here < FRAME_BYTES + item.size:
                 break
-            frame = <const u8*>view.buf + from_here
+            frame = data_of(data) + from_here
             if not is_its_frame(frame, &item, stream, seed) or \
                     may_have(frame + FRAME_BYTES + NODE_HEAD_BYTES, item.size - NODE_HEAD_BYTES,
                              conditions, count):
@@ -244,5 +237,4 @@ def may_match(bytes items not None, u64 at, data not None, u64 position, u64 str
             at = item.after
         return at
     finally:
-        PyBuffer_Release(&view)
         free(conditions)

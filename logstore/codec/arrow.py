@@ -19,7 +19,6 @@ from logstore.codec.interface import (
     MAX_ID,
     TIMESTAMP_MS_MAX,
     ZERO_ID,
-    Buffer,
     NodeEntry,
     Section,
 )
@@ -135,7 +134,7 @@ class ArrowBuilder:
         return len(entries)
 
     def add_located(
-        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int,
+        self, section: Section, items: bytes, at: int, data: bytes, position: int, seed: int,
         rows_max: int, bytes_max: int,
     ) -> int:  # fmt: skip
         """Add nodes by their locators; the place of the first that was not added."""

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    import mmap
-
     import pyarrow as pa
 
 ID: TypeAlias = tuple[int, int]
@@ -28,7 +26,6 @@ NodeEntry: TypeAlias = tuple[int, int, int, list[bytes]]  # ordinal, ms, seq, fl
 NodePart: TypeAlias = tuple[bytes, int, int, bytes]  # lp, master ms, master seq, vector
 # What is read of a stream: its name, its number, and the closed interval of IDs.
 Section: TypeAlias = tuple[bytes, int, ID, ID]
-Buffer: TypeAlias = "bytes | mmap.mmap"
 Value: TypeAlias = str | bytes | int | float
 Row: TypeAlias = Mapping[Any, Any] | Sequence[tuple[Any, Any]]  # of Value to Value
 
@@ -172,7 +169,7 @@ class ArrowBuilder(Protocol):
         ...
 
     def add_located(
-        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int,
+        self, section: Section, items: bytes, at: int, data: bytes, position: int, seed: int,
         rows_max: int, bytes_max: int,
     ) -> int:  # fmt: skip
         """Add nodes by their locators, without holding the interpreter's lock.
@@ -274,13 +271,15 @@ class Codec(Protocol):
         self,
         items: bytes,
         at: int,
-        data: Buffer,
+        data: bytes,
         position: int,
         stream: int,
         seed: int,
         where: list[bytes],
         found: list[int],
     ) -> int: ...
+
+    def stretch_bytes(self, items: bytes, at: int, gap_max: int, bytes_max: int) -> int: ...
 
     def entries_where(
         self,

@@ -102,6 +102,27 @@ def frame_listpack(data: bytes, at: int, item: Item, stream: int, seed: int) -> 
     return bytes(data[body + _BODY_BYTES : end])
 
 
+def stretch_bytes(items: bytes, at: int, gap_max: int, bytes_max: int) -> int:
+    """How much of the log to read for a list of nodes from an offset on.
+
+    Returns:
+        Bytes from the frame of the first node on, which hold it and those that follow: while each
+        begins behind the one before, at most ``gap_max`` bytes, and it all is at most ``bytes_max``
+        (but for the first). 0 if no node of the list has a frame.
+    """
+    begin = end = 0
+    while (one := read_item(items, at)) is not None:
+        item, at = one
+        if item.position:
+            upto = item.position + fmt.FRAME_HEAD_BYTES + item.size_bytes
+            if not begin:
+                begin = item.position
+            elif not 0 <= item.position - end <= gap_max or upto - begin > bytes_max:
+                break
+            end = upto
+    return end - begin
+
+
 class NodeList:
     """A list of nodes that grows.
 

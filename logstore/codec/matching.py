@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logstore import format as fmt
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID, Buffer, NodeEntry
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry
 from logstore.codec.listpack import parse_int
 from logstore.codec.located import frame_listpack, read_item
 from logstore.codec.node import backward, forward, is_live, read_flat, read_master
@@ -77,7 +77,7 @@ def entries_where(
 def may_match(
     items: bytes,
     at: int,
-    data: Buffer,
+    data: bytes,
     position: int,
     stream: int,
     seed: int,
@@ -99,7 +99,7 @@ def may_match(
         end = begin + fmt.FRAME_HEAD_BYTES + item.size_bytes
         if begin < 0 or end > len(data):
             break
-        frame = bytes(data[begin:end])
+        frame = data[begin:end]
         lp = frame_listpack(frame, 0, item, stream, seed)
         if lp is None or _may_have(lp, where):
             found.append(at)

@@ -6,7 +6,6 @@ import pyarrow as pa
 from logstore.codec.batch import Place
 from logstore.codec.interface import (
     ID,
-    Buffer,
     NodeEntry,
     NodeHead,
     NodePart,
@@ -188,7 +187,7 @@ class ArrowBuilder:
         end: ID = ...,
     ) -> int: ...
     def add_located(
-        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int,
+        self, section: Section, items: bytes, at: int, data: bytes, position: int, seed: int,
         rows_max: int, bytes_max: int,
     ) -> int: ...  # fmt: skip
     @property
@@ -271,13 +270,14 @@ def entries(
 def may_match(
     items: bytes,
     at: int,
-    data: Buffer,
+    data: bytes,
     position: int,
     stream: int,
     seed: int,
     where: list[bytes],
     found: list[int],
 ) -> int: ...
+def stretch_bytes(items: bytes, at: int, gap_max: int, bytes_max: int) -> int: ...
 def entries_where(
     lp: bytes,
     master_ms: int,

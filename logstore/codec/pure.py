@@ -21,7 +21,7 @@ from logstore.codec.edit import (
     new_node,
     rewrite,
 )
-from logstore.codec.located import NodeList
+from logstore.codec.located import NodeList, stretch_bytes
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.making import EntryMaker, FieldsMaker, NodeFinder
 from logstore.codec.matching import entries_where, may_match
@@ -91,6 +91,7 @@ __all__ = [
     "rewrite",
     "rows",
     "seal",
+    "stretch_bytes",
     "survey",
     "unseal",
     "validate",

@@ -24,7 +24,7 @@ def listpack(
 ) -> bytes:
     """The listpack of the node frame at a position."""
     segment, offset = fmt.position_parts(position)
-    data = source.pread(fmt.FRAME_HEAD_BYTES + payload_bytes, offset)
+    data = reader.read(source, fmt.FRAME_HEAD_BYTES + payload_bytes, segment, offset)
     frame = reader.parse(data, 0, seed, segment, offset)
     if frame.payload_bytes != payload_bytes:
         why = "a frame has not the length that its locator says"

@@ -2,9 +2,11 @@
 
 Invariants: a length is checked against the bytes that are there, and the checksum of a large frame
 against its bytes, before memory is taken; nothing is returned whose CRC, bound to store and place,
-does not fit; the search for frames behind bad bytes is linear in them (``codec.search``). It says
-*that* a frame is bad; whether that is a torn tail or damage is decided in one place, the
-log tail (``commit.log_tail``). Never imports the index.
+does not fit; the search for frames behind bad bytes is linear in them (``codec.search``). Bytes
+that the disk does not give back are no valid frame, and an error of their own (UnreadableError):
+what stands before and behind them is read, in smaller pieces near them. It says *that* a frame is
+bad; whether that is a torn tail or damage is decided in one place, the log tail
+(``commit.log_tail``). Never imports the index.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from typing import Protocol
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.crc import crc32c
-from logstore.errors import CorruptFrameError
+from logstore.errors import CorruptFrameError, UnreadableError
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
 _HEAD = fmt.FRAME_HEAD
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 _CHUNK_BYTES = 1 << 20
+_PAGE_BYTES = 4096  # what is lost, at least, around an unreadable sector
 _AT_ONCE_BYTES = 8 << 20  # a larger body is read once to check it, and once more to keep it
 _KIND_AT = fmt.FRAME_MARK_OFFSET - 2
 # Heads that a search keeps at a time, of 12 bytes each; of a large tail in proportion to it, so
@@ -33,11 +36,48 @@ _MARK = struct.pack("<H", fmt.FRAME_MARK)
 
 
 class Bytes(Protocol):
-    """Anything that gives bytes by offset: a file, a mapped file."""
+    """Anything that gives bytes by offset: a file, a file at a URI."""
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """Up to ``size_bytes`` from ``offset``."""
+        """Up to ``size_bytes`` from ``offset``; UnreadableError as of ``fs.File``."""
         ...
+
+
+def read(source: Bytes, size_bytes: int, segment: int, offset: int) -> bytes:
+    """Bytes of a segment, as ``pread`` gives them; an UnreadableError names the segment."""
+    try:
+        return source.pread(size_bytes, offset)
+    except UnreadableError as exc:
+        exc.segment = segment
+        raise
+
+
+def readable(source: Bytes, size_bytes: int, offset: int) -> bytes:
+    """The same bytes, up to the first that cannot be read."""
+    while size_bytes > 0:
+        try:
+            return source.pread(size_bytes, offset)
+        except UnreadableError as exc:
+            size_bytes = (exc.offset or 0) - offset
+    return b""
+
+
+def _with_zeros(source: Bytes, size_bytes: int, offset: int) -> bytes:
+    """The same bytes, with zeros for pages that cannot be read: a search goes on behind them. What
+    it takes for a frame is read once more."""
+    data = bytearray(readable(source, size_bytes, offset))
+    while len(data) < size_bytes:
+        at = offset + len(data)
+        page_bytes = min(size_bytes - len(data), _PAGE_BYTES - at % _PAGE_BYTES)
+        try:
+            page = source.pread(page_bytes, at)
+        except UnreadableError:
+            page = bytes(page_bytes)
+        if not page:  # the file ends here
+            break
+        data += page
+        data += readable(source, size_bytes - len(data), offset + len(data))
+    return bytes(data)
 
 
 class FrameHead(NamedTuple):
@@ -143,7 +183,7 @@ def _body_bytes(head: bytes, at: int, segment: int, offset: int, end_offset: int
 
 def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: int) -> LogFrame:
     """The frame at ``offset``, which must end at or before ``end_offset``."""
-    head = source.pread(_HEAD_BYTES, offset)
+    head = read(source, _HEAD_BYTES, segment, offset)
     size = _body_bytes(head, 0, segment, offset, end_offset)
     return _large(source, head, seed, segment, offset, size, bodies=True)
 
@@ -154,17 +194,17 @@ def _large(
     """A frame whose body is not at hand. Memory is taken for a large one only when it is valid."""
     begin = offset + _HEAD_BYTES
     if size <= _AT_ONCE_BYTES and bodies:
-        return parse(head + source.pread(size, begin), 0, seed, segment, offset)
+        return parse(head + read(source, size, segment, begin), 0, seed, segment, offset)
     state = crc32c(fmt.position(segment, offset).to_bytes(8, "little") + head[4:], seed)
     for at in range(0, size, _CHUNK_BYTES):
-        part = source.pread(min(_CHUNK_BYTES, size - at), begin + at)
+        part = read(source, min(_CHUNK_BYTES, size - at), segment, begin + at)
         if len(part) < min(_CHUNK_BYTES, size - at):
             raise _corrupt("it is cut off", segment, offset)
         state = crc32c(part, state)
     if state != int.from_bytes(head[:4], "little"):
         raise _corrupt("the checksum does not fit", segment, offset)
     if bodies:
-        return parse(head + source.pread(size, begin), 0, seed, segment, offset)
+        return parse(head + read(source, size, segment, begin), 0, seed, segment, offset)
     _, _, commit, durable_upto, ordinal, kind, flags, _ = _HEAD.unpack(head)
     return LogFrame(segment, offset, size, commit, durable_upto, ordinal, kind, flags, state, b"")
 
@@ -178,7 +218,8 @@ def scan(
     *,
     bodies: bool = True,
 ) -> Iterator[LogFrame]:
-    """Frames from ``start_offset`` on; CorruptFrameError at the first that is not valid.
+    """Frames from ``start_offset`` on; CorruptFrameError at the first that is not valid, which is
+    UnreadableError where the disk does not give it back.
 
     Without ``bodies`` the payload of a frame may be left out.
     """
@@ -191,7 +232,9 @@ def scan(
             # Looked at before the body is read: what it says may be anything.
             if len(chunk) - at >= _HEAD_BYTES:
                 _body_bytes(chunk, at, segment, offset, end_offset)
-            chunk = source.pread(min(_CHUNK_BYTES, end_offset - offset), offset)
+            chunk = readable(source, min(_CHUNK_BYTES, end_offset - offset), offset)
+            if len(chunk) < _HEAD_BYTES:
+                chunk = read(source, _HEAD_BYTES, segment, offset)
             base, at = offset, 0
             size = _body_bytes(chunk, 0, segment, offset, end_offset)
             if _HEAD_BYTES + size > len(chunk):
@@ -270,7 +313,7 @@ def _search(
         )
         offset = begin
         while offset < end and (search.awaited or not search.full):
-            data = source.pread(min(_CHUNK_BYTES, end - offset), offset)
+            data = _with_zeros(source, min(_CHUNK_BYTES, end - offset), offset)
             match: tuple[int, int] | None = search.feed(data)
             if match is not None:
                 return match[0]

@@ -28,8 +28,6 @@ READ_AHEAD_MAX_BYTES = 8 << 20
 class ShippedFile(File):
     """One of them; reads that follow each other fetch more at a time. Threads may share it."""
 
-    mappable = False
-
     def __init__(self, path: Path, part: Part, files: ShippedFiles) -> None:
         super().__init__(-1, path)
         self._part = part

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, Buffer, Section, codec
+from logstore.codec import ARROW_COLUMNS, ID, ArrowBuilder, Section, codec
 from logstore.errors import OptionError
 from logstore.ids import U64_MAX
 from logstore.tuples import NamedTuple
@@ -99,7 +99,7 @@ class Gather:
         return max([each.add(name, lp, ms, seq, vector, start, end) for each in self._builders])
 
     def add_located(
-        self, section: Section, items: bytes, at: int, data: Buffer, position: int, seed: int
+        self, section: Section, items: bytes, at: int, data: bytes, position: int, seed: int
     ) -> int:
         """Add nodes by their locators, as `ArrowBuilder.add_located` does."""
         if len(self._builders) > 1:  # none: a node goes to all of them or to none

@@ -79,10 +79,10 @@ def _walked(engine: Engine, name: bytes, start: StreamID, end: StreamID) -> int:
     raise DamagedStoreError("a segment that the index names is missing: run 'logstore check'")
 
 
-def _counted(view: Snapshot, engine: Engine, found: Listing) -> int | None:
+def _counted(_: Snapshot, engine: Engine, found: Listing) -> int | None:
     """The live entries of what was listed; None if a node at an end was moved since."""
     try:
-        return _rows(view, engine, (section for _, section in found.sections), found.nodes.items())
+        return _rows(engine, (section for _, section in found.sections), found.nodes.items())
     except SegmentGone:
         return None
 
@@ -167,7 +167,7 @@ def _few(view: Snapshot, engine: Engine, name: bytes, start: StreamID, end: Stre
     follows, _ = walk.piece(view, record, start, end, found, AT_ONCE_NODES)
     if follows is not None:
         return None
-    return _rows(view, engine, [(name, record.number, start, end)], found.items())
+    return _rows(engine, [(name, record.number, start, end)], found.items())
 
 
 def _between(
@@ -212,13 +212,14 @@ def _live(
     while at is not None:
         at, _ = walk.piece(view, record, at, end, found, AT_ONCE_NODES)
     section = record.name, record.number, start, end
-    return _rows(view, engine, [section], found.items()), len(found)
+    return _rows(engine, [section], found.items()), len(found)
 
 
-def _rows(view: Snapshot, engine: Engine, sections: Iterable[Section], items: bytes) -> int:
+def _rows(engine: Engine, sections: Iterable[Section], items: bytes) -> int:
     """The live entries of listed nodes that are in these intervals."""
     gather = Gather.counting()
-    stretch = Stretch(Nodes(engine.segments, view.meta.active_segment), engine.seed)
+    # Nodes in the middle of an interval are not read.
+    stretch = Stretch(Nodes(engine.segments), engine.seed, at_once_bytes=0)
     for section in sections:
         stretch.add(gather, section, items, 0)
     return gather.rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from logstore.codec import Buffer, Section
+from logstore.codec import Section
 from logstore.codec.located import Item, read_item
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
@@ -29,21 +29,20 @@ NODES_MAX = 256
 
 
 class Nodes:
-    """The bytes of the nodes of one snapshot."""
+    """The bytes of the nodes of an open store."""
 
-    def __init__(self, segments: Segments, active: int) -> None:
+    def __init__(self, segments: Segments) -> None:
         self._segments = segments
-        self._active = active
 
-    def around(self, position: int, size_bytes: int) -> tuple[Buffer, int]:
+    def around(self, position: int, size_bytes: int) -> bytes:
         """Unchecked bytes of a segment."""
-        return self._segments.around(position, size_bytes, self._active)
+        return self._segments.around(position, size_bytes)
 
     def listpack(self, section: Section, item: Item) -> bytes:
         """The listpack of one node, checked."""
         locator = Locator(item.position, item.size_bytes, item.live, StreamID(*item.last))
         master = StreamID(*item.master)
-        return self._segments.node(section[1], master, locator, self._active)
+        return self._segments.node(section[1], master, locator)
 
 
 class Walk:
@@ -74,12 +73,11 @@ class Walk:
         follows, _ = walk.piece(view, record, self.start, self.end, found, NODES_MAX)
         items = found.items()
         engine = self._engine
-        stretch = Stretch(Nodes(engine.segments, view.meta.active_segment), engine.seed)
+        stretch = Stretch(Nodes(engine.segments), engine.seed)
         section = self.name, record.number, self.start, self.end
         try:
             full = stretch.add(gather, section, items, 0) < len(items)
         finally:  # also where a segment is gone, or damaged: what was added is not added again
-            engine.segments.was_read(found.size_bytes)
             left = read_item(items, stretch.at)
             if left is not None:
                 # The nodes before this one have no live entry above its master ID.

@@ -14,19 +14,27 @@ from __future__ import annotations
 from typing import Protocol
 
 from logstore import format as fmt
-from logstore.codec import Buffer, Section
+from logstore.codec import Section, codec
 from logstore.codec.located import Item, read_item
 from logstore.errors import CorruptionError, CorruptNodeError
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
 
+READ_BYTES = 256 << 10  # it stays in the cache of a core until its nodes are decoded
+GAP_MAX_BYTES = 64 << 10
+
+
+def read_size(items: bytes, at: int, most_bytes: int = READ_BYTES) -> int:
+    """How much of the log to read at once for nodes of a list, from an offset on: the first, and
+    others behind it up to ``most_bytes``."""
+    return codec().stretch_bytes(items, at, GAP_MAX_BYTES, most_bytes)
+
 
 class NodeBytes(Protocol):
     """Where the bytes of nodes are."""
 
-    def around(self, position: int, size_bytes: int) -> tuple[Buffer, int]:
-        """Unchecked bytes of a segment that hold so many from a position on, as far as they are
-        there; the position where they begin."""
+    def around(self, position: int, size_bytes: int) -> bytes:
+        """Unchecked bytes of a segment from a position on, as far as they can be read."""
         ...
 
     def listpack(self, section: Section, item: Item) -> bytes:
@@ -37,15 +45,23 @@ class NodeBytes(Protocol):
 class Stretch:
     """Bytes of a segment, kept from one list of nodes to the next. ``at``: how far the last list
     was added, also where an error ended it. ``losses`` take what cannot be read, instead of an
-    error."""
+    error. ``at_once_bytes``: how much is read at once; 0: a node at a time."""
 
-    def __init__(self, nodes: NodeBytes, seed: int, losses: Losses | None = None) -> None:
+    def __init__(
+        self,
+        nodes: NodeBytes,
+        seed: int,
+        losses: Losses | None = None,
+        *,
+        at_once_bytes: int = READ_BYTES,
+    ) -> None:
         self.at = 0
+        self._at_once_bytes = at_once_bytes
         self._losses = losses
         self._lost_upto = -1  # where in the list the node that was lost last ends
         self._nodes = nodes
         self._seed = seed
-        self._data: Buffer = b""
+        self._data = b""
         self._position = 0
 
     def add(self, gather: Gather, section: Section, items: bytes, at: int) -> int:
@@ -67,12 +83,14 @@ class Stretch:
                 return at
             try:
                 if item.position and not self._has(item):
-                    size = fmt.FRAME_HEAD_BYTES + item.size_bytes
-                    self._data, self._position = self._nodes.around(item.position, size)
+                    size = read_size(items, at, self._at_once_bytes)
+                    data = self._nodes.around(item.position, size)
+                    self._data, self._position = data, item.position
                     if self._has(item):
                         continue
                 self._add_one(gather, section, item)
             except CorruptionError as error:
+                error.stream = section[0]
                 if self._losses is None:
                     raise
                 self._losses.met(section, item, error, beside=at == self._lost_upto)

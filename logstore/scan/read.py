@@ -3,12 +3,9 @@
 Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
 reads only those at the ends of the interval); a pin that ran out, a snapshot that is gone, and a
 segment that is gone and is not pinned (the pin is looked at behind the segment, for who unlinks
-one revokes its pins first), raise SnapshotExpired; damage, and a segment that is gone
-though it is pinned, is a CorruptionError that names the IDs, or is counted among the losses that
-the caller takes, and never are there fewer rows unsaid. Segments
-are read with positional reads, so that a file that is cut off is an error and not a signal; reads
-that follow each other are done ahead, in pieces of READ_AHEAD_BYTES. Neither the engine nor the
-index may be imported here.
+one revokes its pins first), raise SnapshotExpired; damage, and a segment that is gone though it is
+pinned, is a CorruptionError that names the IDs, or is counted among the losses that the caller
+takes, and never are there fewer rows unsaid. Neither the engine nor the index may be imported here.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from logstore.codec import Section
 from logstore.codec.located import Item
 from logstore.errors import CorruptionError, SnapshotExpired
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import names, node_reader, pinfile
+from logstore.log import names, node_reader, pinfile, reader
 from logstore.log.shipped import place
 from logstore.log.shipped_files import ShippedFiles
 from logstore.log.writer import crc_seed
@@ -38,8 +35,6 @@ from logstore.uri_path import UriPath
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READ_AHEAD_BYTES = 256 << 10
-GAP_MAX_BYTES = 64 << 10
 OPEN_FILES_MAX = 16
 
 
@@ -60,7 +55,6 @@ class _Files:
         self._pin_holds = pin_holds
         self._gone: set[int] = set()  # though the pin holds them
         self._open: OrderedDict[int, File] = OrderedDict()
-        self._read_upto = 0  # the position where the last read ended
 
     def _file(self, number: int) -> File:
         """A segment; SnapshotExpired if its file was dropped, CorruptionError if it is lost."""
@@ -86,15 +80,10 @@ class _Files:
             self._open.popitem(last=False)[1].close()
         return found
 
-    def around(self, position: int, size_bytes: int) -> tuple[bytes, int]:
-        """Unchecked bytes of a segment from a position on; more of them while reads go forward."""
+    def around(self, position: int, size_bytes: int) -> bytes:
+        """Unchecked bytes of a segment from a position on, as far as they can be read."""
         segment, offset = fmt.position_parts(position)
-        gap = position - self._read_upto
-        if self._read_upto and -READ_AHEAD_BYTES <= gap <= GAP_MAX_BYTES:
-            size_bytes = max(size_bytes, READ_AHEAD_BYTES)
-        data = self._file(segment).pread(size_bytes, offset)
-        self._read_upto = position + len(data)
-        return data, position
+        return reader.readable(self._file(segment), size_bytes, offset)
 
     def listpack(self, section: Section, item: Item) -> bytes:
         """The listpack of one node, checked."""

@@ -1,7 +1,7 @@
 """Reading the few entries that match of many: nodes that cannot have one are passed over in place.
 
-The nodes are their own summaries: an entry is compared where it lies in the mapped segment, and no
-object is made of what does not match.
+The nodes are their own summaries: an entry is compared where it lies in the bytes of its segment,
+and no object is made of what does not match.
 
 Invariants: a node is passed over only if its frame is sound and has no entry that matches
 (``codec.may_match``); any other is read, and told if it is damaged, as all reads do it. No snapshot
@@ -19,10 +19,11 @@ from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.read import Batch, Interval, confirm
-from logstore.format import FRAME_HEAD_BYTES
+from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.scan import walk
+from logstore.scan.located import read_size
 from logstore.tuples import NamedTuple
 
 NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first ones are small, as often one has it all
@@ -130,14 +131,12 @@ class _Sift(NamedTuple):
     ) -> tuple[list[Any], bool]:
         """Those that match of nodes, and whether they are as many as were asked for."""
         entries: list[Any] = []
-        wanted = _wanted(view, self.engine, record.number, listed.items(), self.maker.where)
-        self.engine.segments.was_read(listed.size_bytes)
-        active = view.meta.active_segment
+        wanted = _wanted(self.engine, record.number, listed.items(), self.maker.where)
         for item in reversed(wanted) if reverse else wanted:
             lp, master = item.lp, StreamID(*item.master)
             if item.position:
                 locator = Locator(item.position, item.size_bytes, item.live, StreamID(*item.last))
-                lp = self.engine.segments.node(record.number, master, locator, active)
+                lp = sealed_listpack(view, record, master, locator)
             left = -1 if self.limit < 0 else self.limit - len(entries)
             entries += self.maker.entries(lp, *master, item.vector, low, self.end, left, reverse)
             if 0 <= self.limit <= len(entries):
@@ -145,18 +144,16 @@ class _Sift(NamedTuple):
         return entries, False
 
 
-def _wanted(
-    view: Snapshot, engine: Engine, stream: int, items: bytes, where: list[bytes]
-) -> list[Item]:
+def _wanted(engine: Engine, stream: int, items: bytes, where: list[bytes]) -> list[Item]:
     """Those of some nodes that may have an entry that matches, and those that are doubtful."""
     wanted: list[int] = []
-    active, at = view.meta.active_segment, 0
+    at = 0
     while (one := read_item(items, at)) is not None:
         item, after = one
         if item.position:
-            size = FRAME_HEAD_BYTES + item.size_bytes
-            data, position = engine.segments.around(item.position, size, active)
-            upto = codec().may_match(items, at, data, position, stream, engine.seed, where, wanted)
+            begin = item.position
+            data = engine.segments.around(begin, read_size(items, at))
+            upto = codec().may_match(items, at, data, begin, stream, engine.seed, where, wanted)
             if upto > at:
                 at = upto
                 continue

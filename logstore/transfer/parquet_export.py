@@ -17,7 +17,7 @@ from logstore.api import arguments
 from logstore.api.names import stream_names
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.errors import StreamNotFoundError, UsageError
+from logstore.errors import StreamNotFoundError, UsageError, typed
 from logstore.fs import LOCAL
 from logstore.ids import ZERO_ID, IDLike, StreamID
 from logstore.loading import needing
@@ -191,13 +191,12 @@ def _behind(store: Store[Any], folder: Folder, name: bytes, rows: Rows) -> Strea
             "export it to another folder",
             stream=name,
         )
-    file = LOCAL.open(newest.path)
     try:
-        there = parquet.read_schema(pa.BufferReader(file.map()))
+        there = parquet.read_schema(newest.path)
     except pa.ArrowInvalid as error:
         raise UsageError(f"{newest.path} is damaged: remove it, and resume: {error}") from None
-    finally:
-        file.close()
+    except OSError as error:
+        raise typed(error, newest.path, "reading") from error
     if not there.equals(rows.schema):
         raise UsageError(
             f"{newest.path} has other columns ({', '.join(there.names)}): give the same schema, or "

@@ -115,7 +115,7 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
     at = max(at, fmt.SEGMENT_HEAD_BYTES)
     try:
         while at < end:
-            data = file.pread(fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
+            data = reader.readable(file, fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
             size, seen = _seems(data, end - at)
             name = None if seen is None else _name(engine, seen.stream)
             if size and seen is None:

@@ -133,14 +133,14 @@ class SalvageableNodes:
     def _unreadable(self, suspects: set[int]) -> dict[_Key, _Lost]:
         """Sealed nodes that cannot be read; only in these segments, all others were verified."""
         found: dict[_Key, _Lost] = {}
-        engine, active = self._engine, self.view.meta.active_segment
+        engine = self._engine
         there = set(names.segments(engine.fs, engine.path))
         for _, stream, master, locator in self.view.index.all_nodes():
             segment = fmt.segment_of(locator.position)
             if segment in there and segment not in suspects:
                 continue
             try:
-                lp = engine.segments.node(stream, master, locator, active)
+                lp = engine.segments.node(stream, master, locator)
                 codec().validate(lp, *master)
             except UNREADABLE as exc:
                 why = "its segment is missing" if segment not in there else str(exc)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import random
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,15 +214,31 @@ def test_a_list_of_items_that_is_cut_off_is_left(codec: Codec) -> None:
         assert builder.finish().num_rows == 3 * (end // fmt.SNAPSHOT_ITEM.size)
 
 
-def test_a_map_of_a_file_is_read_in_place(codec: Codec, tmp_path: Path) -> None:
-    log = log_of(codec)
-    path = tmp_path / "segment"
-    path.write_bytes(log.data)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-        builder = codec.ArrowBuilder(["id"])
-        items = log.nodes.items()
-        end = builder.add_located(SECTION, items, 0, mapped, log.start, SEED, MANY, MANY)
-        assert (end, builder.rows) == (len(items), 18)
+def test_as_much_is_read_at_once_as_the_nodes_need(codec: Codec) -> None:
+    """Prevents reads of more than is asked for, and one read for each node."""
+    nodes = codec.NodeList()
+    for at, size in (
+        (1000, 68),
+        (1100, 68),
+        (1250, 68),
+        (1380, 68),
+        (0, 3),
+        (900, 68),
+        (2 << 32, 9),
+    ):
+        nodes.add(at, size, 1, (at, 0), (at, 9), b"", b"" if at else b"abc")
+    items = nodes.items()
+    one = fmt.SNAPSHOT_ITEM.size
+    assert codec.stretch_bytes(items, 0, 0, 1 << 20) == 200  # the third is away from the second
+    assert codec.stretch_bytes(items, 0, 50, 1 << 20) == 480  # the one behind lies before it
+    assert codec.stretch_bytes(items, 0, 50, 350) == 350
+    assert codec.stretch_bytes(items, 0, 50, 349) == 200
+    assert codec.stretch_bytes(items, 0, 50, 10) == 100
+    assert codec.stretch_bytes(items, 3 * one, 0, 1 << 20) == 100
+    assert codec.stretch_bytes(items, 5 * one + 3, 1 << 40, 200) == 100
+    assert codec.stretch_bytes(items, len(items), 0, 1 << 20) == 0
+    assert codec.stretch_bytes(items[4 * one : 5 * one + 3], 0, 0, 1 << 20) == 0
+    assert codec.stretch_bytes(items[:-1], 6 * one + 3, 0, 1 << 20) == 0  # cut off
 
 
 def test_a_second_thread_is_refused_or_waits_its_turn(native: Codec) -> None:

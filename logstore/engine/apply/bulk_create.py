@@ -112,7 +112,7 @@ class BulkCreate:
         if meta.next_stream < self._next:
             self._state.meta = meta._replace(next_stream=self._next)
 
-    def settle(self, segments: Segments, active: int) -> list[tuple[bytes, bytes]]:
+    def settle(self, segments: Segments) -> list[tuple[bytes, bytes]]:
         """The rows of what is still held back, by ascending keys, which it stays meanwhile; handed
         over is a stream whose node cannot be read."""
         rows: list[tuple[bytes, bytes]] = []
@@ -130,7 +130,7 @@ class BulkCreate:
             try:
                 if segment != segment_of(at):
                     segment = segment_of(at)
-                    source = segments.source(segment, sealed=segment != active)
+                    source = segments.source(segment)
                 segments.body_reads += 1
                 lp = listpack(source, segments.seed, at, payload_bytes, number, (ms, seq))
             except (CorruptFrameError, SegmentGone):

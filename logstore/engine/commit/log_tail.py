@@ -25,7 +25,7 @@ from logstore.engine.runtime import identity, reopen, reserve
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
-from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
+from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError, UnreadableError
 from logstore.features.registry import first_due
 from logstore.format import Kind
 from logstore.fs import File
@@ -191,6 +191,8 @@ def _segment(
             apply_commit(txn, commit)
             count += 1
             good = fmt.offset_of(commit.end)
+    except UnreadableError as exc:  # no crash leaves that: what stands there may have counted
+        raise _damaged(exc, fmt.position(link.number, good)) from exc
     except CorruptFrameError as exc:
         behind = reader.behind(
             file,
@@ -203,7 +205,10 @@ def _segment(
         )
         if not last or behind.damaged:
             raise _damaged(exc, fmt.position(link.number, good)) from exc
-        return count, _cut(engine, txn, file, link, good, void=behind.complete)
+        try:
+            return count, _cut(engine, txn, file, link, good, void=behind.complete)
+        except UnreadableError as lost:  # a part of it, which is not copied then, nor cut
+            raise _damaged(lost, fmt.position(link.number, good)) from lost
     return count, NOTHING
 
 
@@ -267,7 +272,7 @@ def _complete_roll(engine: Engine, txn: WriteTxn) -> None:
         return
     number, offset = fmt.position_parts(txn.meta.last_frame)
     try:
-        source = engine.segments.source(number, sealed=False)
+        source = engine.segments.source(number)
     except SegmentGone:
         raise _newest_missing(following) from None
     end = fmt.offset_of(txn.meta.applied)

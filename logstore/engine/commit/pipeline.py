@@ -29,7 +29,13 @@ from logstore.engine.commit import log_tail, write_back
 from logstore.engine.runtime import identity, reopen, reserve
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.control_block import LogWords
-from logstore.errors import CommittedError, CorruptFrameError, DiskFullError, FileSystemError
+from logstore.errors import (
+    CommittedError,
+    CorruptFrameError,
+    DiskFullError,
+    FileSystemError,
+    UnreadableError,
+)
 from logstore.index import env
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
@@ -354,6 +360,8 @@ def _in_log(engine: Engine, batch: Batch) -> bool:
     file = engine.active_file(number)
     try:
         frame = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
+    except UnreadableError:
+        raise  # it may stand there
     except CorruptFrameError:
         return False
     return (frame.crc, frame.commit) == (batch.last_crc, batch.number)

@@ -50,7 +50,7 @@ def _prepared(txn: WriteTxn, source: bytes) -> Prepared:
     found = export.seen(view, source)
     nodes: list[Sealed] = []
     for master, locator in found.sealed:
-        lp = view.segments.node(found.stream, master, locator, found.active_segment)
+        lp = view.segments.node(found.stream, master, locator)
         if locator.vector:
             lp = codec().fold(lp, locator.vector)
         nodes.append(Sealed(master, locator.last, locator.live, lp))

@@ -61,7 +61,6 @@ class Export(NamedTuple):
     info: StreamInfoValue
     sealed: list[tuple[StreamID, Locator]]
     open_node: Node | None
-    active_segment: int
     pin_id: str = ""  # of the pin that is renewed while the nodes are read; empty: there is none
 
     @property
@@ -83,7 +82,7 @@ class Export(NamedTuple):
         for master, locator in self.sealed:
             if lease is not None:
                 lease.keep(clock.now_ms())
-            lp = engine.segments.node(self.stream, master, locator, self.active_segment)
+            lp = engine.segments.node(self.stream, master, locator)
             yield master.packed(), fold(lp, locator.vector) if locator.vector else lp
         if self.open_node is not None:
             yield self.open_node
@@ -207,7 +206,7 @@ def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, Stre
         idempotent_ids.export(view, record.number),
     )
     sealed = _sealed(view, record, None, limit)
-    return Export(record.number, info, sealed, open_node, view.meta.active_segment), record
+    return Export(record.number, info, sealed, open_node), record
 
 
 def _go_on(

@@ -91,7 +91,7 @@ def _node(
             master, locator, above = found
             if not locator.live or (above is not None and above <= locator.last):
                 return None
-            lp = engine.segments.node(stream, master, locator, engine.active_number)
+            lp = engine.segments.node(stream, master, locator)
             return master, locator.last, locator.vector, lp
     except Exception:  # noqa: BLE001  the pipeline meets it, too
         return None

@@ -130,7 +130,7 @@ class PublishedTail:
     def _longer(self, tail: Tail, upto: int) -> Tail:
         """The tail with the frames behind it, up to a position where a commit ends."""
         segment, offset = fmt.position_parts(tail.end)
-        source = self._segments.source(segment, sealed=False)
+        source = self._segments.source(segment)
         by_stream, of_groups = dict(tail.by_stream), list(tail.of_groups)
         end, number = tail.end, tail.commit
         last_frame, last_crc = tail.last_frame, tail.last_crc

@@ -96,7 +96,7 @@ def _get(
             raise view.lost(record, "nothing")
         lp = node.lp
         if node.runs or lp is None:
-            lp = view.segments.open_listpack(node, view.meta.active_segment)
+            lp = nodes.open_listpack(view, record, node)
         if not record.expires_ms:
             opened = OpenNow(master, lp)
     else:
@@ -107,7 +107,7 @@ def _get(
         if locator.last < id or not locator.live:
             return None, None
         vector = locator.vector
-        lp = view.segments.node(number, master, locator, view.meta.active_segment)
+        lp = nodes.sealed_listpack(view, record, master, locator)
     entries = maker.entries(lp, *master, vector, id, id, 1, False)
     return (entries[0] if entries else None), opened
 

@@ -18,6 +18,7 @@ from logstore.codec import codec
 from logstore.codec.listpack import encode_int, finish
 from logstore.engine.runtime.record_cache import CachedNode
 from logstore.engine.runtime.segments import NodeSource, Segments
+from logstore.errors import CorruptionError
 from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, Run, StreamRecord
@@ -99,7 +100,7 @@ def open_ref(view: View, record: StreamRecord) -> NodeRef | None:
         return None
     live, dead = open_counts(node)
     if node.runs:
-        lp = view.segments.open_listpack(node, view.meta.active_segment)
+        lp = open_listpack(view, record, node)
     else:
         assert node.lp is not None
         lp = node.lp
@@ -177,12 +178,28 @@ def around(
 def listpack(view: View, record: StreamRecord, ref: NodeRef) -> tuple[bytes, bytes]:
     """A node's listpack and vector."""
     if ref.locator is not None:
-        active = view.meta.active_segment
-        lp = view.segments.node(record.number, ref.master, ref.locator, active)
-        return lp, ref.locator.vector
+        return sealed_listpack(view, record, ref.master, ref.locator), ref.locator.vector
     node = view.open_node(record.number)
     assert node is not None
-    return view.segments.open_listpack(node, view.meta.active_segment), b""
+    return open_listpack(view, record, node), b""
+
+
+def sealed_listpack(view: View, record: StreamRecord, master: StreamID, locator: Locator) -> bytes:
+    """The listpack of a sealed node; an error names the stream."""
+    try:
+        return view.segments.node(record.number, master, locator)
+    except CorruptionError as exc:
+        exc.stream = record.name
+        raise
+
+
+def open_listpack(view: View, record: StreamRecord, node: OpenNode) -> bytes:
+    """The listpack of the open node; an error names the stream."""
+    try:
+        return view.segments.open_listpack(node)
+    except CorruptionError as exc:
+        exc.stream = record.name
+        raise
 
 
 def live_from(
@@ -207,7 +224,7 @@ def live_from(
         if node is not None:
             lp = node.lp
             if node.runs or lp is None:
-                lp = txn.segments.open_listpack(node, txn.meta.active_segment)
+                lp = txn.segments.open_listpack(node)
             yield master, lp, b""
         return
     for ref in refs(txn, record, start):
@@ -289,15 +306,15 @@ def open_deleted(node: OpenNode, ordinals: tuple[int, ...]) -> OpenNode:
     return node
 
 
-def open_settled(node: OpenNode, segments: Segments, active: int) -> OpenNode:
+def open_settled(node: OpenNode, segments: Segments) -> OpenNode:
     """After a rebuild: inline if small, else with its skeleton."""
     if not node.runs:
         return node
     if sum(run.payload_bytes for run in node.runs) <= OPEN_INLINE_MAX_BYTES:
-        return OpenNode(segments.open_listpack(node, active))
+        return OpenNode(segments.open_listpack(node))
     if node.lp is None:
         first, *others = node.runs
-        large = _large(first, segments.run_bytes(first, active)[1])
+        large = _large(first, segments.run_bytes(first)[1])
         return OpenNode(large.lp, large.runs + others, node.vector)
     return node
 

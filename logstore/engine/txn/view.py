@@ -266,12 +266,12 @@ class TxnView:
         node = self.open_node(stream)
         if node is None:
             return None
-        return self.segments.open_listpack(node, self.meta.active_segment)
+        return self.segments.open_listpack(node)
 
     # -- sealed nodes -------------------------------------------------------------------------
     def read_node(self, stream: int, master: StreamID, locator: Locator) -> bytes:
         """The listpack of a sealed node."""
-        return self.segments.node(stream, master, locator, self.meta.active_segment)
+        return self.segments.node(stream, master, locator)
 
     def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Store a locator and count it in its segment."""
