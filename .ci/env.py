@@ -36,7 +36,7 @@ import spark_env
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 # Folders with a module ``native`` in Cython, the codec's first: the others include parts of it.
-NATIVE = (ROOT / "logstore" / "codec", ROOT / "logstore" / "engine" / "lane")
+NATIVE = tuple(ROOT / "logstore" / each for each in ("codec", "engine/lane", "mapped"))
 BASE = "base"
 SETS = ("bench", "demo", "docs", "java", "lint", "spark", "test")
 COMPILED = "compiled"  # not a set: where the command runs

@@ -18,7 +18,7 @@ from typing import Any
 
 import lmdb
 
-from logstore import errors
+from logstore import errors, mapped
 from logstore.errors import FULL, CorruptionError, DiskFullError, Error, FileSystemError
 from logstore.features.registry import FEATURES
 from logstore.fs import LOCAL, FileSystem, named, reach
@@ -26,6 +26,10 @@ from logstore.index import keys
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
+LOST_PAGES = (
+    "pages of the index cannot be read: its file was cut, or the disk does not give them back; try "
+    "again, it is built anew from the log"
+)
 _READER_BYTES, _LOCK_LEAST_BYTES = 64, 16384
 # Beside the main one: of the core, then one of each feature.
 DATABASES = (
@@ -144,7 +148,10 @@ def translated() -> Iterator[None]:
 class Generation:
     """One open generation: the environment and its databases."""
 
-    def __init__(self, path: Path, number: int, env: Any, databases: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, number: int, guard: mapped.Guard, env: Any, databases: dict[str, Any]
+    ) -> None:
+        self._guard = guard  # first: it is freed before LMDB unmaps what it looks after
         self.path = path
         self.number = number
         self.env = env
@@ -156,6 +163,11 @@ class Generation:
         self.databases = databases
         # ``Wake.readers_changed`` when it was last seen that this process is registered.
         self.registered_at = -1
+
+    @property
+    def lost(self) -> bool:
+        """Whether pages of it read as zeros now, because they cannot be read."""
+        return self._guard.lost
 
     def sync(self) -> None:
         """Force the index to disk; only a clean close needs it."""
@@ -198,6 +210,7 @@ class Generation:
 
     def close(self) -> None:
         """Close the environment."""
+        self._guard.close()
         self.env.close()
         self.path = named(self.path)
 
@@ -261,7 +274,7 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         _allocate_lock(fs, path / "lock.mdb")
     else:
         _refuse_odd(fs, path)
-    env: Any = None
+    env, guard = None, mapped.nothing()
     try:
         env = lmdb.open(
             reach(path),
@@ -274,6 +287,7 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
             max_spare_txns=2,
             create=build,
         )
+        guard = _guarded(path)
         with env.begin(write=True) as txn:
             databases = {"main": env.open_db(None, txn=txn)}
             for name in DATABASES:
@@ -281,13 +295,19 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         env.reader_check()
     except BaseException as exc:
         if env is not None:
+            guard.close()
             env.close()  # or this process could not open it again
         if isinstance(exc, lmdb.Error):
             raise _not_opened(exc, path) from exc
         if isinstance(exc, OSError):  # it makes the directory itself
             raise errors.typed(exc, path, "opening") from exc
         raise
-    return Generation(path, number, env, databases)
+    return Generation(path, number, guard, env, databases)
+
+
+def _guarded(path: Path) -> mapped.Guard:
+    """What LMDB has mapped of the index in a directory, looked after."""
+    return mapped.guard_file(LOCAL.stat(path / "data.mdb").inode, MAP_BYTES)
 
 
 def _allocate_lock(fs: FileSystem, path: Path) -> None:
@@ -323,7 +343,7 @@ def open_untouched(path: Path, number: int) -> Generation:
     FileNotFoundError if it was made by an older logstore and lacks a database.
     """
     _refuse_odd(LOCAL, path)
-    env: Any = None
+    env, guard = None, mapped.nothing()
     try:
         env = lmdb.open(
             reach(path),
@@ -334,12 +354,14 @@ def open_untouched(path: Path, number: int) -> Generation:
             create=False,
             max_spare_txns=0,
         )
+        guard = _guarded(path)
         # Each in a transaction of its own: a read transaction takes handles opened in it along.
         databases = {"main": env.open_db(None)}
         for name in DATABASES:
             databases[name] = env.open_db(name.encode(), create=False)
     except BaseException as exc:
         if env is not None:
+            guard.close()
             env.close()  # or this process could not open it again
         if isinstance(exc, lmdb.NotFoundError):
             why = f"the index in {path} is of an older format: {exc}"
@@ -347,4 +369,4 @@ def open_untouched(path: Path, number: int) -> Generation:
         if isinstance(exc, lmdb.Error):
             raise _not_opened(exc, path) from exc
         raise
-    return Generation(path, number, env, databases)
+    return Generation(path, number, guard, env, databases)

@@ -43,6 +43,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.index": ("index", "recovery"),
     "logstore.jobs": ("jobs",),
     "logstore.log": ("log", "recovery"),
+    "logstore.mapped": ("mapped",),
     "logstore.rdb": ("rdb", "transfer"),
     "logstore.recovery": ("recovery", "corruption", "crash"),
     "logstore.recovery.salvage": ("corruption", "recovery"),

@@ -21,7 +21,7 @@ from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
 
 READ_BYTES = 256 << 10  # it stays in the cache of a core until its nodes are decoded
-GAP_MAX_BYTES = 64 << 10
+GAP_MAX_BYTES = 16 << 10  # between nodes: what is between them is read, too
 
 
 def read_size(items: bytes, at: int, most_bytes: int = READ_BYTES) -> int:

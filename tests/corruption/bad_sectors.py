@@ -16,8 +16,8 @@ from tests.power.disks import Disk, Kind, run_tool, why_not
 
 PAGE_BYTES = 4096
 _MAKE = ("mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", "nodiscard")
-_KIND = Kind("ext4", _MAKE, "", 96 << 20)
-_BORDER_BYTES = 80 << 20
+_KIND = Kind("ext4", _MAKE, "", 384 << 20)
+_BORDER_BYTES = 320 << 20
 
 
 def why_none() -> str:

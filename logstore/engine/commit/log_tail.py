@@ -87,6 +87,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
     foreign: int = 1
     # What living processes have published is whole, or damaged, but never torn.
     published, in_progress = engine.wake.applied, engine.wake.in_progress
+    engine.check_open()  # which may be lost
     engine.cache.clear()
     with generation.env.begin(write=True) as index_txn:
         index = IndexTxn(generation, index_txn)

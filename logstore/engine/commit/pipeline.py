@@ -32,6 +32,7 @@ from logstore.engine.shm.control_block import LogWords
 from logstore.errors import (
     CommittedError,
     CorruptFrameError,
+    CorruptionError,
     DiskFullError,
     FileSystemError,
     UnreadableError,
@@ -127,7 +128,7 @@ def ready_locked(engine: Engine) -> LogWords:
         lane.give_back()
     words = engine.wake.log()
     generation = engine.generation
-    if generation is None or generation.number != words.generation:
+    if generation is None or generation.number != words.generation or generation.lost:
         engine.ensure_index_locked()
         words = engine.wake.log()
     if words.in_progress:
@@ -160,6 +161,8 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
             batch.abort_index(engine)
             engine.wake.waits.withdraw_locked(txn.handed)
             return step
+        if generation.lost:  # what was decided may rest on it
+            raise CorruptionError(env.LOST_PAGES)
         data = buffer.encode(engine.seed, engine.wake.durable_upto)
         meta = txn.meta = _new(
             Meta, (buffer.end, number, buffer.last_start, buffer.last_crc, *txn.meta[4:])

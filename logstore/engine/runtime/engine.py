@@ -37,7 +37,7 @@ from logstore.errors import (
     StoreGoneError,
 )
 from logstore.fs import File, FileSystem, named
-from logstore.index.env import Generation, open_generation, translated
+from logstore.index.env import LOST_PAGES, Generation, open_generation, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 from logstore.log.writer import crc_seed
@@ -171,11 +171,15 @@ class Engine:
 
     def index(self) -> Generation:
         """The generation that is valid now."""
-        self.check_open()
         while True:
             generation, number = self.generation, self.wake.generation()
+            self.check_open()  # behind the look at WAKE, whose words may be lost
             if generation is not None and generation.number == number:
+                if generation.lost:
+                    raise CorruptionError(LOST_PAGES)
                 return generation
+            if not number:
+                identity.check(self)
             try:  # LMDB opens databases under a lock of its own, without a time limit for waiting
                 with self._locked():
                     return self.use_generation(number)
@@ -270,10 +274,15 @@ class Engine:
 
     def check_open(self) -> None:
         """ClosedError once the last handle of this process gave the store back; StoreGoneError once
-        its directory was found removed or replaced.
+        its directory was found removed or replaced, or WAKE was lost.
         """
         if self.closed:
             raise ClosedError("the store is closed: open it again")
+        if self.wake.lost and not self.gone:
+            self.gone = (
+                f"{self.path} lost its file WAKE, which was cut or cannot be read: close the store "
+                "in every process and open it again; it is made anew"
+            )
         if self.gone:
             raise StoreGoneError(self.gone)
 

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from logstore.directory_path import gone
+from logstore.engine.shm.control_block import SIZE_BYTES
 from logstore.errors import NotAStoreError, StoreGoneError
 from logstore.fs import File
 from logstore.log import names, storefile
@@ -38,7 +39,10 @@ def check(engine: Engine) -> None:
     except StoreGoneError as exc:
         engine.gone = exc.message
         raise
+    engine.check_open()
     if not engine.options.readonly:
+        if engine.fs.size_bytes(engine.path / names.WAKE) != SIZE_BYTES:  # cut, or not there
+            raise _gone(engine, engine.path / names.WAKE)
         _same(engine, engine.lock.file, engine.path / names.LOCK)
         _same(engine, engine.users, engine.path / names.USERS)
 

@@ -226,6 +226,8 @@ def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
         else:
             index = index_upto(engine.published_tail, generation, txn, published)
         result = batch(Snapshot(index, engine.segments, engine.clock.now_ms), *args)
+        if generation.lost:
+            raise LostRowsError(env.LOST_PAGES, generation.number)
         changed = engine.wake.readers_changed
         if changed != generation.registered_at:
             if not generation.is_registered(txn):
@@ -235,9 +237,13 @@ def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
 
 
 def _again(engine: Engine, exc: Exception, tried: Generation, doubts: int) -> bool:
-    """Whether to read once more, in an environment that was opened again: this process may have
-    lost its place among the readers. What still looks like damage after ``DOUBTS_MAX`` times is.
+    """Whether to read once more. In an environment that was opened again: this process may have
+    lost its place among the readers; what still looks like damage after ``DOUBTS_MAX`` times is.
+    In one that was built anew, where pages of this one were lost.
     """
+    if tried.lost:
+        reopen.rebuild(engine, LostRowsError(env.LOST_PAGES, tried.number))
+        return True
     if isinstance(exc, _Unregistered | env.LostReader):
         return reopen.reopen(engine, tried)
     return env.is_doubtful(exc) and doubts < DOUBTS_MAX and reopen.reopen(engine, tried)

@@ -5,7 +5,8 @@ stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); 
 a lower bound of what LMDB has committed in the generation that is valid; a word is stored and
 loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
 process killed among the words leaves it set; the file is fully allocated and created by rename;
-only ``failed_at`` is looked at after the last process is gone. What readers wait on stands behind
+only ``failed_at`` is looked at after the last process is gone; who has read words and is about to
+act on them asks whether they were ``lost``. What readers wait on stands behind
 the words (``shm.wait_words``). Knows nothing of frames or of the index.
 """
 
@@ -16,6 +17,7 @@ import struct
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from logstore import mapped
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
@@ -123,9 +125,17 @@ class Wake:
     def __init__(self, fs: FileSystem | None, path: Path) -> None:
         """Map the file at ``path``; without a file system words of nobody: all are 0."""
         self._map: Any = bytearray(SIZE_BYTES) if fs is None else _mapped(fs, path)
+        # Without a file there is nothing to lose.
+        self._guard: Any = None if fs is None else mapped.guard_memory(self._map)
         self._words = memoryview(self._map).cast("Q")
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.waits = Waits(memoryview(self._map), self._address)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the file was cut, or a page of it cannot be read: what is read here is zeros."""
+        guard = self._guard
+        return guard is not None and guard.lost
 
     @property
     def memory(self) -> Any:

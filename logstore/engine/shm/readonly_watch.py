@@ -23,6 +23,7 @@ from logstore.engine.shm.control_block import MAGIC, SIZE_BYTES
 from logstore.engine.shm.wait_words import CALL_MS, every_offset
 from logstore.errors import FileSystemError
 from logstore.fs import FileSystem
+from logstore.mapped import guard_memory
 
 LOOK_S = CALL_MS / 1000
 BUSY_S = 3 * LOOK_S  # without news for so long it sleeps
@@ -105,6 +106,7 @@ def watching(fs: FileSystem, path: Path) -> Iterator[Watch | None]:
         mapped.close()
         yield None
         return
+    guard = guard_memory(mapped)  # cut, it reads as zeros: nothing happens any more
     buffer = _Buffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(mapped), ctypes.byref(buffer), 0)
     memory = memoryview(mapped)
@@ -115,4 +117,5 @@ def watching(fs: FileSystem, path: Path) -> Iterator[Watch | None]:
         watch.close()
         memory.release()
         ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+        guard.close()
         mapped.close()

@@ -1,0 +1,179 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
+# cython: freethreading_compatible=False
+"""The handler of SIGBUS, and the regions that it looks after; see the package.
+
+Invariants: the handler calls nothing but mmap, sigaction and raise, takes no lock and no memory; it
+touches a page only if that lies in a region that was given; a region is in the table before it can
+be touched by who gave it, and out of it before its memory is unmapped. The table is changed with
+the interpreter's lock held.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint64_t, uintptr_t
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <signal.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+
+    #define LS_REGIONS 256
+
+    typedef struct { uintptr_t begin, end; int prot; int lost; } ls_region;
+
+    static ls_region ls_regions[LS_REGIONS];
+    static struct sigaction ls_before;      /* who is asked about every other fault */
+    static int ls_count, ls_passing;
+    static uintptr_t ls_page = 4096;
+
+    static void ls_on_bus(int sig, siginfo_t *info, void *context) {
+        int saved = errno, i;
+        /* Of an access (also to memory that the hardware lost), not sent by somebody. */
+        uintptr_t at = info->si_code > 0 ? (uintptr_t)info->si_addr : 0;
+        for (i = 0; at && i < LS_REGIONS; i++) {
+            ls_region *r = &ls_regions[i];
+            uintptr_t begin = __atomic_load_n(&r->begin, __ATOMIC_ACQUIRE);
+            void *page = (void *)(at & ~(ls_page - 1));
+            if (!begin || at < begin || at >= r->end) continue;
+            if (mmap(page, ls_page, r->prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
+                    != page) break;
+            __atomic_store_n(&r->lost, 1, __ATOMIC_RELEASE);
+            errno = saved;
+            return;
+        }
+        /* Not ours: as if we were not there. One who passes it back to us gets the default. */
+        if (!ls_passing && (ls_before.sa_flags & SA_SIGINFO)) {
+            ls_passing = 1;
+            ls_before.sa_sigaction(sig, info, context);
+            ls_passing = 0;
+        } else if (!ls_passing && ls_before.sa_handler != SIG_DFL
+                   && ls_before.sa_handler != SIG_IGN) {
+            ls_passing = 1;
+            ls_before.sa_handler(sig);
+            ls_passing = 0;
+        } else if (at || ls_passing || ls_before.sa_handler == SIG_DFL) {
+            struct sigaction none;
+            memset(&none, 0, sizeof none);
+            none.sa_handler = SIG_DFL;
+            sigaction(SIGBUS, &none, NULL);
+            if (!at) raise(SIGBUS);     /* an access faults again by itself */
+        }
+        errno = saved;
+    }
+
+    static int ls_on_top(void) {
+        struct sigaction now;
+        return !sigaction(SIGBUS, NULL, &now) && (now.sa_flags & SA_SIGINFO)
+            && now.sa_sigaction == ls_on_bus;
+    }
+
+    /* The place of a region in the table; -1 if it is full, or there can be no handler. */
+    static int ls_add(uintptr_t begin, uintptr_t end, int writable) {
+        int i;
+        for (i = 0; i < LS_REGIONS && ls_regions[i].begin; i++);
+        if (i == LS_REGIONS || begin >= end) return -1;
+        if (!ls_on_top()) {
+            struct sigaction ours;
+            memset(&ours, 0, sizeof ours);
+            ours.sa_sigaction = ls_on_bus;
+            ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+            sigemptyset(&ours.sa_mask);
+            ls_page = (uintptr_t)sysconf(_SC_PAGESIZE);
+            if (sigaction(SIGBUS, NULL, &ls_before) || sigaction(SIGBUS, &ours, NULL)) return -1;
+        }
+        ls_regions[i].end = end;
+        ls_regions[i].prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+        ls_regions[i].lost = 0;
+        __atomic_store_n(&ls_regions[i].begin, begin, __ATOMIC_RELEASE);
+        ls_count++;
+        return i;
+    }
+
+    /* The handler goes with the last region, unless somebody put another one on top of it. */
+    static void ls_remove(int i) {
+        __atomic_store_n(&ls_regions[i].begin, 0, __ATOMIC_RELEASE);
+        if (!--ls_count && ls_on_top()) sigaction(SIGBUS, &ls_before, NULL);
+    }
+
+    static int ls_lost(int i) { return __atomic_load_n(&ls_regions[i].lost, __ATOMIC_ACQUIRE); }
+
+    static int ls_known(uintptr_t begin) {
+        int i;
+        for (i = 0; i < LS_REGIONS; i++) if (ls_regions[i].begin == begin) return 1;
+        return 0;
+    }
+
+    /* Where a file is mapped as a whole, and is in no region yet; 0 if nowhere. */
+    static uintptr_t ls_find(uint64_t inode, uint64_t size) {
+        char line[4352];
+        uintptr_t found = 0;
+        FILE *maps = fopen("/proc/self/maps", "re");
+        if (!maps) return 0;
+        while (!found && fgets(line, sizeof line, maps)) {
+            unsigned long long begin, end, offset, number;
+            if (sscanf(line, "%llx-%llx %*s %llx %*s %llu", &begin, &end, &offset, &number) == 4
+                    && number == inode && !offset && end - begin == size
+                    && !ls_known((uintptr_t)begin))
+                found = (uintptr_t)begin;
+        }
+        fclose(maps);
+        return found;
+    }
+    """
+    int ls_add(uintptr_t begin, uintptr_t end, int writable) nogil
+    void ls_remove(int place) nogil
+    int ls_lost(int place) nogil
+    uintptr_t ls_find(uint64_t inode, uint64_t size) nogil
+
+
+cdef class Guard:
+    """A region; it is looked after until this is closed or freed."""
+
+    cdef int place
+    cdef bint holds
+    cdef Py_buffer view
+
+    def __cinit__(self):
+        self.place = -1
+
+    def __dealloc__(self):
+        self.close()
+
+    @property
+    def lost(self):
+        """Whether a page of it was lost."""
+        return self.place >= 0 and ls_lost(self.place) != 0
+
+    cpdef close(self):
+        """Look after it no more; safe to repeat."""
+        cdef int place = self.place
+        self.place = -1
+        if place >= 0:
+            ls_remove(place)
+        if self.holds:
+            self.holds = False
+            PyBuffer_Release(&self.view)
+
+
+def guard_memory(memory):
+    """Look after the memory of a map, which stays mapped for as long."""
+    cdef Guard made = Guard()
+    cdef uintptr_t begin
+    PyObject_GetBuffer(memory, &made.view, PyBUF_SIMPLE)
+    made.holds = True
+    begin = <uintptr_t>made.view.buf
+    made.place = ls_add(begin, begin + <uintptr_t>made.view.len, not made.view.readonly)
+    return made
+
+
+def guard_file(uint64_t inode, uint64_t size_bytes):
+    """Look after what somebody else mapped for reading: so many bytes of the file of this inode."""
+    cdef Guard made = Guard()
+    cdef uintptr_t begin = ls_find(inode, size_bytes)
+    if begin:
+        made.place = ls_add(begin, begin + size_bytes, 0)
+    return made
