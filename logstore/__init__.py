@@ -86,6 +86,7 @@ _ERRORS = (
     "StreamExistsError",
     "StreamNotFoundError",
     "TooLargeError",
+    "UnreadableError",
     "UsageError",
 )
 
