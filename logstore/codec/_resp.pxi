@@ -1,5 +1,7 @@
 # Requests of the Redis protocol: the twin of resp.py.
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
 cdef enum:
     RESP_MAX_WORDS = 1048576
     RESP_MAX_DIGITS = 9
