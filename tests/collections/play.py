@@ -1,9 +1,9 @@
 """Random calls of a store while the collector runs at every object, and others come in between.
 
 ``python -m tests.collections.play FOLDER SEED STEPS INTRUDER``: a process of its own, so that it
-may die, hang, or run under another allocator (``PYTHONMALLOC=debug``). INTRUDER: ``finaliser`` calls
-the store from inside a collection, in the thread of the call around it; ``thread`` lets another
-thread make a call there; ``both``.
+may die, hang, or run under another allocator (``PYTHONMALLOC=debug``). INTRUDER: ``finaliser``
+calls the store from inside a collection, in the thread of the call around it; ``thread`` lets
+another thread make a call there; ``both``.
 
 What is known without a model: each entry carries its seal; each is there exactly as it was added,
 until it is deleted; a group gives each entry once; what is pending is what was given and not ended.

@@ -22,7 +22,7 @@ from tests.collections.collector import Collector
 from tests.support.inside import committer_of, delete_index, engine_of
 
 Store = logstore.Store[Any]
-NODE_MAX_ENTRIES = 8
+NODE_MAX_ENTRIES = 8  # of which a case has four at first
 EVERY = 12  # places that are tried one by one; behind these some
 NO_LONGER_S = 120
 
@@ -57,6 +57,10 @@ class Case:
             self.add(self.same)
         self.ids = list(self.there)
         self.group.read("c", count=1)
+        self.other = store.stream(f"t{number}")  # of which the lane has no handle yet
+        self.other.add_many([place(5)])
+        self.add(self.same)  # the lane has taken over, and knows stream and group
+        self.group.read("c", count=1)
 
     def add(self, fields: dict[Any, Any]) -> None:
         """An add, and what it means."""
@@ -75,6 +79,8 @@ class Case:
         for fields in found.values():
             sealed.check(fields)
         assert found == self.there
+        for entry in self.other.range():
+            sealed.check(entry.fields)
 
 
 def adds(case: Case) -> None:
@@ -92,6 +98,15 @@ def transacts(case: Case) -> None:
         made = [stream.add(row) for row in rows]
     for one, row in zip(made, rows, strict=True):
         case.there[one.id] = sealed.as_read(row)
+
+
+def transacts_over_streams(case: Case) -> None:
+    """An entry is encoded, and then a handle is made: others encode theirs in its place."""
+    row = climate(1)
+    with case.store.transaction() as opened:
+        made = opened.stream(f"s{case.number}").add(row)
+        opened.stream(f"t{case.number}").add(place(2))
+    case.there[made.id] = sealed.as_read(row)
 
 
 def adds_many(case: Case) -> None:
@@ -170,7 +185,20 @@ def moments() -> Iterator[int]:
 @pytest.mark.parametrize("intruder", [in_this_thread, in_another_thread])
 @pytest.mark.parametrize(
     "call",
-    [adds, adds_again, transacts, adds_many, gets, ranges, scans, reads, acks, nacks, deletes],
+    [
+        adds,
+        adds_again,
+        transacts,
+        transacts_over_streams,
+        adds_many,
+        gets,
+        ranges,
+        scans,
+        reads,
+        acks,
+        nacks,
+        deletes,
+    ],
 )
 def test_entries_keep_their_own_fields(
     tmp_path: Path,
@@ -222,11 +250,16 @@ def test_a_close_inside_of_a_call_is_refused_or_done(
         path = tmp_path / str(moment)
         with logstore.open(path, background=False, node_max_entries=NODE_MAX_ENTRIES) as store:
             case, seen = Case(store, moment), list[type[BaseException]]()
+            mutex: Any = committer_of(store).mutex
 
-            def close(case: Case = case, seen: list[type[BaseException]] = seen) -> None:
+            def close(
+                case: Case = case, seen: list[type[BaseException]] = seen, mutex: Any = mutex
+            ) -> None:
+                inside = mutex._is_owned()
                 try:
                     case.store.close()
                     seen.append(logstore.ClosedError)
+                    assert not inside, "closed in the midst of a commit"
                 except logstore.ReentryError:
                     seen.append(logstore.ReentryError)
 
