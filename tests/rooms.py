@@ -213,7 +213,7 @@ def _wanted_by(path: Path) -> tuple[str, ...]:
     if path == Path("tests/conftest.py"):
         return tuple(str(test.relative_to("tests")) for test in quick())
     if path.parts[0] == "tests":
-        if path.suffix == ".md":
+        if path.suffix == ".md" or path == Path("tests/durations.json"):
             return ("house",)
         if path.name == "conftest.py":
             return (str(path.relative_to("tests").parent),)
