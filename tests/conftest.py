@@ -25,6 +25,7 @@ LONG = (
     "groups", "model", "compaction", "fuzz", "demo", "tools/test_cli.py", "transfer",
 )  # fmt: skip
 TOLD = "told"
+SPARK_S = 1800  # a test with a few jobs took ten minutes where twenty other processes computed
 SMALL_DISK_BYTES = 12 << 20
 
 # A failure prints what reproduces it; the examples found stay under build/.
@@ -45,6 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _under(item, ("spark",)) == 0:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(SPARK_S))
         if _under(item, ALONE) < len(ALONE):
             item.add_marker(pytest.mark.alone)
     if hasattr(config, "workerinput"):

@@ -19,7 +19,7 @@ from typing import Any
 from tests.spark.conftest import JAVA, SCRATCH
 
 OF_EXECUTORS = "SPARK_EXECUTOR_DIRS"  # set by a worker of a cluster for its executors
-WAIT_S = 120
+WAIT_S = 600  # a hang; busy machines take minutes
 LOGGING = """rootLogger.level = info
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console

@@ -52,7 +52,7 @@ def test_a_session_of_connect_reads_and_writes(url: str, tmp_path: Path) -> None
     command = [sys.executable, "-m", "tests.spark.connect_client", url, str(tmp_path / "store")]
     environment = {**os.environ, "JAVA_HOME": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280,
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

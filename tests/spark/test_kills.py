@@ -32,7 +32,7 @@ from tests.spark.conftest import SCRATCH
 from tests.spark.killed_driver import PAD_BYTES, ROWS, ROWS_A_BATCH, WRITTEN
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-WAIT_S = 180
+WAIT_S = 600
 LAST_WORDS = 3000
 
 

@@ -32,7 +32,7 @@ def test_an_older_spark_reads_and_writes_batches(tmp_path: Path) -> None:
     path = os.pathsep.join([older, str(ROOT)])
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
-        text=True, timeout=280, check=False,
+        text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     version, *told = done.stdout.splitlines()
