@@ -61,6 +61,11 @@ NOT_MET_MESSAGES = {
     "look_s and settle_s are above 0",
     "series_max must be a number from 0 on, not {}",  # of a collector; --series is checked itself
     "the broker is not started: await broker.startup()",  # of taskiq, whose command starts it
+    (  # IDs of commands are text
+        "a bare number is no ID: {}. It could be milliseconds, seconds or the number of a row: "
+        "give milliseconds as text, '<ms>' or '<ms>-<seq>', or (ms, seq), and a time as an aware "
+        "datetime"
+    ),
     # Commands add text and bytes only.
     (
         "row {}, field {}: give str, bytes, int or float, not {}; "
