@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
+from logstore.errors import SnapshotExpired
 from tests.compaction.test_erasure_beside_readers import (
     ENTRIES,
     ERASED,
@@ -19,25 +20,9 @@ from tests.compaction.test_erasure_beside_readers import (
     stepping,
 )
 from tests.scan.look import make_store
+from tests.spark.test_stream_source import reader_of, rows
 
-STARTS_MAX = 5
-NOT_BEGUN = ("worker failed to connect back", "CANNOT_OPEN_SOCKET")
-T = TypeVar("T")
 LIVING = [*range(ERASED, ENTRIES + 1), 0]  # the last one is in an open node
-
-
-def beside_load(action: Callable[[], T]) -> T:
-    """Do it; again where Spark lost its own Python process, which has some seconds to begin and no
-    option for more: then nothing was read yet."""
-    from pyspark.errors import PySparkException
-
-    for left in reversed(range(STARTS_MAX)):
-        try:
-            return action()
-        except PySparkException as error:
-            if not left or not any(each in str(error) for each in NOT_BEGUN):
-                raise
-    raise AssertionError
 
 
 def erase(path: Path, between: Callable[[], None]) -> None:
@@ -72,7 +57,7 @@ def test_a_load_is_told_to_load_again(spark: Any, path: Path, strict: str) -> No
 
     def between() -> None:
         with pytest.raises(Exception, match="SnapshotExpired") as raised:
-            print(len(beside_load(frame.collect)), "rows")
+            print(len(frame.collect()), "rows")
         told.append(str(raised.value))
 
     erase(path, between)
@@ -83,41 +68,23 @@ def test_a_load_is_told_to_load_again(spark: Any, path: Path, strict: str) -> No
     assert [row.n for row in again.collect()] == LIVING
 
 
-def test_a_streaming_query_reads_the_rest_when_it_goes_on(
-    spark: Any, path: Path, tmp_path: Path
-) -> None:
-    """The batch is not over: started again, the query does it anew, with all that lives."""
-    from pyspark.errors import PySparkException
+def test_a_streaming_query_reads_the_rest_when_it_goes_on(path: Path) -> None:
+    """A batch whose tasks are told to load again is not over: a query that is started again asks
+    for the same batch, with the offsets of its checkpoint, and has all that lives."""
+    reader = reader_of(path, streams="x", failOnDataLoss="false")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    planned = reader.partitions(start, end)
+    told: list[SnapshotExpired] = []
 
-    found: list[int] = []
-    told: list[Exception] = []
+    def between() -> None:
+        with pytest.raises(SnapshotExpired) as raised:
+            print(sum(batch.num_rows for each in planned for batch in reader.read(each)), "rows")
+        told.append(raised.value)
 
-    def batch(frame: Any, _number: int) -> None:
-        def between() -> None:
-            try:
-                found.extend(row.n for row in beside_load(frame.collect))
-            except PySparkException as error:
-                told.append(error)
-
-        if told:
-            between()
-            return
-        erase(path, between)
-        if told:
-            raise told[0]
-
-    def run() -> None:
-        options = {"path": str(path), "stream": "x", "failOnDataLoss": "false"}
-        source = spark.readStream.format("logstore").options(**options).schema("n int").load()
-        writer = source.writeStream.foreachBatch(batch).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        try:
-            assert query.awaitTermination(120)
-        finally:
-            query.stop()
-
-    with pytest.raises(PySparkException, match="SnapshotExpired"):
-        beside_load(run)
+    erase(path, between)
     assert len(told) == 1
-    beside_load(run)
-    assert found == LIVING
+    again = reader_of(path, streams="x", failOnDataLoss="false")
+    assert rows(again, start, end) == sorted(LIVING)
+    again.commit(end)
+    assert again.latestOffset(end, again.getDefaultReadLimit()) == end
