@@ -16,7 +16,7 @@ from logstore.compaction import deleted_bytes, measure, nodes, segments
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
-from logstore.engine.maintenance import checkpoint
+from logstore.engine.maintenance import checkpoint, whole_log
 from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine, log
@@ -54,6 +54,8 @@ def run(
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with maintenance_locks.alone(engine):
         segments.remove_garbage(engine, committer)
+        with committer.locked() as words:
+            whole_log.upto(engine, words.applied)  # or what is missing would be taken for dead
         try:
             _pass(engine, committer, report, 0.0 if purge else threshold)
             if full:  # the commits that published what was moved are dead, too

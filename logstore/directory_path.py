@@ -14,15 +14,15 @@ from typing import Self
 
 from logstore.errors import StoreGoneError
 
+PUT_BACK = "put the directory back or restore a backup, and open it again"
 _DESCRIPTORS = "/proc/self/fd"  # where the system lets a path begin at an open directory
 
 
-def gone(path: Path, how: str = "was removed") -> StoreGoneError:
+def gone(path: Path, how: str = "was removed", then: str = PUT_BACK) -> StoreGoneError:
     """The error of a store whose directory is not what it was."""
     return StoreGoneError(
         f"the directory of the store, {path}, {how} while it was open: nothing more is written to "
-        "it; close the store in every process, put the directory back or restore a backup, and "
-        "open it again"
+        f"it; close the store in every process, {then}"
     )
 
 

@@ -82,10 +82,11 @@ class FileStat(NamedTuple):
     modified_ns: int = 0
     mode: int = 0  # its kind and permissions, as in the module ``stat``
     user: int = -1  # whose it is
+    links: int = 1  # names; 0: it was removed, or another file was put in its place
 
 
 def _stat(at: os.stat_result) -> FileStat:
-    fields = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode, at.st_uid)
+    fields = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode, at.st_uid, at.st_nlink)
     return tuple.__new__(FileStat, fields)
 
 
@@ -148,11 +149,6 @@ class File:
         """Device, inode and size of what is open here."""
         with _errors(self.path, "looking at"):
             return _stat(os.fstat(self.fd))
-
-    def named_once(self) -> bool:
-        """Whether it has this one name: what is written here shows up under no other one."""
-        with _errors(self.path, "looking at"):
-            return os.fstat(self.fd).st_nlink == 1
 
     def size_bytes(self) -> int:
         """The size now."""

@@ -3,8 +3,8 @@ made of one.
 
 Crash order: everything but STORE is copied and synced, then STORE: without it the copy is not a
 store yet. Invariants: only bytes below the position that was published and durable at the start are
-copied; the maintenance lock keeps compaction from unlinking meanwhile. No index goes along: it is
-derived.
+copied, and the copy is read again: of a log that is damaged no backup is made; the maintenance lock
+keeps compaction from unlinking meanwhile. No index goes along: it is derived.
 """
 
 from __future__ import annotations
@@ -13,44 +13,38 @@ from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import OptionError, StoreInUseError
+from logstore.engine.shm.users import users_alone
+from logstore.errors import DamagedStoreError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import chain, names, storefile
+from logstore.log import names, storefile
 
 COPY_BYTES = 4 << 20
 Progress = Callable[[int, int], None]
 
 
 def take(engine: Engine, committer: Committer, target: Path) -> None:
-    """Copy a store into an empty or new directory."""
+    """Copy a store into an empty or new directory; DamagedStoreError for a log that is damaged."""
     fs = engine.fs
     if fs.names(target):
         raise OptionError(f"{target} is not empty: give a new or an empty directory for a backup")
     with maintenance_locks.alone(engine):
-        with committer.locked() as words:
-            pass
-        durability.flush(engine, committer)
+        moment = whole_log.now(engine, committer)
         for folder in (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX):
             fs.make_directory(target / folder)
-        active, end = fmt.position_parts(words.applied)
-        if not words.applied:  # nothing was ever committed: the first segment's header
-            active, end = words.active_segment, fmt.SEGMENT_HEAD_BYTES
-        for number, (_, size) in chain.heads(fs, engine.path, engine.uuid).items():
-            if number > active:
-                continue
-            limit = end if number == active else size
-            _copy(fs, names.segment(engine.path, number), names.segment(target, number), limit)
-            hint = names.hint(engine.path, number)
-            if number < active and fs.exists(hint):
-                _copy(fs, hint, names.hint(target, number))
-        for position in names.checkpoints(fs, engine.path):
-            if position <= words.applied:
-                source = names.checkpoint(engine.path, position)
-                _copy(fs, source, names.checkpoint(target, position))
+        for link, _, size in moment.pieces:
+            copy = names.segment(target, link.number)
+            _copy(fs, names.segment(engine.path, link.number), copy, size)
+            file = fs.open(copy)
+            try:
+                whole_log.verify(engine, file, link)
+            finally:
+                file.close()
+        for path in moment.others:
+            _copy(fs, path, target / path.relative_to(engine.path))
         for folder in (names.LOG, names.CHECKPOINTS):
             fs.sync_directory(target / folder)
         store = fs.read(engine.path / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2)
@@ -96,19 +90,6 @@ def restore(
             users.close()
 
 
-def users_alone(fs: FileSystem, path: Path) -> File | None:
-    """Hold a store's USERS alone, so that nobody opens it until the file is closed; None: it was
-    never opened. StoreInUseError while somebody has it open."""
-    try:
-        users = fs.open(path / names.USERS)
-    except FileNotFoundError:
-        return None
-    if users.try_lock(exclusive=True):
-        return users
-    users.close()
-    raise StoreInUseError(f"{path} is open in another process: close it there first")
-
-
 def size_bytes(path: Path, fs: FileSystem = LOCAL) -> int:
     """Bytes that a backup takes on disk."""
     return fs.tree_bytes(path)
@@ -123,7 +104,7 @@ def _copy(fs: FileSystem, source: Path, target: Path, limit_bytes: int | None = 
         while left:
             data = reading.pread(min(COPY_BYTES, left), offset)
             if not data:
-                break
+                raise DamagedStoreError(f"{source} is shorter than it was: run 'logstore check'")
             writing.pwrite(data, offset)
             offset += len(data)
             left -= len(data)

@@ -23,8 +23,8 @@ from logstore import format as fmt
 from logstore.engine.commit import log_tail, write_back
 from logstore.engine.runtime import identity, maintenance_locks, reserve
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm import process
 from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.engine.shm.users import Users
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import (
     CorruptionError,
@@ -35,13 +35,13 @@ from logstore.errors import (
     StoreInUseError,
 )
 from logstore.features.registry import first_due
-from logstore.fs import File, FileSystem
+from logstore.fs import FileSystem
 from logstore.index.env import translated
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, names, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import create as creation
-from logstore.recovery import index_validity
+from logstore.recovery import entering, index_validity
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
 
@@ -125,26 +125,32 @@ def _open_locked(
 ) -> Engine:
     """Take LOCK, go through the passes, give LOCK back."""
     lock = WriterLock(fs, path / names.LOCK)
-    users: File | None = None
+    users: Users | None = None
     engine: Engine | None = None
     try:
         # A process that may not be the first one writes nothing before it knows, not even its pid.
-        lock.acquire(None if options.only_join else _peek_at_wake(fs, path), options.lock_timeout_s)
+        # Nor is WAKE as it was kept mapped any longer: it takes the space of the new one.
+        lock.acquire(
+            None if options.only_join else entering.peek_at_wake(fs, path), options.lock_timeout_s
+        )
         if fs.stat(path / names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / names.LOCK} was replaced: try again")
         # (1) STORE and versions.
         content, report.created = creation.store_file(
             fs, path, limits if create else None, options.clock.now_ms()
         )
-        users = fs.open(path / names.USERS, write=True, create=True)
-        first = report.first_opener = users.try_lock(exclusive=True)
+        users = Users(fs, path)
+        _refuse_older(path, content, users)
+        wake, failed_at = entering.join(fs, path, lock, users), 0
+        first = report.first_opener = wake is None
         if first and options.only_join:
             raise NotOpenError(f"no other process has {path} open")
         if shortage and first:
             _give_up(fs, path, shortage)
-        _upgrade(fs, path, content, first=first)
-        failed_at = Wake.last_failure(fs, path / names.WAKE) if first else 0
-        wake = _create_wake(fs, path, users, failed_at) if first else _join_wake(fs, path, users)
+        if wake is None:
+            _upgrade(fs, path, content)
+            failed_at = Wake.last_failure(fs, path / names.WAKE)
+            wake = entering.first_wake(fs, path, lock, users, failed_at)
         engine = Engine(
             fs,
             path,
@@ -175,8 +181,17 @@ def _open_locked(
 
 
 # -- (1) STORE and versions ---------------------------------------------------------------------
-def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first: bool) -> None:
-    """Make a store of an older format one of this format. LOCK and USERS are held.
+def _refuse_older(path: Path, content: storefile.StoreFile, users: Users) -> None:
+    """An opener of this format would have upgraded the store, under LOCK."""
+    if content.version != fmt.FORMAT_VERSION and not users.alone():
+        raise StoreInUseError(
+            f"{path} is of format {content.version} and open in another process, whose logstore is "
+            "older: close it there, and it becomes a store of this format when it is opened again"
+        )
+
+
+def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile) -> None:
+    """Make a store of an older format one of this format. LOCK is held; nobody else has it open.
 
     Crash order: STORE (temporary name, sync, rename, directory sync), then everything else. So an
     older logstore is refused by STORE before it meets anything that this format puts into the
@@ -186,11 +201,6 @@ def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first:
     """
     if content.version == fmt.FORMAT_VERSION:
         return
-    if not first:  # an opener of this format would have upgraded it, under LOCK
-        raise StoreInUseError(
-            f"{path} is of format {content.version} and open in another process, whose logstore is "
-            "older: close it there, and it becomes a store of this format when it is opened again"
-        )
     storefile.upgrade(fs, path, content)
     log.info(
         "%s was of format %d and is now of format %d: an older logstore refuses it from here on",
@@ -198,47 +208,6 @@ def _upgrade(fs: FileSystem, path: Path, content: storefile.StoreFile, *, first:
         content.version,
         fmt.FORMAT_VERSION,
     )
-
-
-# -- WAKE, the memory that the processes of a store share ---------------------------------------
-def _peek_at_wake(fs: FileSystem, path: Path) -> Wake | None:
-    """WAKE as it lies there: only to name the owner of LOCK while waiting for it."""
-    try:
-        return Wake(fs, path / names.WAKE)
-    except (OSError, StoreError):
-        return None
-
-
-def _create_wake(fs: FileSystem, path: Path, users: File, failed_at: int) -> Wake:
-    """WAKE anew, by the first opener. USERS is held shared from here on."""
-    # A failed sync stays known until what it left behind was written anew.
-    Wake.create(fs, path / names.WAKE, failed_at, path / names.RESERVE)
-    if not users.try_lock(exclusive=False):
-        raise StoreInUseError(f"{path} was taken by another process: try again")
-    wake = Wake(fs, path / names.WAKE)
-    wake.namespace = process.pid_namespace()
-    wake.set_owner(process.packed_self())  # of LOCK; the words are new
-    return wake
-
-
-def _join_wake(fs: FileSystem, path: Path, users: File) -> Wake:
-    """WAKE of those who have the store open. USERS is held shared from here on."""
-    if not users.try_lock(exclusive=False):
-        raise StoreInUseError(
-            f"{path} is held exclusively by another process (a salvage?): wait until it is done"
-        )
-    try:
-        wake = Wake(fs, path / names.WAKE)
-    except FileNotFoundError:
-        raise StoreInUseError(
-            f"{path / names.WAKE} was removed while the store is open: close it in every process"
-        ) from None
-    if wake.namespace not in (0, process.pid_namespace()):
-        raise StoreInUseError(
-            f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
-            "apart: let the containers share one pid namespace, or open it in one of them"
-        )
-    return wake
 
 
 # -- (2) to (5), by the first opener --------------------------------------------------------------
@@ -419,8 +388,12 @@ def _join(engine: Engine, report: RecoveryReport) -> None:
         engine.rebuild_locked()
         log_tail.check_locked(engine, sync=not engine.wake.failed_at)
     # After a failed sync no commit is finished: the next sync would work, and be believed.
-    if engine.wake.log().in_progress and not engine.wake.failed_at:
-        log_tail.check_locked(engine)
+    if not engine.wake.failed_at:
+        words = engine.wake.log()
+        if words.in_progress:
+            log_tail.check_locked(engine)
+        else:
+            log_tail.look_locked(engine, words)
     if engine.wake.failed_at:
         _tell_at_risk(engine, report, engine.wake.failed_at)
 
@@ -438,10 +411,15 @@ def close_engine(engine: Engine) -> None:
         if not engine.wake.failed_at:
             _leave_hints(engine)
             engine.lock.acquire(engine.wake, engine.options.lock_timeout_s)
-            if engine.users.try_lock(exclusive=True):
-                _mark_clean(engine)
+            words = engine.wake.log()
+            if not words.in_progress:
+                words = log_tail.look_locked(engine, words, careful=True)
+            if engine.users is not None and engine.users.alone():
+                _mark_clean(engine, words)
     except CorruptionError:
-        marker = index_validity.invalid_marker(engine.promised)
+        # The next opener must see it, too, where the log lacks what was durable.
+        promised = max(engine.promised, engine.wake.durable_upto)
+        marker = index_validity.invalid_marker(promised)
         index_validity.write_marker(engine.fs, engine.path, marker)
         raise
     finally:
@@ -456,8 +434,7 @@ def _leave_hints(engine: Engine) -> None:
         log.warning("hints were not written: %s", exc)
 
 
-def _mark_clean(engine: Engine) -> None:
-    words = engine.wake.log()
+def _mark_clean(engine: Engine, words: LogWords) -> None:
     if words.in_progress:
         words = log_tail.finish_locked(engine)
     _sync_active(engine, words)

@@ -119,7 +119,7 @@ def private_engine(
         content.limits,
         options,
         lock=WriterLock(fs, home / names.LOCK),
-        users=fs.open(home / names.USERS, write=True, create=True),
+        users=None,
         wake=Wake(fs, home / names.WAKE),
         rebuild=build,
     )

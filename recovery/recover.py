@@ -16,7 +16,8 @@ from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.runtime.engine import Engine, log
-from logstore.errors import CorruptionError, DamagedStoreError, StoreInUseError
+from logstore.engine.shm.users import users_alone
+from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import chain, checkpoint, names, segment, storefile
 from logstore.log import frame as frames
@@ -101,10 +102,8 @@ def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
     Crash order: only a new file is made; before it has its name nothing has changed.
     """
     content = storefile.read(fs, path)
-    users = fs.open(path / names.USERS, write=True, create=True)
+    users = users_alone(fs, path)
     try:
-        if not users.try_lock(exclusive=True):
-            raise StoreInUseError("the store is damaged and open elsewhere: close it there first")
         links = chain.main_links(fs, path, content.uuid)
         if not links:
             raise DamagedStoreError("there is no segment left in the log: restore a backup")
@@ -127,4 +126,5 @@ def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
         )
         segment.create(fs, path, head).close()
     finally:
-        users.close()
+        if users is not None:
+            users.close()

@@ -280,6 +280,8 @@ class OpenStore(Generic[T]):
         shared = self.live()
 
         def run() -> Any:
+            with shared.committer.locked():
+                pass  # the end of the log was looked at, before anything is read
             latest.run(shared.engine, shared.committer)  # what is replaced goes with it
             return runner.run(
                 shared.engine, shared.committer, purge=purge, full=full, threshold=threshold

@@ -277,6 +277,24 @@ def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
     return body.next_segment if isinstance(body, frames.Seal) else last + 1
 
 
+def told_bytes(fs: FileSystem, store: Path, uuid: bytes, segment: int, size_bytes: int) -> int:
+    """How long a segment was when its hint was written, if it has only ``size_bytes`` now; else 0,
+    also where nothing tells.
+    """
+    try:
+        file = fs.open(names.hint(store, segment))
+    except (FileNotFoundError, FileSystemError):
+        return 0
+    try:
+        head = file.pread(fmt.HINT_HEAD.size, 0)
+    finally:
+        file.close()
+    if len(head) < fmt.HINT_HEAD.size or fmt.HINT_HEAD.unpack(head)[5] <= size_bytes:
+        return 0
+    data = _whole(fs, store, uuid, segment)  # or the hint is what is damaged
+    return data.segment_bytes if data is not None and data.segment_bytes > size_bytes else 0
+
+
 def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | None:
     """The hint of a segment, whatever the segment is like now."""
     try:

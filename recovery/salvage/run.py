@@ -22,6 +22,7 @@ from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
 from logstore.engine.shm.control_block import LogWords
+from logstore.engine.shm.users import users_alone
 from logstore.errors import CorruptionError, InvalidPayloadError, OptionError
 from logstore.features.expiry import Expire
 from logstore.features.schedule import Scheduled, ScheduleRows
@@ -36,7 +37,6 @@ from logstore.log import names
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
 from logstore.recovery import index_validity, open_store, readonly, rebuild
-from logstore.recovery.backup import users_alone
 from logstore.recovery.check import Progress, check
 from logstore.recovery.compare import cannot_be_read
 from logstore.recovery.repaired_view import Repaired

@@ -133,7 +133,7 @@ def test_a_damaged_store_is_not_recovered_while_another_one_has_it_open(path: Pa
     little.cut(path, frames.everything(path)[3])
     with _other(path):
         shutil.rmtree(path / "index")
-        with pytest.raises(StoreInUseError, match="open elsewhere"):
+        with pytest.raises(StoreInUseError, match="open in another process"):
             recover(path)
         assert sorted((path / names.LOG).iterdir()) == before
     report = recover(path)
@@ -228,9 +228,10 @@ def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, _ = _joined(path)
-    promised = engine.promised
+    durable = engine.wake.durable_upto
+    assert durable > 0
 
-    def damaged(engine: Engine) -> None:
+    def damaged(engine: Engine, _: object) -> None:
         raise CorruptionError("a row is not right")
 
     with monkeypatch.context() as patch:
@@ -239,7 +240,7 @@ def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
             open_store.close_engine(engine)
     known = index_validity.read_marker(LOCAL, path)
     assert known == index_validity.ShutdownMarker(
-        0, index_validity.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=promised
+        0, index_validity.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=durable
     )
     with _open(path) as store:
         assert store.recovery["rebuilt"]

@@ -159,7 +159,7 @@ class Committer:
                     try:
                         if engine.lock.acquired(engine.wake, timeout_s, deadline_ns):
                             with healing(engine):
-                                words = ready_locked(engine)
+                                words = ready_locked(engine, careful=True)
                                 if follow:
                                     words = write_back.follow_locked(engine, words)
                                 yield words

@@ -46,6 +46,14 @@ def flush(engine: Engine, committer: Committer) -> int:
     return engine.wake.durable_upto
 
 
+def sync(engine: Engine, committer: Committer) -> int:
+    """As ``flush_seen``, and the end of the log is looked at even if all of it is durable:
+    DamagedStoreError if it is not what it was."""
+    with committer.locked(follow=False):
+        pass
+    return flush(engine, committer)
+
+
 def flush_seen(engine: Engine, committer: Committer) -> int:
     """The same for all that any reader has seen: LMDB knows of a commit before WAKE does, and while
     it does, the word of a commit in progress is set. A caller that waits for that

@@ -22,7 +22,7 @@ from logstore import format as fmt
 from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import identity, reopen, reserve
-from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError, UnreadableError
@@ -50,6 +50,51 @@ class TailReport(NamedTuple):
 
 
 NOTHING = TailReport(0, 0, 0, None)
+END_LOOK_NS = 1_000_000  # how long commits trust that the log ends where WAKE says
+
+
+def look_locked(engine: Engine, words: LogWords, *, careful: bool = False) -> LogWords:
+    """Does the log end where WAKE says, no commit being in progress? Where it stands then.
+
+    ``careful``: and with the commit that WAKE says? If an older WAKE was written over it, the log
+    goes on behind that: the tail check takes it in. What something else wrote there is set
+    aside. StoreGoneError if the file that is held is not the active segment any more;
+    DamagedStoreError if the log is shorter, or ends otherwise.
+    """
+    number = words.active_segment
+    try:
+        found = engine.active_file(number).stat()
+    except FileNotFoundError:
+        return finish_locked(engine)  # it was dropped since, or is missing
+    end = fmt.offset_of(fmt.start_of_next(words.applied, number))
+    if found.size_bytes == end and found.links:
+        if careful:
+            _check_last(engine, words)
+        return words
+    identity.check_active_locked(engine, number)
+    why = f"segment {number} ends at {found.size_bytes}, where WAKE says {end}"
+    log.warning("%s: the end of the log is looked at", why)
+    return finish_locked(engine)
+
+
+def _check_last(engine: Engine, words: LogWords) -> None:
+    """DamagedStoreError if the frame that ends the last commit is not what was written."""
+    if not words.last_frame:
+        return
+    number, offset = fmt.position_parts(words.last_frame)
+    try:
+        file = engine.fs.open(names.segment(engine.path, number))
+    except FileNotFoundError:
+        return  # it was sealed, and dropped since
+    try:
+        frame = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
+        if (frame.crc, frame.commit) != (words.last_crc, words.commit):
+            raise CorruptFrameError("another commit stands there", segment=number, offset=offset)
+    except CorruptFrameError as exc:
+        identity.check_active_locked(engine, words.active_segment)  # or the log is another one
+        raise _damaged(exc, words.last_frame) from exc
+    finally:
+        file.close()
 
 
 def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
@@ -107,6 +152,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
                     engine.sync_file(file, meta.applied)
             finally:
                 file.close()
+        _refuse_less(engine, txn.meta.applied, published)
         sync = sync and bool(foreign)
         _complete_roll(engine, txn)
         if sync and txn.meta.active_segment != meta.active_segment:
@@ -211,6 +257,20 @@ def _segment(
         except UnreadableError as lost:  # a part of it, which is not copied then, nor cut
             raise _damaged(lost, fmt.position(link.number, good)) from lost
     return count, NOTHING
+
+
+def _refuse_less(engine: Engine, applied: int, published: int) -> None:
+    """DamagedStoreError if the log holds less than living processes have acknowledged."""
+    if applied < published and not engine.accept_loss:
+        number, offset = fmt.position_parts(applied)
+        raise DamagedStoreError(
+            "the log ends before what was acknowledged, which ended in segment "
+            f"{fmt.segment_of(published)} at {fmt.offset_of(published)}: it was cut off while the "
+            "store was open; close the store in every process, and restore the segment from a "
+            "backup, or accept the loss with 'logstore recover'",
+            segment=number,
+            offset=offset,
+        )
 
 
 def _damaged(exc: CorruptFrameError, at: int) -> DamagedStoreError:

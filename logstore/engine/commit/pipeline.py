@@ -119,8 +119,13 @@ class Batch:
         self.over = True
 
 
-def ready_locked(engine: Engine) -> LogWords:
-    """After taking LOCK: is the store sound, is the index there, did the last writer finish?"""
+def ready_locked(engine: Engine, *, careful: bool = False) -> LogWords:
+    """After taking LOCK: is the store sound, is the index there, did the last writer finish, and
+    does the log end where WAKE says?
+
+    That is looked at before others' commits could have been written over: whenever WAKE says less
+    than this process knows, and else every millisecond, or always if it is ``careful``.
+    """
     if engine.wake.failed_at:
         engine.check_failed()
     lane = engine.lane
@@ -131,10 +136,18 @@ def ready_locked(engine: Engine) -> LogWords:
     if generation is None or generation.number != words.generation or generation.lost:
         engine.ensure_index_locked()
         words = engine.wake.log()
+    now_ns = time.monotonic_ns()
     if words.in_progress:
         words = log_tail.finish_locked(engine)
+    elif (
+        careful
+        or now_ns - engine.end_looked_ns >= log_tail.END_LOOK_NS
+        or words.applied < engine.cache.applied
+    ):
+        words = log_tail.look_locked(engine, words, careful=careful)
+        engine.end_looked_ns = now_ns
     # Now and then: StoreGoneError if the commit would go to files without a name.
-    if time.monotonic_ns() - engine.looked_ns >= identity.LOOK_NS:
+    if now_ns - engine.looked_ns >= identity.LOOK_NS:
         identity.check_active_locked(engine, words.active_segment)
     return words
 

@@ -13,11 +13,12 @@ cdef class Lane(AddLane):
     cdef int64_t deliveries, acks
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int passed_over_max, node):
+                 int64_t end_look_ns, int passed_over_max, node):
         """As of `AddLane`; `node(stream, start)`: the sealed node with the first entries from an ID
         on, as (master ID, last ID, deleted, listpack), or None."""
         self.groups, self.dirty_groups, self.node = {}, [], node
-        AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, passed_over_max)
+        AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
+                         passed_over_max)
 
     # -- a read ------------------------------------------------------------------------------------
     def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,

@@ -63,6 +63,7 @@ cdef class AddLane:
     cdef uint32_t last_crc
     cdef int64_t owed, since    # commits: owed by the cache then, and made or taken in since
     cdef int64_t looked_ns      # when the store's files were looked at last
+    cdef int64_t end_looked_ns, end_look_ns     # the same of the end of the log; between two looks
     cdef object file, limits_given
     cdef Limits limits
     cdef int64_t segment_bytes, look_ns
@@ -76,20 +77,20 @@ cdef class AddLane:
     cdef int64_t commits, entries, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int passed_over_max):
+                 int64_t end_look_ns, int passed_over_max):
         """A lane beside an engine's pipeline.
 
         `busy`: of the committer; `queue`: of the requests of all threads; `owner`: pid and start
         time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what became
         of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the store's
-        files, which the pipeline takes; `passed_over_max`: a process that waits for LOCK is passed
+        files, which the pipeline takes, and `end_look_ns` at the end of the log; `passed_over_max`: a process that waits for LOCK is passed
         over so often at most, then the pipeline gives way.
         """
         self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
         self.queue = queue
         self.cache, self.lock, mutex = engine.cache, engine.lock, engine.mutex
         self.acquire, self.release, self.is_owned = mutex.acquire, mutex.release, mutex._is_owned
-        self.seed, self.look_ns = engine.seed, look_ns
+        self.seed, self.look_ns, self.end_look_ns = engine.seed, look_ns, end_look_ns
         self.passed_over, self.passed_over_max = 0, passed_over_max
         self.lock_fd = engine.lock.file.fd
         self.always, self.everysec = engine.options.sync == "always", engine.options.sync == "everysec"
@@ -307,7 +308,18 @@ cdef class AddLane:
         ls_store(w + W_OWNER + 8, self.owner[1])
         if ls_load(w + W_FAILED) or ls_load(w + W_PROGRESS) or w[W_FULL]:
             return False        # a failed sync, a dead writer's commit, a full disk
-        return self.stand(start) and now_ns - self.looked_ns < self.look_ns
+        if not self.stand(start) or now_ns - self.looked_ns >= self.look_ns:
+            return False
+        return now_ns - self.end_looked_ns < self.end_look_ns or self.ends_at(start, now_ns)
+
+    cdef bint ends_at(self, u64 applied, int64_t now_ns) except -1:
+        """Whether the log ends where WAKE says, in a file that still has its name; else the pipeline
+        looks."""
+        if ls_named_bytes(self.file_fd) != <int64_t>(applied & 0xFFFFFFFF):
+            self.engine.end_looked_ns = 0
+            return False
+        self.end_looked_ns = now_ns
+        return True
 
     cdef bint fits(self, u64 start, u64 size) except -1:
         """Whether a commit of so many bytes has room in the segment, and before the index must
@@ -521,6 +533,10 @@ cdef class AddLane:
         cdef int64_t there
         if self.engine.gone:
             return False
+        if self.applied != NOWHERE and applied < self.applied:
+            self.engine.end_looked_ns = 0   # WAKE was written over: the pipeline looks at the log
+            self.forget()
+            return False
         as_it_was = (ls_load(self.wake + W_GENERATION) == self.generation
                      and self.engine.active is self.file and self.engine.limits is self.limits_given)
         if as_it_was and applied == self.applied:
@@ -550,6 +566,7 @@ cdef class AddLane:
         self.limits.entries_max = limits.node_max_entries
         self.segment_bytes = limits.segment_bytes
         self.looked_ns = engine.looked_ns
+        self.end_looked_ns = engine.end_looked_ns
         self.generation = cache.generation
         self.commit = meta.commit
         owed = cache.owed_commits

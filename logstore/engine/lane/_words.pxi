@@ -5,6 +5,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 cdef extern from *:
     """
     #include <sys/file.h>
+    #include <sys/stat.h>
     #include <sys/syscall.h>
     #include <linux/futex.h>
     #include <unistd.h>
@@ -36,6 +37,11 @@ cdef extern from *:
         }
         return 0;
     }
+    /* The size of a file; -1 if it has no name any more, or the system does not tell. */
+    static int64_t ls_named_bytes(int fd) {
+        struct stat found;
+        return fstat(fd, &found) < 0 || !found.st_nlink ? -1 : (int64_t)found.st_size;
+    }
     static int ls_sync(int fd) {
         int code;
         do code = fdatasync(fd); while (code < 0 && errno == EINTR);
@@ -47,6 +53,7 @@ cdef extern from *:
     ssize_t pread(int fd, void* p, size_t n, int64_t at) noexcept nogil
     int ls_write(int fd, const uint8_t* p, size_t size, int64_t at) noexcept nogil
     int ls_sync(int fd) noexcept nogil
+    int64_t ls_named_bytes(int fd) noexcept nogil
     int64_t ls_now_ns(int clock) noexcept nogil
     void ls_wake(uint32_t* p, int n) noexcept nogil
     void ls_store(void* p, uint64_t v) noexcept nogil

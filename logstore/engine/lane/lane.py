@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
-from logstore.engine.commit import pipeline, write_back
+from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import process
@@ -62,6 +62,7 @@ def make(engine: Engine, committer: Committer) -> Lane:
         partial(_follow, engine),
         partial(_ask, engine),
         identity.LOOK_NS,
+        log_tail.END_LOOK_NS,
         PASSED_OVER_MAX,
         partial(_node, engine),
     )

@@ -44,6 +44,7 @@ class Lane:
         follow: Callable[[], object],
         failed: Callable[[bool, int, int, int, int, int], None],
         look_ns: int,
+        end_look_ns: int,
         passed_over_max: int,
         node: Callable[[int, StreamID], tuple[StreamID, StreamID, bytes, bytes] | None],
     ) -> None: ...

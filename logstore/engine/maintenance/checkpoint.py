@@ -20,6 +20,7 @@ from logstore import format as fmt
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks, snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
@@ -56,7 +57,7 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     head = checkpoint.CheckpointHead(
         words.applied, words.commit, fmt.offset_of(words.last_frame), words.last_crc
     )
-    links = _links(engine, words.applied)
+    pieces = whole_log.upto(engine, words.applied)
     chunks: list[Any] = [_meta(engine)]
     chunks += _walk(engine, _streams)
     chunks += _walk(engine, _groups)
@@ -67,7 +68,7 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     chunks += vectors
     adopted = snapshot.read(engine, lambda view: set(view.index.segment_rows()))
     rows: list[tuple[int, int, int, bytes]] = []
-    for link, role in links:
+    for link, role, _ in pieces:
         if role == fmt.Role.MAIN or link.number in adopted:
             rows.append(_live_row(engine, link, role, live.get(link.number)))
             pause(0)
@@ -95,26 +96,6 @@ def _check_followed(engine: Engine, position: int) -> None:
             f"{fmt.position_parts(position)}, so no checkpoint is taken: close the store, delete "
             "its index directory, and open it again; it is rebuilt from the log"
         )
-
-
-def _links(engine: Engine, position: int) -> list[tuple[chain.Link, int]]:
-    """Every segment that exists at the position, main ones cut off there."""
-    links: list[tuple[chain.Link, int]] = []
-    mains = {link.number: link for link in chain.main_links(engine.fs, engine.path, engine.uuid)}
-    number_at, offset_at = fmt.position_parts(position)
-    for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
-        if head.role == fmt.Role.COMPACTED:
-            links.append(
-                (
-                    maintenance_locks.compacted_link(engine, number)._replace(file_bytes=size),
-                    head.role,
-                )
-            )
-        elif number < number_at:
-            links.append((mains[number], head.role))
-        elif number == number_at:
-            links.append((mains[number]._replace(end_offset=offset_at), head.role))
-    return links
 
 
 def _meta(engine: Engine) -> dict[str, Any]:
@@ -230,6 +211,12 @@ def _live_row(
         for place, frame in enumerate(node_frames(engine, link)):
             if frame.offset in wanted:
                 bits |= 1 << place
+                wanted.remove(frame.offset)
+        # In the active segment nodes may stand behind the position, as snapshots are later.
+        if role == fmt.Role.MAIN:
+            wanted = {offset for offset in wanted if offset < link.end_offset}
+        if wanted:
+            raise whole_log.damaged(link.number, min(wanted), "a node of the index is not there")
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
     return (link.number, int(role), link.end_offset, bitmap)
 

@@ -26,6 +26,7 @@ from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.late_free import let_go
+from logstore.engine.shm.users import Users
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through
 from logstore.errors import (
@@ -85,7 +86,7 @@ class Engine:
         options: StoreOptions,
         *,
         lock: WriterLock,
-        users: File,
+        users: Users | None,  # None: read-only
         wake: Wake,
         rebuild: Callable[[Engine], int],
     ) -> None:
@@ -101,6 +102,7 @@ class Engine:
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more
+        self.end_looked_ns = 0  # when the log's end was compared with WAKE last
         self.mutex = threading.RLock()  # first in the lock order; re-entry is refused, not awaited
         self.generation: Generation | None = None
         self.promised = 0  # a position recorded as durable: a log that ends before is damaged
@@ -337,7 +339,8 @@ class Engine:
             self.segments.close()  # also of what readers opened until the gate was shut
         finally:
             through(self.gate.reopen)
-            self.users.close()
+            if self.users is not None:
+                self.users.close()
             self.lock.close(self.wake)
             self._untie()
 
@@ -379,5 +382,7 @@ class Engine:
         self._close_lane()
         self.wake.waits.waiters.set_aside()
         active = [] if self.active is None else [self.active]
-        for file in [self.lock.file, self.users, *self.care_files, *active]:
+        if self.users is not None:
+            self.users.close()
+        for file in [self.lock.file, *self.care_files, *active]:
             file.close()

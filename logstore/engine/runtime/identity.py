@@ -5,6 +5,9 @@ store. But it may have been removed, or parts of it taken away or replaced: then
 acknowledged, for no other process will ever see it. Where the system has no paths that begin at a
 descriptor, the directory is reached by its name, and a renamed one counts as gone, too.
 
+So are the files that the processes of a store share, LOCK, USERS and WAKE: who opens the store next
+does not join through a copy of one (``recovery.entering``), and who has it open stops here.
+
 Invariants: once a store was found gone it stays so in this process; looked at at most every
 ``LOOK_NS`` by commits, every poll by the flusher, and before what makes, moves or removes files by
 name: rolls, rebuilds, checkpoints, compaction, closing.
@@ -15,10 +18,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from logstore.directory_path import gone
+from logstore.directory_path import PUT_BACK, gone
 from logstore.engine.shm.control_block import SIZE_BYTES
 from logstore.errors import NotAStoreError, StoreGoneError
-from logstore.fs import File
 from logstore.log import names, storefile
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     from logstore.engine.runtime.engine import Engine
 
 LOOK_NS = 200_000_000
+_SHARED = "and open it again: what was acknowledged is there"
 
 
 def check(engine: Engine) -> None:
-    """StoreGoneError if the directory was removed, or a lock file in it is another one by now.
-
-    A process that opened the store with another lock file does not know of us, nor we of it.
+    """StoreGoneError if the directory was removed, or a file that processes share is another one by
+    now: a process that opened the store with that one would not know of us, nor we of it.
     """
     try:
         engine.fs.check_held(engine.path)
@@ -40,11 +42,13 @@ def check(engine: Engine) -> None:
         engine.gone = exc.message
         raise
     engine.check_open()
-    if not engine.options.readonly:
-        if engine.fs.size_bytes(engine.path / names.WAKE) != SIZE_BYTES:  # cut, or not there
-            raise _gone(engine, engine.path / names.WAKE)
-        _same(engine, engine.lock.file, engine.path / names.LOCK)
-        _same(engine, engine.users, engine.path / names.USERS)
+    if engine.users is not None:
+        wake = engine.path / names.WAKE
+        _same(engine, engine.wake.file_id, wake, _SHARED)
+        if engine.fs.size_bytes(wake) != SIZE_BYTES:  # it was cut
+            raise _gone(engine, wake, _SHARED)
+        _same(engine, engine.lock.file.stat()[:2], engine.path / names.LOCK, _SHARED)
+        _same(engine, engine.users.file.stat()[:2], engine.path / names.USERS, _SHARED)
 
 
 def check_whole(engine: Engine) -> None:
@@ -67,19 +71,21 @@ def check_active_locked(engine: Engine, number: int) -> None:
         file = engine.active_file(number)
     except FileNotFoundError:
         raise _gone(engine, path) from None
-    _same(engine, file, path)
+    _same(engine, file.stat()[:2], path)
 
 
-def _same(engine: Engine, file: File, path: Path) -> None:
+def _same(engine: Engine, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
+    """That a name still leads to the file that is held, told by device and inode."""
     try:
         named = engine.fs.stat(path)[:2]
     except FileNotFoundError:
         named = (0, 0)
-    if named != file.stat()[:2]:
-        raise _gone(engine, path)
+    if named != held:
+        raise _gone(engine, path, then)
 
 
-def _gone(engine: Engine, path: Path) -> StoreGoneError:
-    error = gone(engine.path, f"lost its file {path.relative_to(engine.path)}")
+def _gone(engine: Engine, path: Path, then: str = PUT_BACK) -> StoreGoneError:
+    how = f"lost its file {path.relative_to(engine.path)} (it was cut, removed, or replaced)"
+    error = gone(engine.path, how, then)
     engine.gone = error.message
     return error

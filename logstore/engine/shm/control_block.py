@@ -5,9 +5,11 @@ stale (``durable_upto`` is a lower bound, ``lock_waiting`` costs at most 5 ms); 
 a lower bound of what LMDB has committed in the generation that is valid; a word is stored and
 loaded whole, since others read it without the lock; ``in_progress`` is stored last, so that a
 process killed among the words leaves it set; the file is fully allocated and created by rename;
-only ``failed_at`` is looked at after the last process is gone; who has read words and is about to
-act on them asks whether they were ``lost``. What readers wait on stands behind
-the words (``shm.wait_words``). Knows nothing of frames or of the index.
+only ``failed_at`` is looked at after the last process is gone. Every process that has the store
+open holds a flock on the file that it mapped, shared, for as long as it is mapped: a file that
+nobody holds is not theirs, whatever stands in it. Who has read words and is about to act on them
+asks whether they were ``lost``. What readers wait on stands behind the words (``shm.wait_words``).
+Knows nothing of frames or of the index.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
 
-MAGIC = b"LGSTWAK\x07"
+MAGIC = b"LGSTWAK\x08"
 SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS: Final = struct.Struct("@7Q")
@@ -49,6 +51,7 @@ _COMPACTED_OFFSET: Final = _DUE_OFFSET + 8
 _READERS_OFFSET: Final = _COMPACTED_OFFSET + 16
 _COUNT_OFFSET: Final = _READERS_OFFSET + 8
 _WAITING_OFFSET: Final = 192  # a cache line of its own
+_LOCK_FILE_OFFSET: Final = 256
 WAIT_SLICE_S = 0.005
 
 
@@ -81,21 +84,37 @@ def _looked_at(fs: FileSystem, path: Path) -> bytes:
     return data if len(data) == len(none) and data[: len(MAGIC)] == MAGIC else none
 
 
-def _mapped(fs: FileSystem, path: Path) -> Any:
+class NotHeldError(Exception):
+    """No living process has mapped this file: it stands in the place of theirs."""
+
+
+def _mapped(fs: FileSystem, path: Path, *, hold: bool, join: bool) -> tuple[Any, tuple[int, int]]:
+    """The memory, and device and inode of the file.
+
+    The memory has a descriptor of its own, of the same open file: it keeps the flock while it is
+    mapped, as long as nobody unlocks it.
+    """
     file = fs.open(path, write=True)
     try:
-        size = file.size_bytes()
-        if size != SIZE_BYTES:
+        found = file.stat()
+        if found.size_bytes != SIZE_BYTES:
             raise StoreError(
-                f"{path} has {size} bytes, not {SIZE_BYTES}, and is not a wake file: close the "
-                "store in every process, and open it again; it is made anew"
+                f"{path} has {found.size_bytes} bytes, not {SIZE_BYTES}, and is not a wake file: "
+                f"{_ANEW}"
             )
+        if join and file.try_lock(exclusive=True):
+            raise NotHeldError
+        if hold and not file.try_lock(exclusive=False):
+            raise StoreError(f"{path} is locked by another program, not by logstore: {_ANEW}")
         memory = file.map(writable=True)
     finally:
         file.close()
     if memory[: len(MAGIC)] != MAGIC:
-        raise StoreError(f"{path} is not a wake file of this version")
-    return memory
+        raise StoreError(f"{path} is not a wake file of this version: {_ANEW}")
+    return memory, found[:2]
+
+
+_ANEW = "close the store in every process, and open it again; it is made anew"
 
 
 def _fits(fs: FileSystem, path: Path) -> bool:
@@ -105,7 +124,8 @@ def _fits(fs: FileSystem, path: Path) -> bool:
     except (FileNotFoundError, FileSystemError):
         return False
     try:
-        return file.size_bytes() >= SIZE_BYTES and file.named_once()
+        found = file.stat()
+        return found.size_bytes >= SIZE_BYTES and found.links == 1
     finally:
         file.close()
 
@@ -122,11 +142,20 @@ def _write_over(fs: FileSystem, path: Path, data: bytearray) -> None:
 class Wake:
     """The mapped words."""
 
-    def __init__(self, fs: FileSystem | None, path: Path) -> None:
-        """Map the file at ``path``; without a file system words of nobody: all are 0."""
-        self._map: Any = bytearray(SIZE_BYTES) if fs is None else _mapped(fs, path)
-        # Without a file there is nothing to lose.
-        self._guard: Any = None if fs is None else mapped.guard_memory(self._map)
+    def __init__(
+        self, fs: FileSystem | None, path: Path, *, hold: bool = False, join: bool = False
+    ) -> None:
+        """Map the file at ``path``; without a file system words of nobody: all are 0.
+
+        ``hold``: as a process does that has the store open; ``join``: and that others have open.
+        NotHeldError if they have not this file.
+        """
+        self._map: Any = bytearray(SIZE_BYTES)
+        self.file_id: tuple[int, int] = (0, 0)  # device and inode
+        self._guard: Any = None  # without a file there is nothing to lose
+        if fs is not None:
+            self._map, self.file_id = _mapped(fs, path, hold=hold, join=join)
+            self._guard = mapped.guard_memory(self._map)
         self._words = memoryview(self._map).cast("Q")
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self.waits = Waits(memoryview(self._map), self._address)
@@ -420,6 +449,15 @@ class Wake:
     @next_due_ms.setter
     def next_due_ms(self, value: int) -> None:
         self._words[_DUE_OFFSET >> 3] = value
+
+    @property
+    def lock_file(self) -> int:
+        """The inode of LOCK, as the first opener found it."""
+        return self._words[_LOCK_FILE_OFFSET >> 3]
+
+    @lock_file.setter
+    def lock_file(self, inode: int) -> None:
+        self._words[_LOCK_FILE_OFFSET >> 3] = inode
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:
