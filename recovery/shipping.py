@@ -10,8 +10,10 @@ the maintenance lock only while the files are listed. From then on a pin keeps s
 removed, so that commits, compaction and retention go on while bytes are sent.
 
 Invariants: only bytes below the position that was published and durable at the start are sent; they
-never change, so a segment that the last manifest has in the same length is not read again; a URI
-has one history: a store that is behind what is there, or went another way, is refused.
+never change, so a segment that the last manifest has in the same length is not read again; what is
+sent of a segment was read and found sound, so that no damaged log takes the place of a good one; a
+URI has one history: a store that is behind what is there, or went another way, is refused; and one
+line: a copy of the store is refused, unless it is told to go on in the place of the other.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from logstore import format as fmt
-from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
+from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired
@@ -61,14 +63,20 @@ class Shipped(NamedTuple):
 
 
 def ship(
-    engine: Engine, committer: Committer, uri: str, *, progress: Progress | None = None
+    engine: Engine,
+    committer: Committer,
+    uri: str,
+    *,
+    take_over: bool = False,
+    progress: Progress | None = None,
 ) -> Shipped:
-    """Publish a store at a URI.
+    """Publish a store at a URI; with ``take_over`` also where another copy of it was shipped, whose
+    state leads to the present one of this. That copy is refused from then on.
 
-    OptionError if the URI is not valid, lies in the store, or has another store or history;
-    CorruptionError for a damaged manifest; FileSystemError if it cannot be reached;
-    SnapshotExpired if an erasure came in between. After each of them the URI shows what it
-    showed before.
+    OptionError if the URI is not valid, lies in the store, or has another store, line or history;
+    DamagedStoreError for a log that is not sound; CorruptionError for a damaged manifest;
+    FileSystemError if it cannot be reached; SnapshotExpired if an erasure came in between. After
+    each of them the URI shows what it showed before.
     """
     place = Place(uri)
     if place.is_local and Path(place.root).is_relative_to(engine.path):
@@ -77,11 +85,30 @@ def ship(
         before = place.manifest()
         if before is not None and before.uuid != engine.uuid.hex():
             raise OptionError(f"{place.shown} has another store: give each store a URI of its own")
+        record = shipfile.read(engine.fs, engine.path)
+        if before is not None and not take_over:
+            _refuse_other_line(place, before, record)
         pin = pins.create(engine.fs, engine.path, engine.clock.now_ms(), LEASE_MS, purpose="ship")
         try:
-            return _Ship(engine, committer, place, before, pin.id).run(progress)
+            return _Ship(engine, committer, place, before, pin.id, record).run(progress)
         finally:
             pins.release(engine.fs, engine.path, pin.id)
+
+
+def _refuse_other_line(place: Place, before: Manifest, record: ShipRecord) -> None:
+    """OptionError if another copy of the store was shipped there."""
+    if before.line:
+        ours = before.line == record.line
+    else:  # by a logstore without lines
+        last = (before.position, before.shipped_ms)
+        ours = record.uri == place.shown or (record.position, record.shipped_ms) == last
+    if not ours:
+        raise OptionError(
+            f"{place.shown} is where another copy of this store is shipped to (a backup that was "
+            "written to, or a restored store, is one): give this one a URI of its own; or, if the "
+            "other copy is gone and this one goes on in its place, ship once with --take-over (in "
+            "Python: take_over=True)"
+        )
 
 
 class _Ship:
@@ -94,12 +121,16 @@ class _Ship:
         place: Place,
         before: Manifest | None,
         pin_id: str,
+        record: ShipRecord,
     ) -> None:
         self._engine = engine
         self._committer = committer
         self._place = place
         self._before = before
         self._pin_id = pin_id
+        self._ships = record
+        self._links: dict[str, chain.Link] = {}  # of segments, by path
+        self._sound: dict[str, int] = {}  # up to where a segment is what was shipped
         self._held: dict[str, File] = {}  # which another checkpoint, or a setting, replaces
         now_ms = engine.clock.now_ms()
         self._lease = pinfile.Lease(engine.fs, engine.path, pin_id, now_ms)
@@ -129,8 +160,9 @@ class _Ship:
                 self._send(part, there)
                 parts.append(part)
             done += size_bytes
+        line = self._line_of_its_own()
         now_ms = self._check_pin()
-        made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts))
+        made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts), line)
         self._publish(made)
         self._record(made)
         removed, left = self._sweep({part.sha256 for part in parts})
@@ -150,29 +182,31 @@ class _Ship:
         pinfile.check(self._engine.fs, self._engine.path, self._pin_id, now_ms)
         return now_ms
 
+    def _line_of_its_own(self) -> str:
+        """The line of this store. A new one is noted before anything is published under it: who
+        dies behind the manifest must find that it is its own."""
+        if not self._ships.line:
+            self._ships = self._ships._replace(line=shipfile.new_line())
+            shipfile.write(self._engine.fs, self._engine.path, self._ships)
+        return self._ships.line
+
     def _moment(self) -> tuple[int, dict[str, int]]:
         """A durable position, and of each file that it needs how many bytes belong to it."""
         engine = self._engine
-        fs, store = engine.fs, engine.path
+        store, hints = engine.path, engine.path / names.LOG
+        found: list[tuple[Path, int]] = []
         with maintenance_locks.alone(engine):
-            with self._committer.locked() as words:
-                pass
-            durability.flush(engine, self._committer)
-            active, end = fmt.position_parts(words.applied)
-            if not words.applied:  # nothing was ever committed: the first segment's header
-                active, end = words.active_segment, fmt.SEGMENT_HEAD_BYTES
-            found: list[tuple[Path, int]] = []
-            for number, (head, size) in chain.heads(fs, store, engine.uuid).items():
-                if number > active and head.role == fmt.Role.MAIN:
-                    continue  # begun, and nothing of it is published
-                found.append((names.segment(store, number), end if number == active else size))
-                hint = names.hint(store, number)
-                if number != active and fs.exists(hint):
-                    found.append((hint, fs.stat(hint).size_bytes))
-            taken = [each for each in names.checkpoints(fs, store) if each <= words.applied]
-            held = [names.checkpoint(store, each) for each in taken]
-            found += [self._hold(path) for path in (*held, store / names.STORE)]
-        return words.applied, {path.relative_to(store).as_posix(): size for path, size in found}
+            moment = whole_log.now(engine, self._committer)
+            for piece in moment.pieces:
+                path = names.segment(store, piece.link.number)
+                self._links[path.relative_to(store).as_posix()] = piece.link
+                found.append((path, piece.size_bytes))
+            for path in (*moment.others, store / names.STORE):
+                if path.parent == hints:
+                    found.append((path, engine.fs.stat(path).size_bytes))
+                else:
+                    found.append(self._hold(path))
+        return moment.position, {path.relative_to(store).as_posix(): size for path, size in found}
 
     def _hold(self, path: Path) -> tuple[Path, int]:
         """Keep a file open until all is sent; the file and its size."""
@@ -192,11 +226,13 @@ class _Ship:
         if self._before.position <= position and (part is None or ours is None):
             return  # nothing had been committed, or compaction removed the segment since
         if (
-            part is None
-            or ours is None
-            or ours < part.size_bytes
-            or self._read(path, part.size_bytes).sha256 != part.sha256
+            part is not None
+            and ours is not None
+            and ours >= part.size_bytes
+            and self._read(path, part.size_bytes).sha256 == part.sha256
         ):
+            self._sound[path] = part.size_bytes
+        else:
             raise OptionError(
                 f"{self._place.shown} has a state of this store that does not lead to the present "
                 "one: one of the two was restored from an older copy; give a new URI"
@@ -234,6 +270,7 @@ class _Ship:
         if known is not None and known.size_bytes == size_bytes and path.endswith(SEGMENT_SUFFIX):
             return known
         try:
+            self._verify(path)
             return self._read(path, size_bytes)
         except FileNotFoundError:
             if path.endswith(SEGMENT_SUFFIX):
@@ -243,6 +280,17 @@ class _Ship:
                     "see docs/recovery.md"
                 ) from None
             return None
+
+    def _verify(self, path: str) -> None:
+        """DamagedStoreError for a segment that is not sound; what was shipped of it is."""
+        link = self._links.get(path)
+        if link is None:
+            return
+        file = self._engine.fs.open(self._engine.path / path)
+        try:
+            whole_log.verify(self._engine, file, link, self._sound.get(path, 0))
+        finally:
+            file.close()
 
     def _send(self, part: Part, there: dict[str, int]) -> None:
         """Put an object, unless it is there as a whole; FileSystemError if it is not there then."""
@@ -286,7 +334,7 @@ class _Ship:
         engine, active = self._engine, fmt.segment_of(made.position)
         numbers = (names.segment_number(part.path) for part in made.parts)
         later = tuple(number for number in numbers if number > active)
-        record = ShipRecord(made.position, made.shipped_ms, later, self._place.shown)
+        record = ShipRecord(made.position, made.shipped_ms, later, self._place.shown, made.line)
         shipfile.write(engine.fs, engine.path, record)
 
     def _sync(self, path: Path) -> None:

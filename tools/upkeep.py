@@ -45,13 +45,19 @@ def backup(output: Output, path: Path, target: Path) -> None:
 @click.command("ship")
 @options.store_argument
 @click.argument("uri")
+@click.option(
+    "--take-over", is_flag=True, help="Go on in the place of a copy of the store that is gone."
+)
 @options.json_option
 @options.pass_output
-def ship(output: Output, path: Path, uri: str) -> None:
+def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
     """Publish STORE at URI, in an object store or another file system; send only what is new there.
 
     URI is what pyarrow takes (s3://bucket/path, gs://, hdfs://, file:///), or a directory. What was
     acknowledged when it began is in it. Readers see the state before or the state after.
+
+    A copy of STORE (a backup, or a store that was restored) needs a URI of its own, or, once,
+    --take-over.
     """
     from logstore.api.opening import opened_of
     from logstore.format import position_parts
@@ -59,7 +65,9 @@ def ship(output: Output, path: Path, uri: str) -> None:
 
     with options.changing(path) as store, output.progress("Shipping") as progress:
         opened = opened_of(store).live()
-        done = shipping.ship(opened.engine, opened.committer, uri, progress=progress)
+        done = shipping.ship(
+            opened.engine, opened.committer, uri, take_over=take_over, progress=progress
+        )
     told = done._asdict()
     if not output.json:
         segment, offset = position_parts(done.position)

@@ -60,9 +60,9 @@ class AsyncStoreCare(Generic[T]):
         """A copy of the store in a new directory, taken without stopping anybody."""
         await self._run(self._store.backup, path)
 
-    async def ship(self, uri: str | os.PathLike[str]) -> Shipped:
+    async def ship(self, uri: str | os.PathLike[str], *, take_over: bool = False) -> Shipped:
         """Publish the store at a URI, as ``Store.ship``."""
-        return await self._run(self._store.ship, uri)
+        return await self._run(self._store.ship, uri, take_over=take_over)
 
     async def info(self) -> StoreInfo:
         """What the store holds and where it stands."""

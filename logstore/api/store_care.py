@@ -41,11 +41,12 @@ class StoreCare(Generic[T]):
 
         Raises:
             StoreFailedError: the disk refused; nothing that was not durable before is promised.
+            DamagedStoreError: the log does not end with what was acknowledged last.
         """
         from logstore.engine.commit import durability
 
         shared = self._live()
-        durability.flush_seen(shared.engine, shared.committer)
+        durability.sync(shared.engine, shared.committer)
 
     @property
     def durable_upto(self) -> tuple[int, int]:
@@ -186,20 +187,24 @@ class StoreCare(Generic[T]):
         with shared.maintenance.aside():
             backup.take(shared.engine, shared.committer, target)
 
-    def ship(self, uri: str | os.PathLike[str]) -> Shipped:
+    def ship(self, uri: str | os.PathLike[str], *, take_over: bool = False) -> Shipped:
         """Publish the store at a URI, in an object store or another file system; only what is new
         there is sent. Nobody is stopped; readers of the URI see the state before or after.
 
         Args:
             uri: what pyarrow takes (``s3://bucket/path``, ``gs://``, ``hdfs://``, ``file:///``), or
-                a directory outside the store. Each store needs one of its own.
+                a directory outside the store. Each store needs one of its own, and so does a copy
+                of a store that goes on by itself.
+            take_over: this store goes on in the place of the copy that was shipped there, which is
+                refused from then on: once, for a store that was restored when that one was lost.
 
         Returns:
             How many files and bytes are published, and how many of them were sent for it.
 
         Raises:
-            OptionError: ``uri`` is not valid, lies in the store, or has another store or history;
-                the extra ``arrow`` is not installed.
+            OptionError: ``uri`` is not valid, lies in the store, or has another store, copy or
+                history; the extra ``arrow`` is not installed.
+            DamagedStoreError: the log is damaged; what was published stays.
             FileSystemError: it cannot be reached; what was sent is not sent again.
             CorruptionError: what stands there is damaged.
             SnapshotExpired: an erasure came in between; try again.
@@ -208,7 +213,10 @@ class StoreCare(Generic[T]):
         from logstore.recovery import shipping
 
         shared = self._live()
-        return shipping.ship(shared.engine, shared.committer, arguments.uri(uri))
+        arguments.check_flag(take_over, "take_over")
+        return shipping.ship(
+            shared.engine, shared.committer, arguments.uri(uri), take_over=take_over
+        )
 
     def info(self) -> StoreInfo:
         """Tell what the store holds and where it stands.

@@ -1,11 +1,17 @@
-"""SHIPPED: how far the store was published by a ship, for retention that waits for it and `info`.
+"""SHIPPED: how far the store was published by a ship, for retention that waits for it and `info`;
+and which line of ships is its own.
+
+A *line* is a random name, which every manifest of the store has. No backup and no ship takes it
+along, so that a copy that goes on by itself is another line, although it has the same UUID.
 
 Invariants: it is written after the manifest that it tells of, so it may say less than was shipped,
-never more; without it, or where it is not whole, nothing counts as shipped.
+never more; its line is written before the first manifest; without it, or where it is not whole,
+nothing counts as shipped, and no line is its own.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgpack
@@ -27,6 +33,7 @@ class ShipRecord(NamedTuple):
     shipped_ms: int = 0
     compacted: tuple[int, ...] = ()  # segments above that of the position which were there, too
     uri: str = ""
+    line: str = ""  # empty: never shipped, or by a logstore that had no lines
 
     def covers(self, position: int) -> bool:
         """Whether what stands at a position was shipped."""
@@ -34,6 +41,11 @@ class ShipRecord(NamedTuple):
 
 
 NEVER = ShipRecord()
+
+
+def new_line() -> str:
+    """A name for the ships of a store that has none."""
+    return os.urandom(16).hex()
 
 
 def read(fs: FileSystem, store: Path) -> ShipRecord:
@@ -48,6 +60,7 @@ def read(fs: FileSystem, store: Path) -> ShipRecord:
             int(found["shipped_ms"]),
             tuple(map(int, found["compacted"])),
             str(found["uri"]),
+            str(found.get("line", "")),
         )
     except (FileNotFoundError, CorruptionError, OverflowError, TypeError, ValueError):
         return NEVER

@@ -64,12 +64,16 @@ class Part(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """A store as of one moment: all that was committed up to ``position``."""
+    """A store as of one moment: all that was committed up to ``position``.
+
+    ``line``: whose ships these are (``log.shipfile``); empty: of a logstore that had no lines.
+    """
 
     uuid: str
     position: int
     shipped_ms: int
     parts: tuple[Part, ...]
+    line: str = ""
 
     def pack(self) -> bytes:
         """The bytes of MANIFEST.json: the body and, over it, a checksum."""
@@ -266,7 +270,8 @@ def _unpack(data: bytes, where: str) -> Manifest:
             bytes.fromhex(part.head)
             if not _is_of_a_store(part.path) or not is_object(part.sha256) or part.size_bytes < 0:
                 raise ValueError(f"it names {part.path!r}, which no store has")
-        return Manifest(body["uuid"], body["position"], body["shipped_ms"], parts)
+        line = str(body.get("line", ""))
+        return Manifest(body["uuid"], body["position"], body["shipped_ms"], parts, line)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CorruptionError(
             f"{MANIFEST} at {where} is damaged ({exc}): ship to a new URI, or delete it and ship "

@@ -45,9 +45,17 @@ def filled(path: Path) -> logstore.Store[bytes]:
     return store
 
 
-def ship(store: logstore.Store[bytes], uri: object, progress: Progress | None = None) -> Shipped:
+def ship(
+    store: logstore.Store[bytes],
+    uri: object,
+    progress: Progress | None = None,
+    *,
+    take_over: bool = False,
+) -> Shipped:
     live = opened_of(store).live()
-    return shipping.ship(live.engine, live.committer, str(uri), progress=progress)
+    return shipping.ship(
+        live.engine, live.committer, str(uri), take_over=take_over, progress=progress
+    )
 
 
 def ids(store: logstore.Store[bytes]) -> list[str]:
@@ -169,7 +177,7 @@ def test_a_uri_has_one_store_and_one_history(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "older", background=False) as older:
         for _ in range(2):  # behind what was shipped; then as far, by another way
             with pytest.raises(OptionError, match="does not lead to the present"):
-                ship(older, uri)
+                ship(older, uri, take_over=True)
             older.stream("x").add({"a": "of the older one " * 9})
     with logstore.open(tmp_path / "other", background=False) as other:
         other.stream("x").add({"a": "1"})
