@@ -139,8 +139,8 @@ def reap() -> None:
         return
     try:
         while _forgotten:
+            forgotten = _forgotten.popleft()
             try:
-                forgotten = _forgotten.popleft()
                 release(forgotten)
             except ReentryError:  # a finaliser inside of a call of that store: a later one does it
                 _forgotten.append(forgotten)

@@ -45,9 +45,10 @@ def filled(path: Path) -> Path:
 
 
 WAKE = """
-import os, sys, logstore
+import itertools, os, sys, logstore
 from logstore.errors import StoreGoneError
 path, size = sys.argv[1], int(sys.argv[2])
+groups = map(str, itertools.count())
 store = logstore.open(path, background=False)
 stream = store.stream("s")
 first = stream.add({"n": "a"})
@@ -55,7 +56,7 @@ names = sorted(os.listdir(path + "/index"))
 os.truncate(path + "/WAKE", size)
 for way in (
     lambda: stream.get(first), lambda: list(stream.range()), lambda: stream.add({"n": "b"}),
-    lambda: stream.add_many([{"n": "c"}] * 3), lambda: stream.group("g").create("0"),
+    lambda: stream.add_many([{"n": "c"}] * 3), lambda: stream.group(next(groups)).create("0"),
 ) * 2:
     try:
         way()
