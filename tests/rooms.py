@@ -99,6 +99,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "jobs": ("test_jobs",),
     "lifetimes": ("test_lifetimes",),
     "log": ("test_chain", "test_edges", "test_files", "test_frames"),
+    "mapped": ("test_guards",),
     "model": ("test_fields",),
     "rdb": ("test_files", "test_hostile"),
     "recovery": (

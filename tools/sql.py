@@ -22,8 +22,6 @@ import click
 
 from logstore.errors import UsageError
 from logstore.loading import needing
-from logstore.scan import column_names
-from logstore.scan.column_names import folded
 from logstore.tools import options
 from logstore.tools.output import Output
 
@@ -57,12 +55,15 @@ class Tables:
     """The tables of a store's streams, made as DuckDB's catalogue misses them."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, store: Store[bytes]) -> None:
+        from logstore.scan import column_names  # here, so that the command's help loads none of it
+
+        self._rule = column_names
         self._con = con
         self._store = store
         self._streams = store.streams()
-        self._names = column_names.tables(self._streams, [ENTRIES])
+        self._names = self._rule.tables(self._streams, [ENTRIES])
         self._missing: dict[str, bytes | None] = {
-            folded(table): stream for stream, table in self._names.items()
+            self._rule.folded(table): stream for stream, table in self._names.items()
         }
         self._missing[ENTRIES] = None
 
@@ -94,7 +95,7 @@ class Tables:
         """Make the table of a name; False: there is none, or it is there."""
         from logstore.duckdb import attach
 
-        key = folded(name)
+        key = self._rule.folded(name)
         if key not in self._missing:
             return False
         stream = self._missing.pop(key)
@@ -110,9 +111,9 @@ class Tables:
         if found is None:
             return ""
         alike = [
-            f"{column_names.text(stream)!r} is {table}"
+            f"{self._rule.text(stream)!r} is {table}"
             for stream, table in self._names.items()
-            if folded(column_names.text(stream)) == folded(found[1])
+            if self._rule.folded(self._rule.text(stream)) == self._rule.folded(found[1])
         ]
         if not alike:
             rule = 'a stream is a table by its name, in "" where that has a colon'
