@@ -62,4 +62,4 @@ def test_a_tiny_run_of_workloads_measures_each_side(
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])
-    assert "there are calls" in capsys.readouterr().err
+    assert "there are workloads" in capsys.readouterr().err

@@ -90,6 +90,8 @@ def _check_last(engine: Engine, words: LogWords) -> None:
         frame = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
         if (frame.crc, frame.commit) != (words.last_crc, words.commit):
             raise CorruptFrameError("another commit stands there", segment=number, offset=offset)
+    except UnreadableError:
+        raise
     except CorruptFrameError as exc:
         identity.check_active_locked(engine, words.active_segment)  # or the log is another one
         raise _damaged(exc, words.last_frame) from exc

@@ -13,7 +13,7 @@ from logstore import format as fmt
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import CorruptFrameError, DamagedStoreError
+from logstore.errors import CorruptFrameError, DamagedStoreError, UnreadableError
 from logstore.fs import File
 from logstore.log import chain, hint, names, reader
 from logstore.tuples import NamedTuple
@@ -83,7 +83,8 @@ def upto(engine: Engine, position: int) -> list[Piece]:
 
 
 def verify(engine: Engine, file: File, link: chain.Link, start_offset: int = 0) -> None:
-    """Read the frames of a segment from an offset on; DamagedStoreError for what is none."""
+    """Read the frames of a segment from an offset on; DamagedStoreError for what is none,
+    UnreadableError for what the disk does not give back."""
     start = max(start_offset, link.start_offset)
     good = start
     try:
@@ -91,6 +92,8 @@ def verify(engine: Engine, file: File, link: chain.Link, start_offset: int = 0) 
             file, engine.seed, link.number, start, link.end_offset, bodies=False
         ):
             good = found.end_offset
+    except UnreadableError:
+        raise
     except CorruptFrameError as exc:
         raise damaged(link.number, good, exc.message) from exc
 
