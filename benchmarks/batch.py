@@ -55,7 +55,6 @@ def given(bench: Bench) -> list[Result]:
         "StreamID": logstore.StreamID,
         "str": lambda ms, seq: f"{ms}-{seq}",
         "bytes": lambda ms, seq: b"%d-%d" % (ms, seq),
-        "int": lambda ms, _: ms,
         "'<ms>-*'": lambda ms, _: f"{ms}-*",
     }
     results: list[Result] = []

@@ -140,7 +140,7 @@ def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
         store.stream("s").configure(max_entries=10)
         shared = store._live()
         retention = Retention(shared.engine, shared.committer)
-        with maintenance_locks.alone(shared.engine, 0, names.LOG):
+        with maintenance_locks.alone(shared.engine, 0, names.INDEX):
             retention.tick()
             assert len(store.stream("s")) == 500
         retention.tick()

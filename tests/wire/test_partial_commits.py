@@ -151,7 +151,7 @@ def test_what_was_done_is_told_if_the_group_goes(session: Session) -> None:
     step = session.step(REQUESTS[0])
     assert runner.run([step], Owed(), whole=False) == []
     run(session, [b"XGROUP", b"DESTROY", b"s", b"n"])
-    ((key, entries),) = runner.run([step], Owed(), whole=False)[0]
+    ((key, entries),) = runner.run([step], Owed(), whole=False)[0].items
     assert key == b"s"
     assert [id for id, _ in entries] == [id for id in IDS[: PART + 5] if id not in IDS[3::50]][
         :PART
@@ -164,7 +164,7 @@ def test_what_was_done_is_told_if_the_group_goes(session: Session) -> None:
 def test_a_read_does_not_take_over_what_its_own_parts_took(session: Session) -> None:
     """What is claimed is at once idle for long enough: it would be handed out for ever."""
     words = [b"XREADGROUP", GROUP, b"g", b"z", b"CLAIM", b"0", b"STREAMS", b"s", b">"]
-    ((_, entries),) = run(session, words)[0]
+    ((_, entries),) = run(session, words)[0].items
     there = [id for id in IDS if id not in IDS[3::50]]
     assert sorted(row[0] for row in entries) == sorted(there)
     assert len(entries) == len(there)
@@ -177,7 +177,7 @@ def test_what_is_added_meanwhile_is_not_waited_for(session: Session) -> None:
     while not found:
         run(session, *[[b"XADD", b"s", b"*", b"f", b"v"]] * (2 * PART))
         found = runner.run([step], Owed(), whole=False)
-    ((_, entries),) = found[0]
+    ((_, entries),) = found[0].items
     assert len(IDS) - 200 < len(entries) < len(IDS) + 4 * PART
 
 

@@ -175,7 +175,7 @@ class Retention:
             self._look()
         if self._due:
             try:
-                with maintenance_locks.alone(self._engine, 0, names.LOG):
+                with maintenance_locks.alone(self._engine, 0, names.INDEX):
                     self._work(now_s + TICK_S)
             except LockTimeoutError:
                 self._due.clear()  # another process does it

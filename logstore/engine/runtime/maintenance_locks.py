@@ -30,7 +30,12 @@ TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
 def alone(
     engine: Engine, timeout_s: float = CARE_TIMEOUT_S, what: str = names.CHECKPOINTS
 ) -> Iterator[None]:
-    """Hold a maintenance lock: a flock on a directory, by default of all that copies or moves."""
+    """Hold a maintenance lock: a flock on a directory, by default of all that copies or moves.
+
+    ``what``: another one of the store's directories, but for log/, which every process that has the
+    store open holds (``shm.users``).
+    """
+    assert what != names.LOG
     folder = engine.path / what
     engine.fs.make_directory(folder)
     file = engine.fs.open(folder)
