@@ -38,6 +38,8 @@ def rewrite(engine: Engine, failed_at: int) -> int:
     for link in chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(failed_at)):
         _copy(engine, link)
         count += 1
+    engine.leave_sealed_locked(0)  # what is held open are the files of before
+    engine.segments.forget()
     engine.wake.failed_at = 0
     log.warning("a sync had failed: %d segments were written anew", count)
     return count

@@ -14,7 +14,7 @@ import logstore
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.segments import CompactionReport
-from logstore.errors import NotAStoreError
+from logstore.errors import DamagedStoreError, NotAStoreError
 from logstore.fs import FileSystem
 from logstore.ids import StreamID
 from logstore.log import chain, names, reader
@@ -75,7 +75,8 @@ def test_a_directory_that_may_become_a_store(tmp_path: Path) -> None:
 def test_a_copy_has_as_many_bytes_as_it_should(
     limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if they are no multiple of what is copied at once, or the file is shorter."""
+    """Also if they are no multiple of what is copied at once; a file that is shorter than it was
+    is told, as a copy of it would be taken for whole."""
     monkeypatch.setattr(backup, "COPY_BYTES", 4)
     source, target = tmp_path / "from", tmp_path / "to"
     source.write_bytes(b"0123456789")
@@ -86,6 +87,10 @@ def test_a_copy_has_as_many_bytes_as_it_should(
 
     engine: Any = Engine()
     engine.fs = fs
+    if limit is not None and limit > 10:
+        with pytest.raises(DamagedStoreError, match="shorter than it was"):
+            backup._copy(engine.fs, source, target, limit)
+        return
     backup._copy(engine.fs, source, target, limit)
     assert target.read_bytes() == b"0123456789"[:limit]
     assert fs.done == [("sync", "to")]

@@ -181,7 +181,9 @@ def test_a_time_of_any_unit_is_compared_as_it_is(values: Store[bytes]) -> None:
         columns = {"n": kind, "row_number": pa.int64()}
         found = values.stream("v:a").scan(columns=columns, where=[("n", "in", [DAY])]).to_arrow()
         told = [TEXTS[each] for each in found["row_number"].to_pylist()]
-        assert told == (midnight if kind.tz else midnight[:1])  # a text with a zone is null there
+        # A text with a zone is null where the column has none; a second has no digits behind it.
+        late = ["2026-01-02 00:00:00.000001"] if kind.unit == "s" else []
+        assert told == sorted((midnight if kind.tz else midnight[:1]) + late)
 
 
 # -- values as they are stored ---------------------------------------------------------------
