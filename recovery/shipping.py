@@ -106,8 +106,7 @@ def _refuse_other_line(place: Place, before: Manifest, record: ShipRecord) -> No
         raise OptionError(
             f"{place.shown} is where another copy of this store is shipped to (a backup that was "
             "written to, or a restored store, is one): give this one a URI of its own; or, if the "
-            "other copy is gone and this one goes on in its place, ship once with --take-over (in "
-            "Python: take_over=True)"
+            "other copy is gone and this one goes on in its place, ship once with take_over=True"
         )
 
 

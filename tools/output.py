@@ -410,6 +410,7 @@ def name_object(name: bytes) -> dict[str, str]:
 
 # What the store says, and what a command says instead.
 PHRASES = {
+    "ship once with take_over=True": "ship once with --take-over",
     "; give the directory of a store, or an empty or new one that may become a store": (
         "; give the directory of a store ('logstore add' makes one in a new or an empty directory)"
     ),
