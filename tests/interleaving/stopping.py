@@ -22,6 +22,7 @@ from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
+from logstore.log import names
 from logstore.log.writer import CommitBuffer
 from logstore.recovery import readonly, rebuild
 from tests.interleaving.points import Point, name_of
@@ -97,7 +98,8 @@ class _StoppingFile(File):
             self.stops.cared = False
 
     def _care(self) -> bool:
-        return self.path.parent == self.stops.home and self.path.is_dir()
+        is_folder = self.path.parent == self.stops.home and self.path.is_dir()
+        return is_folder and self.path.name != names.LOG  # which every opener holds
 
 
 class StoppingFileSystem(FileSystem):

@@ -164,14 +164,19 @@ def test_a_doubtful_index_is_rebuilt_and_never_opened(
     looked_at: list[Path] = []
     real = env.lmdb.open
     monkeypatch.setattr(
-        env.lmdb, "open", lambda name, **rest: (looked_at.append(Path(name)), real(name, **rest))[1]
-    )
+        env.lmdb, "open",
+        lambda name, **rest: (looked_at.append(Path(name).resolve()), real(name, **rest))[1],
+    )  # fmt: skip
     found = opened(path, {b"a": [(f"{n}-1", b"x" * n) for n in range(1, 34)]})
     assert found["rebuilt"]
     assert not found["index_trusted"]
     assert found["why_not_trusted"]
-    assert looked_at
-    numbers = {int(each.name.removesuffix(names.TEMPORARY)) for each in looked_at}
+    numbers = {
+        int(each.name.removesuffix(names.TEMPORARY))
+        for each in looked_at
+        if each.is_relative_to(path)  # not what a store of another test still does
+    }
+    assert numbers
     assert not numbers & before
 
 
