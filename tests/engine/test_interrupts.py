@@ -8,7 +8,8 @@ import random
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -21,9 +22,11 @@ from logstore.engine.commit.group_commit import CommitQueue
 from logstore.engine.commit.pipeline import Batch, Request
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import CommittedError, CommittedInterrupt, FileSystemError, ReentryError
+from logstore.log import names
 from logstore.options import Sync
 from tests import seeds
 from tests.engine.procs import Forked
+from tests.support.inside import committer_of
 
 SEED = seeds.seed()
 INTERRUPTS = 400
@@ -318,6 +321,39 @@ def test_a_call_from_inside_a_call_is_refused(tmp_path: Path) -> None:
 
     with Forked(work):
         pass
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("work", ["checkpoint", "compact", "backup", "ship"])
+def test_maintenance_from_inside_a_commit_waits_for_nobody(tmp_path: Path, work: str) -> None:
+    """While somebody else does maintenance, it would keep all commits waiting, too."""
+    with logstore.open(tmp_path / "store", background=False) as store:
+        store.stream("a").add({"a": 1})
+        calls: dict[str, Callable[[], object]] = {
+            "checkpoint": store.checkpoint,
+            "compact": lambda: store.compact(full=True),
+            "backup": lambda: store.backup(tmp_path / "backup"),
+            "ship": lambda: store.ship(tmp_path / "shipped"),
+        }
+        with (
+            held(tmp_path / "store" / names.CHECKPOINTS),
+            held(tmp_path / "store" / names.PINS),
+            pytest.raises(ReentryError, match="do this work outside"),
+        ):
+            committer_of(store).run(lambda _: calls[work]())
+        store.stream("a").add({"a": 2})
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Somebody else has the maintenance lock that this directory stands for."""
+    folder.mkdir(exist_ok=True)
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def test_a_forgotten_handle_is_closed_later(tmp_path: Path) -> None:

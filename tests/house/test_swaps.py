@@ -29,7 +29,8 @@ ONE_THREAD = {
 }
 # Set by who opens a store, before anybody else knows the engine; swapped when it is closed.
 WHEN_OPENED = {
-    ("Engine", each) for each in ("copy_index", "due_work", "follow", "hand_out", "index_home")
+    ("Engine", each)
+    for each in ("calls", "copy_index", "due_work", "follow", "hand_out", "index_home")
 } | {("Metrics", "more")}
 
 SAMPLE = """

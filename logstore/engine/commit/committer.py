@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from logstore.engine.commit import write_back
 from logstore.engine.commit.group_commit import CommitQueue, NotFree
@@ -33,7 +33,6 @@ from logstore.errors import (
     DiskFullError,
     LockTimeoutError,
     ReadOnlyError,
-    ReentryError,
 )
 from logstore.options import SYNC_RANK, Sync
 
@@ -54,7 +53,7 @@ class Committer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.queue = CommitQueue(engine)
-        self._local = Busy()
+        self._local = engine.calls = Busy()
         self._rank = SYNC_RANK[engine.options.sync]
         self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
@@ -193,17 +192,10 @@ class Committer:
     @property
     def busy(self) -> bool:
         """Whether this thread is inside a call of this store, also one beside the pipeline."""
-        if self._local.now:
-            return True
-        lane, mutex = self._engine.lane, cast("Any", self.mutex)
-        return bool(lane is not None and lane.locked and mutex._is_owned())  # noqa: SLF001
+        return self._engine.is_inside()
 
     def _check_call(self) -> None:
-        if self.busy:
-            raise ReentryError(
-                "the store was called from inside one of its own calls (a signal handler or a "
-                "finaliser): do this work outside"
-            )
+        self._engine.refuse_inside()
         if self._engine.options.readonly:
             raise ReadOnlyError("the store was opened with readonly=True: open it for writing")
 

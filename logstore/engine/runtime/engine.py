@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from logstore import format as fmt
 from logstore.clock import Clock
@@ -34,6 +34,7 @@ from logstore.errors import (
     CorruptionError,
     DamagedStoreError,
     Error,
+    ReentryError,
     StoreFailedError,
     StoreGoneError,
 )
@@ -113,6 +114,7 @@ class Engine:
         # Hands to waiting readers what a commit adds: the room of waiting registers it.
         self.hand_out: Callable[[Any, Waits], None] | None = None
         self.lane: Lane | None = None  # commits plain adds beside the pipeline
+        self.calls: Any = None  # the committer's ``Busy``
         self._rebuild = rebuild
         self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
         self.care_files: set[File] = (
@@ -287,6 +289,22 @@ class Engine:
             )
         if self.gone:
             raise StoreGoneError(self.gone)
+
+    def is_inside(self) -> bool:
+        """Whether this thread is inside a call of this store, also one beside the pipeline."""
+        calls, lane, mutex = self.calls, self.lane, cast("Any", self.mutex)
+        if calls is not None and calls.now:
+            return True
+        return bool(lane is not None and lane.locked and mutex._is_owned())  # noqa: SLF001
+
+    def refuse_inside(self) -> None:
+        """ReentryError inside one of the store's own calls: it would wait for itself, or others for
+        it, with the lead of the commit or the mutex."""
+        if self.is_inside():
+            raise ReentryError(
+                "the store was called from inside one of its own calls (a signal handler or a "
+                "finaliser): do this work outside"
+            )
 
     def check_failed(self) -> None:
         """StoreFailedError after a failed sync, in any process."""

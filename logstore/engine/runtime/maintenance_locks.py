@@ -36,6 +36,7 @@ def alone(
     store open holds (``shm.users``).
     """
     assert what != names.LOG
+    engine.refuse_inside()  # others would wait with it, for whoever has the lock
     folder = engine.path / what
     engine.fs.make_directory(folder)
     file = engine.fs.open(folder)
