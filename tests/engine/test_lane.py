@@ -6,6 +6,7 @@ and what becomes of an add whose append or sync fails, which is interrupted, for
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import random
@@ -30,6 +31,7 @@ from logstore.engine.runtime import identity
 from logstore.engine.shm import control_block, wait_words
 from logstore.engine.shm.wait_words import bucket_of
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
+from logstore.log import names
 from tests.engine.procs import Forked, Waiting
 from tests.support.inside import (
     FixedClock,
@@ -221,12 +223,33 @@ def test_who_has_not_looked_for_long_goes_through_the_pipeline(
         assert len(read(store)) == 3
 
 
-def test_nothing_is_waited_for(store: Store) -> None:
-    """Another process has LOCK: the add queues up in the pipeline, with its time-out."""
-    import fcntl
+def lock_of(store: Store) -> Path:
+    return Path(str(engine_of(store).path)) / names.LOCK
 
-    path = Path(str(engine_of(store).path)) / "LOCK"
-    with path.open("r+b") as other:
+
+def test_the_commit_of_another_process_is_waited_for(store: Store) -> None:
+    """It is short: the add stays in the lane. On a busy machine it may be too long, once."""
+    word = memoryview(engine_of(store).wake.memory)[control_block._WAITING_OFFSET :]
+    try:
+        for _ in range(50):
+            with lock_of(store).open("r+b") as other:
+                fcntl.flock(other, fcntl.LOCK_EX)
+                thread = threading.Thread(target=lambda: store.stream("s").add(ROW))
+                thread.start()
+                while thread.is_alive() and not word[0]:  # it says that it waits
+                    pass
+            thread.join(20)
+            assert not thread.is_alive()
+            if lane_commits(store):
+                return
+    finally:
+        word.release()
+    pytest.fail("each went through the pipeline")
+
+
+def test_who_keeps_the_lock_is_waited_for_in_the_pipeline(store: Store) -> None:
+    """It stands in the queue there, with its time-out."""
+    with lock_of(store).open("r+b") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         thread = threading.Thread(target=lambda: store.stream("s").add(ROW))
         thread.start()

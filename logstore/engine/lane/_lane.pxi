@@ -5,6 +5,8 @@ cdef enum:
     STREAMS_MAX = 1000      # handles, of some kilobytes each
     CATCH_UP_BYTES_MAX = 1 << 16
     STEPS_MAX = 16          # entries of one commit
+    LOCK_SPIN_NS = 20000    # a commit takes four thousand
+    LOCK_WAIT_NS = 5000000  # then the pipeline waits: it knows deadlines and interrupts
 
 cdef enum:                  # what became of a try
     NOT_PLAIN = 0           # nothing has happened, the pipeline does it
@@ -236,15 +238,44 @@ cdef class AddLane:
         return True
 
     cdef bint try_lock(self) except -1:
-        """Take the mutex, then LOCK, if both are free at once. `unlock` and `release` give them
-        back, in this order."""
+        """Take the mutex, if it is free at once, then LOCK, which is waited for a moment. `unlock`
+        and `release` give them back, in this order."""
         if self.is_owned() is True or self.acquire(False) is not True:
             return False
-        if self.wake != NULL and not flock(self.lock_fd, LOCK_EX | LOCK_NB):
+        if self.wake != NULL and (not flock(self.lock_fd, LOCK_EX | LOCK_NB)
+                                  or self.waited_for_lock()):
             self.locked = True
             return True
         self.release()
         return False
+
+    cdef bint waited_for_lock(self) noexcept:
+        """Take LOCK, which another process has: most commits are shorter than it takes to sleep.
+        False: not within `LOCK_WAIT_NS`, or a signal came; the pipeline waits then.
+
+        The mutex is held, and the interpreter let go of: a thread of this process that wants to
+        commit goes to the pipeline, and waits for the mutex there.
+        """
+        cdef int64_t until_ns = ls_now_ns(MONOTONIC) + LOCK_WAIT_NS
+        cdef int64_t spin_until_ns = until_ns - LOCK_WAIT_NS + LOCK_SPIN_NS, now_ns
+        cdef uint32_t* word = <uint32_t*>(self.wake + W_WAITING)
+        cdef int fd = self.lock_fd
+        cdef bint taken = False
+        with nogil:
+            while not taken and ls_now_ns(MONOTONIC) < spin_until_ns:
+                taken = not flock(fd, LOCK_EX | LOCK_NB)
+            while not taken:
+                ls_store_32(word, 1)
+                # Once more behind the announcement: a release in between would have woken nobody.
+                taken = not flock(fd, LOCK_EX | LOCK_NB)
+                now_ns = ls_now_ns(MONOTONIC)
+                if taken or now_ns >= until_ns or ls_sleep(word, 1, until_ns - now_ns) < 0:
+                    break
+        self.passed_over = 0
+        if taken and self.wake == NULL:     # closed meanwhile, or in a child of a fork
+            flock(fd, LOCK_UN)
+            return False
+        return taken
 
     cdef int tell_held(self, bint held) except -1:
         """Tell those who wait in the queue for a commit's sync that LOCK is held, or not any more."""

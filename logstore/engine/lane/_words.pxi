@@ -19,6 +19,12 @@ cdef extern from *:
     static inline void ls_wake(uint32_t *word, int count) {
         syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
     }
+    /* Sleep while the word is as expected, at most so long; -1 if a signal ended that. */
+    static inline int ls_sleep(uint32_t *word, uint32_t expected, int64_t most_ns) {
+        struct timespec t = {most_ns / 1000000000, most_ns % 1000000000};
+        return syscall(SYS_futex, word, FUTEX_WAIT, expected, &t, NULL, 0) < 0 && errno == EINTR
+            ? -1 : 0;
+    }
     /* Words are stored and loaded whole, in the order that is written down: others read them
        without the lock. */
     #define ls_store(p, v) __atomic_store_n((uint64_t *)(p), (uint64_t)(v), __ATOMIC_RELEASE)
@@ -56,6 +62,7 @@ cdef extern from *:
     int64_t ls_named_bytes(int fd) noexcept nogil
     int64_t ls_now_ns(int clock) noexcept nogil
     void ls_wake(uint32_t* p, int n) noexcept nogil
+    int ls_sleep(uint32_t* p, uint32_t expected, int64_t most_ns) noexcept nogil
     void ls_store(void* p, uint64_t v) noexcept nogil
     uint64_t ls_load(const void* p) noexcept nogil
     void ls_store_32(void* p, uint32_t v) noexcept nogil
