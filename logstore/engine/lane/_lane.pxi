@@ -136,8 +136,9 @@ cdef class AddLane:
 
         With lists of names and entries these are one commit, and give `told`; they may be to one
         stream. IDs are put into `told`, too: whatever is raised then, an interrupt behind the end of
-        this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK, neither of
-        which is waited for. MemoryError, and nothing happened; what `failed` raises.
+        this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK. The first is
+        not waited for, the other one for some milliseconds. MemoryError, and nothing happened; what
+        `failed` raises.
         """
         cdef Handle h
         cdef u64 turn
