@@ -29,7 +29,6 @@ from logstore.engine.features import node_limits
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import control_block, wait_words
-from logstore.engine.shm.wait_words import bucket_of
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
 from logstore.log import names
 from tests.engine.procs import Forked, Waiting
@@ -154,10 +153,6 @@ def test_there_is_no_lane_where_time_is_told_by_somebody_else(tmp_path: Path) ->
 
 
 # -- moments that are not plain --------------------------------------------------------------------
-def group_waits(store: Store) -> None:
-    engine_of(store).wake.waits.announce(bucket_of(b"s"), group=True)
-
-
 def just_full(store: Store) -> None:
     engine_of(store).wake.full = True
 
@@ -191,7 +186,7 @@ def renamed(store: Store) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        group_waits, just_full, writer_died, index_moved, segment_rolled, limits_changed,
+        just_full, writer_died, index_moved, segment_rolled, limits_changed,
         expires, renamed,
     ],
 )  # fmt: skip

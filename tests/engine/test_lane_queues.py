@@ -18,7 +18,7 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.shm import wait_words, waiters
+from logstore.engine.shm import mailbox, wait_words, waiters
 from logstore.log import groupframe, reader
 from tests import seeds
 from tests.engine.test_lane_groups import counts, made, told_by, told_by_log
@@ -63,10 +63,10 @@ def frames_of(store: Store) -> list[tuple[Any, ...]]:
 
 
 def test_numbers_of_waiters_are_those_of_python() -> None:
-    for name, value in native_or_none.waiter_layout().items():
-        assert value == next(
-            vars(home)[name] for home in (wait_words, waiters) if name in vars(home)
-        )
+    layout = native_or_none.waiter_layout() | native_or_none.handover_layout()
+    for name, value in layout.items():
+        homes = (wait_words, waiters, mailbox)
+        assert value == next(vars(home)[name] for home in homes if name in vars(home)), name
 
 
 # -- readers that would wait ---------------------------------------------------------------------

@@ -91,17 +91,17 @@ def test_what_is_added_while_it_joins_it_gets_once(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looked: bool
 ) -> None:
     """Before it looked, or behind that: it is handed the entry, and must not read another."""
-    waiting, nothing_new = Again(store, "c"), probe.nothing_new
+    waiting, drained = Again(store, "c"), probe.drained
 
     def slow(*args: Any) -> int:
-        found = nothing_new(*args) if looked else 0
-        monkeypatch.setattr(probe, "nothing_new", nothing_new)
+        found = drained(*args) if looked else 0
+        monkeypatch.setattr(probe, "drained", drained)
         adding = threading.Thread(target=lambda: add(store, 1, 2))
         adding.start()
         adding.join()
-        return found if looked else nothing_new(*args)
+        return found if looked else drained(*args)
 
-    monkeypatch.setattr(probe, "nothing_new", slow)
+    monkeypatch.setattr(probe, "drained", slow)
     waiting.goes_on.set()
     assert waiting.wait() == [0, 1]
     assert owners(store) == ["c", "c"]

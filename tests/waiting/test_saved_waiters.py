@@ -256,11 +256,11 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 ) -> None:
     """It was stopped between saying that it waits and looking, for longer than that holds."""
     PACE.set(0.05)
-    waiting, nothing_new = Again(store, "c"), probe.nothing_new
+    waiting, drained = Again(store, "c"), probe.drained
 
     def slow(*args: Any) -> int:
-        found = nothing_new(*args)
-        monkeypatch.setattr(probe, "nothing_new", nothing_new)
+        found = drained(*args)
+        monkeypatch.setattr(probe, "drained", drained)
         time.sleep(PACE.announced_ms / 1000 + 0.1)
         adding = threading.Thread(target=add, args=(store, 1))
         adding.start()
@@ -268,7 +268,7 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
         PACE.set(60.0)  # only looking now finds it
         return found
 
-    monkeypatch.setattr(probe, "nothing_new", slow)
+    monkeypatch.setattr(probe, "drained", slow)
     waiting.goes_on.set()
     assert waiting.wait() == [0, 1]
 

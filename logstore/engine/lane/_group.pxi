@@ -89,14 +89,20 @@ cdef class Group:
         self.number, self.stream, self.name = record.number, record.stream, record.name
         self.last_ms, self.last_seq = record.last
         self.pending, self.position, self.read = record.pending, record.position, record.entries_read
-        self.knows_settings = settings is not None
-        after_ms = settings.redeliver_after_ms if self.knows_settings else None
-        self.redeliver_ms = -1 if after_ms is None else after_ms
+        self.redeliver_ms = -1
+        if settings is not None:
+            self.learn_settings(settings)
         self.consumers, self.named, self.dirty_consumers = {}, {}, []
         if not self.pending:
             near = (b"", None, NO_BOUND)
         if near is not None:
             self.learn_run(near[0], near[1], near[2])
+
+    cdef int learn_settings(self, settings) except -1:
+        after_ms = settings.redeliver_after_ms
+        self.redeliver_ms = -1 if after_ms is None else after_ms
+        self.knows_settings = True
+        return 0
 
     cdef int learn_run(self, bytes low, run, bytes upper) except -1:
         cdef bytes packed = b"" if run is None else run.pack()

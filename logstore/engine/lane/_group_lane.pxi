@@ -54,10 +54,30 @@ cdef int64_t entries_read(Handle h, Group g, const u8* ids, int64_t n) noexcept 
             read = entries_up_to(h, ms, seq)
     return read
 
-cdef class Lane(AddLane):
-    """Plain adds, reads and acks of groups of one engine, each a commit; see native.pyx."""
+cdef int put_delivery(Buf* out, u64 group, uint32_t consumer, const u8* ids, int64_t n, u64 time_ms,
+                      int64_t read) noexcept nogil:
+    """Append a frame that gives entries to a consumer, but for its head."""
+    cdef u8* p
+    if buf_reserve(out, HEAD + DELIVER_BODY + n * ID_BYTES) != OK:
+        return E_MEMORY
+    p = out.data + out.size + HEAD
+    put_64(p, group)
+    put_32(p + 8, consumer)
+    put_64(p + 12, time_ms)
+    put_64(p + 20, big(ids + (n - 1) * ID_BYTES))
+    put_64(p + 28, big(ids + (n - 1) * ID_BYTES + 8))
+    put_64(p + 36, <u64>read)
+    p[44] = 0
+    memcpy(p + DELIVER_BODY, ids, n * ID_BYTES)
+    out.size += HEAD + DELIVER_BODY + n * ID_BYTES
+    return OK
+
+
+cdef class GroupLane(AddLane):
+    """Plain adds, reads and acks of groups of one engine, each a commit."""
 
     cdef object node            # gives a sealed node, see lane.py
+    cdef object port            # to the index
     cdef dict groups            # held, by number
     cdef list dirty_groups      # ahead of the cache
     cdef bint skipped           # others' commits changed groups that the record cache has not
@@ -143,19 +163,9 @@ cdef class Lane(AddLane):
         if not g.has_room(big(p), big(p + 8), n):
             return None
         read = entries_read(h, g, p, n)
-        ms, seq = big(p + (n - 1) * ID_BYTES), big(p + (n - 1) * ID_BYTES + 8)
         self.out.size = 0
-        fail(buf_reserve(&self.out, HEAD + DELIVER_BODY + n * ID_BYTES))
+        fail(put_delivery(&self.out, g.number, who.number, p, n, now_ms, read))
         p = self.out.data + HEAD
-        memcpy(p + DELIVER_BODY, PyBytes_AS_STRING(ids), n * ID_BYTES)
-        put_64(p, g.number)
-        put_32(p + 8, who.number)
-        put_64(p + 12, now_ms)
-        put_64(p + 20, ms)
-        put_64(p + 28, seq)
-        put_64(p + 36, <u64>read)
-        p[44] = 0
-        self.out.size = HEAD + DELIVER_BODY + n * ID_BYTES
         if not self.fits(start, self.out.size):
             return None
         self.mark_dirty(g, who)
@@ -408,6 +418,10 @@ cdef class Lane(AddLane):
         if not self.is_at_base(cache):
             return None
         who = g.consumer(cache.groups, number, name)
+        if who is None and not self.skipped and not cache.skipped:
+            self.port.learn_consumer(g.number, number, name, self.applied)
+            if self.epoch == epoch and self.is_at_base(cache):
+                who = g.consumer(cache.groups, number, name)
         return who if self.epoch == epoch and self.is_at_base(cache) else None
 
     cdef int mark_dirty(self, Group g, Consumer who) except -1:

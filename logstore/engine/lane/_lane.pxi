@@ -76,6 +76,8 @@ cdef class AddLane:
     cdef Step steps[STEPS_MAX]
     cdef Buf out, tail
     cdef int64_t called_ms
+    cdef int offers_count       # readers who wait, and get what this commit adds
+    cdef bint yields            # some were woken
     cdef int64_t commits, entries, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
@@ -228,6 +230,7 @@ cdef class AddLane:
                 self.ask(became, &tried)
         finally:
             grouped = self.unlock(asked, count)
+            self.forget_offers()
             self.release()
         if not became:
             return False
@@ -236,6 +239,9 @@ cdef class AddLane:
         if grouped:
             buckets = {(<Handle>asked[i].handle).bucket for i in range(count)}
             self.engine.wake.waits.waiters.wake_buckets(buckets, set())
+        if self.yields:         # or they would wait until this thread's slice is over
+            with nogil:
+                ls_yield()
         return True
 
     cdef bint try_lock(self) except -1:
@@ -305,6 +311,9 @@ cdef class AddLane:
             return NOT_PLAIN
         if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
             return NOT_PLAIN
+        if self.offers_count and not self.lay_out_offers(<Handle>asked[0].handle, asked[0].ms,
+                                                             asked[0].seq):
+            return NOT_PLAIN
         size = self.out.size
         if not self.fits(start, size):
             return NOT_PLAIN
@@ -313,8 +322,13 @@ cdef class AddLane:
             step = &self.steps[i]
             tried.last = start + step.at
             tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
-                                 ls_load(w + W_DURABLE), self.seed, i, i == count - 1,
-                                 KIND_APPEND)
+                                 ls_load(w + W_DURABLE), self.seed, i,
+                                 i == count - 1 and not self.offers_count, KIND_APPEND)
+        if self.offers_count:
+            self.put_offers(tried)
+            if not self.offer(asked[0].ms, asked[0].seq):
+                return NOT_PLAIN
+        # crash: what was offered is taken back by who waits, behind a look at the index
         self.tell_held(True)
         # -- from here on it may have happened
         ls_store(w + W_PROGRESS, tried.commit)
@@ -326,9 +340,10 @@ cdef class AddLane:
                 (<Handle>asked[i].handle).grow(
                     self.out.data + step.at + HEAD + APPEND_BODY,
                     step.size - HEAD - APPEND_BODY, &step.body, start + step.at)
+            self.grow_offers(start)
             self.publish(tried, size, asked, count)
             self.entries += count
-            self.added_bytes += size - count * (HEAD + APPEND_BODY)
+            self.added_bytes += step.at + step.size - count * (HEAD + APPEND_BODY)
         # -- to here
         self.tell_held(False)
         return became
@@ -371,9 +386,9 @@ cdef class AddLane:
                 self.learn(h, <bytes>asked[i].name)
             if h.epoch != self.epoch or not h.usable:
                 return False
-            if (<int64_t>ls_load(self.wake + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL)
-                    >= now_ns // 1000000):
-                return False    # somebody may wait for a group: the pipeline hands out
+            if self.is_awaited_by_groups(h.bucket, now_ns // 1000000) and not self.serves(h, count,
+                                                                                        now_ns):
+                return False    # the pipeline hands out
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
             return False
         # From here on no code of Python runs.
@@ -390,6 +405,47 @@ cdef class AddLane:
             h = <Handle>asked[i].handle
             if not h.encode(&self.steps[i].row, <dict>asked[i].fields):
                 return False
+        return True
+
+    cdef bint is_awaited_by_groups(self, uint32_t bucket, int64_t now_ms) noexcept nogil:
+        """Whether somebody may wait for a group of a stream with this bucket."""
+        return <int64_t>ls_load(self.wake + BUCKETS_AT + bucket * BUCKET + GROUPS_UNTIL) >= now_ms
+
+    # What `Lane` does for readers of groups that wait, in the order in which it happens.
+    cdef bint serves(self, Handle h, int count, int64_t now_ns) except -1:
+        """Choose who is handed what is added; False: the pipeline must do it."""
+        return False
+
+    cdef bint lay_out_offers(self, Handle h, u64 ms, u64 seq) except -1:
+        """Write the frames of deliveries behind that of the entry; False: they are not plain."""
+        return True
+
+    cdef bint offer(self, u64 ms, u64 seq) noexcept:
+        """Tell those who wait what will be theirs; False: one does not wait any more."""
+        return True
+
+    cdef void put_offers(self, Tried* tried) noexcept:
+        """Write the heads of those frames."""
+        pass
+
+    cdef void grow_offers(self, u64 start) noexcept:
+        """Let the deliveries count in what is held here."""
+        pass
+
+    cdef void give(self) noexcept:
+        """What was offered is theirs: the commit is published."""
+        pass
+
+    cdef bint call_served(self) noexcept:
+        """Wake them, behind LOCK; whether there is one."""
+        return False
+
+    cdef void forget_offers(self) noexcept:
+        """The call is over, and none of them counts any more."""
+        pass
+
+    cdef bint is_called(self, uint32_t bucket) noexcept:
+        """Whether others wait for groups of a bucket's streams, who are to be woken."""
         return True
 
     cdef bint lay_out(self, Asked* asked, int count) except -1:
@@ -475,6 +531,7 @@ cdef class AddLane:
         # crash: the commit is still in progress, and the tail check publishes it once more
         ls_store(w + W_PROGRESS, 0)
         # crash: published; sleepers look again by themselves
+        self.give()
         for i in range(count):
             bucket = w + BUCKETS_AT + (<Handle>asked[i].handle).bucket * BUCKET
             ls_store_32(bucket, ls_load_32(bucket) + 1)
@@ -504,6 +561,7 @@ cdef class AddLane:
         cdef bint grouped = False
         cdef int i
         self.locked = False
+        self.yields = False
         if w == NULL:           # in a child of a fork, which may not unlock what the parent holds
             return False
         flock(self.lock_fd, LOCK_UN)
@@ -513,6 +571,7 @@ cdef class AddLane:
             ls_wake(<uint32_t*>(w + W_WAITING), 1)
         else:
             self.passed_over = 0
+        self.yields = self.call_served()
         now_ms = ls_now_ns(MONOTONIC) // 1000000
         if now_ms - self.called_ms >= CALL_MS or <int64_t>ls_load(w + EVERY_AT + UNTIL) >= now_ms:
             self.called_ms = now_ms
@@ -522,7 +581,8 @@ cdef class AddLane:
             if <int64_t>ls_load(bucket + UNTIL) >= now_ms:
                 ls_wake(<uint32_t*>bucket, EVERYBODY)
             # Somebody may wait for a group, who came behind our look at it.
-            if <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ms:
+            if <int64_t>ls_load(bucket + GROUPS_UNTIL) >= now_ms and self.is_called(
+                    (<Handle>asked[i].handle).bucket):
                 grouped = True
         return grouped
 

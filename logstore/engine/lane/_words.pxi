@@ -8,6 +8,7 @@ cdef extern from *:
     #include <sys/stat.h>
     #include <sys/syscall.h>
     #include <linux/futex.h>
+    #include <sched.h>
     #include <unistd.h>
     #include <time.h>
     #include <errno.h>
@@ -31,6 +32,9 @@ cdef extern from *:
     #define ls_load(p) __atomic_load_n((const uint64_t *)(p), __ATOMIC_ACQUIRE)
     #define ls_store_32(p, v) __atomic_store_n((uint32_t *)(p), (uint32_t)(v), __ATOMIC_RELEASE)
     #define ls_load_32(p) __atomic_load_n((const uint32_t *)(p), __ATOMIC_ACQUIRE)
+    /* What was stored before is seen by all before what is loaded after. */
+    #define ls_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+    #define ls_yield() sched_yield()
     /* All of it, whatever interrupts; the error of the system, or 0. */
     static int ls_write(int fd, const uint8_t *p, size_t size, int64_t at) {
         while (size) {
@@ -67,6 +71,8 @@ cdef extern from *:
     uint64_t ls_load(const void* p) noexcept nogil
     void ls_store_32(void* p, uint32_t v) noexcept nogil
     uint32_t ls_load_32(const void* p) noexcept nogil
+    void ls_fence() noexcept nogil
+    void ls_yield() noexcept nogil
 
 cdef extern from "Python.h":
     PyObject* PyDict_GetItemWithError(object found, object key) except? NULL

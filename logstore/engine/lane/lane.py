@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +20,10 @@ from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import process
+from logstore.engine.shm.waiters import PACE
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, through
 from logstore.errors import FileSystemError, typed
+from logstore.features.settings import SettingRows
 from logstore.fs import FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import names
@@ -65,10 +69,55 @@ def make(engine: Engine, committer: Committer) -> Lane:
         log_tail.END_LOOK_NS,
         PASSED_OVER_MAX,
         partial(_node, engine),
+        IndexPort(engine),
+        process.state_of,
+        (process.RUNS, process.STOPPED),
+        PACE,
     )
     engine.lane = lane
     engine.metrics.more = lane.take_counts
     return lane
+
+
+class IndexPort:
+    """What a lane asks the index for: rows that no plain commit makes, put into the record cache.
+
+    The row of a consumer counts only if the index is not ahead of the lane. If it is behind, no
+    frame in between is of that consumer: whoever took such a frame in had the row, or was told so
+    (``skipped``).
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def learn_settings(self, group: int) -> None:
+        """Settings of a group; the commit that changes them is not plain, and writes them."""
+        with self._index() as index:
+            if index is not None:
+                self._engine.cache.settings.groups[group] = SettingRows(index).group(group)
+
+    def learn_consumer(self, group: int, number: int | None, name: bytes | None, at: int) -> None:
+        """A consumer of a group, by number or name, for a lane that stands at a position."""
+        known = self._engine.cache.groups
+        with self._index() as index:
+            if index is None or index.meta().applied > at:
+                return
+            if number is None and name is not None:
+                number = index.groups.consumer_number(group, name)
+            found = None if number is None else index.groups.consumer(group, number)
+            if found is not None:
+                known.consumer_numbers[group, found.name] = found.number
+                known.consumers[group, found.number] = found
+
+    @contextmanager
+    def _index(self) -> Iterator[IndexTxn | None]:
+        """A look at the index; None if it is not the valid one, or cannot be read."""
+        generation = self._engine.generation
+        if generation is None or generation.number != self._engine.wake.generation():
+            yield None
+            return
+        with generation.env.begin() as txn:
+            yield IndexTxn(generation, txn)
 
 
 def _follow(engine: Engine) -> None:

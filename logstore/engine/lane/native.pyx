@@ -5,18 +5,20 @@
 Its parts: parts of the codec (elements of a listpack, the head of a node, CRC32C), then _frame.pxi
 (the bytes of an append frame), _handle.pxi (`Handle`: a stream's record and open node in C),
 _words.pxi (the control block, calls of the system), _lane.pxi (`AddLane`: commits of adds),
-_group.pxi (`Group`: a group's record, consumers and one run of pending entries in C) and
-_group_lane.pxi (`Lane`: these, and commits of reads and acks).
+_group.pxi (`Group`: a group's record, consumers and one run of pending entries in C),
+_group_lane.pxi (`GroupLane`: these, and commits of reads and acks) and _handover.pxi (`Lane`: these,
+and adds that are handed to who waits).
 
 A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
 bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
-not expire; nobody may wait for a group of it. Some plain adds, to one stream or many, may be one
-commit (`add` with lists), a frame each. The moment is plain if the mutex is free, LOCK is too
-within some milliseconds, no commit is in progress, the index may lag one more commit, and the segment has room. Everything
-else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
+not expire; who waits for a group of it, if anybody, can be handed the entry, or is woken. Some
+plain adds, to one stream or many, may be one commit (`add` with lists), a frame each. The moment is
+plain if the mutex is free, LOCK is too within some milliseconds, no commit is in progress, the
+index may lag one more commit, and the segment has room. Everything else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
 pipeline, which is asked behind this.
 
-Invariants of `Lane`: what it holds is changed with the mutex and LOCK held. It stands where the
+Invariants of `Lane`: what it holds is changed with the mutex held; only what is published may be
+taken in without LOCK, too. It stands where the
 record cache stood when it took over (`base`), plus the plain adds committed since, its own and
 others' (`applied`): handles count while that is where the log stands. The record cache has one
 owner: whoever enters the pipeline lets it have what is held here first (`give_back`), and handles
@@ -69,3 +71,4 @@ include "_words.pxi"
 include "_lane.pxi"
 include "_group.pxi"
 include "_group_lane.pxi"
+include "_handover.pxi"

@@ -70,6 +70,17 @@ class Lane(Protocol):
         """What was counted since this was asked last, for the metrics."""
         ...
 
+    def given(
+        self, name: bytes, group: int, first: tuple[int, int]
+    ) -> tuple[tuple[int, int], bytes] | None:
+        """Master ID and listpack of the open node of a stream, for one that was handed entries of
+        it from this ID on; None if they are not at hand."""
+        ...
+
+    def drained(self, name: bytes, group: int, who: bytes) -> int:
+        """The number of a consumer that need not commit to know that there is nothing new; or 0."""
+        ...
+
     def close(self) -> None:
         """Commit no more, and let go of the control block."""
         ...

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from logstore.codec import codec
 from logstore.engine.groups import admin, dead_letter, deliver
 from logstore.engine.groups.deliver import GIVEN_BACK_MS
+from logstore.engine.runtime import snapshot
+from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.txn import nodes, pel
@@ -81,10 +83,17 @@ def min_idle_ms(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, no
     return NEW_ONLY if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
 
 
-def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
+def drained(engine: Engine, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
     """The number of a consumer that reads new entries only, if there are none, and it was seen so
-    lately that a read that finds nothing would write nothing; else 0.
+    lately that a read that finds nothing would write nothing; else 0. Of a moment behind the call.
     """
+    lane = engine.lane
+    found = 0 if lane is None else lane.drained(stream, number, consumer)
+    return found or snapshot.read(engine, nothing_new, stream, group, number, consumer)
+
+
+def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
+    """The same, of a snapshot."""
     record = view.record(stream)
     found = None if record is None else view.index.group(record.number, group)
     if record is None or found is None or found.number != number or found.last < record.last:

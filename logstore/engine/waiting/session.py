@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from logstore.codec import NodeEntry, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.groups import admin, deliver
@@ -240,8 +241,8 @@ class WaitSession:
         read = self._read
         engine = read.engine
 
-        def nothing_new(view: Snapshot) -> int:
-            return probe.nothing_new(view, read.stream, read.group, self.key, read.consumer)
+        def drained() -> int:
+            return probe.drained(engine, read.stream, read.group, self.key, read.consumer)
 
         if ticket.offered():
             return False
@@ -249,13 +250,13 @@ class WaitSession:
         if served_ms is not None and not admin.lately(served_ms, engine.clock.now_ms()):
             return False  # a commit must say that it was seen, and looks by the way
         applied = engine.wake.applied
-        consumer = snapshot.read(engine, nothing_new)
+        consumer = drained()
         if consumer and served_ms is not None:
             ticket.takes(consumer, read.limit)
         elif consumer:
             with read.committer.locked(follow=False):  # for as short as can be
                 if engine.wake.applied != applied:
-                    applied, consumer = engine.wake.applied, snapshot.read(engine, nothing_new)
+                    applied, consumer = engine.wake.applied, drained()
                 if consumer:
                     ticket.join_locked(consumer, read.limit)
         self._looked = applied if consumer else None
@@ -368,6 +369,12 @@ class WaitSession:
     def _collect(self, mailbox: Mailbox) -> list[Delivered]:
         """What another handed to it, but for what was deleted since."""
         read, number = self._read, self.key
+        lane = read.engine.lane
+        held = None if lane is None else lane.given(read.stream, number, mailbox.first)
+        if held is not None:  # they are among the stream's newest
+            master, lp = held
+            newest = codec().entries(lp, *master, b"", mailbox.first, mailbox.last)
+            return self._told(newest, mailbox.time_ms)
         names = [read.stream]  # and the one it has now
 
         def once(batch: Callable[[Snapshot], Batch]) -> Batch:
@@ -389,12 +396,16 @@ class WaitSession:
             rest: tuple[StreamID, StreamID] | None = (start, mailbox.last)
             while rest is not None:
                 entries, rest = reading.read_on(once, name, *rest, -1)
-                read.engine.metrics.count("read_entries", len(entries))
-                found += [
-                    _new(Delivered, (_new(StreamID, (ms, seq)), items, 0, 1, mailbox.time_ms))
-                    for _, ms, seq, items in entries
-                ]
+                found += self._told(entries, mailbox.time_ms)
         return found
+
+    def _told(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
+        """What was handed to it, as deliveries of this time."""
+        self._read.engine.metrics.count("read_entries", len(entries))
+        return [
+            _new(Delivered, (_new(StreamID, (ms, seq)), items, 0, 1, time_ms))
+            for _, ms, seq, items in entries
+        ]
 
     def _due(self) -> bool:
         return self._due_ms is not None and self._read.engine.clock.now_ms() >= self._due_ms

@@ -1,0 +1,397 @@
+# Adds that hand their entry to a reader who waits, in the same commit; see engine/waiting/handoff.py.
+
+cdef enum:                  # records of the table of waiters, and their mailboxes in shm/mailbox.py
+    WAITER_TICKET = 8
+    WAITER_PID = 24
+    WAITER_START = 32
+    WAITER_BEAT = 40
+    WAITER_BUCKET = 48
+    WAITER_MIN_IDLE = 56
+    SERVED = 3
+    FREE = 0
+    MAILBOXES_AT = WAITERS_AT + WAITER + WAITERS_MAX * WAITER
+    MAILBOX = 64
+    NOTHING = 0
+    OFFERED = 1
+    GIVEN = 2
+    OFFERS_MAX = 8          # groups of one stream that somebody waits for
+    QUEUE_MAX = 64          # readers that are looked at
+
+cdef u64 NEW_ONLY = ~<u64>0
+
+
+ctypedef struct Waiter:     # a record, as it was read
+    u64 number
+    u64 ticket
+    u64 key
+    u64 pid
+    u64 start
+    int64_t beat_ms
+    u64 min_idle_ms
+    u64 consumer            # what its mailbox says: to whom how many may be handed
+    u64 most
+
+
+ctypedef struct Offer:      # what one of them is handed; the objects are kept in lists beside it
+    Waiter to
+    u64 at                  # where its frame stands in the commit
+    u64 size
+    int64_t read            # entries read of its group behind that
+
+
+def handover_layout():
+    """Numbers of a waiter record and of a mailbox, by the names that they have in their modules."""
+    return {
+        "_TICKET": WAITER_TICKET, "_PID": WAITER_PID, "_START": WAITER_START, "_BEAT": WAITER_BEAT,
+        "_BUCKET": WAITER_BUCKET, "_MIN_IDLE": WAITER_MIN_IDLE, "SERVED": SERVED, "FREE": FREE,
+        "MAILBOXES_OFFSET": MAILBOXES_AT, "MAILBOX_BYTES": MAILBOX, "NOTHING": NOTHING,
+        "OFFERED": OFFERED, "GIVEN": GIVEN, "NEW_ONLY": NEW_ONLY,
+    }
+
+
+cdef inline bint is_before(const Waiter* one, const Waiter* other) noexcept nogil:
+    """Of two that wait: by their groups, and by their places in the queue."""
+    return one.key < other.key or (one.key == other.key and one.ticket < other.ticket)
+
+
+cdef class Lane(GroupLane):
+    """All that is committed beside the pipeline; see native.pyx.
+
+    One add is handed to the reader who waits longest for a group that had got all before it, as
+    ``handoff.hand_out`` does. Who must come itself, or whose offer is to be settled, is left to the
+    pipeline, or woken. Crash order: the offer, a fence, a look whether the reader still waits; the
+    commit; `GIVEN`, before the word of all streams; the wake-up, behind LOCK. Who finds an offer
+    that nobody commits asks the index.
+    """
+
+    cdef object state_of        # of a process: gone, runs, stopped
+    cdef object pace            # of those who wait
+    cdef int64_t runs, stopped
+    cdef Waiter queue[QUEUE_MAX]
+    cdef Offer offers[OFFERS_MAX]
+    cdef list offered_groups, offered_to    # a `Group` and a `Consumer` for each offer
+    cdef u64 served[OFFERS_MAX]             # groups of the commit that was just published
+    cdef u64 woken[OFFERS_MAX]              # numbers of those to be woken behind LOCK
+    cdef int served_count
+
+    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
+                 int64_t end_look_ns, int passed_over_max, node, port, state_of, states, pace):
+        """As of `GroupLane`; `port`: to the index, see lane.py; `state_of(pid, start)`: of a process, one of `states`: that it runs,
+        that it is stopped, or something else if it is gone; `pace`: who did not stir for its
+        `stale_ms` is gone, too."""
+        self.port, self.state_of, self.pace = port, state_of, pace
+        self.runs, self.stopped = states
+        self.offered_groups, self.offered_to = [], []
+        GroupLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
+                           passed_over_max, node)
+
+    # -- who is to get it: before anything is decided, so Python may run --------------------------
+    cdef bint serves(self, Handle h, int count, int64_t now_ns) except -1:
+        """Choose who is handed what; False: the pipeline must do it."""
+        cdef u64 epoch = self.epoch
+        cdef int64_t stale_ms = self.pace.stale_ms
+        cdef int n, i = 0
+        if self.wake == NULL:
+            return False
+        n = self.look_at_queue(h.bucket, now_ns // 1000000 - stale_ms)
+        if n < 0 or (n and count != 1):
+            return False
+        del self.offered_groups[:]
+        del self.offered_to[:]
+        while i < n:
+            if self.offers_count == OFFERS_MAX or not self.choose(h, i, n):
+                return False
+            i += 1
+            while i < n and self.queue[i].key == self.queue[i - 1].key:
+                i += 1
+        return self.epoch == epoch and self.wake != NULL
+
+    cdef int look_at_queue(self, uint32_t bucket, int64_t since_ms) noexcept nogil:
+        """Read the records of those who wait for groups of a bucket's streams, in order; how many,
+        -1 if there are too many. Who did not stir since then is passed over."""
+        cdef const u8* p
+        cdef const u8* mailbox
+        cdef Waiter one
+        cdef u64 number, used = ls_load(self.wake + WAITERS_AT + 8)
+        cdef int n = 0, at
+        for number in range(min(used, <u64>WAITERS_MAX)):
+            p = self.wake + WAITERS_AT + (number + 1) * WAITER
+            if (ls_load_32(p + WAITER_STATE) != WAITING
+                    or ls_load_32(p + WAITER_BUCKET) != bucket):
+                continue
+            one.beat_ms = <int64_t>ls_load(p + WAITER_BEAT)
+            if one.beat_ms < since_ms:
+                continue
+            if n == QUEUE_MAX:
+                return -1
+            mailbox = self.wake + MAILBOXES_AT + number * MAILBOX
+            one.number, one.ticket = number, ls_load(p + WAITER_TICKET)
+            one.key, one.min_idle_ms = ls_load(p + WAITER_KEY), ls_load(p + WAITER_MIN_IDLE)
+            one.pid, one.start = ls_load(p + WAITER_PID), ls_load(p + WAITER_START)
+            one.consumer, one.most = ls_load(mailbox + 8), ls_load(mailbox + 16)
+            at = n
+            while at and is_before(&one, &self.queue[at - 1]):
+                self.queue[at] = self.queue[at - 1]
+                at -= 1
+            self.queue[at] = one
+            n += 1
+        return n
+
+    cdef bint choose(self, Handle h, int first, int n) except -1:
+        """Offer the entry to the first of a group's queue that lives, which begins at a place; not
+        at all if that one must come itself. False: that is not known here."""
+        cdef u64 key = self.queue[first].key
+        cdef Group g = self.group_of(h, key)
+        cdef Consumer who
+        cdef Waiter one
+        cdef int i
+        if g is None or not self.knows_settings(g):
+            return False
+        if g.stream != h.number or g.redeliver_ms >= 0:
+            return True             # of another stream; or each comes itself, and is woken
+        if is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
+            return True             # it left something that is to be read first
+        for i in range(first, n):
+            if self.queue[i].key != key:
+                break
+            one = self.queue[i]
+            state = self.runs if one.pid == self.owner[0] else self.state_of(one.pid, one.start)
+            if state == self.stopped or (state == self.runs and (
+                    one.min_idle_ms != NEW_ONLY or not one.consumer)):
+                return True
+            if state != self.runs:
+                continue
+            who = self.consumer_of(g, one.consumer, None)
+            if who is None or ls_load(self.wake + MAILBOXES_AT + one.number * MAILBOX) != NOTHING:
+                return False
+            self.offers[self.offers_count].to = one
+            self.offered_groups.append(g)
+            self.offered_to.append(who)
+            self.offers_count += 1
+            return True
+        return True
+
+    cdef bint knows_settings(self, Group g) except -1:
+        """Whether the settings of a group are at hand, perhaps only now."""
+        cdef u64 epoch = self.epoch
+        if not g.knows_settings and self.is_at_base(self.cache):
+            self.port.learn_settings(g.number)
+            settings = self.cache.settings.groups.get(g.number)
+            if settings is not None and self.epoch == epoch:
+                g.learn_settings(settings)
+        return g.knows_settings and self.epoch == epoch
+
+    cdef Group group_of(self, Handle h, u64 key):
+        """A group by its number, if the record cache has it."""
+        cdef PyObject* found = PyDict_GetItemWithError(self.groups, key)
+        if found != NULL:
+            return <Group>found
+        return self.learn_group(h.number, key, None)
+
+    # -- the commit ------------------------------------------------------------------------------
+    cdef bint lay_out_offers(self, Handle h, u64 ms, u64 seq) except -1:
+        """Write frames of deliveries of the entry with this ID behind its own, but for their heads;
+        False: one is not plain. `h`: its stream, before it joins."""
+        cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
+        cdef Offer* one
+        cdef Group g
+        cdef Consumer who
+        cdef u8 id[ID_BYTES]
+        cdef int i
+        put_big(id, ms)
+        put_big(id + 8, seq)
+        for i in range(self.offers_count):
+            one = &self.offers[i]
+            g, who = <Group>self.offered_groups[i], <Consumer>self.offered_to[i]
+            if g.epoch != self.epoch or g.read < 0 or g.read > COUNT_LIMIT:
+                return False
+            # How many were read is known to go up by one: as `groups.delivered`.
+            if is_below(g.last_ms, g.last_seq, h.first_ms, h.first_seq) or may_be_gone(
+                    h, g.last_ms, g.last_seq):
+                return False
+            if not g.has_room(ms, seq, 1):
+                return False
+            self.mark_dirty(g, who)
+            one.at, one.read = self.out.size, g.read + 1
+            fail(put_delivery(&self.out, g.number, who.number, id, 1, now_ms, one.read))
+            one.size = self.out.size - one.at
+        return True
+
+    cdef bint offer(self, u64 ms, u64 seq) noexcept:
+        """Write the mailboxes; False: one waits no more, and nothing is offered."""
+        cdef const u8* delivery
+        cdef u8* mailbox
+        cdef Waiter* to
+        cdef int i
+        for i in range(self.offers_count):
+            delivery = self.out.data + self.offers[i].at + HEAD
+            mailbox = self.wake + MAILBOXES_AT + self.offers[i].to.number * MAILBOX
+            ls_store(mailbox + 24, ms)
+            ls_store(mailbox + 32, seq)
+            ls_store(mailbox + 40, ms)
+            ls_store(mailbox + 48, seq)
+            ls_store(mailbox + 56, little(delivery + 12, 8))
+            ls_store(mailbox, OFFERED)      # last: the rest is whole when this is seen
+        ls_fence()
+        for i in range(self.offers_count):
+            to = &self.offers[i].to
+            mailbox = self.wake + MAILBOXES_AT + to.number * MAILBOX
+            if not self.still_waits(to) or ls_load(mailbox + 8) != to.consumer or (
+                    ls_load(mailbox + 16) != to.most):
+                self.withdraw()
+                return False
+        return True
+
+    cdef bint still_waits(self, const Waiter* one) noexcept nogil:
+        cdef const u8* p = self.wake + WAITERS_AT + (one.number + 1) * WAITER
+        return ls_load_32(p + WAITER_STATE) == WAITING and ls_load(p + WAITER_TICKET) == one.ticket
+
+    cdef void withdraw(self) noexcept:
+        cdef int i
+        for i in range(self.offers_count):
+            ls_store(self.wake + MAILBOXES_AT + self.offers[i].to.number * MAILBOX, NOTHING)
+        self.offers_count = 0
+
+    cdef void put_offers(self, Tried* tried) noexcept:
+        cdef Offer* one
+        cdef int i
+        for i in range(self.offers_count):
+            one = &self.offers[i]
+            tried.last = tried.start + one.at
+            tried.crc = put_head(self.out.data + one.at, tried.last, one.size - HEAD, tried.commit,
+                                 ls_load(self.wake + W_DURABLE), self.seed, i + 1,
+                                 i == self.offers_count - 1, KIND_DELIVER)
+
+    cdef void grow_offers(self, u64 start) noexcept:
+        """What the frames do to the groups."""
+        cdef Offer* one
+        cdef const u8* p
+        cdef int i
+        for i in range(self.offers_count):
+            one = &self.offers[i]
+            p = self.out.data + one.at + HEAD
+            (<Group>PyList_GET_ITEM(self.offered_groups, i)).delivered(
+                <Consumer>PyList_GET_ITEM(self.offered_to, i), p + DELIVER_BODY, 1,
+                little(p + 12, 8), one.read, start + one.at)
+        self.deliveries += self.offers_count
+
+    cdef void give(self) noexcept:
+        """The commit is published: what was offered is theirs. Their state first: who sees that it
+        was given may leave, and its record be another's."""
+        cdef u8* p
+        cdef u8* mailbox
+        cdef int i
+        self.served_count = self.offers_count
+        for i in range(self.offers_count):
+            p = self.wake + WAITERS_AT + (self.offers[i].to.number + 1) * WAITER
+            mailbox = self.wake + MAILBOXES_AT + self.offers[i].to.number * MAILBOX
+            if ls_load_32(p + WAITER_STATE) != FREE:
+                ls_store_32(p + WAITER_STATE, SERVED)
+            ls_store(mailbox, GIVEN)
+            ls_store_32(p, ls_load_32(p) + 1)
+            self.served[i] = self.offers[i].to.key
+            self.woken[i] = self.offers[i].to.number
+        self.offers_count = 0
+
+    cdef bint call_served(self) noexcept:
+        """Wake who was handed something; LOCK is free again. Whether there is one."""
+        cdef int i
+        for i in range(self.served_count):
+            ls_wake(<uint32_t*>(self.wake + WAITERS_AT + (self.woken[i] + 1) * WAITER), EVERYBODY)
+        return self.served_count > 0
+
+    cdef void forget_offers(self) noexcept:
+        self.offers_count = self.served_count = 0
+
+    cdef bint is_called(self, uint32_t bucket) noexcept:
+        """Whether somebody waits for a group of a bucket's streams who was not served, nor those
+        before it: it may have come behind our look, and not see the commit."""
+        cdef const u8* p
+        cdef u64 number, key, used = ls_load(self.wake + WAITERS_AT + 8)
+        cdef bint served
+        cdef int i
+        for number in range(min(used, <u64>WAITERS_MAX)):
+            p = self.wake + WAITERS_AT + (number + 1) * WAITER
+            if (ls_load_32(p + WAITER_STATE) != WAITING
+                    or ls_load_32(p + WAITER_BUCKET) != bucket):
+                continue
+            key, served = ls_load(p + WAITER_KEY), False
+            for i in range(self.served_count):
+                served = served or self.served[i] == key
+            if not served or ls_load(p + WAITER_MIN_IDLE) != NEW_ONLY:
+                return True
+        return False
+
+    # -- who was served, and who would wait: without LOCK -----------------------------------------
+    def given(self, bytes name not None, u64 group, first not None):
+        """The open node of a stream for one that was handed entries of it, by the number of the
+        group and the first ID: master ID and listpack; None: they are not at hand."""
+        cdef Handle h
+        cdef u64 ms = 0, seq = 0
+        id_of(first, &ms, &seq)
+        h = self.enter(name)
+        if h is None:
+            return None
+        try:
+            if not self.is_of(h, group) or not h.usable or is_below(ms, seq, h.master_ms, h.master_seq):
+                return None
+            lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
+            return ls_id(_StreamID, h.master_ms, h.master_seq), lp
+        finally:
+            self.leave()
+
+    def drained(self, bytes name not None, u64 group, bytes who not None):
+        """The number of a consumer that reads new entries only, if its group was given all there
+        is, and it was seen so lately that a read would write nothing; 0: no, or that is not known."""
+        cdef Handle h = self.enter(name)
+        cdef Group g
+        cdef Consumer c
+        if h is None:
+            return 0
+        try:
+            if not self.is_of(h, group):
+                return 0
+            g = <Group>self.groups[group]
+            if not self.knows_settings(g) or g.redeliver_ms >= 0:
+                return 0
+            if is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
+                return 0
+            c = self.consumer_of(g, None, who)
+            if c is None or not 0 <= ls_now_ns(WALL) // 1000000 - c.seen_ms < SEEN_MS:
+                return 0
+            return c.number
+        finally:
+            self.leave()
+
+    cdef Handle enter(self, bytes name):
+        """The mutex is taken, and what is held here stands where the log does; the stream. None:
+        that cannot be had at once. `leave` gives the mutex back.
+
+        LOCK is not needed: what is published does not change, and the mutex keeps this process's
+        own commits away. Nothing is written but what is held here.
+        """
+        cdef Handle h = None
+        if self.wake == NULL or not self.may_lag() or self.busy.now or self.locked:
+            return None
+        if self.is_owned() is True or self.acquire(False) is not True:
+            return None
+        self.locked = True
+        if self.wake != NULL and not ls_load(self.wake + W_FAILED):
+            h = self.handle(name)
+            if h is not None and self.stand(ls_load(self.wake + W_APPLIED)):
+                if h.epoch != self.epoch:
+                    self.learn(h, name)
+                if h.epoch == self.epoch and h.known:
+                    return h
+        self.leave()
+        return None
+
+    cdef int leave(self) except -1:
+        self.locked = False
+        self.release()
+        return 0
+
+    cdef bint is_of(self, Handle h, u64 group) except -1:
+        """Whether a group is held, and of this stream."""
+        cdef Group g = self.group_of(h, group)
+        return g is not None and g.stream == h.number and g.epoch == self.epoch and h.epoch == self.epoch
