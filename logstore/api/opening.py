@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
@@ -21,6 +22,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.waiting import thread
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -38,6 +40,7 @@ R = TypeVar("R")
 _PLAIN_TEXT = frozenset({"ascii", "iso8859-1", "utf-8"})
 TIDY_MIN_BYTES = 256 << 10  # that a process committed, before it looks at a close what is dead
 PLAIN_READ_MAX = 128  # as many as one run of pending entries takes
+_NO_TIME = timedelta(0)
 _COUNTS = "interrupted; the commit counts"
 FILES: list[FileSystem] = [LOCAL]  # tests put one in its place that fails or crashes
 
@@ -207,12 +210,11 @@ class OpenStore(Generic[T]):
         making: Callable[[Any], tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]],
         reader: Any,
     ) -> list[Any] | None:
-        """Read what is new in a group beside the pipeline; None as of ``add_plain``.
+        """Read what is new in a group beside the pipeline; None as of ``add_plain``, or if a read
+        with a ``timeout`` would wait, or has a place in the queue.
         ``making(reader)`` gives ``codec.DeliveryMaker.first`` for it, and its last argument."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
-            return None
-        if type(timeout) is not int or timeout:
             return None
         if type(consumer) is str and self._plain_text and consumer.isascii():
             who = consumer.encode("ascii")
@@ -223,7 +225,14 @@ class OpenStore(Generic[T]):
         most = 0 if count is None else count
         if type(most) is not int or not 0 <= most <= PLAIN_READ_MAX:
             return None
-        given: list[Any] | None = _beside(lane.read, stream, group, who, most, making(reader))
+        place = None
+        if type(timeout) is not int or timeout:
+            if not _may_wait(timeout):
+                return None
+            place = shared.engine.wake.waits.saved.holds, thread.owner_of(who)
+        given: list[Any] | None = _beside(
+            lane.read, stream, group, who, most, making(reader), place
+        )
         return given
 
     def ack_plain(self, stream: bytes, group: bytes, ids: tuple[Any, ...]) -> int | None:
@@ -294,6 +303,13 @@ class OpenStore(Generic[T]):
         """A stored name as users have it."""
         encoding = self.encoding
         return cast(T, name if encoding is None else name.decode(encoding, "surrogateescape"))
+
+
+def _may_wait(timeout: object) -> bool:
+    """Whether it is a length of time of an exact type, as ``arguments.deadline_of`` takes it."""
+    if type(timeout) is int or type(timeout) is float:
+        return timeout >= 0
+    return timeout is None or (type(timeout) is timedelta and timeout >= _NO_TIME)
 
 
 def _beside(commit: Callable[..., Any], *args: Any) -> Any:

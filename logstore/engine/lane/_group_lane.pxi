@@ -1,5 +1,59 @@
 # Commits of reads and acks of groups: deliveries of new entries, and what ends them.
 
+cdef enum:                  # the table of those who wait for a group, see shm/waiters.py
+    WAITERS_AT = 4096 + 320 * 64
+    WAITER = 64             # bytes of a record; a head of as many is before the first one
+    WAITERS_MAX = 1024
+    WAITER_STATE = 4
+    WAITER_KEY = 16
+    WAITING = 2
+
+
+def waiter_layout():
+    """Numbers of that table, by the names that they have there, or in shm/wait_words.py."""
+    return {
+        "WAITERS_OFFSET": WAITERS_AT, "WAITER_BYTES": WAITER, "WAITERS_MAX": WAITERS_MAX,
+        "_STATE": WAITER_STATE, "_KEY": WAITER_KEY, "WAITING": WAITING,
+    }
+
+
+cdef inline bint may_be_gone(Handle h, u64 ms, u64 seq) noexcept nogil:
+    """Whether an entry from an ID on may have been deleted: `groups.tombstones_after`."""
+    return (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, ms, seq)
+
+
+cdef int64_t entries_up_to(Handle h, u64 ms, u64 seq) noexcept nogil:
+    """How many entries were ever added up to an ID; -1: not known. As `groups.estimate`."""
+    if (ms or seq) and is_below(ms, seq, h.gone_ms, h.gone_seq):
+        return -1
+    if ms == h.last_ms and seq == h.last_seq:
+        return <int64_t>h.added
+    if is_below(h.last_ms, h.last_seq, ms, seq) or may_be_gone(h, h.first_ms, h.first_seq):
+        return -1
+    if is_below(ms, seq, h.first_ms, h.first_seq):
+        return <int64_t>(h.added - h.length)
+    if ms == h.first_ms and seq == h.first_seq:
+        return <int64_t>(h.added - h.length) + 1
+    return -1
+
+
+cdef int64_t entries_read(Handle h, Group g, const u8* ids, int64_t n) noexcept nogil:
+    """The entries read of a group once it was given these: as `groups.delivered`."""
+    cdef u64 ms = g.last_ms, seq = g.last_seq
+    cdef int64_t i, read = g.read
+    cdef bint known = read >= 0 and not is_below(ms, seq, h.first_ms, h.first_seq)
+    if known and not may_be_gone(h, ms, seq):
+        return read + n
+    for i in range(n):
+        known = read >= 0 and not is_below(ms, seq, h.first_ms, h.first_seq)
+        known = known and not may_be_gone(h, ms, seq)
+        ms, seq = big(ids + i * ID_BYTES), big(ids + i * ID_BYTES + 8)
+        if known:
+            read += 1
+        elif h.added:
+            read = entries_up_to(h, ms, seq)
+    return read
+
 cdef class Lane(AddLane):
     """Plain adds, reads and acks of groups of one engine, each a commit; see native.pyx."""
 
@@ -22,12 +76,14 @@ cdef class Lane(AddLane):
 
     # -- a read ------------------------------------------------------------------------------------
     def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,
-             tuple making not None, list told not None):
+             tuple making not None, tuple place, list told not None):
         """Deliver at most `count` new entries (0: all) to a consumer, as `deliver.read_new` does
         without waiting; the deliveries, or None: the read, or the moment, is not plain.
 
         `making`: what makes them, as `DeliveryMaker.first` of the codec does, and its last argument.
-        They are put into `told`, too, once they are committed, as IDs are by `add`.
+        `place`: of one that would wait, what tells by a group's number and an owner whether that
+        one kept a place in the queue, and the owner; None is given then if nothing is there, too.
+        Deliveries are put into `told`, too, once they are committed, as IDs are by `add`.
         """
         cdef Handle h
         cdef Tried tried
@@ -36,10 +92,10 @@ cdef class Lane(AddLane):
         if count < 0 or not self.may_try():
             return None
         h = self.handle(name)
-        if h is None or not self.try_lock():
+        if h is None or (place is not None and self.is_drained(h, group)) or not self.try_lock():
             return None
         try:
-            found = self.read_locked(h, name, group, who, count, making, &tried, &became)
+            found = self.read_locked(h, name, group, who, count, making, place, &tried, &became)
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
@@ -50,10 +106,11 @@ cdef class Lane(AddLane):
         return found
 
     cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
-                          int64_t count, tuple making, Tried* tried, int* became):
+                          int64_t count, tuple making, tuple place, Tried* tried, int* became):
         """Decide and commit; the deliveries, or None. What became of the commit, if there was one."""
         cdef u64 start = ls_load(self.wake + W_APPLIED), ms, seq
-        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, read
+        cdef bint seen
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
         cdef Group g
         cdef Consumer who
@@ -68,12 +125,13 @@ cdef class Lane(AddLane):
                 g.redeliver_ms >= 0 and g.has_idle(g.redeliver_ms, now_ms)):
             return None
         if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
-            return [] if 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS else None
-        # How many were read is known without looking at each: as `groups.delivered`.
-        if g.read < 0 or g.read > COUNT_LIMIT or is_below(g.last_ms, g.last_seq, h.first_ms, h.first_seq):
+            seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS
+            return [] if seen else None
+        if g.read < -1 or g.read > COUNT_LIMIT or h.added > <u64>COUNT_LIMIT:
             return None
-        if (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, g.last_ms, g.last_seq):
-            return None
+        if place is not None and (self.is_awaited(h, g.number, now_ns)
+                                  or place[0](g.number, place[1])):
+            return None     # others are before it, or it left the queue and comes back to its place
         found = self.new_deliveries(h, g, count, now_ms, consumer_name, making, packed)
         n = 0 if found is None else len(found)
         if not n or g.epoch != self.epoch or self.wake == NULL:
@@ -84,6 +142,7 @@ cdef class Lane(AddLane):
         p = <u8*>PyBytes_AS_STRING(ids)
         if not g.has_room(big(p), big(p + 8), n):
             return None
+        read = entries_read(h, g, p, n)
         ms, seq = big(p + (n - 1) * ID_BYTES), big(p + (n - 1) * ID_BYTES + 8)
         self.out.size = 0
         fail(buf_reserve(&self.out, HEAD + DELIVER_BODY + n * ID_BYTES))
@@ -94,7 +153,7 @@ cdef class Lane(AddLane):
         put_64(p + 12, now_ms)
         put_64(p + 20, ms)
         put_64(p + 28, seq)
-        put_64(p + 36, <u64>(g.read + n))
+        put_64(p + 36, <u64>read)
         p[44] = 0
         self.out.size = HEAD + DELIVER_BODY + n * ID_BYTES
         if not self.fits(start, self.out.size):
@@ -103,11 +162,39 @@ cdef class Lane(AddLane):
         self.tell_held(True)
         became[0] = self.commit_one(start, now_ns, KIND_DELIVER, tried)
         if became[0] == COMMITTED:
-            g.delivered(who, p + DELIVER_BODY, n, now_ms, g.read + n, start)
+            g.delivered(who, p + DELIVER_BODY, n, now_ms, read, start)
             self.publish(tried, self.out.size, NULL, 0)
             self.deliveries += n
         self.tell_held(False)
         return found
+
+    cdef bint is_drained(self, Handle h, bytes group_name) except -1:
+        """Whether this process knows, without a lock, that the group was given all there is. Wrong
+        only for a moment, as is every look without one: who is told so waits, and looks again."""
+        cdef Group g
+        cdef PyObject* found
+        if h.epoch != self.epoch or self.wake == NULL or ls_load(self.wake + W_APPLIED) != self.applied:
+            return False
+        found = PyDict_GetItemWithError(h.groups, group_name)
+        if found == NULL:
+            return False
+        g = <Group>found
+        return g.epoch == self.epoch and not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq)
+
+    cdef bint is_awaited(self, Handle h, u64 number, int64_t now_ns) noexcept nogil:
+        """Whether somebody stands in the queue of a group. Who comes without LOCK looks for entries
+        behind that, and so meets what this commit leaves."""
+        cdef const u8* w = self.wake
+        cdef const u8* waiter
+        cdef u64 i, used
+        if <int64_t>ls_load(w + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL) < now_ns // 1000000:
+            return False
+        used = ls_load(w + WAITERS_AT + 8)
+        for i in range(min(used, <u64>WAITERS_MAX)):
+            waiter = w + WAITERS_AT + (i + 1) * WAITER
+            if ls_load_32(waiter + WAITER_STATE) == WAITING and ls_load(waiter + WAITER_KEY) == number:
+                return True
+        return False
 
     cdef list new_deliveries(self, Handle h, Group g, int64_t count, u64 now_ms, bytes who,
                              tuple making, list packed):

@@ -34,7 +34,8 @@ said to be not plain, and nothing has changed then; memory is taken before anyth
 
 Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery
 or an ack leaves the same group, consumer and pending entries as ``runtime.group_state`` does. A
-read is plain if what it gives is at hand: new entries alone, for a consumer that is known. Frames
+read is plain if what it gives is at hand: new entries alone, for a consumer that is known, and nobody
+waits in the queue before one that would wait itself. Frames
 of groups that the cache has not are passed over, and it is told so (`skipped`).
 
 It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``.

@@ -15,6 +15,11 @@ from logstore.engine.waiting.session import GroupRead, Moved, WaitSession
 from logstore.engine.waiting.wait import left_of, over, wait_streams
 
 
+def owner_of(consumer: bytes) -> tuple[object, bytes]:
+    """Who keeps a place in the queue over time-outs, if nobody else is named."""
+    return threading.get_ident(), consumer
+
+
 def read_group(
     read: GroupRead,
     deadline: float | None,
@@ -30,7 +35,7 @@ def read_group(
         owner: keeps its place in the queue over time-outs: somebody, and its consumer; by default
             the thread.
     """
-    owner = owner or (threading.get_ident(), read.consumer)
+    owner = owner or owner_of(read.consumer)
     shown = False
     while not over(deadline):
         session = read.session(owner)
