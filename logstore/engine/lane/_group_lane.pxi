@@ -17,6 +17,18 @@ def waiter_layout():
     }
 
 
+cdef enum:
+    ACKED_MAX = 512         # entries of one ack
+    HELD_MAX = 1024         # of `held_max`: 5 MiB
+    NONE_PENDING = 0        # nothing to commit
+    NOT_DONE = -2           # the pipeline does it
+
+ctypedef struct Acked:      # an entry of an ack; borrowed from the group
+    PyObject* stretch
+    PyObject* owner
+    int64_t place
+
+
 cdef inline bint may_be_gone(Handle h, u64 ms, u64 seq) noexcept nogil:
     """Whether an entry from an ID on may have been deleted: `groups.tombstones_after`."""
     return (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, ms, seq)
@@ -57,7 +69,10 @@ cdef int64_t entries_read(Handle h, Group g, const u8* ids, int64_t n) noexcept 
 cdef class Lane(AddLane):
     """Plain adds, reads and acks of groups of one engine, each a commit; see native.pyx."""
 
-    cdef object node            # gives a sealed node, see lane.py
+    cdef object node, around, oldest    # give what only the index has, see lane.py
+    cdef Acked going[ACKED_MAX]         # what the commit that is decided acks
+    cdef int64_t held           # stretches of all groups, or more
+    cdef public int64_t held_max        # above that all are let go of, and looked up anew
     cdef dict groups            # held, by number
     cdef list dirty_groups      # ahead of the cache
     cdef bint skipped           # others' commits changed groups that the record cache has not
@@ -67,10 +82,13 @@ cdef class Lane(AddLane):
     cdef int64_t deliveries, acks
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max, node):
+                 int64_t end_look_ns, int passed_over_max, node, around, oldest):
         """As of `AddLane`; `node(stream, start)`: the sealed node with the first entries from an ID
-        on, as (master ID, last ID, deleted, listpack), or None."""
-        self.groups, self.dirty_groups, self.node = {}, [], node
+        on, as (master ID, last ID, deleted, listpack), or None. Of an index that stands at `upto` or
+        before, `around(group, id, upto)` is what `GroupTxn.around` gives, and `oldest(group, upto)`
+        the earliest delivery; or None."""
+        self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
+        self.node, self.around, self.oldest = node, around, oldest
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                          passed_over_max)
 
@@ -121,8 +139,7 @@ cdef class Lane(AddLane):
         if g is None:
             return None
         who = self.consumer_of(g, None, consumer_name)
-        if who is None or not g.knows_settings or (
-                g.redeliver_ms >= 0 and g.has_idle(g.redeliver_ms, now_ms)):
+        if who is None or not g.knows_settings or self.may_be_idle(g, now_ms, start):
             return None
         if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
             seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS
@@ -134,13 +151,15 @@ cdef class Lane(AddLane):
             return None     # others are before it, or it left the queue and comes back to its place
         found = self.new_deliveries(h, g, count, now_ms, consumer_name, making, packed)
         n = 0 if found is None else len(found)
-        if not n or g.epoch != self.epoch or self.wake == NULL:
+        if not n or g.epoch != self.epoch:
             return None
         ids = packed[0] if len(packed) == 1 else b"".join(packed)
         if PyBytes_GET_SIZE(ids) != n * ID_BYTES:
             raise ValueError("each delivery has one ID")
         p = <u8*>PyBytes_AS_STRING(ids)
-        if not g.has_room(big(p), big(p + 8), n):
+        if self.stretch_of(g, big(p), big(p + 8), start) is None or not self.make_room(g, p, n):
+            return None
+        if g.epoch != self.epoch or self.wake == NULL:
             return None
         read = entries_read(h, g, p, n)
         ms, seq = big(p + (n - 1) * ID_BYTES), big(p + (n - 1) * ID_BYTES + 8)
@@ -254,14 +273,18 @@ cdef class Lane(AddLane):
 
     # -- an ack ------------------------------------------------------------------------------------
     def ack(self, bytes name not None, bytes group not None, tuple ids not None, list told not None):
-        """Acknowledge entries, whose IDs ascend; how many were pending, or None: the ack, or the
-        moment, is not plain. The number is put into `told`, too, once it is committed."""
+        """Acknowledge entries; how many were pending, or None: the ack, or the moment, is not plain.
+        The number is put into `told`, too, once it is committed."""
         cdef Handle h
         cdef Tried tried
         cdef int became = NOT_PLAIN
         cdef int64_t done
-        if not 0 < len(ids) <= RUN_MAX or not self.may_try():
+        if not 0 < len(ids) <= ACKED_MAX or not self.may_try():
             return None
+        if len(ids) > 1:
+            ids = ascending(ids)
+            if ids is None:
+                return None
         h = self.handle(name)
         if h is None or not self.try_lock():
             return None
@@ -272,63 +295,108 @@ cdef class Lane(AddLane):
         finally:
             self.unlock(NULL, 0)
             self.release()
-        if not became:
-            return None
-        told.append(done)
-        return done
+        if became:
+            told.append(done)
+        return done if became or done == NONE_PENDING else None
 
     cdef int64_t ack_locked(self, Handle h, bytes name, bytes group_name, tuple ids, Tried* tried,
                             int* became) except -1:
-        """Decide and commit; how many were pending, if it was committed."""
-        cdef u64 start = ls_load(self.wake + W_APPLIED), ms = 0, seq = 0, before_ms = 0, before_seq = 0
-        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n = 0, i, place
-        cdef int64_t places[RUN_MAX]
-        cdef PyObject* owners[RUN_MAX]
-        cdef uint32_t number = 0
+        """Decide and commit; how many were pending, if it was committed, or if none was."""
+        cdef u64 start = ls_load(self.wake + W_APPLIED), ms = 0, seq = 0
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n = 0, i
         cdef Group g = self.group_locked(h, name, group_name, start, now_ns)
-        cdef Consumer who = None
+        cdef Acked* one
         cdef u8* p
         if g is None:
-            return 0
+            return NOT_DONE
         self.out.size = 0
         fail(buf_reserve(&self.out, HEAD + ACK_BODY + len(ids) * ID_BYTES))
         p = self.out.data + HEAD
         for i in range(len(ids)):
             id = ids[i]
             if type(id) is not _StreamID:
-                return 0
+                return NOT_DONE
             id_of(id, &ms, &seq)
-            if not g.covers(ms, seq) or (i and not is_below(before_ms, before_seq, ms, seq)):
-                return 0
-            before_ms, before_seq = ms, seq
-            place = g.find(ms, seq, places[n - 1] + 1 if n else 0)
-            if place < 0:
+            one = &self.going[n]
+            if not self.find_pending(g, ms, seq, start, one):
+                return NOT_DONE
+            if one.place < 0:
                 continue
-            if who is None or number != g.run[place].consumer:
-                number = g.run[place].consumer
-                who = self.consumer_of(g, number, None)
-                if who is None:
-                    return 0
-            places[n], owners[n] = place, <PyObject*>who    # which the group keeps
             put_big(p + ACK_BODY + n * ID_BYTES, ms)
             put_big(p + ACK_BODY + n * ID_BYTES + 8, seq)
             n += 1
         put_64(p, g.number)
         self.out.size = HEAD + ACK_BODY + n * ID_BYTES
-        if not n or not self.fits(start, self.out.size) or g.epoch != self.epoch or self.wake == NULL:
-            return 0
+        if g.epoch != self.epoch or self.wake == NULL:
+            return NOT_DONE
+        if not n:
+            return NONE_PENDING
+        if not self.fits(start, self.out.size):
+            return NOT_DONE
         for i in range(n):
-            self.mark_dirty(g, <Consumer>owners[i])
+            self.mark_dirty(g, <Consumer>self.going[i].owner)
         self.tell_held(True)
         became[0] = self.commit_one(start, now_ns, KIND_ACK, tried)
         if became[0] == COMMITTED:
-            for i in range(n):
-                g.acked(<Consumer>owners[n - 1 - i], places[n - 1 - i])
+            for i in range(n - 1, -1, -1):  # from behind: places before one that goes stay
+                one = &self.going[i]
+                g.acked(<Consumer>one.owner, <Stretch>one.stretch, one.place)
             g.position = start
             self.publish(tried, self.out.size, NULL, 0)
             self.acks += n
         self.tell_held(False)
         return n
+
+    cdef bint find_pending(self, Group g, u64 ms, u64 seq, u64 upto, Acked* found) except -1:
+        """Where an entry is pending, at -1 if it is not, and with whom; False: that is not known
+        here. What is found is kept alive by the group, which gives up neither while LOCK is held."""
+        cdef Stretch stretch = self.stretch_of(g, ms, seq, upto)
+        cdef Consumer who
+        if stretch is None:
+            return False
+        found.place = stretch.find(ms, seq)
+        if found.place < 0:
+            return True
+        who = self.consumer_of(g, stretch.run[found.place].consumer, None)
+        found.stretch, found.owner = <PyObject*>stretch, <PyObject*>who
+        return who is not None
+
+    cdef Stretch stretch_of(self, Group g, u64 ms, u64 seq, u64 upto):
+        """The stretch of an ID, from the index if it is not held. `upto`: where the log stands, as
+        far as it was taken in: an index that has more is of no use."""
+        cdef Stretch stretch = g.at(ms, seq)
+        cdef u64 epoch = self.epoch
+        if stretch is not None:
+            return stretch
+        near = self.around(g.number, packed_id(ms, seq), upto)
+        if near is None or self.epoch != epoch or g.epoch != epoch:
+            return None
+        low, run, upper = near
+        stretch = g.learned(ms, seq, low, run, upper)
+        self.held += 1
+        return stretch if self.epoch == epoch else None
+
+    cdef bint make_room(self, Group g, const u8* ids, int64_t n) except -1:
+        """Have a place for a delivery behind all that is pending; False: there is none."""
+        cdef Py_ssize_t before = len(g.stretches)
+        cdef bint there = g.make_room(ids, n)
+        self.held += max(0, len(g.stretches) - before)
+        return there
+
+    cdef bint may_be_idle(self, Group g, int64_t now_ms, u64 upto) except -1:
+        """Whether something is pending for so long that it is read before what is new."""
+        cdef u64 epoch = self.epoch
+        if g.redeliver_ms < 0 or not g.pending:
+            return False
+        if not g.knows_oldest:
+            if g.knows_all():
+                g.learn_oldest(~<u64>0)
+            else:
+                oldest = self.oldest(g.number, upto)
+                if oldest is None or self.epoch != epoch:
+                    return True
+                g.learn_oldest(<u64>oldest)
+        return g.has_idle(g.redeliver_ms, now_ms)
 
     # -- both --------------------------------------------------------------------------------------
     cdef int commit_one(self, u64 start, int64_t now_ns, u8 kind, Tried* tried) noexcept:
@@ -360,9 +428,22 @@ cdef class Lane(AddLane):
                 h.groups.pop(group_name, None)
                 return None
             h.groups[group_name] = g
-        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
+        if ((self.owed + self.since >= self.may_lag() or self.held > self.held_max)
+                and not self.follow_locked(start)):
             return None
+        if self.held > self.held_max:
+            self.let_go()
         return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+
+    cdef int let_go(self) except -1:
+        """Hold no stretches any more, all of which the index has."""
+        cdef Group g
+        self.held = len(self.groups)
+        for g in self.groups.values():
+            g.stretches = []
+            if not g.pending:
+                g.stretches.append(Stretch())
+        return 0
 
     cdef bint learn_known(self, Handle h, bytes name) except -1:
         self.learn(h, name)
@@ -386,7 +467,12 @@ cdef class Lane(AddLane):
             return None
         if number in self.groups:
             return self.groups[number]
-        g = Group(record, settings, groups.runs.near.get(number))
+        known = groups.owed_runs.get(number)
+        if known is None:
+            near = groups.runs.near.get(number)
+            known = () if near is None else (near,)
+        g = Group(record, settings, known)
+        self.held += 1 + len(known)
         if self.epoch != epoch or not self.is_at_base(cache):
             return None         # Python ran: what was taken is of a state that is gone
         g.epoch = epoch
@@ -453,27 +539,27 @@ cdef class Lane(AddLane):
         cdef Consumer who = self.consumer_of(g, <uint32_t>little(p + 8, 4), None)
         if who is None or p[44] or n <= 0 or (size - DELIVER_BODY) % ID_BYTES:
             return False
-        if not g.has_room(big(p + DELIVER_BODY), big(p + DELIVER_BODY + 8), n):
+        if self.stretch_of(g, big(p + DELIVER_BODY), big(p + DELIVER_BODY + 8), position) is None:
+            return False
+        if not self.make_room(g, p + DELIVER_BODY, n):
             return False
         self.mark_dirty(g, who)
         g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8), position)
         return little(p + 20, 8) == g.last_ms and little(p + 28, 8) == g.last_seq
 
     cdef bint take_ack(self, Group g, const u8* p, u64 size, u64 position) except -1:
-        cdef int64_t n = (size - ACK_BODY) // ID_BYTES, i, place
-        cdef Consumer who
+        cdef int64_t n = (size - ACK_BODY) // ID_BYTES, i
+        cdef Acked one
         cdef u64 ms, seq
         if (size - ACK_BODY) % ID_BYTES:
             return False
         for i in range(n):
             ms = big(p + ACK_BODY + i * ID_BYTES)
             seq = big(p + ACK_BODY + i * ID_BYTES + 8)
-            place = g.find(ms, seq, 0)
-            who = None if place < 0 else self.consumer_of(g, g.run[place].consumer, None)
-            if who is None:
+            if not self.find_pending(g, ms, seq, position, &one) or one.place < 0:
                 return False
-            self.mark_dirty(g, who)
-            g.acked(who, place)
+            self.mark_dirty(g, <Consumer>one.owner)
+            g.acked(<Consumer>one.owner, <Stretch>one.stretch, one.place)
         g.position = position
         return True
 
@@ -483,6 +569,7 @@ cdef class Lane(AddLane):
             g.clean()
         self.dirty_groups.clear()
         self.groups.clear()
+        self.held = 0
         self.skipped = False
         self.node_lp = None
         AddLane.forget(self)
@@ -506,6 +593,21 @@ cdef class Lane(AddLane):
         counts = AddLane.take_counts(self)
         counts["deliveries"], counts["acks"] = deliveries, acks
         return counts
+
+
+cdef tuple ascending(tuple ids):
+    """IDs without repetition, in order; None: one is not a `StreamID` itself."""
+    cdef u64 ms = 0, seq = 0, before_ms = 0, before_seq = 0
+    cdef Py_ssize_t i
+    cdef bint ordered = True
+    for i in range(len(ids)):
+        id = ids[i]
+        if type(id) is not _StreamID:
+            return None
+        id_of(id, &ms, &seq)
+        ordered = ordered and (not i or is_below(before_ms, before_seq, ms, seq))
+        before_ms, before_seq = ms, seq
+    return ids if ordered else tuple(sorted(set(ids)))
 
 
 cdef inline int id_of(object id, u64* ms, u64* seq) except -1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
@@ -25,12 +25,16 @@ from logstore.index.txn import IndexTxn
 from logstore.log import names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logstore.engine.commit.committer import Committer
     from logstore.engine.lane.native import Lane
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import StreamID
+    from logstore.index.group_txn import GroupTxn, Near
 
-
+T = TypeVar("T")
+MAX_MS = (1 << 64) - 1
 IN_USE = True
 
 
@@ -65,6 +69,8 @@ def make(engine: Engine, committer: Committer) -> Lane:
         log_tail.END_LOOK_NS,
         PASSED_OVER_MAX,
         partial(_node, engine),
+        partial(_around, engine),
+        partial(_oldest, engine),
     )
     engine.lane = lane
     engine.metrics.more = lane.take_counts
@@ -94,6 +100,30 @@ def _node(
                 return None
             lp = engine.segments.node(stream, master, locator)
             return master, locator.last, locator.vector, lp
+    except Exception:  # noqa: BLE001  the pipeline meets it, too
+        return None
+
+
+def _around(engine: Engine, group: int, id: bytes, upto: int) -> Near | None:
+    """The run of pending entries to which an ID belongs, with its bounds, as the index has it; None
+    if that has commits beyond ``upto``, or it cannot be read. The mutex and LOCK are held."""
+    return _of_groups(engine, upto, lambda groups: groups.around(group, id))
+
+
+def _oldest(engine: Engine, group: int, upto: int) -> int | None:
+    """The earliest delivery of what is pending in a group, likewise; what is given back is before
+    all deliveries."""
+    return _of_groups(engine, upto, lambda groups: next(groups.idle(group), (MAX_MS, b""))[0])
+
+
+def _of_groups(engine: Engine, upto: int, look: Callable[[GroupTxn], T]) -> T | None:
+    generation = engine.generation
+    if generation is None:
+        return None
+    try:
+        with generation.env.begin() as txn:
+            index = IndexTxn(generation, txn)
+            return look(index.groups) if index.meta().applied <= upto else None
     except Exception:  # noqa: BLE001  the pipeline meets it, too
         return None
 

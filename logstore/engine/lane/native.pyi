@@ -5,6 +5,7 @@ from logstore.engine.commit.committer import Busy
 from logstore.engine.commit.group_commit import CommitQueue
 from logstore.engine.runtime.engine import Engine
 from logstore.ids import StreamID
+from logstore.index.group_txn import Near
 from logstore.index.keys import OpenNode, StreamRecord
 
 def layout() -> dict[str, int]: ...
@@ -35,6 +36,7 @@ class Handle:
 
 class Lane:
     locked: bool
+    held_max: int
     def __init__(
         self,
         engine: Engine,
@@ -48,6 +50,8 @@ class Lane:
         end_look_ns: int,
         passed_over_max: int,
         node: Callable[[int, StreamID], tuple[StreamID, StreamID, bytes, bytes] | None],
+        around: Callable[[int, bytes, int], Near | None],
+        oldest: Callable[[int, int], int | None],
     ) -> None: ...
     # Of lists of names and entries a list of IDs: the overloads are those of ``add_plain``.
     def add(self, name: Any, fields: Any, told: list[StreamID]) -> Any: ...
