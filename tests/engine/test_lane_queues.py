@@ -24,6 +24,7 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm import wait_words, waiters
 from logstore.index import group_txn
 from logstore.index.group_keys import PendingRun
+from logstore.log import frame as frame_bodies
 from logstore.log import groupframe, reader
 from tests import seeds
 from tests.engine.procs import Waiting
@@ -62,9 +63,10 @@ def divided(store: Store) -> dict[bytes, list[tuple[bytes, int]]]:
     return snapshot.read(engine_of(store), look)  # type: ignore[no-any-return]
 
 
-def frames_of(store: Store) -> list[tuple[Any, ...]]:
+def frames_of(store: Store, *, ids: bool = True) -> list[tuple[Any, ...]]:
     """What adds and groups wrote to the log, but for times of the two clocks. Which consumer was
-    seen when is left out, for that is a matter of time, and what tells positions."""
+    seen when is left out, for that is a matter of time, and what tells positions. Without
+    ``ids`` those of adds are left out, too."""
     engine, found = engine_of(store), []
     upto = engine.wake.applied
     number, end = fmt.position_parts(upto)
@@ -72,7 +74,9 @@ def frames_of(store: Store) -> list[tuple[Any, ...]]:
     scanned = reader.scan(source, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, end)
     for frame in scanned:
         body = frame.body()
-        if isinstance(body, groupframe.Deliver):
+        if isinstance(body, frame_bodies.Append) and not ids:
+            body = body._replace(last_ms=0, last_seq=0, data=None)
+        elif isinstance(body, groupframe.Deliver):
             body = body._replace(time_ms=0)
         elif isinstance(body, groupframe.Claim):
             items = tuple((*item[:2], 0, item[3]) for item in body.items)

@@ -157,6 +157,12 @@ cdef bytes packed_id(u64 ms, u64 seq):
     return made
 
 
+ctypedef struct Acked:      # a pending entry that goes; borrowed from its group
+    PyObject* stretch
+    PyObject* owner
+    int64_t place
+
+
 cdef class Consumer:
     """A consumer of a group: its record."""
 
@@ -380,14 +386,17 @@ cdef class Group:
         self.read = read
         self.position = position
 
-    cdef void acked(self, Consumer who, Stretch stretch, int64_t place) noexcept:
-        """The entry at a place in a stretch is not pending any more; it was this consumer's."""
+    cdef void acked(self, const Acked* found, const u8* id) noexcept:
+        """An entry that was found is not pending any more. Its place may be another by now, where
+        entries before it went."""
+        cdef Stretch stretch = <Stretch>found.stretch
+        cdef int64_t place = stretch.find(big(id), big(id + 8))
         stretch.count -= 1
         memmove(&stretch.run[place], &stretch.run[place + 1],
                 (stretch.count - place) * sizeof(Pending))
         stretch.dirty = True
         self.pending -= 1
-        who.pending -= 1
+        (<Consumer>found.owner).pending -= 1
 
     # -- back to the record cache -------------------------------------------------------------------
     cdef bint give_back(self, cache) except -1:

@@ -23,10 +23,12 @@ cdef enum:
     NONE_PENDING = 0        # nothing to commit
     NOT_DONE = -2           # the pipeline does it
 
-ctypedef struct Acked:      # an entry of an ack; borrowed from the group
-    PyObject* stretch
-    PyObject* owner
-    int64_t place
+ctypedef struct Decided:    # what a commit does to a group; borrowed from the lane
+    PyObject* group
+    PyObject* who           # to whom it is delivered
+    int first               # in `going`: what is acked
+    u64 ms                  # of the entry that an ack of a transaction names
+    u64 seq
 
 
 cdef inline bint may_be_gone(Handle h, u64 ms, u64 seq) noexcept nogil:
@@ -70,7 +72,8 @@ cdef class Lane(AddLane):
     """Plain adds, reads and acks of groups of one engine, each a commit; see native.pyx."""
 
     cdef object node, around, oldest    # give what only the index has, see lane.py
-    cdef Acked going[ACKED_MAX]         # what the commit that is decided acks
+    cdef Decided decided[STEPS_MAX]     # by the steps of the commit
+    cdef Acked going[ACKED_MAX]         # what that acks
     cdef int64_t held           # stretches of all groups, or more
     cdef public int64_t held_max        # above that all are let go of, and looked up anew
     cdef dict groups            # held, by number
@@ -178,13 +181,7 @@ cdef class Lane(AddLane):
         if not self.fits(start, self.out.size):
             return None
         self.mark_dirty(g, who)
-        self.tell_held(True)
-        became[0] = self.commit_one(start, now_ns, KIND_DELIVER, tried)
-        if became[0] == COMMITTED:
-            g.delivered(who, p + DELIVER_BODY, n, now_ms, read, start)
-            self.publish(tried, self.out.size, NULL, 0)
-            self.deliveries += n
-        self.tell_held(False)
+        became[0] = self.commit_one(g, who, 0, KIND_DELIVER, start, now_ns, tried)
         return found
 
     cdef bint is_drained(self, Handle h, bytes group_name) except -1:
@@ -335,16 +332,7 @@ cdef class Lane(AddLane):
             return NOT_DONE
         for i in range(n):
             self.mark_dirty(g, <Consumer>self.going[i].owner)
-        self.tell_held(True)
-        became[0] = self.commit_one(start, now_ns, KIND_ACK, tried)
-        if became[0] == COMMITTED:
-            for i in range(n - 1, -1, -1):  # from behind: places before one that goes stay
-                one = &self.going[i]
-                g.acked(<Consumer>one.owner, <Stretch>one.stretch, one.place)
-            g.position = start
-            self.publish(tried, self.out.size, NULL, 0)
-            self.acks += n
-        self.tell_held(False)
+        became[0] = self.commit_one(g, None, 0, KIND_ACK, start, now_ns, tried)
         return n
 
     cdef bint find_pending(self, Group g, u64 ms, u64 seq, u64 upto, Acked* found) except -1:
@@ -399,27 +387,101 @@ cdef class Lane(AddLane):
         return g.has_idle(g.redeliver_ms, now_ms)
 
     # -- both --------------------------------------------------------------------------------------
-    cdef int commit_one(self, u64 start, int64_t now_ns, u8 kind, Tried* tried) noexcept:
-        """Append the frame that was laid out. In crash order as in `commit_locked`; the
-        caller publishes, and says `tell_held`. From here to there no code of Python runs, and no memory is
-        taken."""
-        tried.start = tried.last = start
-        tried.commit = self.commit + 1
-        tried.crc = put_head(self.out.data, start, self.out.size - HEAD, tried.commit,
-                             ls_load(self.wake + W_DURABLE), self.seed, 0, True, kind)
-        ls_store(self.wake + W_PROGRESS, tried.commit)
-        # crash: the next writer runs the tail check, and finds nothing
-        return self.append(self.out.size, start, now_ns, tried)
+    cdef int commit_one(self, Group g, Consumer who, int first, u8 kind, u64 start, int64_t now_ns,
+                        Tried* tried) except -1:
+        """Commit the one frame that was laid out; what became of it."""
+        self.steps[0].at, self.steps[0].size, self.steps[0].kind = 0, self.out.size, kind
+        self.decided[0].group, self.decided[0].who = <PyObject*>g, <PyObject*>who
+        self.decided[0].first = first
+        return self.commit_steps(NULL, 1, start, now_ns, tried)
+
+    cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
+        cdef Step* step = &self.steps[i]
+        cdef const u8* p = self.out.data + step.at + HEAD
+        cdef Decided* decided = &self.decided[i]
+        cdef Group g
+        cdef int64_t n, k
+        if step.kind == KIND_APPEND:
+            AddLane.apply_step(self, asked, i, position)
+        elif step.kind == KIND_DELIVER:
+            n = (step.size - HEAD - DELIVER_BODY) // ID_BYTES
+            (<Group>decided.group).delivered(<Consumer>decided.who, p + DELIVER_BODY, n,
+                                             little(p + 12, 8), <int64_t>little(p + 36, 8), position)
+            self.deliveries += n
+        else:
+            n = (step.size - HEAD - ACK_BODY) // ID_BYTES
+            g = <Group>decided.group
+            for k in range(n):
+                g.acked(&self.going[decided.first + k], p + ACK_BODY + k * ID_BYTES)
+            g.position = position
+            self.acks += n
+
+    cdef bint decide_acks(self, const Asked* asked, int count, u64 start) except -1:
+        cdef int i, k
+        cdef u64 ms = 0, seq = 0
+        cdef Group g
+        cdef Consumer who
+        cdef Acked* one
+        cdef const Pending* pending
+        for i in range(count):
+            if not asked[i].acks:
+                continue
+            group_name, consumer_name, id, deliveries, time_ms = <tuple>asked[i].fields
+            g = self.group_of(<Handle>asked[i].handle, <bytes?>group_name)
+            if g is None or type(id) is not _StreamID:
+                return False
+            who = self.consumer_of(g, None, <bytes?>consumer_name)
+            id_of(id, &ms, &seq)
+            one = &self.going[i]
+            if who is None or not self.find_pending(g, ms, seq, start, one) or one.place < 0:
+                return False
+            pending = &(<Stretch>one.stretch).run[one.place]
+            if (one.owner != <PyObject*>who or pending.time_ms != <u64>time_ms
+                    or pending.count != <u64>deliveries):
+                return False    # the pipeline says whose it is
+            for k in range(i):
+                if asked[k].acks and one.stretch == self.going[k].stretch and one.place == self.going[k].place:
+                    return False
+            self.decided[i].group, self.decided[i].first = <PyObject*>g, i
+            self.decided[i].ms, self.decided[i].seq = ms, seq
+            self.mark_dirty(g, who)
+            if g.epoch != self.epoch:
+                return False
+        return True
+
+    cdef int lay_out_ack(self, int i) except -1:
+        cdef Step* step = &self.steps[i]
+        cdef u8* p
+        fail(buf_reserve(&self.out, HEAD + ACK_BODY + ID_BYTES))
+        p = self.out.data + self.out.size + HEAD
+        put_64(p, (<Group>self.decided[i].group).number)
+        put_big(p + ACK_BODY, self.decided[i].ms)
+        put_big(p + ACK_BODY + 8, self.decided[i].seq)
+        step.kind, step.size = KIND_ACK, HEAD + ACK_BODY + ID_BYTES
+        self.out.size += step.size
+        return 0
 
     cdef Group group_locked(self, Handle h, bytes name, bytes group_name, u64 start, int64_t now_ns):
         """The group, if a commit to it can be decided now."""
-        cdef PyObject* found
-        cdef Group g = None
+        cdef Group g
         if not self.may_commit_now(start, now_ns):
             return None
         if h.epoch != self.epoch and not self.learn_known(h, name):
             return None
-        found = PyDict_GetItemWithError(h.groups, group_name)
+        g = self.group_of(h, group_name)
+        if g is None:
+            return None
+        if ((self.owed + self.since >= self.may_lag() or self.held > self.held_max)
+                and not self.follow_locked(start)):
+            return None
+        if self.held > self.held_max:
+            self.let_go()
+        return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+
+    cdef Group group_of(self, Handle h, bytes group_name):
+        """A group of a stream that is known; None: it is not at hand."""
+        cdef Group g = None
+        cdef PyObject* found = PyDict_GetItemWithError(h.groups, group_name)
         if found != NULL:
             g = <Group>found
         if g is None or g.epoch != self.epoch:
@@ -428,12 +490,7 @@ cdef class Lane(AddLane):
                 h.groups.pop(group_name, None)
                 return None
             h.groups[group_name] = g
-        if ((self.owed + self.since >= self.may_lag() or self.held > self.held_max)
-                and not self.follow_locked(start)):
-            return None
-        if self.held > self.held_max:
-            self.let_go()
-        return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+        return g
 
     cdef int let_go(self) except -1:
         """Hold no stretches any more, all of which the index has."""
@@ -559,7 +616,7 @@ cdef class Lane(AddLane):
             if not self.find_pending(g, ms, seq, position, &one) or one.place < 0:
                 return False
             self.mark_dirty(g, <Consumer>one.owner)
-            g.acked(<Consumer>one.owner, <Stretch>one.stretch, one.place)
+            g.acked(&one, p + ACK_BODY + i * ID_BYTES)
         g.position = position
         return True
 

@@ -11,7 +11,7 @@ _group_lane.pxi (`Lane`: these, and commits of reads and acks).
 A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
 bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
 not expire; nobody may wait for a group of it. Some plain adds, to one stream or many, may be one
-commit (`add` with lists), a frame each. The moment is plain if the mutex and LOCK are free,
+commit (`add` with lists), a frame each, and acks of deliveries beside them. The moment is plain if the mutex and LOCK are free,
 no commit is in progress, the index may lag one more commit, and the segment has room. Everything
 else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
 pipeline, which is asked behind this.
