@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from logstore.codec import codec
+from logstore.ids import StreamID
 from logstore.index import group_keys as keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, NewGroup, PendingRun
@@ -53,6 +54,15 @@ def _stored(value: bytes) -> PendingRun:
     run = PendingRun.unpack(value)
     run.stored = (run.first, run.oldest_ms)
     return run
+
+
+def _part(run: PendingRun, low: bytes, upper: bytes) -> PendingRun:
+    """A run of what another one has from ``low`` on, below ``upper``."""
+    made = PendingRun()
+    for ms, seq, consumer, time_ms, count in run.between(FIRST, LAST):
+        if low <= StreamID(ms, seq).packed() < upper:
+            made.put([(ms, seq, time_ms, count)], 0, consumer, END, {})
+    return made
 
 
 class GroupTxn:
@@ -298,22 +308,38 @@ class GroupTxn:
             txn.put(key, _SEAL(key, b""), db=database)
 
     def put_between(self, group: int, low: bytes, upper: bytes, run: PendingRun | None) -> None:
-        """Store a run in place of all that begin with an ID from ``low`` on, below ``upper``."""
-        prefix = keys.run_prefix(group)
-        gone: list[tuple[bytes, int]] = []
-        for key, value in self._rows(prefix, low):
-            first = key[len(prefix) :]
-            if first >= upper:
-                break
-            gone.append((first, PendingRun.unpack(value).oldest_ms))
-        for first, oldest_ms in gone:
-            self._delete(prefix + first)
-            self._delete(keys.idle_key(group, oldest_ms, first))
+        """Store a run in place of all entries from ``low`` on, below ``upper``, however runs are
+        divided there: entries outside of these bounds stay."""
+        parts: list[PendingRun] = []
+        stored = None
+        for each in self._overlapping(group, low, upper):
+            if each.first < low or each.last >= upper:
+                parts += [_part(each, FIRST, low), _part(each, upper, END)]
+            if run is not None and len(run) and run.first == each.first:
+                stored = each.stored
+                continue
+            self._delete(keys.run_key(group, each.first))
+            self._delete(keys.idle_key(group, each.oldest_ms, each.first))
             if self.decoded is not None:
-                self.decoded.by_key.pop(prefix + first, None)
+                self.decoded.by_key.pop(keys.run_key(group, each.first), None)
+        for part in parts:
+            self.put_run(group, part)
         if run is not None and len(run):
-            run.stored = None
+            run.stored = stored
             self.put_run(group, run)
+
+    def _overlapping(self, group: int, low: bytes, upper: bytes) -> list[PendingRun]:
+        """Runs with entries from ``low`` on, below ``upper``, as they are stored."""
+        decoded, self.decoded = self.decoded, None
+        floor = self.run_floor(group, low)
+        self.decoded = decoded
+        found = [] if floor is None or not floor.first < low <= floor.last else [floor]
+        for _, value in self._rows(keys.run_prefix(group), low):
+            each = _stored(value)
+            if each.first >= upper:
+                break
+            found.append(each)
+        return found
 
     def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
         """Runs by their oldest delivery time: that time, and the first ID."""

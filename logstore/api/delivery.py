@@ -96,6 +96,17 @@ class Delivery(Entry[T]):
         self._settled = True
         return done
 
+    def _fenced(self) -> tuple[bytes, tuple[Any, ...]]:
+        """The stream, and what else ``ack.fenced_ack`` takes."""
+        group = self.group
+        return group._stream, (
+            group._name,
+            self._consumer,
+            self.id,
+            self.delivery_count,
+            self._delivered_ms,
+        )
+
     def _fence(self) -> dict[str, Any]:
         """What must still be so for the entry to be this consumer's: see ``ack.fenced_ack``."""
         return {

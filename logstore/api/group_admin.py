@@ -250,11 +250,11 @@ class GroupAdmin(Generic[T]):
         Raises:
             InvalidIDError: an ID is not valid.
         """
+        given = tuple(arguments.entry_ids(ids))
         if sync is None:
-            acked = self._opened.ack_plain(self._stream, self._name, ids)
+            acked = self._opened.ack_plain(self._stream, self._name, given)
             if acked is not None:
                 return acked
-        given = arguments.entry_ids(ids)
         step = partial(ack.ack, stream=self._stream, group=self._name, ids=given)
         done: int = self._opened.free(step, sync)
         return done

@@ -172,12 +172,13 @@ class OpenStore(Generic[T]):
     def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None: ...
     @overload
     def add_plain(
-        self, name: list[bytes], fields: list[dict[Any, Any]]
-    ) -> list[StreamID] | None: ...
+        self, name: list[bytes], fields: list[dict[Any, Any] | tuple[Any, ...]]
+    ) -> list[Any] | None: ...
     def add_plain(self, name: Any, fields: Any, id: object = "*") -> Any:
         """Commit an entry with no option beside the pipeline; its ID, or None if this add or this
         moment is not plain: nothing has happened then, and ``commit`` does it. Lists of names and
-        of plain entries are one commit, and give a list of IDs."""
+        of plain entries are one commit, and give a list of IDs; a tuple in place of an entry is an
+        ack, see ``Lane.add``."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None or not self._plain_text:
             return None

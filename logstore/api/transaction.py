@@ -104,15 +104,9 @@ class Transaction(Generic[T]):
             EntryTypeError: something else was given, such as an ID.
             UsageError: one is of another store, or the transaction is over.
         """
-        fences = self._fences(deliveries)
-
-        def step(txn: WriteTxn) -> int:
-            for fence in fences:
-                ack.fenced_ack(txn, **fence)
-            return len(fences)
-
+        self._check(deliveries)
         self._settled += deliveries
-        return self._steps.take(step, frees=True)
+        return self._steps.acks([delivery._fenced() for delivery in deliveries])
 
     def nack(
         self,
@@ -128,7 +122,8 @@ class Transaction(Generic[T]):
         """
         arguments.check_choice(mode, NackMode, "mode")
         arguments.check_count(retry_count, "retry_count")
-        fences, reason = self._fences(deliveries), arguments.reason(error)
+        self._check(deliveries)
+        fences, reason = [each._fence() for each in deliveries], arguments.reason(error)
         how: dict[str, Any] = {"mode": mode, "retry_count": retry_count}
         how["later"] = arguments.later(delay)
 
@@ -149,7 +144,7 @@ class Transaction(Generic[T]):
     def _stream_name(self, name: str | bytes) -> bytes:
         return arguments.stream_name(name, self._opened.encoding)
 
-    def _fences(self, deliveries: tuple[Delivery[T], ...]) -> list[Any]:
+    def _check(self, deliveries: tuple[Delivery[T], ...]) -> None:
         self._steps.check_open()
         for delivery in deliveries:
             if not isinstance(delivery, Delivery):
@@ -157,8 +152,8 @@ class Transaction(Generic[T]):
                     f"give what a group handed out (a Delivery), not {type(delivery).__name__}; by "
                     "ID: tx.stream(name).group(name).ack(id)"
                 )
-            if delivery.group._opened.path != self._opened.path:
+            opened = delivery.group._opened
+            if opened is not self._opened and opened.path != self._opened.path:
                 raise UsageError(
                     "the delivery is of another store: settle it in a transaction there"
                 )
-        return [delivery._fence() for delivery in deliveries]

@@ -4,8 +4,9 @@ Invariants: nothing is decided, and no lock taken, before ``commit``; the steps 
 the order in which they were taken; outcomes are set when it is through. Knows no stream and no
 group by its methods; these stand above and take their steps here.
 
-While all steps are plain adds (``engine/lane``) they are kept as names and entries: then they may
-be committed beside the pipeline. What becomes a step of the pipeline after all keeps its place.
+While all steps are plain adds (``engine/lane``) or acks of deliveries they are kept as names, and
+entries or fences: then they may be committed beside the pipeline. What becomes a step of the
+pipeline after all keeps its place.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any, Generic, TypeVar
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import ack
 from logstore.engine.streams import add
-from logstore.errors import UsageError
+from logstore.errors import DiskFullError, UsageError
 from logstore.ids import StreamID
 from logstore.options import Sync
 
@@ -66,10 +68,11 @@ class Steps(Generic[T]):
         self.over = False
         self._sync: Sync | None = sync
         self._taken: list[tuple[Callable[[WriteTxn], Any], Pending[Any]]] = []
-        # Plain adds, of which there are none once another step was taken.
+        # Plain adds and acks, of which there are none once another step was taken: the name of the
+        # stream, then an entry, or a tuple of what ``ack.fenced_ack`` takes behind the name.
         self._names: list[bytes] = []
-        self._entries: list[dict[Any, Any]] = []
-        self._added: list[Pending[StreamID]] = []
+        self._entries: list[dict[Any, Any] | tuple[Any, ...]] = []
+        self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
 
     def check_open(self) -> None:
@@ -112,22 +115,55 @@ class Steps(Generic[T]):
         self._added.append(pending)
         return pending
 
+    def acks(self, fences: list[tuple[bytes, tuple[Any, ...]]]) -> Pending[int]:
+        """Take the acks of deliveries, each by its stream and what ``ack.fenced_ack`` takes behind
+        that; the outcome counts them."""
+        self.check_open()
+        if len(fences) != 1:
+            pending: Pending[int] = Pending(partial(_told, len(fences)))
+        else:
+            pending = Pending()
+        if self._taken or not fences:
+            if self._added:
+                self._through_pipeline()
+            return self._take_acks(fences, pending)
+        for stream, fence in fences:
+            self._names.append(stream)
+            self._entries.append(fence)
+            self._added.append(pending)
+        return pending
+
+    def _take_acks(
+        self, fences: list[tuple[bytes, tuple[Any, ...]]], pending: Pending[int]
+    ) -> Pending[int]:
+        for stream, fence in fences:
+            self._taken.append((partial(_acked, stream=stream, fence=fence), pending))
+        if not fences:
+            self._taken.append((_nothing, pending))
+        return pending
+
     def _through_pipeline(self) -> None:
-        """Plain adds become steps like others."""
+        """Plain adds and acks become steps like others."""
         encoding = self.opened.encoding
         for name, entry, pending in zip(self._names, self._entries, self._added, strict=True):
+            if type(entry) is tuple:
+                self._take_acks([(name, entry)], pending)
+                continue
             request = arguments.plain_add(name, entry, encoding)
             self._taken.append((partial(add.add_first, request=request), pending))
+            self._frees = False
         self._names, self._entries, self._added = [], [], []
-        self._frees = False
 
     def _beside_pipeline(self) -> bool:
-        """Commit plain adds in the lane; False: nothing has happened."""
-        ids = self.opened.add_plain(self._names, self._entries)
-        if ids is None:
+        """Commit plain adds and acks in the lane; False: nothing has happened."""
+        try:
+            done = self.opened.add_plain(self._names, self._entries)
+        except DiskFullError:  # nothing happened: the pipeline has space set aside for acks
             return False
-        for pending, id in zip(self._added, ids, strict=True):
-            pending.settle(id)
+        if done is None:
+            return False
+        for pending, value in zip(self._added, done, strict=True):
+            pending.settle(value)
         return True
 
     def commit(self) -> bool:
@@ -149,3 +185,16 @@ class Steps(Generic[T]):
         for (_, pending), value in zip(taken, done, strict=True):
             pending.settle(value)
         return True
+
+
+def _acked(txn: WriteTxn, stream: bytes, fence: tuple[Any, ...]) -> int:
+    ack.fenced_ack(txn, stream, *fence)
+    return 1
+
+
+def _nothing(_: WriteTxn) -> int:
+    return 0
+
+
+def _told(count: int, _: object) -> int:
+    return count

@@ -45,6 +45,124 @@ cdef inline bint is_below(u64 ms, u64 seq, u64 than_ms, u64 than_seq) noexcept n
     return ms < than_ms or (ms == than_ms and seq < than_seq)
 
 
+cdef class Stretch:
+    """What is pending in a group from the ID `low` on, below `upper`: one run."""
+
+    cdef u64 low_ms, low_seq, upper_ms, upper_seq
+    cdef bint endless           # there is no upper end
+    cdef bint dirty             # the record cache has it otherwise, or not at all
+    cdef int64_t count
+    cdef Pending run[RUN_MAX]
+
+    def __cinit__(self):
+        self.endless = True
+
+    cdef bint learn(self, bytes low, run, bytes upper) except -1:
+        """Take over a run, as `GroupTxn.around` gives it; False: it is none of those that fit."""
+        cdef bytes packed = b"" if run is None else run.pack()
+        cdef const u8* p = data_of(packed)
+        cdef u64 n = 0 if run is None else len(run), i
+        if n > RUN_MAX or (n and size_of(packed) != 4 + n * PENDING_BYTES):
+            return False
+        if size_of(low) not in (0, ID_BYTES) or size_of(upper) < ID_BYTES:
+            return False
+        for i in range(n):
+            self.run[i].ms = big(p + 4 + i * ID_BYTES)
+            self.run[i].seq = big(p + 4 + i * ID_BYTES + 8)
+            self.run[i].consumer = <uint32_t>little(p + 4 + n * ID_BYTES + 4 * i, 4)
+            self.run[i].time_ms = little(p + 4 + n * (ID_BYTES + 4) + 8 * i, 8)
+            self.run[i].count = little(p + 4 + n * (ID_BYTES + 12) + 8 * i, 8)
+        self.count = n
+        self.low_ms = self.low_seq = 0
+        if size_of(low):
+            self.low_ms, self.low_seq = big(data_of(low)), big(data_of(low) + 8)
+        self.upper_ms, self.upper_seq = big(data_of(upper)), big(data_of(upper) + 8)
+        self.endless = size_of(upper) > ID_BYTES
+        return True
+
+    cdef void cut_below(self, u64 ms, u64 seq) noexcept nogil:
+        """Nothing before this ID is of it."""
+        cdef int64_t gone = self.place(ms, seq)
+        if is_below(self.low_ms, self.low_seq, ms, seq):
+            self.low_ms, self.low_seq = ms, seq
+            self.count -= gone
+            memmove(&self.run[0], &self.run[gone], self.count * sizeof(Pending))
+
+    cdef void cut_from(self, u64 ms, u64 seq) noexcept nogil:
+        """Nothing from this ID on is of it."""
+        if self.endless or is_below(ms, seq, self.upper_ms, self.upper_seq):
+            self.endless, self.upper_ms, self.upper_seq = False, ms, seq
+            self.count = self.place(ms, seq)
+
+    cdef int64_t place(self, u64 ms, u64 seq) noexcept nogil:
+        """Where an ID stands in the run, or would stand."""
+        cdef int64_t low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if is_below(self.run[middle].ms, self.run[middle].seq, ms, seq):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    cdef int64_t find(self, u64 ms, u64 seq) noexcept nogil:
+        """The place of an ID in the run; -1: it is not there."""
+        cdef int64_t at = self.place(ms, seq)
+        if at < self.count and self.run[at].ms == ms and self.run[at].seq == seq:
+            return at
+        return -1
+
+    cdef bint reaches(self, u64 ms, u64 seq) noexcept nogil:
+        """Whether an ID is below its upper end."""
+        return self.endless or is_below(ms, seq, self.upper_ms, self.upper_seq)
+
+    cdef bint meets(self, Stretch behind) noexcept:
+        """Whether nothing is between it and another one behind it."""
+        return (not self.endless and self.upper_ms == behind.low_ms
+                and self.upper_seq == behind.low_seq)
+
+    cdef u64 oldest_ms(self, u64 least_ms) noexcept nogil:
+        """The earliest delivery in it, or `least_ms` if that is earlier."""
+        cdef int64_t i
+        for i in range(self.count):
+            least_ms = min(least_ms, self.run[i].time_ms)
+        return least_ms
+
+    cdef bytes packed(self):
+        """The run as it is stored."""
+        cdef u64 n = self.count, i
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, 4 + n * PENDING_BYTES)
+        cdef u8* p = <u8*>PyBytes_AS_STRING(made)
+        put_32(p, <uint32_t>n)
+        for i in range(n):
+            put_big(p + 4 + i * ID_BYTES, self.run[i].ms)
+            put_big(p + 4 + i * ID_BYTES + 8, self.run[i].seq)
+            put_32(p + 4 + n * ID_BYTES + 4 * i, self.run[i].consumer)
+            put_64(p + 4 + n * (ID_BYTES + 4) + 8 * i, self.run[i].time_ms)
+            put_64(p + 4 + n * (ID_BYTES + 12) + 8 * i, self.run[i].count)
+        return made
+
+    cdef tuple told(self):
+        """As `GroupTxn.around` gives it."""
+        run = _PendingRun.unpack(self.packed()) if self.count else None
+        upper = NO_BOUND if self.endless else packed_id(self.upper_ms, self.upper_seq)
+        return packed_id(self.low_ms, self.low_seq), run, upper
+
+
+cdef bytes packed_id(u64 ms, u64 seq):
+    """An ID as it stands in a key."""
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, ID_BYTES)
+    put_big(<u8*>PyBytes_AS_STRING(made), ms)
+    put_big(<u8*>PyBytes_AS_STRING(made) + 8, seq)
+    return made
+
+
+ctypedef struct Acked:      # a pending entry that goes; borrowed from its group
+    PyObject* stretch
+    PyObject* owner
+    int64_t place
+
+
 cdef class Consumer:
     """A consumer of a group: its record."""
 
@@ -61,9 +179,10 @@ cdef class Consumer:
 
 
 cdef class Group:
-    """A group: its record, its consumers as they are met, and one run of pending entries.
+    """A group: its record, its consumers as they are met, and what is pending, as far as it is known.
 
-    The run is all that is pending from `low` on, below `upper`. Nothing is known of the others.
+    `stretches` ascend and do not overlap. Of what is between them nothing is known here: the index
+    has it as it is, for nothing of that was changed since.
     """
 
     cdef u64 number, stream
@@ -72,20 +191,18 @@ cdef class Group:
     cdef int64_t read           # entries read; -1: not known
     cdef int64_t redeliver_ms   # what is pending for so long is read first; -1: nothing is
     cdef bint knows_settings
-    cdef bint knows_run
-    cdef bytes low, upper
-    cdef u64 low_ms, low_seq, upper_ms, upper_seq
-    cdef bint endless           # the run is the last one
-    cdef int64_t count
-    cdef Pending run[RUN_MAX]
+    cdef list stretches
+    cdef bint knows_oldest
+    cdef u64 oldest_ms          # nothing that is pending was delivered before
     cdef dict consumers         # by number
     cdef dict named             # by name
     cdef list dirty_consumers
-    cdef bint dirty, run_dirty
+    cdef bint dirty
     cdef u64 epoch
 
-    def __init__(self, record, settings, near):
-        """Of a `GroupRecord`, its settings, and a run as `DecodedRuns.near` has it; these or None."""
+    def __init__(self, record, settings, known):
+        """Of a `GroupRecord`, its settings or None, and runs as `GroupTxn.around` gives them."""
+        cdef Stretch stretch
         self.number, self.stream, self.name = record.number, record.stream, record.name
         self.last_ms, self.last_seq = record.last
         self.pending, self.position, self.read = record.pending, record.position, record.entries_read
@@ -93,40 +210,17 @@ cdef class Group:
         if settings is not None:
             self.learn_settings(settings)
         self.consumers, self.named, self.dirty_consumers = {}, {}, []
-        if not self.pending:
-            near = (b"", None, NO_BOUND)
-        if near is not None:
-            self.learn_run(near[0], near[1], near[2])
+        self.stretches = []
+        for low, run, upper in known if self.pending else ((b"", None, NO_BOUND),):
+            stretch = Stretch()
+            if stretch.learn(low, run, upper):
+                self.stretches.append(stretch)
 
     cdef int learn_settings(self, settings) except -1:
         after_ms = settings.redeliver_after_ms
         self.redeliver_ms = -1 if after_ms is None else after_ms
         self.knows_settings = True
         return 0
-
-    cdef int learn_run(self, bytes low, run, bytes upper) except -1:
-        cdef bytes packed = b"" if run is None else run.pack()
-        cdef const u8* p = data_of(packed)
-        cdef u64 n = 0 if run is None else len(run), i
-        if n > RUN_MAX or (n and size_of(packed) != 4 + n * PENDING_BYTES):
-            return 0
-        if size_of(low) not in (0, ID_BYTES) or size_of(upper) < ID_BYTES:
-            return 0
-        for i in range(n):
-            self.run[i].ms = big(p + 4 + i * ID_BYTES)
-            self.run[i].seq = big(p + 4 + i * ID_BYTES + 8)
-            self.run[i].consumer = <uint32_t>little(p + 4 + n * ID_BYTES + 4 * i, 4)
-            self.run[i].time_ms = little(p + 4 + n * (ID_BYTES + 4) + 8 * i, 8)
-            self.run[i].count = little(p + 4 + n * (ID_BYTES + 12) + 8 * i, 8)
-        self.count = n
-        self.low, self.upper = low, upper
-        self.low_ms = self.low_seq = 0
-        if size_of(low):
-            self.low_ms, self.low_seq = big(data_of(low)), big(data_of(low) + 8)
-        self.upper_ms, self.upper_seq = big(data_of(upper)), big(data_of(upper) + 8)
-        self.endless = size_of(upper) > ID_BYTES
-        self.knows_run = True
-        return 1
 
     cdef Consumer consumer(self, cache, number, bytes name):
         """A consumer by its number, or else by its name; None if the record cache has it not."""
@@ -147,98 +241,175 @@ cdef class Group:
         self.named[c.name] = c
         return c
 
-    cdef bint has_idle(self, int64_t idle_ms, int64_t now_ms) noexcept nogil:
-        """Whether an entry may be pending for so long, or was given back."""
-        cdef int64_t i, until_ms = now_ms - idle_ms
-        if now_ms >= GIVEN_BACK_MS and until_ms < GIVEN_BACK_MS - 1:
-            until_ms = GIVEN_BACK_MS - 1
-        if not self.pending:
-            return False
-        if not self.knows_run or <u64>self.count != self.pending or until_ms < 0:
-            return True
-        for i in range(self.count):
-            if self.run[i].time_ms <= <u64>until_ms:
-                return True
-        return False
-
-    cdef bint has_room(self, u64 ms, u64 seq, int64_t n) noexcept nogil:
-        """Whether so many entries, the first with this ID, can go behind all that is pending."""
-        cdef const Pending* last
-        if not self.knows_run or not self.endless or self.count + n > RUN_MAX:
-            return False
-        if is_below(ms, seq, self.low_ms, self.low_seq):
-            return False
-        if not self.count:
-            return True
-        last = &self.run[self.count - 1]
-        return is_below(last.ms, last.seq, ms, seq)
-
-    cdef bint covers(self, u64 ms, u64 seq) noexcept nogil:
-        """Whether an ID would stand in the run."""
-        return (self.knows_run and not is_below(ms, seq, self.low_ms, self.low_seq)
-                and (self.endless or is_below(ms, seq, self.upper_ms, self.upper_seq)))
-
-    cdef int64_t find(self, u64 ms, u64 seq, int64_t low) noexcept nogil:
-        """The place of an ID in the run, from the place `low` on; -1: it is not there."""
-        cdef int64_t high = self.count, middle
-        if low < high and self.run[low].ms == ms and self.run[low].seq == seq:
-            return low
+    # -- what is pending ---------------------------------------------------------------------------
+    cdef Py_ssize_t above(self, u64 ms, u64 seq) noexcept:
+        """The place of the first stretch that begins above an ID."""
+        cdef Py_ssize_t low = 0, high = PyList_GET_SIZE(self.stretches), middle
+        cdef Stretch stretch
         while low < high:
             middle = (low + high) >> 1
-            if is_below(self.run[middle].ms, self.run[middle].seq, ms, seq):
-                low = middle + 1
-            else:
+            stretch = <Stretch>PyList_GET_ITEM(self.stretches, middle)
+            if is_below(ms, seq, stretch.low_ms, stretch.low_seq):
                 high = middle
-        if low < self.count and self.run[low].ms == ms and self.run[low].seq == seq:
-            return low
-        return -1
+            else:
+                low = middle + 1
+        return low
+
+    cdef Stretch at(self, u64 ms, u64 seq):
+        """The stretch in which an ID stands, or would stand; None: it is not known here."""
+        cdef Py_ssize_t place = self.above(ms, seq)
+        cdef Stretch stretch
+        if not place:
+            return None
+        stretch = <Stretch>PyList_GET_ITEM(self.stretches, place - 1)
+        return stretch if stretch.reaches(ms, seq) else None
+
+    cdef Stretch learned(self, u64 ms, u64 seq, bytes low, run, bytes upper):
+        """The stretch of an ID that was not known, by what the index says; None if that is no such
+        run. What is known already stays: the index may have it as it was, or divided otherwise."""
+        cdef Stretch stretch = Stretch(), other
+        cdef Py_ssize_t place
+        if not stretch.learn(low, run, upper):
+            return None
+        place = self.above(ms, seq)
+        if place:
+            other = self.stretches[place - 1]
+            if other.reaches(ms, seq):
+                return None
+            stretch.cut_below(other.upper_ms, other.upper_seq)
+        if place < PyList_GET_SIZE(self.stretches):
+            other = self.stretches[place]
+            stretch.cut_from(other.low_ms, other.low_seq)
+        if is_below(ms, seq, stretch.low_ms, stretch.low_seq) or not stretch.reaches(ms, seq):
+            return None
+        self.stretches.insert(place, stretch)
+        return stretch
+
+    cdef Stretch joined_last(self):
+        """The last stretch that is known; with the one before it, if it is empty: as the index has
+        no run without entries."""
+        cdef Py_ssize_t n = PyList_GET_SIZE(self.stretches)
+        cdef Stretch last, before
+        if not n:
+            return None
+        last = self.stretches[n - 1]
+        while n > 1 and not last.count:
+            before = self.stretches[n - 2]
+            if not before.meets(last):
+                break
+            before.endless, before.dirty = last.endless, True
+            before.upper_ms, before.upper_seq = last.upper_ms, last.upper_seq
+            self.stretches.pop()
+            last, n = before, n - 1
+        return last
+
+    cdef int join_empty(self) except -1:
+        """Stretches without entries become parts of those before them."""
+        cdef list kept = []
+        cdef Stretch each, before = None
+        for each in self.stretches:
+            if before is not None and not each.count and before.meets(each):
+                before.endless, before.dirty = each.endless, True
+                before.upper_ms, before.upper_seq = each.upper_ms, each.upper_seq
+                continue
+            kept.append(each)
+            before = each
+        self.stretches = kept
+        return 0
+
+    cdef bint make_room(self, const u8* ids, int64_t n) except -1:
+        """Have a place for so many entries behind all that is pending, and behind these; False:
+        there is none, or it is not known. Also if nothing comes of it, what is here stays true."""
+        cdef Stretch last = self.joined_last(), more
+        cdef u64 ms = big(ids), seq = big(ids + 8)
+        if last is None or not last.endless or is_below(ms, seq, last.low_ms, last.low_seq):
+            return False
+        if last.count and not is_below(last.run[last.count - 1].ms, last.run[last.count - 1].seq, ms, seq):
+            return False
+        if last.count + n > RUN_MAX:
+            self.join_empty()
+        while last.count + n > RUN_MAX:
+            ids += (RUN_MAX - last.count) * ID_BYTES
+            n -= RUN_MAX - last.count
+            more = Stretch()
+            more.low_ms, more.low_seq = big(ids), big(ids + 8)
+            last.endless, last.dirty = False, True
+            last.upper_ms, last.upper_seq = more.low_ms, more.low_seq
+            self.stretches.append(more)
+            last = more
+        return True
+
+    cdef bint knows_all(self) noexcept:
+        """Whether all that is pending is known here."""
+        cdef u64 known = 0
+        cdef Py_ssize_t i
+        for i in range(PyList_GET_SIZE(self.stretches)):
+            known += (<Stretch>PyList_GET_ITEM(self.stretches, i)).count
+        return known == self.pending
+
+    cdef void learn_oldest(self, u64 oldest_ms) noexcept:
+        """The earliest delivery that the index knows of; what is known here may be earlier."""
+        cdef Py_ssize_t i
+        for i in range(PyList_GET_SIZE(self.stretches)):
+            oldest_ms = (<Stretch>PyList_GET_ITEM(self.stretches, i)).oldest_ms(oldest_ms)
+        self.oldest_ms, self.knows_oldest = oldest_ms, True
+
+    cdef bint has_idle(self, int64_t idle_ms, int64_t now_ms) noexcept:
+        """Whether an entry may be pending for so long, or was given back. `knows_oldest`."""
+        cdef int64_t until_ms = now_ms - idle_ms
+        if now_ms >= GIVEN_BACK_MS and until_ms < GIVEN_BACK_MS - 1:
+            until_ms = GIVEN_BACK_MS - 1
+        if not self.pending or until_ms < 0:
+            return self.pending != 0
+        if self.oldest_ms <= <u64>until_ms and self.knows_all():
+            self.learn_oldest(~<u64>0)
+        return self.oldest_ms <= <u64>until_ms
 
     # -- what frames do to it: no object is made, and nothing can fail -------------------------------
     cdef void delivered(self, Consumer who, const u8* ids, int64_t n, u64 time_ms, int64_t read,
                         u64 position) noexcept:
-        """These are this consumer's, delivered for the first time."""
+        """These are this consumer's, delivered for the first time; `make_room` was asked."""
         cdef Pending* row
+        cdef Py_ssize_t at = self.above(big(ids), big(ids + 8)) - 1
+        cdef Stretch stretch = <Stretch>PyList_GET_ITEM(self.stretches, at)
         cdef int64_t i
         for i in range(n):
-            row = &self.run[self.count + i]
+            if stretch.count == RUN_MAX:
+                at += 1
+                stretch = <Stretch>PyList_GET_ITEM(self.stretches, at)
+            stretch.dirty = True
+            row = &stretch.run[stretch.count]
             row.ms, row.seq = big(ids + i * ID_BYTES), big(ids + i * ID_BYTES + 8)
             row.time_ms, row.count, row.consumer = time_ms, 1, who.number
-        self.count += n
+            stretch.count += 1
+        self.oldest_ms = min(self.oldest_ms, time_ms) if self.pending else time_ms
+        self.knows_oldest = self.knows_oldest or not self.pending
         self.pending += n
         who.pending += n
         who.seen_ms = who.active_ms = time_ms
-        self.last_ms, self.last_seq = self.run[self.count - 1].ms, self.run[self.count - 1].seq
+        ids += (n - 1) * ID_BYTES
+        self.last_ms, self.last_seq = big(ids), big(ids + 8)
         self.read = read
         self.position = position
-        self.run_dirty = True
 
-    cdef void acked(self, Consumer who, int64_t place) noexcept:
-        """The entry at a place in the run is not pending any more; it was this consumer's."""
-        self.count -= 1
-        memmove(&self.run[place], &self.run[place + 1], (self.count - place) * sizeof(Pending))
+    cdef void acked(self, const Acked* found, const u8* id) noexcept:
+        """An entry that was found is not pending any more. Its place may be another by now, where
+        entries before it went."""
+        cdef Stretch stretch = <Stretch>found.stretch
+        cdef int64_t place = stretch.find(big(id), big(id + 8))
+        stretch.count -= 1
+        memmove(&stretch.run[place], &stretch.run[place + 1],
+                (stretch.count - place) * sizeof(Pending))
+        stretch.dirty = True
         self.pending -= 1
-        who.pending -= 1
-        self.run_dirty = True
+        (<Consumer>found.owner).pending -= 1
 
     # -- back to the record cache -------------------------------------------------------------------
-    cdef bytes packed_run(self):
-        """The run as it is stored."""
-        cdef u64 n = self.count, i
-        cdef bytes made = PyBytes_FromStringAndSize(NULL, 4 + n * PENDING_BYTES)
-        cdef u8* p = <u8*>PyBytes_AS_STRING(made)
-        put_32(p, <uint32_t>n)
-        for i in range(n):
-            put_big(p + 4 + i * ID_BYTES, self.run[i].ms)
-            put_big(p + 4 + i * ID_BYTES + 8, self.run[i].seq)
-            put_32(p + 4 + n * ID_BYTES + 4 * i, self.run[i].consumer)
-            put_64(p + 4 + n * (ID_BYTES + 4) + 8 * i, self.run[i].time_ms)
-            put_64(p + 4 + n * (ID_BYTES + 12) + 8 * i, self.run[i].count)
-        return made
-
     cdef bint give_back(self, cache) except -1:
         """Put what changed into a `GroupCache`, as applying the frames would; False: it has not all
         of these records any more."""
         cdef Consumer c
+        cdef Stretch stretch
         record = cache.groups.get(self.number)
         if record is None:
             return False
@@ -250,17 +421,18 @@ cdef class Group:
         for c in self.dirty_consumers:
             known = cache.consumers[self.number, c.number]
             known.seen_ms, known.active_ms, known.pending = c.seen_ms, c.active_ms, c.pending
-        if self.run_dirty:
-            run = _PendingRun.unpack(self.packed_run()) if self.count else None
-            cache.runs.near[self.number] = (self.low, run, self.upper)
-        cache.owe({self.number}, {(self.number, c.number) for c in self.dirty_consumers},
-                  {self.number} if self.run_dirty else set())
+        self.joined_last()
+        runs = [stretch.told() for stretch in self.stretches if stretch.dirty]
+        cache.owe(self.number, [c.number for c in self.dirty_consumers], runs)
         return True
 
     cdef void clean(self) noexcept:
         """The record cache has all of it."""
         cdef Consumer c
+        cdef Stretch stretch
         for c in self.dirty_consumers:
             c.dirty = False
+        for stretch in self.stretches:
+            stretch.dirty = False
         self.dirty_consumers.clear()
-        self.dirty = self.run_dirty = False
+        self.dirty = False

@@ -17,6 +17,20 @@ def waiter_layout():
     }
 
 
+cdef enum:
+    ACKED_MAX = 512         # entries of one ack
+    HELD_MAX = 1024         # of `held_max`: 5 MiB
+    NONE_PENDING = 0        # nothing to commit
+    NOT_DONE = -2           # the pipeline does it
+
+ctypedef struct Decided:    # what a commit does to a group; borrowed from the lane
+    PyObject* group
+    PyObject* who           # to whom it is delivered
+    int first               # in `going`: what is acked
+    u64 ms                  # of the entry that an ack of a transaction names
+    u64 seq
+
+
 cdef inline bint may_be_gone(Handle h, u64 ms, u64 seq) noexcept nogil:
     """Whether an entry from an ID on may have been deleted: `groups.tombstones_after`."""
     return (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, ms, seq)
@@ -78,6 +92,10 @@ cdef class GroupLane(AddLane):
 
     cdef object node            # gives a sealed node, see lane.py
     cdef object port            # to the index
+    cdef Decided decided[STEPS_MAX]     # by the steps of the commit
+    cdef Acked going[ACKED_MAX]         # what that acks
+    cdef int64_t held           # stretches of all groups, or more
+    cdef public int64_t held_max        # above that all are let go of, and looked up anew
     cdef dict groups            # held, by number
     cdef list dirty_groups      # ahead of the cache
     cdef bint skipped           # others' commits changed groups that the record cache has not
@@ -87,10 +105,11 @@ cdef class GroupLane(AddLane):
     cdef int64_t deliveries, acks
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max, node):
+                 int64_t end_look_ns, int passed_over_max, node, port):
         """As of `AddLane`; `node(stream, start)`: the sealed node with the first entries from an ID
-        on, as (master ID, last ID, deleted, listpack), or None."""
-        self.groups, self.dirty_groups, self.node = {}, [], node
+        on, as (master ID, last ID, deleted, listpack), or None; `port`: to the index, see lane.py."""
+        self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
+        self.node, self.port = node, port
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                          passed_over_max)
 
@@ -128,7 +147,7 @@ cdef class GroupLane(AddLane):
     cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
                           int64_t count, tuple making, tuple place, Tried* tried, int* became):
         """Decide and commit; the deliveries, or None. What became of the commit, if there was one."""
-        cdef u64 start = ls_load(self.wake + W_APPLIED), ms, seq
+        cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, read
         cdef bint seen
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
@@ -141,8 +160,7 @@ cdef class GroupLane(AddLane):
         if g is None:
             return None
         who = self.consumer_of(g, None, consumer_name)
-        if who is None or not g.knows_settings or (
-                g.redeliver_ms >= 0 and g.has_idle(g.redeliver_ms, now_ms)):
+        if who is None or not self.knows_settings(g) or self.may_be_idle(g, now_ms, start):
             return None
         if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
             seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS
@@ -154,28 +172,23 @@ cdef class GroupLane(AddLane):
             return None     # others are before it, or it left the queue and comes back to its place
         found = self.new_deliveries(h, g, count, now_ms, consumer_name, making, packed)
         n = 0 if found is None else len(found)
-        if not n or g.epoch != self.epoch or self.wake == NULL:
+        if not n or g.epoch != self.epoch:
             return None
         ids = packed[0] if len(packed) == 1 else b"".join(packed)
         if PyBytes_GET_SIZE(ids) != n * ID_BYTES:
             raise ValueError("each delivery has one ID")
         p = <u8*>PyBytes_AS_STRING(ids)
-        if not g.has_room(big(p), big(p + 8), n):
+        if self.stretch_of(g, big(p), big(p + 8), start) is None or not self.make_room(g, p, n):
+            return None
+        if g.epoch != self.epoch or self.wake == NULL:
             return None
         read = entries_read(h, g, p, n)
         self.out.size = 0
         fail(put_delivery(&self.out, g.number, who.number, p, n, now_ms, read))
-        p = self.out.data + HEAD
         if not self.fits(start, self.out.size):
             return None
         self.mark_dirty(g, who)
-        self.tell_held(True)
-        became[0] = self.commit_one(start, now_ns, KIND_DELIVER, tried)
-        if became[0] == COMMITTED:
-            g.delivered(who, p + DELIVER_BODY, n, now_ms, read, start)
-            self.publish(tried, self.out.size, NULL, 0)
-            self.deliveries += n
-        self.tell_held(False)
+        became[0] = self.commit_one(g, who, 0, KIND_DELIVER, start, now_ns, tried)
         return found
 
     cdef bint is_drained(self, Handle h, bytes group_name) except -1:
@@ -264,14 +277,18 @@ cdef class GroupLane(AddLane):
 
     # -- an ack ------------------------------------------------------------------------------------
     def ack(self, bytes name not None, bytes group not None, tuple ids not None, list told not None):
-        """Acknowledge entries, whose IDs ascend; how many were pending, or None: the ack, or the
-        moment, is not plain. The number is put into `told`, too, once it is committed."""
+        """Acknowledge entries; how many were pending, or None: the ack, or the moment, is not plain.
+        The number is put into `told`, too, once it is committed."""
         cdef Handle h
         cdef Tried tried
         cdef int became = NOT_PLAIN
         cdef int64_t done
-        if not 0 < len(ids) <= RUN_MAX or not self.may_try():
+        if not 0 < len(ids) <= ACKED_MAX or not self.may_try():
             return None
+        if len(ids) > 1:
+            ids = ascending(ids)
+            if ids is None:
+                return None
         h = self.handle(name)
         if h is None or not self.try_lock():
             return None
@@ -282,86 +299,196 @@ cdef class GroupLane(AddLane):
         finally:
             self.unlock(NULL, 0)
             self.release()
-        if not became:
-            return None
-        told.append(done)
-        return done
+        if became:
+            told.append(done)
+        return done if became or done == NONE_PENDING else None
 
     cdef int64_t ack_locked(self, Handle h, bytes name, bytes group_name, tuple ids, Tried* tried,
                             int* became) except -1:
-        """Decide and commit; how many were pending, if it was committed."""
-        cdef u64 start = ls_load(self.wake + W_APPLIED), ms = 0, seq = 0, before_ms = 0, before_seq = 0
-        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n = 0, i, place
-        cdef int64_t places[RUN_MAX]
-        cdef PyObject* owners[RUN_MAX]
-        cdef uint32_t number = 0
+        """Decide and commit; how many were pending, if it was committed, or if none was."""
+        cdef u64 start = ls_load(self.wake + W_APPLIED), ms = 0, seq = 0
+        cdef int64_t now_ns = ls_now_ns(MONOTONIC), n = 0, i
         cdef Group g = self.group_locked(h, name, group_name, start, now_ns)
-        cdef Consumer who = None
+        cdef Acked* one
         cdef u8* p
         if g is None:
-            return 0
+            return NOT_DONE
         self.out.size = 0
         fail(buf_reserve(&self.out, HEAD + ACK_BODY + len(ids) * ID_BYTES))
         p = self.out.data + HEAD
         for i in range(len(ids)):
             id = ids[i]
             if type(id) is not _StreamID:
-                return 0
+                return NOT_DONE
             id_of(id, &ms, &seq)
-            if not g.covers(ms, seq) or (i and not is_below(before_ms, before_seq, ms, seq)):
-                return 0
-            before_ms, before_seq = ms, seq
-            place = g.find(ms, seq, places[n - 1] + 1 if n else 0)
-            if place < 0:
+            one = &self.going[n]
+            if not self.find_pending(g, ms, seq, start, one):
+                return NOT_DONE
+            if one.place < 0:
                 continue
-            if who is None or number != g.run[place].consumer:
-                number = g.run[place].consumer
-                who = self.consumer_of(g, number, None)
-                if who is None:
-                    return 0
-            places[n], owners[n] = place, <PyObject*>who    # which the group keeps
             put_big(p + ACK_BODY + n * ID_BYTES, ms)
             put_big(p + ACK_BODY + n * ID_BYTES + 8, seq)
             n += 1
         put_64(p, g.number)
         self.out.size = HEAD + ACK_BODY + n * ID_BYTES
-        if not n or not self.fits(start, self.out.size) or g.epoch != self.epoch or self.wake == NULL:
-            return 0
+        if g.epoch != self.epoch or self.wake == NULL:
+            return NOT_DONE
+        if not n:
+            return NONE_PENDING
+        if not self.fits(start, self.out.size):
+            return NOT_DONE
         for i in range(n):
-            self.mark_dirty(g, <Consumer>owners[i])
-        self.tell_held(True)
-        became[0] = self.commit_one(start, now_ns, KIND_ACK, tried)
-        if became[0] == COMMITTED:
-            for i in range(n):
-                g.acked(<Consumer>owners[n - 1 - i], places[n - 1 - i])
-            g.position = start
-            self.publish(tried, self.out.size, NULL, 0)
-            self.acks += n
-        self.tell_held(False)
+            self.mark_dirty(g, <Consumer>self.going[i].owner)
+        became[0] = self.commit_one(g, None, 0, KIND_ACK, start, now_ns, tried)
         return n
 
+    cdef bint find_pending(self, Group g, u64 ms, u64 seq, u64 upto, Acked* found) except -1:
+        """Where an entry is pending, at -1 if it is not, and with whom; False: that is not known
+        here. What is found is kept alive by the group, which gives up neither while LOCK is held."""
+        cdef Stretch stretch = self.stretch_of(g, ms, seq, upto)
+        cdef Consumer who
+        if stretch is None:
+            return False
+        found.place = stretch.find(ms, seq)
+        if found.place < 0:
+            return True
+        who = self.consumer_of(g, stretch.run[found.place].consumer, None)
+        found.stretch, found.owner = <PyObject*>stretch, <PyObject*>who
+        return who is not None
+
+    cdef Stretch stretch_of(self, Group g, u64 ms, u64 seq, u64 upto):
+        """The stretch of an ID, from the index if it is not held. `upto`: where the log stands, as
+        far as it was taken in: an index that has more is of no use."""
+        cdef Stretch stretch = g.at(ms, seq)
+        cdef u64 epoch = self.epoch
+        if stretch is not None:
+            return stretch
+        near = self.port.around(g.number, packed_id(ms, seq), upto)
+        if near is None or self.epoch != epoch or g.epoch != epoch:
+            return None
+        low, run, upper = near
+        stretch = g.learned(ms, seq, low, run, upper)
+        self.held += 1
+        return stretch if self.epoch == epoch else None
+
+    cdef bint make_room(self, Group g, const u8* ids, int64_t n) except -1:
+        """Have a place for a delivery behind all that is pending; False: there is none."""
+        cdef Py_ssize_t before = len(g.stretches)
+        cdef bint there = g.make_room(ids, n)
+        self.held += max(0, len(g.stretches) - before)
+        return there
+
+    cdef bint may_be_idle(self, Group g, int64_t now_ms, u64 upto) except -1:
+        """Whether something is pending for so long that it is read before what is new."""
+        cdef u64 epoch = self.epoch
+        if g.redeliver_ms < 0 or not g.pending:
+            return False
+        if not g.knows_oldest:
+            if g.knows_all():
+                g.learn_oldest(~<u64>0)
+            else:
+                oldest = self.port.oldest(g.number, upto)
+                if oldest is None or self.epoch != epoch:
+                    return True
+                g.learn_oldest(<u64>oldest)
+        return g.has_idle(g.redeliver_ms, now_ms)
+
     # -- both --------------------------------------------------------------------------------------
-    cdef int commit_one(self, u64 start, int64_t now_ns, u8 kind, Tried* tried) noexcept:
-        """Append the frame that was laid out. In crash order as in `commit_locked`; the
-        caller publishes, and says `tell_held`. From here to there no code of Python runs, and no memory is
-        taken."""
-        tried.start = tried.last = start
-        tried.commit = self.commit + 1
-        tried.crc = put_head(self.out.data, start, self.out.size - HEAD, tried.commit,
-                             ls_load(self.wake + W_DURABLE), self.seed, 0, True, kind)
-        ls_store(self.wake + W_PROGRESS, tried.commit)
-        # crash: the next writer runs the tail check, and finds nothing
-        return self.append(self.out.size, start, now_ns, tried)
+    cdef int commit_one(self, Group g, Consumer who, int first, u8 kind, u64 start, int64_t now_ns,
+                        Tried* tried) except -1:
+        """Commit the one frame that was laid out; what became of it."""
+        self.steps[0].at, self.steps[0].size, self.steps[0].kind = 0, self.out.size, kind
+        self.decided[0].group, self.decided[0].who = <PyObject*>g, <PyObject*>who
+        self.decided[0].first = first
+        return self.commit_steps(NULL, 0, 1, start, now_ns, tried)
+
+    cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
+        cdef Step* step = &self.steps[i]
+        cdef const u8* p = self.out.data + step.at + HEAD
+        cdef Decided* decided = &self.decided[i]
+        cdef Group g
+        cdef int64_t n, k
+        if step.kind == KIND_APPEND:
+            AddLane.apply_step(self, asked, i, position)
+        elif step.kind == KIND_DELIVER:
+            n = (step.size - HEAD - DELIVER_BODY) // ID_BYTES
+            (<Group>decided.group).delivered(<Consumer>decided.who, p + DELIVER_BODY, n,
+                                             little(p + 12, 8), <int64_t>little(p + 36, 8), position)
+            self.deliveries += n
+        else:
+            n = (step.size - HEAD - ACK_BODY) // ID_BYTES
+            g = <Group>decided.group
+            for k in range(n):
+                g.acked(&self.going[decided.first + k], p + ACK_BODY + k * ID_BYTES)
+            g.position = position
+            self.acks += n
+
+    cdef bint decide_acks(self, const Asked* asked, int count, u64 start) except -1:
+        cdef int i, k
+        cdef u64 ms = 0, seq = 0
+        cdef Group g
+        cdef Consumer who
+        cdef Acked* one
+        cdef const Pending* pending
+        for i in range(count):
+            if not asked[i].acks:
+                continue
+            group_name, consumer_name, id, deliveries, time_ms = <tuple>asked[i].fields
+            g = self.group_of(<Handle>asked[i].handle, <bytes?>group_name)
+            if g is None or type(id) is not _StreamID:
+                return False
+            who = self.consumer_of(g, None, <bytes?>consumer_name)
+            id_of(id, &ms, &seq)
+            one = &self.going[i]
+            if who is None or not self.find_pending(g, ms, seq, start, one) or one.place < 0:
+                return False
+            pending = &(<Stretch>one.stretch).run[one.place]
+            if (one.owner != <PyObject*>who or pending.time_ms != <u64>time_ms
+                    or pending.count != <u64>deliveries):
+                return False    # the pipeline says whose it is
+            for k in range(i):
+                if asked[k].acks and one.stretch == self.going[k].stretch and one.place == self.going[k].place:
+                    return False
+            self.decided[i].group, self.decided[i].first = <PyObject*>g, i
+            self.decided[i].ms, self.decided[i].seq = ms, seq
+            self.mark_dirty(g, who)
+            if g.epoch != self.epoch:
+                return False
+        return True
+
+    cdef int lay_out_ack(self, int i) except -1:
+        cdef Step* step = &self.steps[i]
+        cdef u8* p
+        fail(buf_reserve(&self.out, HEAD + ACK_BODY + ID_BYTES))
+        p = self.out.data + self.out.size + HEAD
+        put_64(p, (<Group>self.decided[i].group).number)
+        put_big(p + ACK_BODY, self.decided[i].ms)
+        put_big(p + ACK_BODY + 8, self.decided[i].seq)
+        step.kind, step.size = KIND_ACK, HEAD + ACK_BODY + ID_BYTES
+        self.out.size += step.size
+        return 0
 
     cdef Group group_locked(self, Handle h, bytes name, bytes group_name, u64 start, int64_t now_ns):
         """The group, if a commit to it can be decided now."""
-        cdef PyObject* found
-        cdef Group g = None
+        cdef Group g
         if not self.may_commit_now(start, now_ns):
             return None
         if h.epoch != self.epoch and not self.learn_known(h, name):
             return None
-        found = PyDict_GetItemWithError(h.groups, group_name)
+        g = self.group_of(h, group_name)
+        if g is None:
+            return None
+        if ((self.owed + self.since >= self.may_lag() or self.held > self.held_max)
+                and not self.follow_locked(start)):
+            return None
+        if self.held > self.held_max:
+            self.let_go()
+        return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+
+    cdef Group group_of(self, Handle h, bytes group_name):
+        """A group of a stream that is known; None: it is not at hand."""
+        cdef Group g = None
+        cdef PyObject* found = PyDict_GetItemWithError(h.groups, group_name)
         if found != NULL:
             g = <Group>found
         if g is None or g.epoch != self.epoch:
@@ -370,9 +497,17 @@ cdef class GroupLane(AddLane):
                 h.groups.pop(group_name, None)
                 return None
             h.groups[group_name] = g
-        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
-            return None
-        return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+        return g
+
+    cdef int let_go(self) except -1:
+        """Hold no stretches any more, all of which the index has."""
+        cdef Group g
+        self.held = len(self.groups)
+        for g in self.groups.values():
+            g.stretches = []
+            if not g.pending:
+                g.stretches.append(Stretch())
+        return 0
 
     cdef bint learn_known(self, Handle h, bytes name) except -1:
         self.learn(h, name)
@@ -396,7 +531,12 @@ cdef class GroupLane(AddLane):
             return None
         if number in self.groups:
             return self.groups[number]
-        g = Group(record, settings, groups.runs.near.get(number))
+        known = groups.owed_runs.get(number)
+        if known is None:
+            near = groups.runs.near.get(number)
+            known = () if near is None else (near,)
+        g = Group(record, settings, known)
+        self.held += 1 + len(known)
         if self.epoch != epoch or not self.is_at_base(cache):
             return None         # Python ran: what was taken is of a state that is gone
         g.epoch = epoch
@@ -423,6 +563,16 @@ cdef class GroupLane(AddLane):
             if self.epoch == epoch and self.is_at_base(cache):
                 who = g.consumer(cache.groups, number, name)
         return who if self.epoch == epoch and self.is_at_base(cache) else None
+
+    cdef bint knows_settings(self, Group g) except -1:
+        """Whether the settings of a group are at hand, perhaps only now."""
+        cdef u64 epoch = self.epoch
+        if not g.knows_settings and self.is_at_base(self.cache):
+            self.port.learn_settings(g.number)
+            settings = self.cache.settings.groups.get(g.number)
+            if settings is not None and self.epoch == epoch:
+                g.learn_settings(settings)
+        return g.knows_settings and self.epoch == epoch
 
     cdef int mark_dirty(self, Group g, Consumer who) except -1:
         """These are ahead of the cache, or will be."""
@@ -467,27 +617,27 @@ cdef class GroupLane(AddLane):
         cdef Consumer who = self.consumer_of(g, <uint32_t>little(p + 8, 4), None)
         if who is None or p[44] or n <= 0 or (size - DELIVER_BODY) % ID_BYTES:
             return False
-        if not g.has_room(big(p + DELIVER_BODY), big(p + DELIVER_BODY + 8), n):
+        if self.stretch_of(g, big(p + DELIVER_BODY), big(p + DELIVER_BODY + 8), position) is None:
+            return False
+        if not self.make_room(g, p + DELIVER_BODY, n):
             return False
         self.mark_dirty(g, who)
         g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8), position)
         return little(p + 20, 8) == g.last_ms and little(p + 28, 8) == g.last_seq
 
     cdef bint take_ack(self, Group g, const u8* p, u64 size, u64 position) except -1:
-        cdef int64_t n = (size - ACK_BODY) // ID_BYTES, i, place
-        cdef Consumer who
+        cdef int64_t n = (size - ACK_BODY) // ID_BYTES, i
+        cdef Acked one
         cdef u64 ms, seq
         if (size - ACK_BODY) % ID_BYTES:
             return False
         for i in range(n):
             ms = big(p + ACK_BODY + i * ID_BYTES)
             seq = big(p + ACK_BODY + i * ID_BYTES + 8)
-            place = g.find(ms, seq, 0)
-            who = None if place < 0 else self.consumer_of(g, g.run[place].consumer, None)
-            if who is None:
+            if not self.find_pending(g, ms, seq, position, &one) or one.place < 0:
                 return False
-            self.mark_dirty(g, who)
-            g.acked(who, place)
+            self.mark_dirty(g, <Consumer>one.owner)
+            g.acked(&one, p + ACK_BODY + i * ID_BYTES)
         g.position = position
         return True
 
@@ -497,6 +647,7 @@ cdef class GroupLane(AddLane):
             g.clean()
         self.dirty_groups.clear()
         self.groups.clear()
+        self.held = 0
         self.skipped = False
         self.node_lp = None
         AddLane.forget(self)
@@ -520,6 +671,21 @@ cdef class GroupLane(AddLane):
         counts = AddLane.take_counts(self)
         counts["deliveries"], counts["acks"] = deliveries, acks
         return counts
+
+
+cdef tuple ascending(tuple ids):
+    """IDs without repetition, in order; None: one is not a `StreamID` itself."""
+    cdef u64 ms = 0, seq = 0, before_ms = 0, before_seq = 0
+    cdef Py_ssize_t i
+    cdef bint ordered = True
+    for i in range(len(ids)):
+        id = ids[i]
+        if type(id) is not _StreamID:
+            return None
+        id_of(id, &ms, &seq)
+        ordered = ordered and (not i or is_below(before_ms, before_seq, ms, seq))
+        before_ms, before_seq = ms, seq
+    return ids if ordered else tuple(sorted(set(ids)))
 
 
 cdef inline int id_of(object id, u64* ms, u64* seq) except -1:

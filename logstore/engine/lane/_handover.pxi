@@ -32,13 +32,6 @@ ctypedef struct Waiter:     # a record, as it was read
     u64 most
 
 
-ctypedef struct Offer:      # what one of them is handed; the objects are kept in lists beside it
-    Waiter to
-    u64 at                  # where its frame stands in the commit
-    u64 size
-    int64_t read            # entries read of its group behind that
-
-
 def handover_layout():
     """Numbers of a waiter record and of a mailbox, by the names that they have in their modules."""
     return {
@@ -68,7 +61,7 @@ cdef class Lane(GroupLane):
     cdef object pace            # of those who wait
     cdef int64_t runs, stopped
     cdef Waiter queue[QUEUE_MAX]
-    cdef Offer offers[OFFERS_MAX]
+    cdef Waiter offers[OFFERS_MAX]          # to whom something is handed
     cdef list offered_groups, offered_to    # a `Group` and a `Consumer` for each offer
     cdef u64 served[OFFERS_MAX]             # groups of the commit that was just published
     cdef u64 woken[OFFERS_MAX]              # numbers of those to be woken behind LOCK
@@ -79,11 +72,11 @@ cdef class Lane(GroupLane):
         """As of `GroupLane`; `port`: to the index, see lane.py; `state_of(pid, start)`: of a process, one of `states`: that it runs,
         that it is stopped, or something else if it is gone; `pace`: who did not stir for its
         `stale_ms` is gone, too."""
-        self.port, self.state_of, self.pace = port, state_of, pace
+        self.state_of, self.pace = state_of, pace
         self.runs, self.stopped = states
         self.offered_groups, self.offered_to = [], []
         GroupLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
-                           passed_over_max, node)
+                           passed_over_max, node, port)
 
     # -- who is to get it: before anything is decided, so Python may run --------------------------
     cdef bint serves(self, Handle h, int count, int64_t now_ns) except -1:
@@ -141,7 +134,7 @@ cdef class Lane(GroupLane):
         """Offer the entry to the first of a group's queue that lives, which begins at a place; not
         at all if that one must come itself. False: that is not known here."""
         cdef u64 key = self.queue[first].key
-        cdef Group g = self.group_of(h, key)
+        cdef Group g = self.group_by_number(h, key)
         cdef Consumer who
         cdef Waiter one
         cdef int i
@@ -164,24 +157,17 @@ cdef class Lane(GroupLane):
             who = self.consumer_of(g, one.consumer, None)
             if who is None or ls_load(self.wake + MAILBOXES_AT + one.number * MAILBOX) != NOTHING:
                 return False
-            self.offers[self.offers_count].to = one
+            # The last run, for the entry is behind all that is pending.
+            if self.stretch_of(g, ~<u64>0, ~<u64>0, self.applied) is None:
+                return False
+            self.offers[self.offers_count] = one
             self.offered_groups.append(g)
             self.offered_to.append(who)
             self.offers_count += 1
             return True
         return True
 
-    cdef bint knows_settings(self, Group g) except -1:
-        """Whether the settings of a group are at hand, perhaps only now."""
-        cdef u64 epoch = self.epoch
-        if not g.knows_settings and self.is_at_base(self.cache):
-            self.port.learn_settings(g.number)
-            settings = self.cache.settings.groups.get(g.number)
-            if settings is not None and self.epoch == epoch:
-                g.learn_settings(settings)
-        return g.knows_settings and self.epoch == epoch
-
-    cdef Group group_of(self, Handle h, u64 key):
+    cdef Group group_by_number(self, Handle h, u64 key):
         """A group by its number, if the record cache has it."""
         cdef PyObject* found = PyDict_GetItemWithError(self.groups, key)
         if found != NULL:
@@ -193,7 +179,7 @@ cdef class Lane(GroupLane):
         """Write frames of deliveries of the entry with this ID behind its own, but for their heads;
         False: one is not plain. `h`: its stream, before it joins."""
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
-        cdef Offer* one
+        cdef Step* step
         cdef Group g
         cdef Consumer who
         cdef u8 id[ID_BYTES]
@@ -201,7 +187,7 @@ cdef class Lane(GroupLane):
         put_big(id, ms)
         put_big(id + 8, seq)
         for i in range(self.offers_count):
-            one = &self.offers[i]
+            step = &self.steps[1 + i]
             g, who = <Group>self.offered_groups[i], <Consumer>self.offered_to[i]
             if g.epoch != self.epoch or g.read < 0 or g.read > COUNT_LIMIT:
                 return False
@@ -209,12 +195,13 @@ cdef class Lane(GroupLane):
             if is_below(g.last_ms, g.last_seq, h.first_ms, h.first_seq) or may_be_gone(
                     h, g.last_ms, g.last_seq):
                 return False
-            if not g.has_room(ms, seq, 1):
+            if not self.make_room(g, id, 1):
                 return False
             self.mark_dirty(g, who)
-            one.at, one.read = self.out.size, g.read + 1
-            fail(put_delivery(&self.out, g.number, who.number, id, 1, now_ms, one.read))
-            one.size = self.out.size - one.at
+            step.at, step.kind = self.out.size, KIND_DELIVER
+            fail(put_delivery(&self.out, g.number, who.number, id, 1, now_ms, g.read + 1))
+            step.size = self.out.size - step.at
+            self.decided[1 + i].group, self.decided[1 + i].who = <PyObject*>g, <PyObject*>who
         return True
 
     cdef bint offer(self, u64 ms, u64 seq) noexcept:
@@ -224,8 +211,8 @@ cdef class Lane(GroupLane):
         cdef Waiter* to
         cdef int i
         for i in range(self.offers_count):
-            delivery = self.out.data + self.offers[i].at + HEAD
-            mailbox = self.wake + MAILBOXES_AT + self.offers[i].to.number * MAILBOX
+            delivery = self.out.data + self.steps[1 + i].at + HEAD
+            mailbox = self.wake + MAILBOXES_AT + self.offers[i].number * MAILBOX
             ls_store(mailbox + 24, ms)
             ls_store(mailbox + 32, seq)
             ls_store(mailbox + 40, ms)
@@ -234,7 +221,7 @@ cdef class Lane(GroupLane):
             ls_store(mailbox, OFFERED)      # last: the rest is whole when this is seen
         ls_fence()
         for i in range(self.offers_count):
-            to = &self.offers[i].to
+            to = &self.offers[i]
             mailbox = self.wake + MAILBOXES_AT + to.number * MAILBOX
             if not self.still_waits(to) or ls_load(mailbox + 8) != to.consumer or (
                     ls_load(mailbox + 16) != to.most):
@@ -249,31 +236,8 @@ cdef class Lane(GroupLane):
     cdef void withdraw(self) noexcept:
         cdef int i
         for i in range(self.offers_count):
-            ls_store(self.wake + MAILBOXES_AT + self.offers[i].to.number * MAILBOX, NOTHING)
+            ls_store(self.wake + MAILBOXES_AT + self.offers[i].number * MAILBOX, NOTHING)
         self.offers_count = 0
-
-    cdef void put_offers(self, Tried* tried) noexcept:
-        cdef Offer* one
-        cdef int i
-        for i in range(self.offers_count):
-            one = &self.offers[i]
-            tried.last = tried.start + one.at
-            tried.crc = put_head(self.out.data + one.at, tried.last, one.size - HEAD, tried.commit,
-                                 ls_load(self.wake + W_DURABLE), self.seed, i + 1,
-                                 i == self.offers_count - 1, KIND_DELIVER)
-
-    cdef void grow_offers(self, u64 start) noexcept:
-        """What the frames do to the groups."""
-        cdef Offer* one
-        cdef const u8* p
-        cdef int i
-        for i in range(self.offers_count):
-            one = &self.offers[i]
-            p = self.out.data + one.at + HEAD
-            (<Group>PyList_GET_ITEM(self.offered_groups, i)).delivered(
-                <Consumer>PyList_GET_ITEM(self.offered_to, i), p + DELIVER_BODY, 1,
-                little(p + 12, 8), one.read, start + one.at)
-        self.deliveries += self.offers_count
 
     cdef void give(self) noexcept:
         """The commit is published: what was offered is theirs. Their state first: who sees that it
@@ -283,14 +247,14 @@ cdef class Lane(GroupLane):
         cdef int i
         self.served_count = self.offers_count
         for i in range(self.offers_count):
-            p = self.wake + WAITERS_AT + (self.offers[i].to.number + 1) * WAITER
-            mailbox = self.wake + MAILBOXES_AT + self.offers[i].to.number * MAILBOX
+            p = self.wake + WAITERS_AT + (self.offers[i].number + 1) * WAITER
+            mailbox = self.wake + MAILBOXES_AT + self.offers[i].number * MAILBOX
             if ls_load_32(p + WAITER_STATE) != FREE:
                 ls_store_32(p + WAITER_STATE, SERVED)
             ls_store(mailbox, GIVEN)
             ls_store_32(p, ls_load_32(p) + 1)
-            self.served[i] = self.offers[i].to.key
-            self.woken[i] = self.offers[i].to.number
+            self.served[i] = self.offers[i].key
+            self.woken[i] = self.offers[i].number
         self.offers_count = 0
 
     cdef bint call_served(self) noexcept:
@@ -393,5 +357,5 @@ cdef class Lane(GroupLane):
 
     cdef bint is_of(self, Handle h, u64 group) except -1:
         """Whether a group is held, and of this stream."""
-        cdef Group g = self.group_of(h, group)
+        cdef Group g = self.group_by_number(h, group)
         return g is not None and g.stream == h.number and g.epoch == self.epoch and h.epoch == self.epoch

@@ -21,10 +21,11 @@ ctypedef struct Tried:      # a commit that was begun, for who asks the log what
     uint32_t crc            # of that
     int error               # of the system
 
-ctypedef struct Asked:      # one entry of a call; the objects are kept by who calls
+ctypedef struct Asked:      # an entry, or an ack, of a call; the objects are kept by who calls
     PyObject* handle
     PyObject* name
-    PyObject* fields
+    PyObject* fields        # of an ack a tuple, see `add`
+    bint acks
     u64 version             # of the handle, when the entry was encoded
     u64 ms                  # its ID, once it is committed
     u64 seq
@@ -32,7 +33,8 @@ ctypedef struct Asked:      # one entry of a call; the objects are kept by who c
 ctypedef struct Step:       # the same on its way into the log
     Row row
     Append body
-    u64 at                  # where its frame stands in the commit
+    u8 kind                 # of its frame
+    u64 at                  # where that stands in the commit
     u64 size                # bytes of that
 
 
@@ -137,9 +139,11 @@ cdef class AddLane:
         """Commit an entry with the ID `*`; its ID, or None: it, or the moment, is not plain.
 
         With lists of names and entries these are one commit, and give `told`; they may be to one
-        stream. IDs are put into `told`, too: whatever is raised then, an interrupt behind the end of
-        this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK. The first is
-        not waited for, the other one for some milliseconds. MemoryError, and nothing happened; what
+        stream. In place of an entry an ack may stand, for which `told` has 1: a tuple of the group,
+        the consumer, the ID, delivery count and time (ms) with which it must be pending still. IDs
+        are put into `told`, too: whatever is raised then, an interrupt behind the end of this call
+        as well, the commit counts. Lock order as everywhere: the mutex, then LOCK. The first is not
+        waited for, the other one for some milliseconds. MemoryError, and nothing happened; what
         `failed` raises.
         """
         cdef Handle h
@@ -155,7 +159,7 @@ cdef class AddLane:
         self.turn += 1
         turn = self.turn
         asked.handle, asked.name, asked.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
-        asked.version = h.version
+        asked.version, asked.acks = h.version, False
         if not h.encode(&self.steps[0].row, <dict?>fields):
             return None
         return told[0] if self.commit_asked(&asked, 1, turn, told) else None
@@ -176,15 +180,15 @@ cdef class AddLane:
         self.turn += 1
         turn = self.turn
         for i in range(count):
-            name, fields = <bytes?>kept_names[i], <dict?>kept_rows[i]
+            name, fields = <bytes?>kept_names[i], kept_rows[i]
             h = self.handle(name)
             if h is None:
                 return False
             handles.append(h)
             one = &asked[i]
             one.handle, one.name, one.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
-            one.version = h.version
-            if not h.encode(&self.steps[i].row, fields):
+            one.version, one.acks = h.version, type(fields) is tuple
+            if not one.acks and not h.encode(&self.steps[i].row, <dict?>fields):
                 return False
         return self.commit_asked(asked, count, turn, told)
 
@@ -235,9 +239,9 @@ cdef class AddLane:
         if not became:
             return False
         for i in range(count):
-            told.append(ls_id(_StreamID, asked[i].ms, asked[i].seq))
+            told.append(1 if asked[i].acks else ls_id(_StreamID, asked[i].ms, asked[i].seq))
         if grouped:
-            buckets = {(<Handle>asked[i].handle).bucket for i in range(count)}
+            buckets = {(<Handle>asked[i].handle).bucket for i in range(count) if not asked[i].acks}
             self.engine.wake.waits.waiters.wake_buckets(buckets, set())
         if self.yields:         # or they would wait until this thread's slice is over
             with nogil:
@@ -295,58 +299,74 @@ cdef class AddLane:
         return self.lag["INDEX_LAG_MAX_COMMITS"]
 
     cdef int commit_locked(self, Asked* asked, int count, u64 turn, Tried* tried) except -1:
-        """Decide and commit; what became of it.
-
-        Crash order, as the pipeline has it: the word of a commit in progress; all frames in one
-        append; what the policy promises; the handles; where the log stands, `applied` behind what
-        it depends on; the commit is over. From the first of these on no code of Python runs, and no
-        memory is taken.
-        """
-        cdef u8* w = self.wake
-        cdef u64 start = ls_load(w + W_APPLIED), size
+        """Decide and commit; what became of it."""
+        cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
-        cdef Step* step
-        cdef int i, became
+        cdef int frames
         if not self.may_commit_now(start, now_ns):
             return NOT_PLAIN
         if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
             return NOT_PLAIN
-        if self.offers_count and not self.lay_out_offers(<Handle>asked[0].handle, asked[0].ms,
-                                                             asked[0].seq):
+        frames = count
+        if self.offers_count:
+            if not self.lay_out_offers(<Handle>asked[0].handle, asked[0].ms, asked[0].seq):
+                return NOT_PLAIN
+            frames += self.offers_count
+        if not self.fits(start, self.out.size):
             return NOT_PLAIN
-        size = self.out.size
-        if not self.fits(start, size):
+        if self.offers_count and not self.offer(asked[0].ms, asked[0].seq):
             return NOT_PLAIN
+        # crash: what was offered is taken back by who waits, behind a look at the index
+        return self.commit_steps(asked, count, frames, start, now_ns, tried)
+
+    cdef int commit_steps(self, const Asked* asked, int count, int frames, u64 start,
+                          int64_t now_ns, Tried* tried) except -1:
+        """Append so many frames that were laid out as `steps`, but for their heads, and publish
+        them; what became of it. The first `count` of them were asked for.
+
+        Crash order, as the pipeline has it: the word of a commit in progress; all frames in one
+        append; what the policy promises; the state in memory; where the log stands, `applied`
+        behind what it depends on; the commit is over. From the first of these on no code of Python
+        runs, and no memory is taken.
+        """
+        cdef u8* w = self.wake
+        cdef Step* step
+        cdef int i, became
         tried.start, tried.commit = start, self.commit + 1
-        for i in range(count):
+        for i in range(frames):
             step = &self.steps[i]
             tried.last = start + step.at
             tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
-                                 ls_load(w + W_DURABLE), self.seed, i,
-                                 i == count - 1 and not self.offers_count, KIND_APPEND)
-        if self.offers_count:
-            self.put_offers(tried)
-            if not self.offer(asked[0].ms, asked[0].seq):
-                return NOT_PLAIN
-        # crash: what was offered is taken back by who waits, behind a look at the index
+                                 ls_load(w + W_DURABLE), self.seed, i, i == frames - 1, step.kind)
         self.tell_held(True)
         # -- from here on it may have happened
         ls_store(w + W_PROGRESS, tried.commit)
         # crash: the next writer runs the tail check, and finds nothing
-        became = self.append(size, start, now_ns, tried)
+        became = self.append(self.out.size, start, now_ns, tried)
         if became == COMMITTED:
-            for i in range(count):
-                step = &self.steps[i]
-                (<Handle>asked[i].handle).grow(
-                    self.out.data + step.at + HEAD + APPEND_BODY,
-                    step.size - HEAD - APPEND_BODY, &step.body, start + step.at)
-            self.grow_offers(start)
-            self.publish(tried, size, asked, count)
-            self.entries += count
-            self.added_bytes += step.at + step.size - count * (HEAD + APPEND_BODY)
+            for i in range(frames):
+                self.apply_step(asked, i, start + self.steps[i].at)
+            self.publish(tried, self.out.size, asked, count)
         # -- to here
         self.tell_held(False)
         return became
+
+    cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
+        """Let a frame count that is in the log now."""
+        cdef Step* step = &self.steps[i]
+        (<Handle>asked[i].handle).grow(
+            self.out.data + step.at + HEAD + APPEND_BODY, step.size - HEAD - APPEND_BODY,
+            &step.body, position)
+        self.entries += 1
+        self.added_bytes += step.size - HEAD - APPEND_BODY
+
+    cdef bint decide_acks(self, const Asked* asked, int count, u64 start) except -1:
+        """Know what is acked; False: it is not plain, or not pending as it must be."""
+        return False
+
+    cdef int lay_out_ack(self, int i) except -1:
+        """Write the frame of an ack that was decided, but for its head."""
+        return 0
 
     cdef bint may_commit_now(self, u64 start, int64_t now_ns) except -1:
         """Whether commits beside the pipeline may be decided now; LOCK was just taken."""
@@ -379,11 +399,14 @@ cdef class AddLane:
         plain."""
         cdef Handle h
         cdef int i
-        cdef bint encoded
+        cdef bint encoded, acks = False
         for i in range(count):
             h = <Handle>asked[i].handle
             if h.epoch != self.epoch:
                 self.learn(h, <bytes>asked[i].name)
+            if asked[i].acks and h.epoch == self.epoch and h.known:
+                acks = True
+                continue
             if h.epoch != self.epoch or not h.usable:
                 return False
             if self.is_awaited_by_groups(h.bucket, now_ns // 1000000) and not self.serves(h, count,
@@ -391,19 +414,22 @@ cdef class AddLane:
                 return False    # the pipeline hands out
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
             return False
+        if acks and not self.decide_acks(asked, count, start):
+            return False
         # From here on no code of Python runs.
         encoded = turn == self.turn     # or other entries stand there
         for i in range(count):
             h = <Handle>asked[i].handle
             if h.epoch != self.epoch:
                 return False
-            encoded = encoded and asked[i].version == h.version     # or its names are others
+            if not asked[i].acks:
+                encoded = encoded and asked[i].version == h.version     # or its names are others
         if encoded:
             return True
         self.turn += 1
         for i in range(count):
             h = <Handle>asked[i].handle
-            if not h.encode(&self.steps[i].row, <dict>asked[i].fields):
+            if not asked[i].acks and not h.encode(&self.steps[i].row, <dict>asked[i].fields):
                 return False
         return True
 
@@ -423,14 +449,6 @@ cdef class AddLane:
     cdef bint offer(self, u64 ms, u64 seq) noexcept:
         """Tell those who wait what will be theirs; False: one does not wait any more."""
         return True
-
-    cdef void put_offers(self, Tried* tried) noexcept:
-        """Write the heads of those frames."""
-        pass
-
-    cdef void grow_offers(self, u64 start) noexcept:
-        """Let the deliveries count in what is held here."""
-        pass
 
     cdef void give(self) noexcept:
         """What was offered is theirs: the commit is published."""
@@ -458,10 +476,14 @@ cdef class AddLane:
         self.out.size = 0
         for i in range(count):
             h, step = <Handle>asked[i].handle, &self.steps[i]
+            step.at = self.out.size
+            if asked[i].acks:
+                self.lay_out_ack(i)
+                continue
             memset(&ahead, 0, sizeof(Ahead))
             asked[i].ms, asked[i].seq = h.last_ms, h.last_seq
             for before in range(i):
-                if asked[before].handle == asked[i].handle:
+                if asked[before].handle == asked[i].handle and not asked[before].acks:
                     ahead.bytes += self.steps[before].size - HEAD - APPEND_BODY
                     ahead.elements += self.steps[before].body.elements
                     ahead.entries += 1
@@ -473,7 +495,7 @@ cdef class AddLane:
             if not h.dirty:
                 self.dirty.append(h)
                 h.dirty = True
-            step.at = self.out.size
+            step.kind = KIND_APPEND
             fail(h.put_frame(&self.out, &step.row, asked[i].ms, asked[i].seq, &ahead, &step.body))
             step.size = self.out.size - step.at
         return True
@@ -533,6 +555,8 @@ cdef class AddLane:
         # crash: published; sleepers look again by themselves
         self.give()
         for i in range(count):
+            if asked[i].acks:
+                continue
             bucket = w + BUCKETS_AT + (<Handle>asked[i].handle).bucket * BUCKET
             ls_store_32(bucket, ls_load_32(bucket) + 1)
         ls_store_32(w + EVERY_AT, ls_load_32(w + EVERY_AT) + 1)  # last: who saw it sees the other
@@ -577,6 +601,8 @@ cdef class AddLane:
             self.called_ms = now_ms
             ls_wake(<uint32_t*>(w + EVERY_AT), EVERYBODY)
         for i in range(count):
+            if asked[i].acks:
+                continue
             bucket = w + BUCKETS_AT + (<Handle>asked[i].handle).bucket * BUCKET
             if <int64_t>ls_load(bucket + UNTIL) >= now_ms:
                 ls_wake(<uint32_t*>bucket, EVERYBODY)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
@@ -29,12 +27,17 @@ from logstore.index.txn import IndexTxn
 from logstore.log import names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logstore.engine.commit.committer import Committer
     from logstore.engine.lane.native import Lane
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import StreamID
+    from logstore.index.group_keys import ConsumerRecord
+    from logstore.index.group_txn import Near
 
-
+T = TypeVar("T")
+MAX_MS = MAX_POSITION = (1 << 64) - 1
 IN_USE = True
 
 
@@ -80,44 +83,59 @@ def make(engine: Engine, committer: Committer) -> Lane:
 
 
 class IndexPort:
-    """What a lane asks the index for: rows that no plain commit makes, put into the record cache.
+    """What a lane asks the index for: rows that no plain commit makes, and pending entries that it
+    does not hold.
 
-    The row of a consumer counts only if the index is not ahead of the lane. If it is behind, no
-    frame in between is of that consumer: whoever took such a frame in had the row, or was told so
-    (``skipped``).
+    What plain commits change counts only if the index is not ahead of the lane (``upto``). If it is
+    behind, no frame in between is of that row: whoever took such a frame in had the row, or was
+    told so (``skipped``). The mutex is held.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def learn_settings(self, group: int) -> None:
-        """Settings of a group; the commit that changes them is not plain, and writes them."""
-        with self._index() as index:
-            if index is not None:
-                self._engine.cache.settings.groups[group] = SettingRows(index).group(group)
+        """Have the record cache know the settings of a group: the commit that changes them is not
+        plain, and writes them."""
+        settings = self._look(MAX_POSITION, lambda index: SettingRows(index).group(group))
+        if settings is not None:
+            self._engine.cache.settings.groups[group] = settings
 
-    def learn_consumer(self, group: int, number: int | None, name: bytes | None, at: int) -> None:
-        """A consumer of a group, by number or name, for a lane that stands at a position."""
-        known = self._engine.cache.groups
-        with self._index() as index:
-            if index is None or index.meta().applied > at:
-                return
-            if number is None and name is not None:
-                number = index.groups.consumer_number(group, name)
-            found = None if number is None else index.groups.consumer(group, number)
-            if found is not None:
-                known.consumer_numbers[group, found.name] = found.number
-                known.consumers[group, found.number] = found
+    def learn_consumer(self, group: int, number: int | None, name: bytes | None, upto: int) -> None:
+        """Have the record cache know a consumer of a group, by number or name."""
 
-    @contextmanager
-    def _index(self) -> Iterator[IndexTxn | None]:
-        """A look at the index; None if it is not the valid one, or cannot be read."""
+        def look(index: IndexTxn) -> ConsumerRecord | None:
+            at = number
+            if at is None and name is not None:
+                at = index.groups.consumer_number(group, name)
+            return None if at is None else index.groups.consumer(group, at)
+
+        found, known = self._look(upto, look), self._engine.cache.groups
+        if found is not None:
+            known.consumer_numbers[group, found.name] = found.number
+            known.consumers[group, found.number] = found
+
+    def around(self, group: int, id: bytes, upto: int) -> Near | None:
+        """The run of pending entries to which an ID belongs, with its bounds."""
+        return self._look(upto, lambda index: index.groups.around(group, id))
+
+    def oldest(self, group: int, upto: int) -> int | None:
+        """The earliest delivery of what is pending in a group; what is given back is before all
+        deliveries."""
+        return self._look(upto, lambda index: next(index.groups.idle(group), (MAX_MS, b""))[0])
+
+    def _look(self, upto: int, look: Callable[[IndexTxn], T]) -> T | None:
+        """What a look at the index gives; None if that has commits beyond ``upto``, or it cannot be
+        read."""
         generation = self._engine.generation
         if generation is None or generation.number != self._engine.wake.generation():
-            yield None
-            return
-        with generation.env.begin() as txn:
-            yield IndexTxn(generation, txn)
+            return None
+        try:
+            with generation.env.begin() as txn:
+                index = IndexTxn(generation, txn)
+                return look(index) if index.meta().applied <= upto else None
+        except Exception:  # noqa: BLE001  the pipeline meets it, too
+            return None
 
 
 def _follow(engine: Engine) -> None:

@@ -38,6 +38,7 @@ class Handle:
 
 class Lane:
     locked: bool
+    held_max: int
     def __init__(
         self,
         engine: Engine,

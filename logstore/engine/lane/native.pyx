@@ -5,16 +5,17 @@
 Its parts: parts of the codec (elements of a listpack, the head of a node, CRC32C), then _frame.pxi
 (the bytes of an append frame), _handle.pxi (`Handle`: a stream's record and open node in C),
 _words.pxi (the control block, calls of the system), _lane.pxi (`AddLane`: commits of adds),
-_group.pxi (`Group`: a group's record, consumers and one run of pending entries in C),
-_group_lane.pxi (`GroupLane`: these, and commits of reads and acks) and _handover.pxi (`Lane`: these,
-and adds that are handed to who waits).
+_group.pxi (`Group`: a group's record, consumers and runs of pending entries in C), _group_lane.pxi
+(`GroupLane`: these, and commits of reads and acks) and _handover.pxi (`Lane`: these, and adds that
+are handed to who waits).
 
 A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
 bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
 not expire; who waits for a group of it, if anybody, can be handed the entry, or is woken. Some
-plain adds, to one stream or many, may be one commit (`add` with lists), a frame each. The moment is
-plain if the mutex is free, LOCK is too within some milliseconds, no commit is in progress, the
-index may lag one more commit, and the segment has room. Everything else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
+plain adds, to one stream or many, may be one commit (`add` with lists), a frame each, and acks of
+deliveries beside them. The moment is plain if the mutex is free, LOCK is too within some
+milliseconds, no commit is in progress, the index may lag one more commit, and the segment has room.
+Everything else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
 pipeline, which is asked behind this.
 
 Invariants of `Lane`: what it holds is changed with the mutex held; only what is published may be
@@ -37,7 +38,8 @@ said to be not plain, and nothing has changed then; memory is taken before anyth
 Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery
 or an ack leaves the same group, consumer and pending entries as ``runtime.group_state`` does. A
 read is plain if what it gives is at hand: new entries alone, for a consumer that is known, and nobody
-waits in the queue before one that would wait itself. Frames
+waits in the queue before one that would wait itself. Of pending entries it knows intervals of IDs, and
+what it does not know the index has as it is. Frames
 of groups that the cache has not are passed over, and it is told so (`skipped`).
 
 It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``.

@@ -16,12 +16,13 @@ What is owed may be forgotten by ``clear`` at any time: the index can follow fro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from logstore.features.settings import SettingCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
-from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn
+from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, Near
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 
@@ -45,10 +46,10 @@ class GroupCache:
         self.consumers: dict[tuple[int, int], ConsumerRecord] = {}
         self.consumer_numbers: dict[tuple[int, bytes], int] = {}
         self.runs = DecodedRuns()
-        # Whose rows LMDB has not as they are here; of runs: the one that was used last.
+        # Whose rows LMDB has not as they are here; by group, all that is pending between bounds.
         self.owed: set[int] = set()
         self.owed_consumers: set[tuple[int, int]] = set()
-        self.owed_runs: set[int] = set()
+        self.owed_runs: dict[int, list[Near]] = {}
 
     def paid(self) -> None:
         """LMDB has committed all that was owed."""
@@ -56,29 +57,38 @@ class GroupCache:
         self.owed_consumers.clear()
         self.owed_runs.clear()
 
-    def owe(self, groups: set[int], consumers: set[tuple[int, int]], runs: set[int]) -> None:
-        """Commits changed these, and not the index."""
-        self.owed |= groups
-        self.owed_consumers |= consumers
-        self.owed_runs |= runs
+    def owe(self, group: int, consumers: Sequence[int], runs: list[Near]) -> None:
+        """Commits changed a group, these consumers of it, and what is pending between the bounds
+        of these runs, and not the index. What was owed of these intervals before is in them.
+        """
+        self.owed.add(group)
+        self.owed_consumers.update([(group, number) for number in consumers])
+        if runs:
+            self.runs.near.pop(group, None)
+            before = self.owed_runs.get(group, ())
+            kept = [
+                near
+                for near in before
+                if not any(near[0] < run[2] and run[0] < near[2] for run in runs)
+            ]
+            self.owed_runs[group] = sorted([*kept, *runs], key=_low) if kept else runs
 
     def write_owed(self, txn: GroupTxn) -> None:
         """Write what is owed. Unless that is committed, runs here do not know any more how they are
         stored: the cache must be cleared."""
-        near, txn.decoded = self.runs.near, self.runs
+        txn.decoded = self.runs
         for number in self.owed:
             txn.put_group(self.groups[number])
         for group, number in self.owed_consumers:
             txn.put_consumer(group, self.consumers[group, number])
-        for number in self.owed_runs:
-            low, run, upper = near[number]
-            txn.put_between(number, low, upper, run)
+        for number, owed in self.owed_runs.items():
+            for low, run, upper in owed:
+                txn.put_between(number, low, upper, run)
+            _, run, upper = owed[-1]
             if run is not None and len(run):
-                near[number] = (run.first, run, upper)
+                self.runs.near[number] = (run.first, run, upper)
             elif not self.groups[number].pending:
-                near[number] = NO_RUNS
-            else:
-                near.pop(number, None)
+                self.runs.near[number] = NO_RUNS
 
     def __len__(self) -> int:
         return len(self.groups) + len(self.consumers)
@@ -95,6 +105,10 @@ class GroupCache:
         if len(self.numbers) + len(self.consumer_numbers) > most:
             self.numbers.clear()
             self.consumer_numbers.clear()
+
+
+def _low(near: Near) -> bytes:
+    return near[0]
 
 
 class CachedNode(NamedTuple):
@@ -156,8 +170,7 @@ class RecordCache:
 
     def paid_by_another(self) -> None:
         """Another process wrote what was owed: how runs are stored now is not known here."""
-        if self.groups.owed_runs:
-            self.groups.runs.clear()
+        self.groups.runs.clear()
         self.paid()
 
     @property

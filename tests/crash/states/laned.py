@@ -69,6 +69,7 @@ class LaneSession(Session):
         self.commits = dict.fromkeys(("add", "read", "ack"), 0)  # of the lane
         self.ids: list[logstore.StreamID] = []  # of the entries of stream s, in order
         self.given: list[logstore.StreamID] = []  # that are pending in its group g
+        self.held: list[Any] = []  # deliveries of these, and of others
         self.next = 0  # place of the entry that the group reads next
 
     def open(self) -> None:
@@ -180,6 +181,21 @@ def together(*ns: int) -> Do:
     return Do(f"transaction {ns}", do)
 
 
+def result(n: int, *places: int) -> Do:
+    """An entry, and acks of some of those that are pending, in one transaction."""
+
+    def do(at: LaneSession) -> None:
+        ids = [at.given[place] for place in places]
+        held = [each for each in at.held if each.id in ids]
+        with at.store.transaction() as tx:
+            added = tx.stream("s").add({"v": value(n)})
+            tx.ack(*held)
+        at.given = [id for id in at.given if id not in ids]
+        at.ids.append(added.id)
+
+    return Do(f"result {n} of {places}", do)
+
+
 def read(count: int, who: str = "c") -> Do:
     """New entries for a consumer."""
 
@@ -187,6 +203,7 @@ def read(count: int, who: str = "c") -> Do:
         found = at.store.stream("s").group("g").read(who, count=count)
         assert [each.id for each in found] == at.ids[at.next : at.next + count]
         at.given += [each.id for each in found]
+        at.held += found
         at.next += len(found)
 
     return Do(f"read {count}", do)
@@ -213,8 +230,9 @@ OTHER = Do("add to another stream", lambda at: at.store.stream("t").add({"v": b"
 BY_LANE = Do("the lane did it", _by_lane)
 GROUPS = (
     add(1), MAKE, add(2), read(1), add(3), read(1), ack(0), add(4), read(2), ack(0, 1), ack(0),
-    add(5), together(6, 7), read(2), OTHER, ack(0), read(1), ack(0), BACK, add(8), CHECKPOINT,
-    add(9), add(10), read(1), ack(1), SYNC, read(2), ack(0), REOPEN, add(11), read(1), BY_LANE,
+    add(5), together(6, 7), read(2), OTHER, result(12, 0), read(1), ack(0), BACK, add(8),
+    CHECKPOINT, add(9), add(10), read(1), ack(1), SYNC, read(2), ack(0), REOPEN, add(11),
+    read(1), BY_LANE,
 )  # fmt: skip
 
 WORKLOADS = (
