@@ -75,9 +75,12 @@ class Group(GroupAdmin[T]):
             OptionError: an option is not valid.
             UsageError: ``block`` was given.
         """
-        if claim_idle is max_count is max_bytes is block is None and noack is False:
+        if max_count is max_bytes is block is None and noack is False:
+            idle_ms = None
+            if claim_idle is not None:
+                idle_ms = arguments.milliseconds(claim_idle, "claim_idle")
             plain: list[Delivery[T]] | None = self._opened.read_plain(
-                self._stream, self._name, consumer, count, timeout, making, self
+                self._stream, self._name, consumer, count, timeout, making, self, idle_ms
             )
             if plain is not None:
                 return plain
@@ -112,6 +115,13 @@ class Group(GroupAdmin[T]):
         """Read, and wait for what comes until the deadline; options as of ``_waiting``, and of
         ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
+        if alive is not None:  # a worker, whose batch may be at hand
+            idle_ms = options.get("claim_idle_ms")
+            batch: list[Delivery[T]] | None = self._opened.read_plain(
+                self._stream, self._name, who, limit, None, making, self, idle_ms
+            )
+            if batch is not None:
+                return batch
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
             on_dead = options.pop("on_dead", None)
             once = self._once(who, limit, **options)
