@@ -22,7 +22,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.waiting import thread
+from logstore.engine.shm.waiters import owner_of
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -231,7 +231,7 @@ class OpenStore(Generic[T]):
         if type(timeout) is not int or timeout:
             if not _may_wait(timeout):
                 return None
-            place = shared.engine.wake.waits.saved.holds, thread.owner_of(who)
+            place = shared.engine.wake.waits.saved.holds, owner_of(who)
         idle_ms = -1 if claim_idle_ms is None else claim_idle_ms
         given: list[Any] | None = _beside(
             lane.read, stream, group, who, most, making(reader), place, idle_ms
