@@ -17,7 +17,7 @@ from logstore.aio.host import Host, StreamOfGroup
 from logstore.api import arguments, worker
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery
+from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, deliveries_of
 from logstore.api.entry import DeleteOutcome
 from logstore.api.group import Group
 from logstore.api.group_admin import NackMode
@@ -169,7 +169,7 @@ class AsyncGroup(Generic[T]):
             alive=alive or group._opened.engine,
             most_s=STOP_S if options.get("worker") else None,
         )
-        return group._deliveries(who, found)
+        return deliveries_of(group, who, found)
 
     async def backlog(
         self, consumer: str | bytes, after: IDLike = "0", *, count: int | None = None

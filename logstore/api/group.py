@@ -75,9 +75,11 @@ class Group(GroupAdmin[T]):
             OptionError: an option is not valid.
             UsageError: ``block`` was given.
         """
-        if claim_idle is max_count is max_bytes is block is None and noack is False:
+        if max_count is max_bytes is block is None and noack is False:
+            asked = claim_idle
+            idle_ms = None if asked is None else arguments.milliseconds(asked, "claim_idle")
             plain: list[Delivery[T]] | None = self._opened.read_plain(
-                self._stream, self._name, consumer, count, timeout, making, self
+                self._stream, self._name, consumer, count, timeout, making, self, idle_ms
             )
             if plain is not None:
                 return plain
@@ -112,6 +114,12 @@ class Group(GroupAdmin[T]):
         """Read, and wait for what comes until the deadline; options as of ``_waiting``, and of
         ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
+        if alive is not None:  # a worker, whose batch may be at hand
+            name, idle_ms = self._name, options.get("claim_idle_ms")
+            read_plain, stream = self._opened.read_plain, self._stream
+            batch = read_plain(stream, name, who, limit, None, making, self, idle_ms)
+            if batch is not None:
+                return batch
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
             on_dead = options.pop("on_dead", None)
             once = self._once(who, limit, **options)
@@ -119,7 +127,7 @@ class Group(GroupAdmin[T]):
         else:
             read = self._waiting(who, limit, **options)
             given = thread.read_group(read, deadline, alive or self._opened.engine)
-        return self._deliveries(who, given)
+        return deliveries_of(self, who, given)
 
     def _once(
         self,
@@ -164,14 +172,9 @@ class Group(GroupAdmin[T]):
         ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
         """
         once = self._once(
-            who,
-            limit,
-            noack=noack,
-            claim_idle_ms=claim_idle_ms,
-            worker=worker,
-            dead=dead,
+            who, limit, noack=noack, claim_idle_ms=claim_idle_ms, worker=worker, dead=dead,
             max_bytes=max_bytes,
-        )
+        )  # fmt: skip
         opened = self._opened
         shared = opened.live()
         return GroupRead(
@@ -237,7 +240,7 @@ class Group(GroupAdmin[T]):
             limit=dead,
             singly=worker,
         )
-        return self._deliveries(who, self._opened.commit_telling(step, on_dead=on_dead))
+        return deliveries_of(self, who, self._opened.commit_telling(step, on_dead=on_dead))
 
     # -- taking over ----------------------------------------------------------------------------
     def claim(
@@ -296,7 +299,7 @@ class Group(GroupAdmin[T]):
             just_id=just_id,
             last_id=last_id,
         )
-        return self._deliveries(who, self._opened.commit(step, sync))
+        return deliveries_of(self, who, self._opened.commit(step, sync))
 
     def autoclaim(
         self,
@@ -348,7 +351,7 @@ class Group(GroupAdmin[T]):
             just_id=just_id,
         )
         taken: claim.Autoclaimed = self._opened.commit_telling(step, sync)
-        return Autoclaimed(taken.cursor, self._deliveries(who, taken.entries), taken.deleted)
+        return Autoclaimed(taken.cursor, deliveries_of(self, who, taken.entries), taken.deleted)
 
     def reassign(
         self, min_idle: timedelta | float, alive_within: timedelta | float, *, count: int = 1000
@@ -452,9 +455,6 @@ class Group(GroupAdmin[T]):
             backoff_max=backoff_max,
         )
         return worker.consume(self, consumer, work)
-
-    def _deliveries(self, consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
-        return deliveries_of(self, consumer, given)
 
 
 def claim_step(

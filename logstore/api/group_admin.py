@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from logstore.api import arguments, configuring, describe
 from logstore.api.configuring import KEEP, Amount, Keep, Length
@@ -250,7 +250,10 @@ class GroupAdmin(Generic[T]):
         Raises:
             InvalidIDError: an ID is not valid.
         """
-        given = tuple(arguments.entry_ids(ids))
+        if len(ids) == 1 and type(ids[0]) is StreamID:  # as most acks are
+            given = cast("tuple[StreamID, ...]", ids)
+        else:
+            given = tuple(arguments.entry_ids(ids))
         if sync is None:
             acked = self._opened.ack_plain(self._stream, self._name, given)
             if acked is not None:

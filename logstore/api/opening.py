@@ -22,7 +22,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.waiting import thread
+from logstore.engine.shm.waiters import owner_of
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -210,9 +210,10 @@ class OpenStore(Generic[T]):
         timeout: object,
         making: Callable[[Any], tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]],
         reader: Any,
+        claim_idle_ms: int | None = None,
     ) -> list[Any] | None:
         """Read what is new in a group beside the pipeline; None as of ``add_plain``, or if a read
-        with a ``timeout`` would wait, or has a place in the queue.
+        with a ``timeout`` would wait, or has a place in the queue, or something is idle.
         ``making(reader)`` gives ``codec.DeliveryMaker.first`` for it, and its last argument."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
@@ -230,9 +231,10 @@ class OpenStore(Generic[T]):
         if type(timeout) is not int or timeout:
             if not _may_wait(timeout):
                 return None
-            place = shared.engine.wake.waits.saved.holds, thread.owner_of(who)
+            place = shared.engine.wake.waits.saved.holds, owner_of(who)
+        idle_ms = -1 if claim_idle_ms is None else claim_idle_ms
         given: list[Any] | None = _beside(
-            lane.read, stream, group, who, most, making(reader), place
+            lane.read, stream, group, who, most, making(reader), place, idle_ms
         )
         return given
 

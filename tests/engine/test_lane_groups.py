@@ -185,7 +185,7 @@ def test_a_stream_of_sealed_nodes_is_read_and_acked(store: Store, tmp_path: Path
     [
         lambda group: group.read(b"new", count=1),
         lambda group: group.read(b"c", count=1, noack=True),
-        lambda group: group.read(b"c", count=1, claim_idle=10),
+        lambda group: group.read(b"c", count=1, claim_idle=0),
         lambda group: group.read(b"c", count=1, max_bytes=10_000),
         lambda group: group.read(b"c", count=200),
         lambda group: group.ack("1-1", sync="always"),

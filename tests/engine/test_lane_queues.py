@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import snapshot
+from logstore.engine.runtime import identity, snapshot
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm import mailbox, wait_words, waiters
 from logstore.index import group_txn
@@ -41,6 +42,7 @@ SEED = seeds.seed()
 @pytest.fixture(autouse=True)
 def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
     let_lag(monkeypatch, 64, lane=True)
+    monkeypatch.setattr(identity, "LOOK_NS", 1 << 60)  # else a call now and then is the pipeline's
 
 
 @pytest.fixture
@@ -160,6 +162,44 @@ def test_who_kept_a_place_comes_back_to_it(store: Store) -> None:
 def told_ids(store: Store, name: bytes) -> list[logstore.StreamID]:
     """The IDs that are pending in a group."""
     return [entry.id for entry in store.stream(b"s").group(name).pending_entries()]
+
+
+def test_what_is_asked_for_by_its_idle_time_comes_first(store: Store) -> None:
+    group = store.stream(b"s").group(b"g")
+    first = group.read(b"c", count=2)
+    counts(store)
+    assert [entry.id.ms for entry in group.read(b"c", count=2, claim_idle=3600)] == [3, 4]
+    assert counts(store) == (2, 0)
+    group.nack(first[1].id)
+    time.sleep(0.002)  # what is idle equally long comes by its ID
+    assert [entry.id.ms for entry in group.read(b"d", count=2, claim_idle=3600)] == [2, 5]
+    group.configure(redeliver_after=0.001)
+    time.sleep(0.002)
+    again = group.read(b"d", count=2, claim_idle=3600, timeout=1)
+    assert [entry.id.ms for entry in again] == [1, 3]
+    with pytest.raises(logstore.OptionError):
+        group.read(b"c", count=1, claim_idle=-1)
+
+
+def test_a_worker_takes_its_batches_in_the_lane(store: Store, tmp_path: Path) -> None:
+    group = store.stream(b"s").group(b"g")
+    group.read(b"w", count=1)
+    seen: list[int] = []
+    failed: set[int] = set()
+
+    def handle(entry: Any) -> None:
+        if entry.id.ms == 200 and entry.id.ms not in failed:
+            failed.add(entry.id.ms)
+            raise ZeroDivisionError
+        seen.append(entry.id.ms)
+
+    counts(store)
+    assert group.consume(b"w", handle, timeout=0) == 450
+    assert sorted(seen) == list(range(1, 451))
+    delivered, acked = counts(store)
+    assert delivered > 400
+    assert acked > 400
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
 # -- deletes --------------------------------------------------------------------------------------

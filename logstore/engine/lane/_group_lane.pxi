@@ -115,13 +115,14 @@ cdef class GroupLane(AddLane):
 
     # -- a read ------------------------------------------------------------------------------------
     def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,
-             tuple making not None, tuple place, list told not None):
+             tuple making not None, tuple place, int64_t idle_ms, list told not None):
         """Deliver at most `count` new entries (0: all) to a consumer, as `deliver.read_new` does
         without waiting; the deliveries, or None: the read, or the moment, is not plain.
 
         `making`: what makes them, as `DeliveryMaker.first` of the codec does, and its last argument.
         `place`: of one that would wait, what tells by a group's number and an owner whether that
         one kept a place in the queue, and the owner; None is given then if nothing is there, too.
+        `idle_ms`: what is pending for so long is asked for, too, as CLAIM does; -1: nothing is.
         Deliveries are put into `told`, too, once they are committed, as IDs are by `add`.
         """
         cdef Handle h
@@ -134,7 +135,7 @@ cdef class GroupLane(AddLane):
         if h is None or (place is not None and self.is_drained(h, group)) or not self.try_lock():
             return None
         try:
-            found = self.read_locked(h, name, group, who, count, making, place, &tried, &became)
+            found = self.read_locked(h, name, group, who, count, making, place, idle_ms, &tried, &became)
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
@@ -145,7 +146,8 @@ cdef class GroupLane(AddLane):
         return found
 
     cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
-                          int64_t count, tuple making, tuple place, Tried* tried, int* became):
+                          int64_t count, tuple making, tuple place, int64_t idle_ms, Tried* tried,
+                          int* became):
         """Decide and commit; the deliveries, or None. What became of the commit, if there was one."""
         cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, read
@@ -160,7 +162,8 @@ cdef class GroupLane(AddLane):
         if g is None:
             return None
         who = self.consumer_of(g, None, consumer_name)
-        if who is None or not self.knows_settings(g) or self.may_be_idle(g, now_ms, start):
+        if (who is None or not self.knows_settings(g)
+                or self.may_be_idle(g, idle_ms, now_ms, start)):
             return None
         if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
             seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS
@@ -378,10 +381,13 @@ cdef class GroupLane(AddLane):
         self.held += max(0, len(g.stretches) - before)
         return there
 
-    cdef bint may_be_idle(self, Group g, int64_t now_ms, u64 upto) except -1:
-        """Whether something is pending for so long that it is read before what is new."""
+    cdef bint may_be_idle(self, Group g, int64_t idle_ms, int64_t now_ms, u64 upto) except -1:
+        """Whether something is pending for so long that it is read before what is new: as long as
+        is set for the group, or asked for, if that is shorter."""
         cdef u64 epoch = self.epoch
-        if g.redeliver_ms < 0 or not g.pending:
+        if idle_ms < 0 or 0 <= g.redeliver_ms < idle_ms:
+            idle_ms = g.redeliver_ms
+        if idle_ms < 0 or not g.pending:
             return False
         if not g.knows_oldest:
             if g.knows_all():
@@ -391,7 +397,7 @@ cdef class GroupLane(AddLane):
                 if oldest is None or self.epoch != epoch:
                     return True
                 g.learn_oldest(<u64>oldest)
-        return g.has_idle(g.redeliver_ms, now_ms)
+        return g.has_idle(idle_ms, now_ms)
 
     # -- both --------------------------------------------------------------------------------------
     cdef int commit_one(self, Group g, Consumer who, int first, u8 kind, u64 start, int64_t now_ns,

@@ -68,6 +68,7 @@ class Lane:
         count: int,
         making: tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]],
         place: tuple[Callable[[int, object], bool], object] | None,
+        idle_ms: int,
         told: list[Any],
     ) -> list[Any] | None: ...
     def given(

@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -396,6 +397,11 @@ class SavedWaiter(NamedTuple):
     since_s: float  # of ``time.monotonic``
     consumer: int = 0  # of one that was served: its number in the group
     served_ms: int = 0  # and when that was, by the store's clock; 0: not known
+
+
+def owner_of(consumer: bytes) -> tuple[object, bytes]:
+    """Who keeps a place in the queue over time-outs, if nobody else is named: the thread."""
+    return threading.get_ident(), consumer
 
 
 class SavedWaiters:

@@ -6,18 +6,13 @@ ends when time alone may have brought something.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime import background
+from logstore.engine.shm.waiters import owner_of
 from logstore.engine.waiting.session import GroupRead, Moved, WaitSession
 from logstore.engine.waiting.wait import left_of, over, wait_streams
-
-
-def owner_of(consumer: bytes) -> tuple[object, bytes]:
-    """Who keeps a place in the queue over time-outs, if nobody else is named."""
-    return threading.get_ident(), consumer
 
 
 def read_group(
