@@ -21,6 +21,7 @@ from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams import read
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -142,7 +143,7 @@ class OpenStore(Generic[T]):
 
     def record(self, name: bytes) -> StreamRecord | None:
         """The record of a stream; None if there is no such stream."""
-        return snapshot.read(self.live().engine, Snapshot.record, name)
+        return read.record(self.live().engine, name)
 
     def commit(
         self,
