@@ -113,5 +113,5 @@ env: ## make the environment without Spark, and print where it is
 
 clean: ## remove the environment and everything else that was made
 	rm -rf build dist *.egg-info .coverage htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
-	rm -f $(foreach folder,logstore/codec logstore/engine/lane,$(folder)/native.c $(folder)/*.so)
+	rm -f $(foreach folder,logstore/codec logstore/engine/lane logstore/engine/reading,$(folder)/native.c $(folder)/*.so)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -36,7 +36,9 @@ import spark_env
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 # Folders with a module ``native`` in Cython, the codec's first: the others include parts of it.
-NATIVE = tuple(ROOT / "logstore" / each for each in ("codec", "engine/lane", "mapped"))
+NATIVE = tuple(
+    ROOT / "logstore" / each for each in ("codec", "engine/lane", "engine/reading", "mapped")
+)
 BASE = "base"
 SETS = ("bench", "demo", "docs", "java", "lint", "spark", "test")
 COMPILED = "compiled"  # not a set: where the command runs

@@ -353,6 +353,30 @@ class IndexTxn:
                 return []
             return list(islice(cursor.iternext(), count_max))
 
+    def neighbours(
+        self, stream: int, at: tuple[int, int], count: int, *, reverse: bool = False
+    ) -> tuple[list[tuple[bytes, bytes]], bool, bool]:
+        """Rows of sealed nodes around the last one whose master ID is not above ``at``: that one,
+        ``count`` more behind it, with ``reverse`` before it and one behind it. With checksums that
+        are still to be checked, and of other streams at either end. And whether there is no row
+        before the first of them, and none behind the last."""
+        key = _NODE.pack(stream, *at)
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            at_front = False
+            if cursor.set_range(key):
+                if cursor.key() != key and not cursor.prev():
+                    at_front = cursor.first()
+            elif not cursor.last():
+                return [], True, True
+            if not reverse:
+                rows = list(islice(cursor.iternext(), count + 1))
+                return rows, at_front, len(rows) <= count
+            rows = list(islice(cursor.iternext(), 2))
+            cursor.set_key(rows[0][0])
+            before = list(islice(cursor.iterprev(), 1, count + 1))
+            before.reverse()
+            return before + rows, len(before) < count, len(rows) < 2
+
     def node_before(self, stream: int, at: StreamID, count: int) -> StreamID | None:
         """The master ID of a sealed node: of those not above ``at`` the one that ``count`` follow;
         None if there are not so many. Its row is checked when it is read."""

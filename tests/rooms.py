@@ -33,6 +33,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.engine.features": ("schedules", "lifetimes", "retention", "settings", "store"),
     "logstore.engine.groups": ("groups", "waiting"),
     "logstore.engine.lane": ("engine", "collections"),
+    "logstore.engine.reading": ("engine",),
     "logstore.engine.maintenance": ("schedules", "compaction"),
     "logstore.engine.runtime": ("engine", "store"),
     "logstore.engine.shm": ("waiting", "engine"),
@@ -87,6 +88,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "corruption": ("test_behind_damage", "test_lost_rows"),
     "engine": (
         "test_applied_again",
+        "test_kept_reads",
         "test_large_open_nodes",
         "test_lost_index",
         "test_metrics",

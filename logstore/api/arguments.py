@@ -98,7 +98,7 @@ def stream_name(
         raise EntryTypeError(f"{what} is str or bytes, not {type(name).__name__}")
     if len(name) > NAME_MAX_BYTES:
         check_name(name, what)  # raises
-    return name
+    return name if type(name) is bytes else bytes(name)
 
 
 def group_name(name: str | bytes, encoding: str | None = None) -> bytes:

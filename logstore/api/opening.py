@@ -23,6 +23,7 @@ from logstore.engine.runtime import reserve, snapshot
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import owner_of
+from logstore.engine.streams import read
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -145,7 +146,7 @@ class OpenStore(Generic[T]):
 
     def record(self, name: bytes) -> StreamRecord | None:
         """The record of a stream; None if there is no such stream."""
-        return snapshot.read(self.live().engine, Snapshot.record, name)
+        return read.record(self.live().engine, name)
 
     def commit(
         self,

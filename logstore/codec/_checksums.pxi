@@ -1,10 +1,5 @@
 # Values with their checksums. Pure twin: checksums.py.
 
-cdef inline uint32_t row_crc(bytes key, const u8* value, u64 size) noexcept:
-    cdef uint32_t crc = ls_crc32c(data_of(key), size_of(key), 0, HARD_CRC)
-    return ls_crc32c(value, size, crc, HARD_CRC)
-
-
 def seal(bytes key not None, bytes value not None):
     cdef u64 size = size_of(value)
     cdef bytes made = PyBytes_FromStringAndSize(NULL, size + 4)

@@ -59,3 +59,9 @@ cdef int HARD_CRC = ls_crc_has()
 
 def crc32c(bytes data not None, uint32_t before=0, bint soft=False):
     return ls_crc32c(data_of(data), size_of(data), before, 0 if soft else HARD_CRC)
+
+
+cdef inline uint32_t row_crc(bytes key, const u8* value, u64 size) noexcept:
+    """The checksum of a row of the index."""
+    cdef uint32_t crc = ls_crc32c(data_of(key), size_of(key), 0, HARD_CRC)
+    return ls_crc32c(value, size, crc, HARD_CRC)

@@ -61,6 +61,8 @@ class Case:
         self.other.add_many([place(5)])
         self.add(self.same)  # the lane has taken over, and knows stream and group
         self.group.read("c", count=1)
+        if number % 2:  # the read core keeps the stream, and in every second case loads it
+            assert self.stream.get(self.ids[0]) is not None
 
     def add(self, fields: dict[Any, Any]) -> None:
         """An add, and what it means."""
@@ -122,6 +124,8 @@ def gets(case: Case) -> None:
 
 
 def ranges(case: Case) -> None:
+    for entry in case.stream.range(case.ids[1], count=2):
+        assert dict(entry.fields) == case.there[entry.id]
     for entry in case.stream.range(where={"hum": "7"}):
         assert dict(entry.fields) == case.there[entry.id]
     for entry in case.stream.range(reverse=True):

@@ -23,6 +23,7 @@ from logstore.ids import StreamID
 from logstore.index import keys
 from logstore.index.txn import IndexTxn
 from logstore.row_seal import digest
+from tests.support import inside
 
 SMALL, LARGE = 90, 2000
 Store = logstore.Store[bytes]
@@ -46,6 +47,7 @@ def lose(store: Store, what: Callable[[IndexTxn], None]) -> int:
     with generation.env.begin(write=True) as txn:
         what(IndexTxn(generation, txn))
     store._engine().cache.clear()
+    inside.forget_reads(store)
     return generation.number
 
 

@@ -15,6 +15,7 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.api.store import Store
+from logstore.engine.reading import loading
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.published_tail import KEPT_MAX_BYTES
 from logstore.engine.shm.control_block import Wake
@@ -34,6 +35,12 @@ def open_at(path: Path, **options: Any) -> Store[bytes]:
 
 def row(number: int) -> dict[bytes, bytes]:
     return {b"n": b"%d" % number}
+
+
+@pytest.fixture(autouse=True)
+def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read takes a snapshot: the read core follows the log by itself (test_reading_model)."""
+    monkeypatch.setattr(loading, "IN_USE", False)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ _CLASS = re.compile(r"^cdef class (\w+)")
 # A pointer to something, or what gives a place in an object or a reference that is not owned.
 _KEPT = re.compile(
     r"\b(?:u8|u64|int64_t|char|void|Buf|Elem|Row|RowRef|Shape|Stored|Pair|PendingRow|PendingRun|"
-    r"Pending|Place|Column|Condition|Step|Asked|Py_buffer|PyObject|Awaited|Master|Entry|Range)\*+"
+    r"Pending|Place|Column|Condition|Step|Asked|Py_buffer|PyObject|Awaited|Master|Entry|Range|Slot)\*+"
     r"|\bself\.\w+\.data\b|\bPy_buffer\b|GET_ITEM|PyDict_Next|GetItemWithError|AS_STRING|PyUnicode_DATA|\bdata_of\("
 )
 

@@ -37,6 +37,17 @@ def test_any_bytes_are_a_stream_s_name(store: Store[bytes], open_store: OpenStor
     assert not [file for file in inside if "passwd" in file or "xxx" in file]
 
 
+def test_a_name_of_a_class_of_its_own(store: Store[bytes]) -> None:
+    class Name(bytes):
+        """Bytes, and more."""
+
+    id = store.stream(Name(b"a")).add({"n": "1"})
+    for _ in range(2):
+        for name in (Name(b"a"), b"a"):
+            assert store.stream(name)[id]["n"] == b"1"
+            assert [entry.id for entry in store.stream(name).range(count=1)] == [id]
+
+
 @pytest.mark.parametrize("name", [None, 5, True, bytearray(b"a"), ("a",)])
 def test_what_is_no_name(store: Store[bytes], name: object) -> None:
     with pytest.raises(EntryTypeError, match="str or bytes"):

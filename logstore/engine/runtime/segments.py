@@ -16,6 +16,7 @@ from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import codec
+from logstore.engine.reading.loading import node_cache
 from logstore.engine.shm.late_free import let_go
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
@@ -27,8 +28,6 @@ from logstore.log import names, node_reader, reader
 from logstore.log.writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
-KEPT_NODES_MAX = 16
-KEPT_NODE_MAX_BYTES = 16 * 1024
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
 
 
@@ -60,26 +59,26 @@ class Segments:
         self._store = store
         self.seed = seed
         self._lock = threading.RLock()  # a signal handler may read while we do
-        self._files: OrderedDict[int, File] = OrderedDict()
+        self.files: OrderedDict[int, File] = OrderedDict()
         self.body_reads = 0  # frames read whole; a clean open leaves it at 0
         # Nodes read lately. What stands at a position that an index names never changes.
-        self._nodes: dict[tuple[int, int, StreamID], bytes] = {}
+        self.nodes = node_cache()
 
     def source(self, number: int) -> File:
         """The segment's file, to read from."""
         with self._lock:
-            opened = self._files.get(number)
+            opened = self.files.get(number)
             if opened is not None:
-                self._files.move_to_end(number)
+                self.files.move_to_end(number)
                 return opened
         try:
             file = self._fs.open(names.segment(self._store, number))
         except FileNotFoundError:
             raise SegmentGone(number) from None
         with self._lock:
-            self._files[number] = file
-            while len(self._files) > OPEN_FILES_MAX:
-                self._files.popitem(last=False)  # closed by its last user
+            self.files[number] = file
+            while len(self.files) > OPEN_FILES_MAX:
+                self.files.popitem(last=False)  # closed by its last user
         return file
 
     def close(self) -> None:
@@ -92,8 +91,8 @@ class Segments:
     def forget(self) -> None:
         """Let go of every file: some of them were dropped."""
         with self._lock:
-            self._files.clear()
-            self._nodes.clear()
+            self.files.clear()
+        self.nodes.clear()
 
     def frame(self, position: int, payload_bytes: int) -> reader.LogFrame:
         """The frame at a position, checked."""
@@ -110,18 +109,13 @@ class Segments:
     def node(self, stream: int, master: StreamID, locator: Locator) -> bytes:
         """The listpack of a sealed node, proven to be the one that was asked for."""
         size = locator.payload_bytes
-        key = (locator.position, stream, master)
-        kept = self._nodes.get(key)
-        if kept is not None and len(kept) + fmt.NODE_BODY.size == size:
+        kept = self.nodes.get(locator.position, stream, master, size - fmt.NODE_BODY.size)
+        if kept is not None:
             return kept
         self.body_reads += 1
         source = self.source(fmt.segment_of(locator.position))
         lp = node_reader.listpack(source, self.seed, locator.position, size, stream, master)
-        if size <= KEPT_NODE_MAX_BYTES:
-            with self._lock:
-                if len(self._nodes) >= KEPT_NODES_MAX:
-                    self._nodes.clear()
-                self._nodes[key] = lp
+        self.nodes.put(locator.position, stream, master, lp)
         return lp
 
     def around(self, position: int, size_bytes: int) -> bytes:

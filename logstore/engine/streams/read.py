@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from logstore.codec import codec
+from logstore.engine.reading.loading import MISS
 from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.recent_opens import OpenNow, OpensAt
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
@@ -21,12 +21,15 @@ from logstore.index.keys import StreamRecord
 if TYPE_CHECKING:
     from logstore.codec.interface import ID
     from logstore.codec.making import EntryMaker
+    from logstore.engine.reading.interface import Reader
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20
 
 
 Interval: TypeAlias = tuple[StreamID, StreamID]
+# Start, end, limit, whether in reverse, the interval of all batches, what makes entries.
+_Asked: TypeAlias = "tuple[StreamID, StreamID, int, bool, Interval | None, Maker | None]"
 
 
 class Maker(Protocol):
@@ -58,21 +61,46 @@ class Batch(NamedTuple):
     rest: Interval | None
 
 
+def record(engine: Engine, name: bytes) -> StreamRecord | None:
+    """The record of a stream, the caller's own; None if there is no such stream."""
+    reader = engine.reader
+    if reader is None:
+        return snapshot.read(engine, Snapshot.record, name)
+    found: Any = reader.record(name)
+    if found is MISS:
+        found, stream = snapshot.read(engine, _record_in, reader, name)
+        if stream is not None:
+            reader.keep(stream)
+    known: StreamRecord | None = found
+    return known
+
+
+def _record_in(view: Snapshot, reader: Reader, name: bytes) -> tuple[StreamRecord | None, Any]:
+    return view.record(name), reader.of(view, name)
+
+
 def get(engine: Engine, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
     """The entry with this ID, made; None if there is none. LostRowsError as ``read_batch``."""
-    opens: OpensAt | None = None
-    if engine.follow is None and not engine.closed and not engine.gone:
-        opens = engine.recent_opens.now(engine.wake)
-    if opens is not None:
-        kept = opens.nodes.get(name)
-        if kept is not None and kept.master <= id:
-            if engine.wake.dropped != engine.dropped_seen:
-                engine.notice_drops()
-            return _counted(engine, kept.find(id, maker))
-    entry, node = snapshot.read(engine, _get, name, id, maker)
-    if opens is not None and node is not None:
-        engine.recent_opens.keep(engine.wake, opens, name, node)
+    reader = engine.reader
+    if reader is None:
+        return _counted(engine, snapshot.read(engine, _get, name, id, maker))
+    entry = reader.get(name, id, maker)
+    if entry is MISS:
+        entry, stream = snapshot.read(engine, _get_in, reader, name, id, maker)
+        if stream is not None:
+            reader.keep(stream)
     return _counted(engine, entry)
+
+
+def _get_in(
+    view: Snapshot, reader: Reader, name: bytes, id: StreamID, maker: EntryMaker
+) -> tuple[Any, Any]:
+    """What is not kept: the entry, and what may be kept now."""
+    stream = reader.of(view, name)
+    if stream is None:
+        return None, None
+    entry = reader.get_in(stream, view, id, maker)
+    return (_get(view, name, id, maker) if entry is MISS else entry), stream
 
 
 def _counted(engine: Engine, entry: Any) -> Any:
@@ -81,35 +109,29 @@ def _counted(engine: Engine, entry: Any) -> Any:
     return entry
 
 
-def _get(
-    view: Snapshot, name: bytes, id: StreamID, maker: EntryMaker
-) -> tuple[Any, OpenNow | None]:
-    """The entry, and the open node if it was looked for there and may be kept."""
+def _get(view: Snapshot, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
+    """The entry, looked up in the index: the twin of what the read core does."""
     record = view.record(name)
     if record is None or not record.length or not record.first <= id <= record.last:
-        return None, None
-    number, opened = record.number, None
+        return None
+    number = record.number
     if record.open_version and record.open_master <= id:
         master, vector = record.open_master, b""
         node = view.open_node(number)
         if node is None:
             raise view.lost(record, "nothing")
-        lp = node.lp
-        if node.runs or lp is None:
-            lp = nodes.open_listpack(view, record, node)
-        if not record.expires_ms:
-            opened = OpenNow(master, lp)
+        lp = nodes.open_listpack(view, record, node)
     else:
         floor = view.index.node_floor(number, id)
         if floor is None:  # the first entry is not above this one, so there is a node for it
             raise view.lost(record, "nothing")
         master, locator = floor
         if locator.last < id or not locator.live:
-            return None, None
+            return None
         vector = locator.vector
         lp = nodes.sealed_listpack(view, record, master, locator)
     entries = maker.entries(lp, *master, vector, id, id, 1, False)
-    return (entries[0] if entries else None), opened
+    return entries[0] if entries else None
 
 
 def read_batch(
@@ -130,10 +152,53 @@ def read_batch(
     """
     if start > end or limit == 0:
         return Batch([], None)
-    batch = snapshot.read(engine, _read, name, start, end, limit, reverse, walked, maker)
+    reader = engine.reader
+    if reader is None:
+        batch = snapshot.read(engine, _read, name, start, end, limit, reverse, walked, maker)
+    else:
+        decode = codec().entries if maker is None else maker.entries
+        got = reader.batch(name, start, end, limit, reverse, walked, decode)
+        if got is MISS:
+            asked = start, end, limit, reverse, walked, maker
+            batch, stream = snapshot.read(engine, _read_in, reader, name, asked, decode)
+            if stream is not None:
+                reader.keep(stream)
+        else:
+            batch = _batch(start, end, reverse, *got)
     if batch.entries:
         engine.metrics.count("read_entries", len(batch.entries))
     return batch
+
+
+def _read_in(
+    view: Snapshot, reader: Reader, name: bytes, asked: _Asked, decode: Any
+) -> tuple[Batch, Any]:
+    """What is not kept: the batch, and what may be kept now."""
+    start, end, limit, reverse, walked, _ = asked
+    stream = reader.of(view, name)
+    if stream is None:
+        return Batch([], None), None
+    got = reader.batch_in(stream, view, start, end, limit, reverse, decode)
+    if got is MISS:
+        return _read(view, name, *asked), stream
+    entries, stop, met = got
+    if met >= 0:
+        record = view.record(name)
+        assert record is not None
+        confirm(view, record, start, end, met, walked)
+    return _batch(start, end, reverse, entries, stop), stream
+
+
+def _batch(
+    start: StreamID, end: StreamID, reverse: bool, entries: list[Any], stop: StreamID | None
+) -> Batch:
+    """Entries of an interval, where the node that begins, or in reverse ends, at ``stop`` was not
+    read."""
+    if stop is None:
+        return Batch(entries, None)
+    if reverse:
+        return Batch(entries, (start, _before(stop, end, entries)))
+    return Batch(entries, (_after(stop, start, entries), end))
 
 
 def read_on(
@@ -171,9 +236,7 @@ def _read(
     count = size = live = 0
     for ref in walk(view, record, start, end):
         if count >= NODES_MAX or size >= BYTES_MAX:
-            if reverse:
-                return Batch(entries, (start, _before(ref, end, entries)))
-            return Batch(entries, (_after(ref, start, entries), end))
+            return _batch(start, end, reverse, entries, ref.last if reverse else ref.master)
         if not ref.live:
             continue
         live += ref.live
@@ -225,18 +288,18 @@ def _last(entries: list[Any]) -> StreamID:
     return id
 
 
-def _after(ref: nodes.NodeRef, start: StreamID, entries: list[Any]) -> StreamID:
+def _after(master: StreamID, start: StreamID, entries: list[Any]) -> StreamID:
     """Where to go on with a node that was not read: all below it was looked at, given or not."""
-    low = max(ref.master, start)
+    low = max(master, start)
     if not entries:
         return low
     last = _last(entries)
     return max(low, last.next()) if last < MAX_ID else MAX_ID
 
 
-def _before(ref: nodes.NodeRef, end: StreamID, entries: list[Any]) -> StreamID:
-    high = min(ref.last, end)
+def _before(last: StreamID, end: StreamID, entries: list[Any]) -> StreamID:
+    high = min(last, end)
     if not entries:
         return high
-    last = _last(entries)
-    return min(high, last.previous()) if last > ZERO_ID else ZERO_ID
+    given = _last(entries)
+    return min(high, given.previous()) if given > ZERO_ID else ZERO_ID
