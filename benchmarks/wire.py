@@ -3,6 +3,7 @@
 The same client sends the same bytes to both servers: one connection, 64 requests at a time. It is
 redis-benchmark where that is installed (Debian's redis-tools), else a loop of this module. With it
 also one and fifty clients that send one request at a time, of a few kinds, and fifty that send 64.
+What single commands cost the server in processor time is in ``served_commands``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import idle_clients, peer
+from benchmarks import idle_clients, peer, served_commands
 from benchmarks.harness import ROOT, Bench, Result, Sample, at_least, interleave
 
 NAME = "wire"
@@ -56,8 +57,8 @@ def run(bench: Bench) -> list[Result]:
     """Entries a second."""
     with (
         peer.redis_server(bench.folder / "wire-redis") as far,
-        _served(bench.folder / "wire-served") as (near, near_pid),
-        _served(bench.folder / "wire-bare") as (bare, _),
+        served(bench.folder / "wire-served") as (near, near_pid),
+        served(bench.folder / "wire-bare") as (bare, _),
     ):
         rate = _by_loop if shutil.which(TOOL) is None else _by_tool
         name = f"XADD through the server, pipeline 64{'' if rate is _by_loop else f', {TOOL}'}"
@@ -68,6 +69,7 @@ def run(bench: Bench) -> list[Result]:
             Result(name, "entries/s", samples[0], None,
                    samples[0].mean, f">= {RATE:,.0f} entries/s", fast),
             *([] if rate is _by_loop else _asked(bench, near, far)),
+            *served_commands.results(bench, (near, near_pid), (far, peer.process_of(far))),
             _embedded(bench, far),
             *idle_clients.results(
                 bench, (near, near_pid), (far, peer.process_of(far)), bare, rate
@@ -76,7 +78,8 @@ def run(bench: Bench) -> list[Result]:
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[tuple[int, int]]:
+def served(folder: Path) -> Iterator[tuple[int, int]]:
+    """The port and the process of ``logstore serve`` while the block runs."""
     command = [sys.executable, "-m", "logstore.tools.cli", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     try:

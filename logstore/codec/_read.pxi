@@ -12,6 +12,20 @@ cdef list read_fields(const u8* p, const Master* m):
     return fields
 
 
+cdef int check_fields(const u8* p, const Master* m) noexcept nogil:
+    """Whether they can be read, as by `read_fields`."""
+    cdef Elem elem
+    cdef u64 pos = m.fields_at
+    cdef int64_t i
+    cdef int code
+    for i in range(m.width):
+        code = lp_read(p, pos, m.end, &elem)
+        if code != OK:
+            return code
+        pos = elem.after
+    return OK
+
+
 cdef list read_flat(const u8* p, const Master* m, const Entry* e, list fields):
     cdef Elem elem
     cdef list flat = []
@@ -99,18 +113,27 @@ cdef int set_range(Range* r, object start, object end) except -1:
 
 def entries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b"",
             start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False):
+    return entries_in(lp, master_ms, master_seq, vector, start, end, limit, reverse, NULL)
+
+
+cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, start, end,
+                     Py_ssize_t limit, bint reverse, Buf* reply):
+    """As of `entries`; where `reply` is given, as of `resp_entries`: each is made there."""
     cdef Master m
     cdef Entry e
     cdef Range r
     cdef const u8* p = data_of(lp)
     cdef u64 pos, ms, seq
-    cdef list found = [], fields
+    cdef list found = [], fields = []
     cdef bint low, high
     if limit == 0:
         return found
     set_range(&r, start, end)
     fail(read_master(p, size_of(lp), &m))
-    fields = read_fields(p, &m)
+    if reply == NULL:
+        fields = read_fields(p, &m)
+    else:
+        fail(check_fields(p, &m))
     e.ordinal = m.live + m.deleted if reverse else -1
     pos = m.end if reverse else m.first
     while pos > m.first if reverse else pos < m.end:
@@ -131,7 +154,11 @@ def entries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not N
             return found
         if low or high:
             continue
-        found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
+        if reply == NULL:
+            found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
+        else:
+            fail(put_reply(reply, p, &m, &e, ms, seq))
+            found.append((PyBytes_FromStringAndSize(<char*>reply.data, reply.size), ms, seq))
         if len(found) == limit:
             return found
     if reverse and e.ordinal != 0:

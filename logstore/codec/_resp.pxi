@@ -9,6 +9,7 @@ cdef enum:
     ID_TEXT_MAX = 41
 
 cdef const char* CRLF = b"\r\n"
+cdef const char* ENTRY_HEAD = b"*2\r\n"
 
 
 cdef Py_ssize_t resp_number(
@@ -42,8 +43,8 @@ cdef bint is_xadd(const u8* word, Py_ssize_t size) noexcept nogil:
 def resp_requests(bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_bytes):
     """Requests from byte ``at`` on, and the byte behind the last of them that is taken.
 
-    It stops where no more is whole, and before what looks like one for ``resp_adds``, unless that
-    comes first.
+    It stops where no more is whole, and before two or more adds to one stream, which are for
+    ``resp_adds``, unless the first of them comes first: it is taken then, and no more.
     """
     cdef Py_buffer view
     if at < 0:
@@ -56,8 +57,10 @@ def resp_requests(bytearray data not None, Py_ssize_t at, Py_ssize_t bulk_max_by
 
 
 cdef tuple requests_of(const u8* p, Py_ssize_t n, Py_ssize_t at, Py_ssize_t bulk_max_bytes):
-    cdef Py_ssize_t begin, count, size, i
+    cdef Py_ssize_t begin, count, size, i, before = at
     cdef list found = [], words
+    cdef bytes key = None       # of the request before, if it is an add
+    cdef bint add
     while True:
         begin = at
         count = resp_number(p, n, &begin, 42)
@@ -72,12 +75,32 @@ cdef tuple requests_of(const u8* p, Py_ssize_t n, Py_ssize_t at, Py_ssize_t bulk
                 return found, at
             words.append(PyBytes_FromStringAndSize(<const char*> p + begin, size))
             begin += size + 2
-        if found and count >= ADD_MIN_WORDS and words[2] == b"*" and is_xadd(
+        add = count >= ADD_MIN_WORDS and words[2] == b"*" and is_xadd(
             <const u8*> PyBytes_AS_STRING(words[0]), PyBytes_GET_SIZE(words[0])
-        ):
+        )
+        if add and key is not None and key == words[1]:
+            if len(found) > 1:
+                return found[:-1], before
             return found, at
+        key = words[1] if add else None
         found.append(words)
-        at = begin
+        before, at = at, begin
+
+
+def resp_request(bytes data not None):
+    """The words of one request, if the bytes are one that is whole and plain, and nothing else."""
+    cdef const u8* p = <const u8*> PyBytes_AS_STRING(data)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data), at = 0, i
+    cdef Py_ssize_t count = resp_number(p, n, &at, 42)
+    cdef Elem elem
+    cdef list words = []
+    if not 0 < count <= RESP_MAX_WORDS:
+        return None
+    for i in range(count):
+        if resp_bulk(p, n, &at, n, &elem) < 0:
+            return None
+        words.append(PyBytes_FromStringAndSize(<const char*> elem.data, elem.size))
+    return words if at == n else None
 
 
 cdef Py_ssize_t resp_bulk(
@@ -223,3 +246,84 @@ def resp_ids(u64 ms, u64 seq, Py_ssize_t count):
         return PyBytes_FromStringAndSize(<const char*> out.data, out.size)
     finally:
         buf_free(&out)
+
+
+cdef inline int buf_bulk(Buf* out, const u8* data, u64 size) noexcept nogil:
+    """A bulk string."""
+    cdef int code = buf_reserve(out, size + 32)
+    if code != OK:
+        return code
+    out.data[out.size] = 36
+    out.size += 1
+    out.size += format_u64(size, out.data + out.size)
+    memcpy(out.data + out.size, CRLF, 2)
+    copy_few(out.data + out.size + 2, data, size)
+    memcpy(out.data + out.size + 2 + size, CRLF, 2)
+    out.size += size + 4
+    return OK
+
+
+cdef int buf_item(Buf* out, const u8* p, u64* pos, u64 end) noexcept nogil:
+    """The element at pos as a bulk string; moves behind it."""
+    cdef u8 digits[24]
+    cdef Elem elem
+    cdef int code = lp_read(p, pos[0], end, &elem)
+    if code != OK:
+        return code
+    pos[0] = elem.after
+    if elem.is_int:
+        return buf_bulk(out, digits, format_i64(elem.number, digits))
+    return buf_bulk(out, elem.data, elem.size)
+
+
+cdef int buf_flat(Buf* out, const u8* p, const Master* m, const Entry* e) noexcept nogil:
+    """The fields and values of an entry as an array."""
+    cdef u64 pos = e.body, name = m.fields_at
+    cdef int64_t i
+    cdef int code = buf_reserve(out, 32)
+    if code != OK:
+        return code
+    out.data[out.size] = 42
+    out.size += 1
+    out.size += format_u64(2 * <u64> e.pairs, out.data + out.size)
+    memcpy(out.data + out.size, CRLF, 2)
+    out.size += 2
+    for i in range(e.pairs):
+        code = (buf_item(out, p, &name, m.end) if e.flags & SAME_FIELDS
+                else buf_item(out, p, &pos, m.end))
+        if code == OK:
+            code = buf_item(out, p, &pos, m.end)
+        if code != OK:
+            return code
+    return OK
+
+
+cdef int put_reply(
+    Buf* out, const u8* p, const Master* m, const Entry* e, u64 ms, u64 seq
+) noexcept nogil:
+    """An entry as its reply, in place of what stood there."""
+    cdef u8 text[ID_TEXT_MAX]
+    cdef u64 size = format_u64(ms, text)
+    cdef int code
+    text[size] = 45
+    size += 1 + format_u64(seq, text + size + 1)
+    out.size = 0
+    code = buf_add(out, <const u8*> ENTRY_HEAD, 4)
+    if code == OK:
+        code = buf_bulk(out, text, size)
+    return buf_flat(out, p, m, e) if code == OK else code
+
+
+def resp_entries(
+    bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b"",
+    start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False,
+):
+    """Live entries of an interval as replies, each with the two numbers of its ID."""
+    cdef Buf reply
+    memset(&reply, 0, sizeof(Buf))
+    try:
+        return entries_in(
+            lp, master_ms, master_seq, vector, start, end, limit, reverse, &reply
+        )
+    finally:
+        buf_free(&reply)

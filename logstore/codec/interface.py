@@ -337,11 +337,25 @@ class Codec(Protocol):
         self, data: bytearray, at: int, bulk_max_bytes: int
     ) -> tuple[list[list[bytes]], int]: ...
 
+    def resp_request(self, data: bytes) -> list[bytes] | None: ...
+
     def resp_add(self, data: bytes) -> tuple[bytes, dict[bytes, bytes]] | None: ...
 
     def resp_adds(
         self, data: bytearray, at: int, bulk_max_bytes: int, most: int
     ) -> tuple[bytes, RowBatch, int] | None: ...
+
+    def resp_entries(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes = b"",
+        start: ID = ZERO_ID,
+        end: ID = MAX_ID,
+        limit: int = -1,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, int, int]]: ...
 
     def resp_ids(self, ms: int, seq: int, count: int) -> bytes: ...
 

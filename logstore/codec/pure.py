@@ -38,7 +38,14 @@ from logstore.codec.node import (
     validate,
 )
 from logstore.codec.pending_run import PendingRun
-from logstore.codec.resp import resp_add, resp_adds, resp_ids, resp_requests
+from logstore.codec.resp import (
+    resp_add,
+    resp_adds,
+    resp_entries,
+    resp_ids,
+    resp_request,
+    resp_requests,
+)
 from logstore.codec.search import FrameSearch
 from logstore.codec.valued import Encoders, Unpacking, decoded_pairs, field_value
 
@@ -86,7 +93,9 @@ __all__ = [
     "pack_ids",
     "resp_add",
     "resp_adds",
+    "resp_entries",
     "resp_ids",
+    "resp_request",
     "resp_requests",
     "rewrite",
     "rows",

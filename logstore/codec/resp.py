@@ -2,7 +2,7 @@
 
 A run of adds to one stream (``XADD key * field value ...``) becomes rows at once, without an object
 for each word, and the IDs that they were given become replies at once. One add by itself becomes
-what ``add`` takes.
+what ``add`` takes. Entries of a node become replies without an object for each of their parts.
 
 Invariants: only what is complete and exactly as clients write it is taken; at whatever is not, it
 stops, and leaves it to who knows what to say of it; nothing is read behind the bytes there are.
@@ -16,6 +16,8 @@ from typing import Final
 
 from logstore.codec.bulk import RowBatch
 from logstore.codec.edit import ENTRY_BYTES_MAX, next_id
+from logstore.codec.interface import ID, MAX_ID, ZERO_ID
+from logstore.codec.node import entries
 
 REQUEST_MAX_WORDS: Final = 1024 * 1024
 _STAR, _DOLLAR, _CR, _LF, _ZERO = b"*$\r\n0"
@@ -26,16 +28,28 @@ _ADD_MIN_WORDS = 5
 def resp_requests(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[list[bytes]], int]:
     """Requests from byte ``at`` on, and the byte behind the last of them that is taken.
 
-    It stops where no more is whole, and before what looks like one for ``resp_adds``, unless that
-    comes first.
+    It stops where no more is whole, and before two or more adds to one stream, which are for
+    ``resp_adds``, unless the first of them comes first: it is taken then, and no more.
     """
     found: list[list[bytes]] = []
+    key: bytes | None = None  # of the request before, if it is an add
+    before = at
     while True:
         words, end = _request(data, at, bulk_max_bytes)
-        if not words or (found and _looks_like_an_add(words)):
+        if not words:
             return found, at
+        add = _looks_like_an_add(words)
+        if add and words[1] == key:
+            return (found[:-1], before) if len(found) > 1 else (found, at)
+        key = words[1] if add else None
         found.append(words)
-        at = end
+        before, at = at, end
+
+
+def resp_request(data: bytes) -> list[bytes] | None:
+    """The words of one request, if the bytes are one that is whole and plain, and nothing else."""
+    words, end = _request(data, 0, len(data))
+    return words if words and end == len(data) else None
 
 
 def resp_add(data: bytes) -> tuple[bytes, dict[bytes, bytes]] | None:
@@ -75,6 +89,28 @@ def resp_ids(ms: int, seq: int, count: int) -> bytes:
         if len(parts) < count:
             ms, seq = next_id(ms, seq)
     return b"".join(parts)
+
+
+def resp_entries(
+    lp: bytes,
+    master_ms: int,
+    master_seq: int,
+    vector: bytes = b"",
+    start: ID = ZERO_ID,
+    end: ID = MAX_ID,
+    limit: int = -1,
+    reverse: bool = False,
+) -> list[tuple[bytes, int, int]]:
+    """What ``entries`` finds, as replies: an array of the ID and of the fields and values, each
+    with the two numbers of its ID."""
+    found = entries(lp, master_ms, master_seq, vector, start, end, limit, reverse)
+    return [(_entry(ms, seq, flat), ms, seq) for _, ms, seq, flat in found]
+
+
+def _entry(ms: int, seq: int, flat: list[bytes]) -> bytes:
+    id = b"%d-%d" % (ms, seq)
+    parts = [b"$%d\r\n%b\r\n" % (len(item), item) for item in flat]
+    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(id), id, len(flat), b"".join(parts))
 
 
 def _looks_like_an_add(words: list[bytes]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import wait_for
@@ -30,7 +31,7 @@ from logstore.wire.resp.outgoing import Cut
 from logstore.wire.resp.reply import Failure, Reply
 from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, QueuedRead
+from logstore.wire.steps import Block, Look, QueuedRead
 
 log = logging.getLogger("logstore.server")
 SMALL_ENTRIES, SMALL_BYTES = 16, 64 * 1024  # a reply so small is made in the event loop
@@ -94,17 +95,23 @@ class Blocked:
             engine, self.step.keys, self._attempt, end, self._alive, lambda: self._pause_s
         )
 
-    async def in_task(self, tasks: Tasks, slice_s: float) -> Reply:
+    async def in_task(
+        self,
+        tasks: Tasks,
+        slice_s: float,
+        read: Callable[[Look], Awaitable[Reply]] | None = None,
+    ) -> Reply:
         """Wait as a task: the reply; ``Unblocked`` with the one that ends it otherwise.
 
         Args:
             tasks: of the loop; its threads run what commits.
             slice_s: how long to sleep at most, should nobody wake it.
+            read: runs a look, in turns with others; None: the threads of ``tasks`` do.
         """
         try:
             if self.step.group:
                 return await self._group_task(tasks, slice_s)
-            return await self._streams_task(tasks, slice_s)
+            return await self._streams_task(tasks, slice_s, read)
         except ClosedError as exc:
             return failure_of(exc)
         finally:
@@ -131,13 +138,26 @@ class Blocked:
         except Exception as exc:  # noqa: BLE001
             return _failed(exc)
 
-    async def _streams_task(self, tasks: Tasks, slice_s: float) -> Reply:
+    async def _streams_task(
+        self,
+        tasks: Tasks,
+        slice_s: float,
+        read: Callable[[Look], Awaitable[Reply]] | None,
+    ) -> Reply:
         def pause_s() -> float:
             return slice_s if self._pause_s is None else min(slice_s, self._pause_s)
 
+        look = self.step.attempt
+        in_turns = read is not None and isinstance(look, Look)
+
         def attempt() -> Awaitable[list[Reply] | None]:
+            if read is not None and isinstance(look, Look):
+                return self._attempt_in_turns(partial(read, look))
             return tasks.run(self._attempt)
 
+        # Where it begins ("$") is settled before anybody is told that it waits.
+        if in_turns and (found := await attempt()) is not None:
+            return found[0]
         replies = await wait_for(
             tasks.watcher,
             self.step.keys,
@@ -160,11 +180,26 @@ class Blocked:
             replies = self._runner.run([step.attempt], self._owed)
             if replies[0] is not step.empty:
                 return replies
-        self.waited = True
-        self._check()  # who went before it began is not waited for
+        self._waits()
         pause_ms = None if step.pause_ms is None else step.pause_ms(self._reader)
         self._pause_s = None if pause_ms is None else pause_ms / 1000
         return None
+
+    async def _attempt_in_turns(self, read: Callable[[], Awaitable[Reply]]) -> list[Reply] | None:
+        """The same of a read that commits nothing."""
+        self._owed.size = 0
+        if self.waited:
+            self._check_rights()
+        reply = await read()
+        if reply is not self.step.empty:
+            return [reply]
+        self._waits()
+        return None
+
+    def _waits(self) -> None:
+        """There is nothing yet. Who went before it began is not waited for."""
+        self.waited = True
+        self._check()
 
     @property
     def _group(self) -> QueuedRead:

@@ -14,19 +14,28 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
-from logstore.api.opening import opened_of
+from logstore.api.opening import OpenStore, opened_of
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import NotFree
 from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime.snapshot import NotNow, Snapshot
 from logstore.errors import DiskFullError, Error
-from logstore.ids import StreamID
 from logstore.wire.partial_commits import Begun
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Cut, Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
-from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell
+from logstore.wire.steps import (
+    ROW_BYTES,
+    Admin,
+    Beside,
+    Block,
+    Change,
+    JoinedAdds,
+    Look,
+    Step,
+    Tell,
+)
 from logstore.wire.together import (
     Added,
     Adds,
@@ -43,10 +52,34 @@ Outcome: TypeAlias = list[Reply] | Exception  # replies; or what ends the client
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
-SLOW_S = (
-    0.02  # what the loop did itself, and took longer, sends those behind it to a thread for a while
-)
-SLOW_PAUSE_S = 0.25
+SLOW_S = 0.02  # what the loop does itself, and takes longer, is slow
+SLOW_PAUSE_S = 0.25  # that a thread does it then, or
+SLOW_PAUSES = 4.0  # times as long as it took, if that is less
+SLOW_EACH = 4  # a second one among so many
+
+
+class Slowness:
+    """Whether the loop leaves what it does itself to a thread for now, as it was slow: twice within
+    a few, since one alone may have stood behind other processes."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._lately = 0
+
+    @property
+    def now(self) -> bool:
+        """Whether a thread does it."""
+        return self._until > 0.0 and time.monotonic() < self._until
+
+    def note(self, begun: float) -> None:
+        """It was done in the loop, and begun then (``time.monotonic``)."""
+        ended = time.monotonic()
+        if ended - begun <= SLOW_S:
+            self._lately = max(0, self._lately - 1)
+            return
+        if self._lately:
+            self._until = ended + min(SLOW_PAUSE_S, SLOW_PAUSES * (ended - begun))
+        self._lately = SLOW_EACH
 
 
 class NotRun:
@@ -86,6 +119,44 @@ class _ReaderAtOnce(StoreReader):
         return snapshot.read_at_once(self._engine, batch)
 
 
+class Reading:
+    """A walk on its way, for one client; ``reply`` once it is over."""
+
+    __slots__ = ("_now", "_then", "_walk", "_worked_ns", "begun", "look", "owed", "reply", "waits")
+
+    def __init__(self, look: Look, store: Store[bytes], owed: Owed) -> None:
+        assert look.walk is not None
+        self.look = look
+        self.owed = owed
+        self.reply: Reply = None
+        self.begun = False  # it had a slice
+        self.waits = False  # its next slice is for a thread
+        self._walk = look.walk()
+        self._now, self._then = _ReaderAtOnce(store, owed), StoreReader(store, owed)
+        self._worked_ns = 0
+
+    def go_on(self, *, at_once: bool) -> bool:
+        """Read a slice; whether the read is over, also if it failed. ``Cut``; with ``at_once``
+        ``NotNow``, and nothing was read."""
+        begun_ns = time.perf_counter_ns()
+        try:
+            more = self._walk.slice(self._now if at_once else self._then)
+            self._worked_ns += time.perf_counter_ns() - begun_ns
+            self.begun = True
+            if more:
+                return False
+            self.reply = self.owed.made(self._walk.reply())
+        except (Cut, NotNow):
+            raise
+        except (Error, Failed) as exc:
+            self.reply = failure_of(exc)
+        except Exception as exc:  # noqa: BLE001
+            self.reply = _failed(self.look, exc)
+        if self.look.request is not None:
+            self.look.request.took(time.perf_counter_ns() - self._worked_ns)
+        return True
+
+
 def told(step: Tell) -> Reply:
     """The reply of a step that needs no store."""
     try:
@@ -106,21 +177,11 @@ def is_shared(step: Step) -> bool:
     return isinstance(step, Change) and step.parts is None and step.prepare is None
 
 
-def light_rows(step: Step) -> int:
-    """How many rows a step adds, if it adds plain ones and does nothing else; 0 if it does."""
+def cost_of(step: Step) -> int:
+    """About how many rows a change writes, by its bytes, too; 0: that is not known."""
     if isinstance(step, JoinedAdds):
-        return len(step.rows)
-    return 1 if isinstance(step, Change) and step.row is not None else 0
-
-
-def plain_fields(steps: Sequence[Step]) -> tuple[bytes, dict[bytes, bytes]] | None:
-    """The stream and the entry of steps that are one plain add, watched by nobody; else None."""
-    step = steps[0]
-    if len(steps) > 1 or not isinstance(step, Change) or step.row is None or step.request:
-        return None
-    key, pairs = step.row
-    fields = dict(pairs)
-    return (key, fields) if len(fields) == len(pairs) else None  # a dict has no name twice
+        return len(step.rows) + step.size // ROW_BYTES
+    return step.cost if isinstance(step, Change) else 0
 
 
 def _has_parts(step: Step) -> bool:
@@ -151,7 +212,7 @@ class Runner:
     def __init__(self, store: Store[bytes]) -> None:
         self.store = store
         self._opened = opened_of(store)
-        self._threads_until = 0.0  # no light look is made at once before then
+        self._slow = Slowness()  # of reads in the loop's thread
         self._waits_for_syncs = self._opened.live().engine.options.sync == "always"
 
     def run(
@@ -243,35 +304,75 @@ class Runner:
         except Exception as exc:  # noqa: BLE001  it ends this connection, and no other
             return exc
 
-    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> StreamID | Failure | None:
-        """The ID of a plain add that was committed beside the pipeline, without waiting, or what
-        failed it; None: it was not, and nothing happened."""
+    def beside(self, work: Callable[[OpenStore[bytes]], T | None]) -> T | Failure | NotRun:
+        """What a commit beside the pipeline gives, made without a wait, or what failed it;
+        ``NOT_RUN``: nothing happened."""
         if self._waits_for_syncs:
-            return None
+            return NOT_RUN
         try:
-            return self._opened.add_plain(key, fields)
+            done = work(self._opened)
         except Error as exc:
             return failure_of(exc)
         except Exception as exc:
             log.error("a command failed", exc_info=exc)
             return failure_of(exc)
+        return NOT_RUN if done is None else done
 
-    def light(self, step: Step, owed: Owed) -> Reply | NotRun:
-        """The reply to a step that is light, made without a wait; ``NOT_RUN`` if it is not, or that
-        cannot be: it is to be run in a thread."""
+    def at_once(
+        self, step: Step, owed: Owed, alone: Callable[[Beside], Reply | NotRun]
+    ) -> Reply | NotRun:
+        """The reply to a step that needs no wait, made in the loop's thread; ``NOT_RUN``: nothing
+        of it has happened, or it is a read that is not through with its first slice.
+
+        Args:
+            step: any.
+            owed: to its client.
+            alone: commits something beside the pipeline, if it is its turn.
+        """
         if isinstance(step, Tell) and step.light:
             return told(step)
-        if not isinstance(step, Look) or not step.light or time.monotonic() < self._threads_until:
+        if isinstance(step, Change) and step.beside is not None:
+            begun_ns = time.perf_counter_ns()
+            done = alone(step.beside)
+        elif not isinstance(step, Look) or not (step.light or step.walk) or self._slow.now:
             return NOT_RUN
+        elif step.walk is not None:
+            step.begun = reading = self.reading(step, owed)
+            return reading.reply if self.slice_at_once(reading) else NOT_RUN
+        else:
+            begun_ns = time.perf_counter_ns()
+            done = self._light(step, owed)
+        if step.request is not None and not isinstance(done, NotRun):  # else it is timed elsewhere
+            step.request.took(begun_ns)
+        return done
+
+    def _light(self, look: Look, owed: Owed) -> Reply | NotRun:
         begun = time.monotonic()
         try:
-            return timed(step.request, step.find, _ReaderAtOnce(self.store, owed))
+            return look.find(_ReaderAtOnce(self.store, owed))
         except Exception:  # noqa: BLE001  the thread meets it, too, and says what it is
             return NOT_RUN
         finally:
-            ended = time.monotonic()
-            if ended - begun > SLOW_S:  # the disk is read
-                self._threads_until = ended + SLOW_PAUSE_S
+            self._slow.note(begun)
+
+    # -- reads in slices ----------------------------------------------------------------------
+    def reading(self, look: Look, owed: Owed) -> Reading:
+        """A walk that is about to begin."""
+        return Reading(look, self.store, owed)
+
+    def slice_at_once(self, reading: Reading) -> bool:
+        """Read a slice in the loop's thread; whether the read is over. If that has to wait, nothing
+        is read, and ``reading.waits``: a thread is to do it, by ``go_on``. ``Cut``."""
+        reading.waits = self._slow.now
+        if not reading.waits:
+            begun = time.monotonic()
+            try:
+                return reading.go_on(at_once=True)
+            except NotNow:
+                reading.waits = True
+            finally:
+                self._slow.note(begun)
+        return False
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:
         """Run work that commits and that came then (``time.monotonic_ns``); it stood in a queue."""

@@ -116,7 +116,7 @@ class Batches:
         self._session = session
         self._joined = joined
         self._parser = RequestParser()
-        self._only_add = codec().resp_add
+        self._only_add, self._only = codec().resp_add, codec().resp_request
 
     @property
     def held_bytes(self) -> int:
@@ -141,6 +141,17 @@ class Batches:
         ):
             return None
         return self._only_add(data)
+
+    def only(self, data: bytes) -> Step | None:
+        """The step of bytes that came, if they are one short request and nothing else; it is
+        counted. None, and nothing is taken: they are to be fed."""
+        if len(data) > SHORT_BYTES or not self._parser.empty:
+            return None
+        words = self._only(data)
+        if words is None:
+            return None
+        self._session.service.counts.count(1)
+        return self.step(words)
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
         """The runs of requests that are words already."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from logstore.api.opening import OpenStore
 from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
@@ -51,6 +52,19 @@ class Reader(Protocol):
         ...
 
 
+class Walk(Protocol):
+    """A read on its way through its slices: others have their turn between two of them."""
+
+    def slice(self, reader: Reader) -> bool:
+        """Read what comes next, in a time that is bounded; whether another slice follows. What
+        raises ``NotNow`` has read nothing: call it again."""
+        ...
+
+    def reply(self) -> Reply:
+        """What is told of all slices so far."""
+        ...
+
+
 def same(result: Any) -> Reply:
     """The result as the reply."""
     return result
@@ -68,6 +82,10 @@ class Row(NamedTuple):
     pairs: list[tuple[bytes, bytes]]
 
 
+ROW_BYTES = 512  # that cost about as much as one more row
+Beside: TypeAlias = Callable[[OpenStore[bytes]], Reply | None]
+
+
 @dataclass(slots=True)
 class Change:
     """An operation of the engine, run in a commit; ``frees`` ones also run on a full disk.
@@ -81,6 +99,9 @@ class Change:
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
     request: Request | None = None
     row: Row | None = None
+    cost: int = 0  # about how many rows it writes, by its bytes, too; 0: that is not known
+    # The same as a commit beside the pipeline, without a wait: its reply; None: nothing happened.
+    beside: Beside | None = None
     parts: Callable[[Owed], Parts] | None = None  # the same as several commits, where it may be
     begun: Begun | None = None  # it is amid them
 
@@ -92,15 +113,30 @@ class JoinedAdds:
 
     key: bytes
     rows: RowBatch
+    size: int  # bytes of the requests
 
 
 @dataclass(slots=True)
 class Look:
-    """A read without a commit."""
+    """A read without a commit; one that may be long is also a walk."""
 
     find: Callable[[Reader], Reply]
     request: Request | None = None
+    walk: Callable[[], Walk] | None = None
+    begun: Any = None  # it is amid its slices: a ``runner.Reading``
     light: bool = False  # a few rows of the index, whatever is stored: less than a hop to a thread
+
+
+def walked(begin: Callable[[], Walk]) -> Look:
+    """A look that is a walk; where nobody else waits for a turn it is done in one go."""
+
+    def find(reader: Reader) -> Reply:
+        walk = begin()
+        while walk.slice(reader):
+            pass
+        return walk.reply()
+
+    return Look(find, walk=begin)
 
 
 @dataclass(slots=True)

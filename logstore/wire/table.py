@@ -106,10 +106,17 @@ class Table:
     def __init__(self, profile: Profile, commands: Iterable[Command]) -> None:
         self.profile: Profile = profile
         self.commands = {command.name: command.of(profile) for command in commands}
+        # Those without subcommands, by their names as clients write them: found in one step.
+        self._written = {
+            word: command
+            for name, command in self.commands.items()
+            if not command.subcommands
+            for word in (name.encode(), name.upper().encode())
+        }
 
     def find(self, words: list[bytes]) -> Command:
         """The command of these words, subcommand looked up, number of words checked."""
-        command = self.commands.get(_name(words[0]))
+        command = self._written.get(words[0]) or self.commands.get(_name(words[0]))
         if command is None:
             raise Failed(_unknown(words))
         if command.subcommands and len(words) > 1:

@@ -142,3 +142,48 @@ def test_both_make_the_same_rows(data: bytes, at: int, most: int) -> None:
         if batch is not None
     ]
     assert nodes[0] == nodes[1]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_one_request_and_nothing_else(codec: Codec) -> None:
+    one = request([b"XLEN", b"", b"x" * 300])
+    assert codec.resp_request(one) == [b"XLEN", b"", b"x" * 300]
+    for other in (one + one, one[:-1], one + b"\r\n", b"PING\r\n", b"*0\r\n", b""):
+        assert codec.resp_request(other) is None
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_adds_to_one_stream_are_left_together(codec: Codec) -> None:
+    def add(key: bytes) -> bytes:
+        return request([b"XADD", key, b"*", b"n", b"1"])
+
+    data = bytearray(add(b"a") + add(b"b") + add(b"b") + add(b"c"))
+    words, at = codec.resp_requests(data, 0, BULK_MAX_BYTES)
+    assert [each[1] for each in words] == [b"a"]
+    found = codec.resp_adds(data, at, BULK_MAX_BYTES, 10)
+    assert found is not None
+    assert (found[0], len(found[1])) == (b"b", 2)
+    assert codec.resp_requests(data, at, BULK_MAX_BYTES)[1] == at + len(add(b"b"))
+    words, at = codec.resp_requests(data, found[2], BULK_MAX_BYTES)
+    assert ([each[1] for each in words], at) == ([b"c"], len(data))
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the compiled codec is not built")
+@given(st.one_of(PIECES, st.lists(PIECES, max_size=2).map(b"".join)))
+def test_both_take_the_same_request(data: bytes) -> None:
+    assert native_or_none is not None
+    assert native_or_none.resp_request(data) == pure.resp_request(data)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_entries_as_replies(codec: Codec) -> None:
+    most = 2**64 - 1
+    node = codec.new_node(7, most, [b"a", b"-12", b"b", b"x" * 200])
+    assert codec.resp_entries(node, 7, most) == [
+        (
+            b"*2\r\n$22\r\n7-%d\r\n*4\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$200\r\n%b\r\n"
+            % (most, b"x" * 200),
+            7,
+            most,
+        )
+    ]

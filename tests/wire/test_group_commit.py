@@ -244,6 +244,7 @@ def test_a_full_disk_refuses_those_that_do_not_fit_and_keeps_the_others(
 KILLED = """
 import asyncio, logging, os, signal, sys, logstore
 from logstore.wire.catalogue import service_of
+from logstore.wire.runner import NOT_RUN
 from logstore.wire.server import group_commit
 from logstore.wire.server.server import Listen, Server
 
@@ -264,13 +265,13 @@ def dies(self, taken, outcomes):
 def dies_too(commit):
     def committed(self, *given):
         reply = commit(self, *given)
-        if reply is not None:
+        if reply is not NOT_RUN:
             count()
         return reply
     return committed
 
 shared._tell = dies
-shared.plain_add, shared.one_now = dies_too(shared.plain_add), dies_too(shared.one_now)
+shared.alone = dies_too(shared.alone)
 
 async def main(store):
     server = Server(service_of(store))

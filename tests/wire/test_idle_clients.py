@@ -119,7 +119,7 @@ def test_two_thousand_wait_and_others_are_served(
             line.close()
         until(other, f"connected_clients:{CLIENTS + 1 - 600}")
         until(other, f"blocked_clients:{BLOCKED - 600}")
-        assert status(server.pid)["Threads"] == full["Threads"]
+        assert status(server.pid)["Threads"] <= few["Threads"] + 2 * THREADS
     server.stop()  # by SIGTERM, with those that are left; it asserts that all is well
     for line in (*idle, *readers[250:], *workers[250:400]):
         with pytest.raises((EOFError, ConnectionError)):

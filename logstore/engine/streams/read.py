@@ -210,11 +210,12 @@ def read_on(
     *,
     reverse: bool = False,
     walked: Interval | None = None,
+    maker: Maker | None = None,
 ) -> Batch:
     """The same on what ``once`` reads: a snapshot of the caller's, or the view inside a commit."""
     if start > end or limit == 0:
         return Batch([], None)
-    return once(lambda view: _read(view, name, start, end, limit, reverse, walked, None))
+    return once(lambda view: _read(view, name, start, end, limit, reverse, walked, maker))
 
 
 def _read(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from logstore.api import arguments
+from logstore.api.opening import OpenStore
 from logstore.codec.fingerprint import fingerprint
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import settings
@@ -20,8 +22,10 @@ from logstore.wire.resp.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, w
 from logstore.wire.resp.reply import Reply
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import Change, Look, Reader, Row, Step, ok
+from logstore.wire.steps import ROW_BYTES, Change, Look, Reader, Row, Step, ok
 from logstore.wire.table import Command, Profile
+
+BESIDE_MAX_BYTES = 64 * 1024  # of an entry that is added in the loop's thread
 
 
 class _Options(NamedTuple):
@@ -38,7 +42,9 @@ def xadd(client: Client, words: Words) -> Step:
     if (word := words.peek()) is not None and word != b"*" and not word[:1].isdigit():
         options = _options(words, client.service.profile)
     ids = _id(words.next())
-    pairs = _pairs(words)
+    parts = words.rest()
+    size = _checked(parts)
+    pairs = list(zip(parts[::2], parts[1::2], strict=True))
     if ids == ZERO_ID:
         raise Failed("ERR The ID specified in XADD must be greater than 0-0")
     if options.producer is not None:
@@ -47,8 +53,17 @@ def xadd(client: Client, words: Words) -> Step:
     def op(state: WriteTxn) -> Added | None:
         return add.add(state, _request(key, pairs, ids, options))
 
-    plain = ids is AUTO and options.create and options.rule is None
-    return Change(op, _first, row=Row(key, pairs) if plain else None)
+    cost = 1 + size // ROW_BYTES
+    if ids is not AUTO or not options.create or options.rule is not None:
+        return Change(op, _first, cost=cost if options.rule is None else 0)
+    fields = dict(pairs) if size <= BESIDE_MAX_BYTES else {}
+    beside = partial(_beside, key, fields) if len(fields) == len(pairs) else None  # none twice
+    return Change(op, _first, row=Row(key, pairs), cost=cost, beside=beside)
+
+
+def _beside(key: bytes, fields: dict[bytes, bytes], opened: OpenStore[bytes]) -> Reply | None:
+    added = opened.add_plain(key, fields)
+    return None if added is None else bytes(added)
 
 
 def _request(
@@ -118,13 +133,14 @@ def _refuse_id() -> AutoID:
     raise Failed(INVALID_ID)
 
 
-def _pairs(words: Words) -> list[tuple[bytes, bytes]]:
-    parts = words.rest()
+def _checked(parts: list[bytes]) -> int:
+    """How many bytes the fields and values of an entry have."""
     if not parts or len(parts) % 2:
         raise wrong_arity("xadd")
-    if sum(map(len, parts)) > ENTRY_MAX_BYTES:
+    size = sum(map(len, parts))
+    if size > ENTRY_MAX_BYTES:
         raise Failed(TOO_LARGE)
-    return list(zip(parts[::2], parts[1::2], strict=True))
+    return size
 
 
 def _first(added: Added | None) -> Reply:

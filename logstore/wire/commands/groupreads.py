@@ -11,6 +11,8 @@ from copy import copy
 from functools import partial
 from typing import NamedTuple
 
+from logstore.api.opening import OpenStore
+from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
@@ -18,14 +20,15 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
-from logstore.wire.commands.reading import Budget, ReadOptions, ReadParser
+from logstore.wire.commands.reading import ReadOptions, ReadParser
+from logstore.wire.commands.walking import Budget
 from logstore.wire.partial_commits import PART_ENTRIES, Parts, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
+from logstore.wire.resp.reply import NULL_ARRAY, Array, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import Block, Change, QueuedRead, Reader, Step
+from logstore.wire.steps import Beside, Block, Change, QueuedRead, Reader, Step
 from logstore.wire.table import Command
 
 _MEANINGLESS = (
@@ -33,6 +36,7 @@ _MEANINGLESS = (
     "this consumer by specifying a proper ID, or use the > ID to get new messages. The {} ID would "
     "just return an empty result set."
 )
+BESIDE_MAX_BYTES = 256 * 1024  # of nodes whose entries are handed out in the loop's thread
 NEW_PART = 4  # what is new is at most one of so many parts of what its client may still owe
 STREAM_COST = 20  # entries that could be handed out while one more stream is looked at
 _IDLE = "ERR min-idle-time is not an integer or out of range"
@@ -67,7 +71,10 @@ def xreadgroup(client: Client, words: Words) -> Step:
     """As XREADGROUP."""
     asked = _parse(client, words)
     read = _GroupRead(client, asked)
-    change = Change(read.op, read.reply, parts=read.parts())
+    parts = read.parts()
+    cost = 0 if parts else asked.options.budget().count() * len(asked.keys)
+    beside = None if parts else read.beside()
+    change = Change(read.op, read.reply, cost=cost, beside=beside, parts=parts)
     timeout_ms = asked.options.timeout_ms
     if timeout_ms is None or any(word != b">" for _, word in asked.options.streams):
         return change
@@ -81,10 +88,9 @@ def _parse(client: Client, words: Words) -> _Asked:
     names: tuple[bytes, bytes] | None = None
     noack = False
     claim: int | None = None
-    while not words.take(b"STREAMS"):
-        if parser.take(words):
+    while (word := words.option()) != b"STREAMS":
+        if parser.takes(word, words):
             continue
-        word = words.option()
         if word == b"GROUP" and len(words) >= 2:
             names = words.next(), words.next()
         elif word == b"NOACK":
@@ -132,7 +138,7 @@ class _GroupRead:
         counted as delivered.
         """
         asked, owed = self._asked, self._client.owed
-        left = Budget(asked.options)
+        left = asked.options.budget()
         replies: list[tuple[bytes, Reply]] = []
         for key, after in asked.starts(state):
             if left.spent:
@@ -173,10 +179,31 @@ class _GroupRead:
     def parts(self) -> Callable[[Owed], Parts] | None:
         """How it is done in parts; None if it asks for few."""
         asked = self._asked
-        left = Budget(asked.options)
+        left = asked.options.budget()
         if 0 < left.count() * len(asked.keys) <= PART_ENTRIES:
             return None
         return lambda owed: _ReadParts(self, asked, owed)
+
+    def beside(self) -> Beside | None:
+        """The same beside the pipeline; None if it is not what that takes: a few new entries of
+        one stream."""
+        asked, options = self._asked, self._asked.options
+        if len(options.streams) > 1 or options.streams[0][1] != b">" or options.max_bytes:
+            return None
+        if asked.noack or asked.claim_idle_ms is not None:
+            return None
+        key, count = options.streams[0][0], options.budget().count()
+
+        def work(opened: OpenStore[bytes]) -> Reply | None:
+            try:
+                found = opened.read_plain(key, asked.group, asked.consumer, count, 0, _making, None)
+            except _TooLarge:
+                return None
+            if found is None:
+                return None
+            return Pairs([(key, Array(len(found), [b"".join(found)]))]) if found else NULL_ARRAY
+
+        return work
 
     def reply(self, replies: list[tuple[bytes, Reply]]) -> Reply:
         """Entries by stream; the null array if there are none."""
@@ -185,7 +212,7 @@ class _GroupRead:
     def in_queue(self, key: bytes) -> QueuedRead:
         """The read of the one stream, for the queue of its group."""
         asked = self._asked
-        left = Budget(asked.options)
+        left = asked.options.budget()
         count, max_bytes = max(0, left.count()), left.max_bytes
 
         def once(state: WriteTxn, takes_new: bool) -> list[Delivered]:
@@ -243,6 +270,40 @@ class _GroupRead:
         return probe.probe(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
 
 
+class _TooLarge(Exception):  # noqa: N818  (control flow)
+    """What a node would give is more than is made in the loop's thread."""
+
+
+class _NewEntries:
+    """Makes new entries replies, as ``DeliveryMaker`` of the codec makes them deliveries."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = BESIDE_MAX_BYTES
+
+    def first(
+        self,
+        lp: bytes,
+        master_ms: int,
+        master_seq: int,
+        vector: bytes,
+        start: StreamID,
+        limit: int,
+        *_others: object,
+    ) -> tuple[list[bytes], bytes]:
+        """Those of a node, and their IDs. ``_TooLarge``, before anything is committed."""
+        self._left -= len(lp)
+        if self._left < 0:
+            raise _TooLarge
+        rows = codec().resp_entries(lp, master_ms, master_seq, vector, start, MAX_ID, limit)
+        return [row[0] for row in rows], codec().pack_ids([row[1:] for row in rows])[0]
+
+
+def _making(_reader: None) -> tuple[Callable[..., tuple[list[bytes], bytes]], tuple[()]]:
+    return _NewEntries().first, ()
+
+
 class _Took(NamedTuple):
     """What a part handed out of one stream."""
 
@@ -259,7 +320,7 @@ class _ReadParts:
         self._read = read
         self._asked = asked
         self._owed = owed
-        self._left = Budget(asked.options)
+        self._left = asked.options.budget()
         self._share = Share(owed, NEW_PART)
         self._starts: list[tuple[bytes, StreamID | None]] | None = None
         self._begun_ms: int | None = None

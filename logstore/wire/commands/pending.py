@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, describe
 from logstore.engine.groups.claim import ATTEMPTS_AN_ENTRY
@@ -66,7 +67,14 @@ def xack(_client: Client, words: Words) -> Step:
             return 0  # the peers do not look at the IDs then
         return ack.ack(state, key, group, wanted()[items])
 
-    return Change(op, frees=True, parts=counting(len(given), op))
+    def beside(opened: OpenStore[bytes]) -> int | None:
+        try:
+            return opened.ack_plain(key, group, tuple(wanted()))
+        except Failed:  # one is no ID: that is told only if there is a group
+            return None
+
+    parts = counting(len(given), op)
+    return Change(op, frees=True, cost=len(given), beside=None if parts else beside, parts=parts)
 
 
 def xackdel(_client: Client, words: Words) -> Step:

@@ -4,50 +4,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logstore.codec import NodeEntry
-from logstore.engine.streams import read as ranges
-from logstore.engine.streams.budget import ByteBudget, entry_bytes
-from logstore.ids import MAX_ID, StreamID
+from logstore.engine.runtime.snapshot import Snapshot
+from logstore.ids import ZERO_ID, StreamID
+from logstore.wire.commands.walking import Budget, EntriesWalk, RangeWalk, Stretch, behind
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import Block, Look, Reader, Step
+from logstore.wire.steps import Block, Look, Step, walked
 from logstore.wire.table import Command, is_valkey
 
 LAST, NEWEST = "$", "+"
 
 
-def entry(row: NodeEntry) -> Reply:
-    """An entry: its ID, and a flat list of fields and values."""
-    return [b"%d-%d" % (row[1], row[2]), row[3]]
+def xrange(_client: Client, words: Words) -> Step:
+    """As XRANGE."""
+    return _range(words, reverse=False)
 
 
-def found_in(
-    reader: Reader,
-    key: bytes,
-    low: StreamID,
-    high: StreamID,
-    limit: int,
-    *,
-    reverse: bool = False,
-    budget: Budget | None = None,
-) -> Reply:
-    """Entries of an interval, read in batches, as an array; ``limit`` -1: all."""
-    rows = reader.rows()
-    room = None if budget is None else budget.room()
-    interval: ranges.Interval | None = None
-    while True:
-        batch = ranges.read_on(reader.once, key, low, high, limit, reverse=reverse, walked=interval)
-        interval = interval or (low, high)
-        entries = [entry(row) for row in batch.entries]
-        kept = entries if budget is None or room is None else budget.take(entries, room)
-        rows.add(kept)
-        if limit >= 0:
-            limit -= len(entries)
-        if batch.rest is None or limit == 0 or len(kept) < len(entries):
-            return rows.done()
-        low, high = batch.rest
+def xrevrange(_client: Client, words: Words) -> Step:
+    """As XREVRANGE."""
+    return _range(words, reverse=True)
 
 
 def _range(words: Words, *, reverse: bool) -> Step:
@@ -64,17 +41,7 @@ def _range(words: Words, *, reverse: bool) -> Step:
     if limit is not None and limit <= 0:
         return Look(lambda reader: NULL_ARRAY if reader.once(lambda v: v.record(key)) else [])
     most = -1 if limit is None else limit
-    return Look(lambda reader: found_in(reader, key, low, high, most, reverse=reverse))
-
-
-def xrange(_client: Client, words: Words) -> Step:
-    """As XRANGE."""
-    return _range(words, reverse=False)
-
-
-def xrevrange(_client: Client, words: Words) -> Step:
-    """As XREVRANGE."""
-    return _range(words, reverse=True)
+    return walked(lambda: RangeWalk(Stretch(key, low, high, most, reverse=reverse)))
 
 
 class ReadOptions(NamedTuple):
@@ -85,6 +52,10 @@ class ReadOptions(NamedTuple):
     max_bytes: int  # of the reply; 0: no limit
     timeout_ms: int | None  # None: do not wait; 0: for ever
     streams: list[tuple[bytes, bytes]]
+
+    def budget(self) -> Budget:
+        """What the reply may hold."""
+        return Budget(self.limit, self.max_count, self.max_bytes)
 
 
 class ReadParser:
@@ -97,15 +68,15 @@ class ReadParser:
         self._count = self._max_count = self._max_bytes = 0
         self._timeout_ms: int | None = None
 
-    def take(self, words: Words) -> bool:
-        """Take one option, if one stands here."""
-        if words.take(b"BLOCK"):
-            self._timeout_ms = _timeout(words.next())
-        elif words.take(b"COUNT"):
+    def takes(self, option: bytes, words: Words) -> bool:
+        """Whether this is an option of both; its value is taken."""
+        if option == b"COUNT":
             self._count = max(0, words.integer())
-        elif self._limits and words.take(b"MAXCOUNT"):
+        elif option == b"BLOCK":
+            self._timeout_ms = _timeout(words.next())
+        elif self._limits and option == b"MAXCOUNT":
             self._max_count = _positive(words, "MAXCOUNT")
-        elif self._limits and words.take(b"MAXSIZE"):
+        elif self._limits and option == b"MAXSIZE":
             self._max_bytes = _positive(words, "MAXSIZE")
         else:
             return False
@@ -156,10 +127,9 @@ def _timeout(word: bytes) -> int:
 def xread(client: Client, words: Words) -> Step:
     """As XREAD."""
     parser = ReadParser(client, "xread")
-    while not words.take(b"STREAMS"):
-        if parser.take(words):
+    while (word := words.option()) != b"STREAMS":
+        if parser.takes(word, words):
             continue
-        word = words.option()
         if word in (b"CLAIM", b"GROUP", b"NOACK"):
             raise Failed(
                 f"ERR The {word.decode()} option is only supported by XREADGROUP. "
@@ -181,10 +151,11 @@ def xread(client: Client, words: Words) -> Step:
         else:
             wanted.append((key, strict_id(word)))
     read = _Read(client, options, wanted)
+    look = walked(read.walk)
     if options.timeout_ms is None:
-        return Look(read.find)
+        return look
     return Block(
-        Look(read.find),
+        look,
         [key for key, _ in options.streams],
         options.timeout_ms or None,
         empty=read.empty,
@@ -192,95 +163,57 @@ def xread(client: Client, words: Words) -> Step:
 
 
 class _Read:
-    """One XREAD: where it begins is settled at its first look."""
+    """One XREAD, which may be tried again: where it begins is settled at its first look."""
 
     def __init__(
         self, client: Client, options: ReadOptions, wanted: list[tuple[bytes, StreamID | str]]
     ) -> None:
-        self._client = client
-        self._options = options
-        self._wanted = wanted
-        self._starts: list[tuple[bytes, StreamID]] | None = None
+        self.options = options
         self.empty = NULL_ARRAY
+        self.starts: list[tuple[bytes, StreamID]] | None = None
+        self._wanted = wanted
+        self._one_id = is_valkey(client.service.profile)  # of "+": the last ID, or none
 
-    def find(self, reader: Reader) -> Reply:
+    def walk(self) -> ReadWalk:
+        """One try."""
+        return ReadWalk(self)
+
+    def begin(self, view: Snapshot) -> tuple[list[tuple[bytes, StreamID]], list[Stretch]]:
+        """Behind which entries it reads, and what of each stream."""
+        starts, stretches = [], []
+        for key, at in self._wanted:
+            start = at if isinstance(at, StreamID) else _last(view, key)
+            starts.append((key, start))
+            if at == NEWEST:
+                low = start if self._one_id else ZERO_ID
+                stretches.append(Stretch(key, low, start, 1, reverse=True))
+            else:
+                stretches.append(behind(key, start))
+        return starts, stretches
+
+
+class ReadWalk(EntriesWalk):
+    """One try of an XREAD."""
+
+    def __init__(self, read: _Read) -> None:
+        starts = read.starts
+        known = None if starts is None else [behind(key, start) for key, start in starts]
+        super().__init__(known, read.options.budget())
+        self._read_of = read
+
+    def begin(self, view: Snapshot) -> list[Stretch]:
+        """Settle where it begins."""
+        self._read_of.starts, stretches = self._read_of.begin(view)
+        return stretches
+
+    def reply(self) -> Reply:
         """Entries by stream; the null array if there are none."""
-        newest: set[int] = set()  # places, at the first look
-        if self._starts is None:
-            self._starts = []
-            for place, (key, at) in enumerate(self._wanted):
-                start = at if isinstance(at, StreamID) else _last(reader, key)
-                if at == NEWEST:
-                    newest.add(place)
-                self._starts.append((key, start))
-        left = Budget(self._options)
-        replies: list[tuple[bytes, Reply]] = []
-        for place, (key, start) in enumerate(self._starts):
-            if left.spent:
-                break
-            rows = self._newest(reader, key, start, left) if place in newest else []
-            if not rows and start < MAX_ID:
-                rows = found_in(reader, key, start.next(), MAX_ID, left.count(), budget=left)
-            if rows:
-                replies.append((key, rows))
-        return Pairs(replies) if replies else self.empty
-
-    def _newest(self, reader: Reader, key: bytes, last: StreamID, left: Budget | None) -> Reply:
-        if is_valkey(self._client.service.profile):
-            return found_in(reader, key, last, last, 1, budget=left)
-        return found_in(reader, key, StreamID(0, 0), MAX_ID, 1, reverse=True, budget=left)
+        return Pairs(self.found) if self.found else self._read_of.empty
 
 
-class Budget:
-    """What one reply may still hold: entries, and bytes as ``room`` counts them."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._each = options.limit
-        self._left = options.max_count or None
-        self._bytes = options.max_bytes or None
-
-    @property
-    def spent(self) -> bool:
-        """Whether nothing more goes in."""
-        return (self._left is not None and self._left <= 0) or (
-            self._bytes is not None and self._bytes <= 0
-        )
-
-    def count(self) -> int:
-        """How many entries to read of the next stream; -1: all."""
-        if self._left is None:
-            return self._each or -1
-        return min(self._left, self._each) if self._each else self._left
-
-    @property
-    def max_bytes(self) -> int:
-        """How many bytes are left; 0: no limit."""
-        return self._bytes or 0
-
-    def room(self) -> ByteBudget:
-        """The bytes that are left for the next stream."""
-        return ByteBudget(self.max_bytes)
-
-    def take(self, rows: list[Reply], room: ByteBudget) -> list[Reply]:
-        """The rows of a stream that still fit; its first one does in any case."""
-        if self._bytes is not None:
-            kept = next((at for at, row in enumerate(rows) if not room.takes(row[1])), None)
-            rows = rows if kept is None else rows[:kept]
-            self._bytes = 0 if kept is not None else self._bytes
-        self.spend([row[1] for row in rows])
-        return rows
-
-    def spend(self, entries: list[list[bytes] | None]) -> None:
-        """These are in the reply: fields and values of each."""
-        if self._left is not None:
-            self._left -= len(entries)
-        if self._bytes is not None:
-            self._bytes -= sum(entry_bytes(items or ()) for items in entries)
-
-
-def _last(reader: Reader, key: bytes) -> StreamID:
-    record = reader.once(lambda view: view.record(key))
-    return record.last if record is not None else StreamID(0, 0)
+def _last(view: Snapshot, key: bytes) -> StreamID:
+    record = view.record(key)
+    return record.last if record is not None else ZERO_ID
 
 
 _CATEGORIES = ("read", "stream", "slow")

@@ -13,9 +13,13 @@ limit. Knows no socket.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from logstore.codec import NodeEntry, codec
 from logstore.wire.resp.reply import Array, Failure, Made, Pairs, Reply, Verbatim, encode_pieces
+
+if TYPE_CHECKING:
+    from logstore.engine.streams.read import Maker
 
 T = TypeVar("T")
 RUN_BYTES = 1 << 20
@@ -26,11 +30,29 @@ class Cut(Exception):  # noqa: N818
     """The connection ends here: nobody reads the reply, or it is more than a client may owe."""
 
 
+def entry(row: NodeEntry) -> Reply:
+    """An entry: its ID, and a flat list of fields and values."""
+    return [b"%d-%d" % (row[1], row[2]), row[3]]
+
+
+class _Encoding:
+    """Makes replies of the entries of a node, as bytes."""
+
+    def __init__(self) -> None:
+        self.entries = codec().resp_entries
+
+
 class Rows:
     """Rows of an array whose number is not known before; here as values."""
 
+    maker: Maker | None = None  # makes what ``take`` takes of a node; None: the codec's ``entries``
+
     def __init__(self) -> None:
         self._rows: list[Reply] = []
+
+    def take(self, found: list[Any]) -> None:
+        """Entries that come next, as ``maker`` made them."""
+        self.add([entry(row) for row in found])
 
     def add(self, rows: list[Reply]) -> None:
         """Rows that come next."""
@@ -105,6 +127,12 @@ class OwedBytes(Owed):
         self._most = most
         self._alive = alive
 
+    def begin(self, protocol: int) -> None:
+        """Count anew: what was owed before is sent."""
+        self.protocol, self.size = protocol, 0
+        if self.failed:
+            self.failed = []
+
     @property
     def full(self) -> bool:
         """Whether a run of requests ends here, until the client has read."""
@@ -128,9 +156,9 @@ class OwedBytes(Owed):
     def made(self, reply: Reply) -> Reply:
         """As bytes, in pieces, unless it is short."""
         kind = type(reply)
-        if kind in (list, tuple, dict, Pairs, Array, Verbatim) or (
-            kind is bytes and len(reply) > 1024
-        ):
+        if kind is Array:
+            return Made([b"*%d\r\n" % reply.count, *reply.pieces])  # which were counted
+        if kind in (list, tuple, dict, Pairs, Verbatim) or (kind is bytes and len(reply) > 1024):
             return Made(self._pieces(reply))
         self.count(64)
         return reply
@@ -159,6 +187,7 @@ class OwedBytes(Owed):
 class _EncodedRows(Rows):
     def __init__(self, owed: OwedBytes) -> None:
         super().__init__()
+        self.maker = _Encoding()
         self._owed = owed
         self._count = 0
         self._held = 0
@@ -169,6 +198,14 @@ class _EncodedRows(Rows):
         self._owed.check()
         self._pieces += encode_pieces(rows, self._owed.protocol, self._owed.count, headed=False)
         self._count += len(rows)
+
+    def take(self, found: list[Any]) -> None:
+        """Entries that come next: they are bytes already."""
+        if found:
+            piece = b"".join([row[0] for row in found])
+            self._owed.count(len(piece))
+            self._pieces.append(piece)
+            self._count += len(found)
 
     def weigh(self, size: int) -> None:
         """Values of so many bytes of memory more wait to become rows; ``Cut`` if it is too much."""

@@ -117,6 +117,11 @@ def told(failure: Failure) -> bytes:
 
 def encode(reply: Reply, protocol: int) -> bytes:
     """The bytes of a reply in RESP2 or RESP3."""
+    kind = type(reply)
+    if kind is Made:  # the most common ones without a detour
+        return reply.pieces[0] if len(reply.pieces) == 1 else b"".join(reply.pieces)
+    if kind is int:
+        return b":%d\r\n" % reply
     parts: list[bytes] = []
     _Encoder(parts, protocol == 3).put(reply)
     return b"".join(parts)

@@ -105,16 +105,17 @@ class RequestParser:
         ready = sum(len(word) for words in self._ready for word in words)
         return len(self._data) - self._at + self._read + ready
 
-    def adds(self, most: int) -> tuple[bytes, RowBatch] | None:
+    def adds(self, most: int) -> tuple[bytes, RowBatch, int] | None:
         """The next requests if they are two or more plain adds to one stream, at most so many: its
-        key, and the rows. None if something else comes first, or one add alone."""
+        key, the rows, and their bytes as sent. None if something else comes first, or one alone."""
         if self._ready or self._left or not self.trusted or self._at >= len(self._data):
             return None
         adds = self._adds(self._data, self._at, self._bulk_max, most)
         if adds is None or len(adds[1]) < 2:
             return None
-        key, rows, self._at = adds
-        return key, rows
+        key, rows, end = adds
+        size, self._at = end - self._at, end
+        return key, rows, size
 
     def next(self) -> list[bytes] | None:
         """The next request, [] for an empty one; None until more bytes came. ProtocolError."""

@@ -57,7 +57,7 @@ def ids(words: Sequence[bytes], *, ascending: bool = False) -> Callable[[], list
     """
     read = leading_ids(words)
     whole = len(read) == len(words)
-    if ascending:
+    if ascending and len(read) > 1:
         read = sorted(set(read))
 
     def get() -> list[StreamID]:

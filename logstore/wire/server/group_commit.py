@@ -1,10 +1,11 @@
 """Group commit across connections: what clients want to change is collected, and committed once.
 
-Whoever has changes to make hands them in; in the next turn of the event loop all that were handed
-in run as one commit, in the order in which they came, but plain adds beside the pipeline, each by
-itself, as long as that can be. Small ones run in the loop's own thread, if nobody else commits just
-then, since a thread costs more than the commit; all others run in a thread, and what comes
-meanwhile is the next commit.
+A change has two ways to its commit. *Alone*: beside the pipeline, where it stands, if it is plain
+and nobody stands before it. *Together*: whoever has other changes to make hands them in, and in the
+next turn of the event loop all that were handed in run as one commit, in the order in which they
+came. Small ones run in the loop's own thread, if nobody else commits just then, since a thread
+costs more than the commit; what is large, by its rows or its bytes, or is of unknown size, runs in
+a thread, and what comes meanwhile is the next commit.
 
 Invariants: a client is told of a change only when its commit is complete, and as durable as the
 policy says; one commit of a store is under way at a time, so that changes of one client, handed in
@@ -25,16 +26,21 @@ from functools import partial
 from typing import TypeAlias
 
 from logstore.engine.commit.committer import NotFree
-from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import Failure, Reply
-from logstore.wire.runner import SLOW_PAUSE_S, SLOW_S, Outcome, Runner, light_rows, plain_fields
-from logstore.wire.steps import Step
+from logstore.wire.resp.reply import Reply
+from logstore.wire.runner import (
+    NOT_RUN,
+    NotRun,
+    Outcome,
+    Runner,
+    Slowness,
+    cost_of,
+)
+from logstore.wire.steps import Beside, Step
 from logstore.wire.together import Run
 
 SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
-LIGHT_ROWS = 256  # that are added in the loop's thread: about a millisecond
-SLOW_PAUSES = 4.0  # times as long as it took, if that is less
+LIGHT_COST = 256  # rows that are written in the loop's thread: about a millisecond
 TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
 Told: TypeAlias = Callable[[Outcome], object]
 
@@ -42,20 +48,20 @@ Told: TypeAlias = Callable[[Outcome], object]
 class HandedIn:
     """One client's steps, until they are told."""
 
-    __slots__ = ("over", "rows", "run", "since_ns", "told")
+    __slots__ = ("cost", "over", "run", "since_ns", "told")
 
     def __init__(self, steps: Sequence[Step], owed: Owed, told: Told) -> None:
         self.run = Run(steps, owed)
         self.told = told
         self.since_ns = time.monotonic_ns()
         self.over = False  # the client went: nothing of it is begun, and nobody is told
-        self.rows = 0  # that it adds, if it does nothing else
+        self.cost = 0  # of all steps
         for step in steps:
-            rows = light_rows(step)
-            if not rows:
-                self.rows = LIGHT_ROWS + 1
+            cost = cost_of(step)
+            if not cost:
+                self.cost = LIGHT_COST + 1
                 break
-            self.rows += rows
+            self.cost += cost
 
 
 class GroupCommit:
@@ -67,8 +73,7 @@ class GroupCommit:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: deque[HandedIn] = deque()
         self._expected = False  # a turn is about to come, or a thread commits
-        self._threads_until = 0.0  # the loop commits nothing itself before then
-        self._beside = False  # the add before went beside the pipeline
+        self._slow = Slowness()  # of commits in the loop's thread
 
     async def run(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
         """Hand in, and wait: the replies of the first of the steps, perhaps of none.
@@ -89,42 +94,15 @@ class GroupCommit:
         self._expect()
         return handed
 
-    def plain_add(self, key: bytes, fields: dict[bytes, bytes]) -> StreamID | Failure | None:
-        """Commit a plain add now, and by itself; its ID, or what failed it. None, and nothing
-        happened: others stand before it, or it has to wait, and is to be handed in."""
-        if self._expected:
-            return None
+    def alone(self, work: Beside) -> Reply | NotRun:
+        """What a commit beside the pipeline gives, made now; ``NOT_RUN``, and nothing happened:
+        others stand before it, or it has to wait, and is to be handed in."""
+        if self._expected or self._slow.now:
+            return NOT_RUN
         begun = time.monotonic()
-        if begun < self._threads_until:
-            return None
-        added = self._runner.plain_add(key, fields)
-        self._note_slow(begun)
-        if added is not None:
-            self._beside = True
-        return added
-
-    def one_now(self, steps: Sequence[Step], owed: Owed) -> Outcome | None:
-        """Commit one light step now, and by itself, behind adds that went beside the pipeline: a
-        node is full, or the index follows. Those behind it, of other clients, go on as before; if
-        it were handed in, they would have to be, too. None, and nothing happened: hand it in."""
-        begun = time.monotonic()
-        if self._expected or not self._beside or begun < self._threads_until:
-            return None
-        if len(steps) > 1 or light_rows(steps[0]) != 1:
-            return None
-        self._beside = False  # the next one that is refused in a row shares its commit
-        try:
-            outcome = self._runner.share([Run(steps, owed)], at_once=True)[0]
-        except NotFree:
-            return None
-        self._note_slow(begun)
-        return outcome
-
-    def _note_slow(self, begun: float) -> None:
-        """If the loop has committed for long, those behind it go to a thread for a while."""
-        ended = time.monotonic()
-        if ended - begun > SLOW_S:
-            self._threads_until = ended + min(SLOW_PAUSE_S, SLOW_PAUSES * (ended - begun))
+        done = self._runner.beside(work)
+        self._slow.note(begun)
+        return done
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -140,30 +118,18 @@ class GroupCommit:
     def _turn(self) -> None:
         """Commit what was handed in, here or in a thread."""
         taken: Sequence[HandedIn] = self._take()
-        begun = time.monotonic()
-        if begun >= self._threads_until and sum(handed.rows for handed in taken) <= LIGHT_ROWS:
+        if not self._slow.now and sum(handed.cost for handed in taken) <= LIGHT_COST:
+            begun = time.monotonic()
             taken = self._here(taken)
-            self._note_slow(begun)
+            self._slow.note(begun)
         if taken:
             self._in_thread(taken)
         else:
             self._go_on()
 
     def _here(self, taken: Sequence[HandedIn]) -> Sequence[HandedIn]:
-        """Commit in the loop's thread, and tell; the rest, of which nothing happened, if what is
-        wanted is not free. Plain adds are commits of their own as long as they go beside the
-        pipeline, where each costs less than its part of a shared one."""
-        alone = 0
-        for handed in taken:
-            plain = plain_fields(handed.run.steps)
-            added = None if plain is None else self._runner.plain_add(*plain)
-            if added is None:
-                break
-            alone += 1
-            self._tell([handed], [[bytes(added) if isinstance(added, StreamID) else added]])
-        taken = taken[alone:]
-        if not taken:
-            return taken
+        """Commit in the loop's thread, and tell; all of them, of which nothing happened, if what is
+        wanted is not free."""
         try:
             outcomes = self._runner.share([handed.run for handed in taken], at_once=True)
         except NotFree:

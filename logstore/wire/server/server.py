@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import select
+import socket
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -26,14 +28,15 @@ from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.reply import Made, Reply, encode
-from logstore.wire.runner import is_shared, told
+from logstore.wire.runner import Reading, is_shared, told
 from logstore.wire.server.admission import Arrivals, Place
+from logstore.wire.server.at_once import AtOnce, Runs
 from logstore.wire.server.group_commit import GroupCommit
 from logstore.wire.server.listening import Listen, UnixSocket, tcp_sockets
-from logstore.wire.server.quick_adds import QuickAdds, Runs
+from logstore.wire.server.read_turns import ReadTurns
 from logstore.wire.service import Database, Service
 from logstore.wire.session import Batches, Session
-from logstore.wire.steps import Block, Step, Tell, Unread, commits
+from logstore.wire.steps import Block, Change, Look, Step, Tell, Unread, commits
 
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
@@ -44,7 +47,6 @@ CLOSE_S = 1.0  # for what a client that is not in is still to read
 QUERY_MAX_BYTES = 1 << 30  # of one client, as client-query-buffer-limit
 OUTPUT_MAX_BYTES = 1 << 30  # that one client may owe to read
 WRITE_BYTES = 256 * 1024  # of replies that are written together
-TRIES = 8  # of reads that were woken, in a thread at a time
 UNSENT_MAX = 1000  # replies that were made at once and not written yet
 TURN_S = 0.003  # that a client may hold up the others
 
@@ -61,7 +63,7 @@ class Server:
         # A commit may wait for a process that stands still: no read stands behind one.
         self._readers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-read")
         self._writers = ThreadPoolExecutor(THREADS, thread_name_prefix="logstore-serve")
-        self._tries = _Tries(self._readers)
+        self._turns = ReadTurns(self._readers)
         self.commits = {
             number: GroupCommit(database.runner, self._writers)
             for number, database in service.databases.items()
@@ -154,88 +156,30 @@ class Server:
             work = partial(runner.since, time.monotonic_ns(), work)
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
-    async def block(self, session: Session, step: Block) -> Reply:
+    async def read(self, database: Database, reading: Reading, gone: Callable[[], bool]) -> Reply:
+        """Read on, in turns with the other reads that are long. ``Cut`` once the client is gone."""
+        return await self._turns.read(database.runner, reading, lambda: self.ends or gone())
+
+    async def block(self, session: Session, step: Block, gone: Callable[[], bool]) -> Reply:
         """Try until something is found, or the time is over."""
         database = session.database
-
-        threads = self._writers if commits(step) else self._readers
         blocked = Blocked(session, step)
 
         def run(work: Callable[[], Any]) -> Awaitable[Any]:
-            if blocked.waited and threads is self._readers:
-                return self._tries.run(work)
             since = partial(database.runner.since, time.monotonic_ns(), work)
-            return asyncio.get_running_loop().run_in_executor(threads, since)
+            return asyncio.get_running_loop().run_in_executor(self._writers, since)
+
+        def read(look: Look) -> Awaitable[Reply]:
+            return self.read(database, database.runner.reading(look, session.owed), gone)
 
         tasks = Tasks(self._watchers[database.number], run)
         slice_s = SLICE_S * random.uniform(0.5, 1.0)  # not all of them in the same moment
         try:
-            return await blocked.in_task(tasks, slice_s)
+            return await blocked.in_task(tasks, slice_s, read)
         except Unblocked as unblocked:
             if session.gone:
                 raise ConnectionError("the client went") from None
             return unblocked.reply
-
-
-class _Tries:
-    """Tries of reads that block, when thousands are woken at once: one by itself runs as it comes,
-    those that come while it runs go to a thread some at a time. So whoever asks meanwhile waits
-    for a few of them, not for all.
-    """
-
-    def __init__(self, threads: ThreadPoolExecutor) -> None:
-        self._threads = threads
-        self._queue: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._runs = False
-
-    async def run(self, work: Callable[[], Any]) -> Any:
-        """Run the work in a thread, by itself or with others; its result."""
-        loop = asyncio.get_running_loop()
-        if self._runs:
-            outcome = loop.create_future()
-            self._queue.append((work, outcome))
-            return await outcome
-        self._runs = True
-        try:
-            return await loop.run_in_executor(self._threads, work)
-        finally:
-            if self._queue:
-                self._task = loop.create_task(self._rest())
-            else:
-                self._runs = False
-
-    async def _rest(self) -> None:
-        try:
-            while self._queue:
-                some = [self._queue.popleft() for _ in range(min(TRIES, len(self._queue)))]
-                some = [queued for queued in some if not queued[1].done()]
-                await asyncio.get_running_loop().run_in_executor(self._threads, _try_all, some)
-        finally:
-            self._runs = False
-            for _, outcome in self._queue:  # the server ends
-                outcome.cancel()
-
-
-def _try_all(some: Sequence[tuple[Callable[[], Any], asyncio.Future[Any]]]) -> None:
-    """Do all, then tell their loop."""
-    done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
-    for work, outcome in some:
-        try:
-            done.append((outcome, work(), None))
-        except BaseException as exc:  # noqa: BLE001  whoever waits for it raises it
-            done.append((outcome, None, exc))
-    if done:
-        done[0][0].get_loop().call_soon_threadsafe(_tell_all, done)
-
-
-def _tell_all(done: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
-    for outcome, value, error in done:
-        if outcome.done():  # the client went
-            continue
-        if error is None:
-            outcome.set_result(value)
-        else:
-            outcome.set_exception(error)
 
 
 async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
@@ -244,6 +188,34 @@ async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
         await asyncio.wait_for(writer.wait_closed(), CLOSE_S if place.stranger else None)
     except TimeoutError:
         place.cut()
+
+
+def _is_walk(step: Step) -> bool:
+    return isinstance(step, Look) and step.walk is not None
+
+
+def _is_amid(step: Step) -> bool:
+    return isinstance(step, Change) and step.begun is not None
+
+
+class Left:
+    """Whether a client has gone: it closed or reset the connection, or sends nothing any more, and
+    a read that is long is still under way. The system is asked, as nobody reads from it then."""
+
+    def __init__(self, of: socket.socket, transport: asyncio.BaseTransport) -> None:
+        self._socket, self._transport = of, transport
+        self._poll: select.poll | None = None
+
+    def __call__(self) -> bool:
+        if self._transport.is_closing():
+            return True
+        if self._poll is None:
+            number = self._socket.fileno()
+            if number < 0:
+                return True
+            self._poll = select.poll()
+            self._poll.register(number, select.POLLRDHUP)
+        return bool(self._poll.poll(0))
 
 
 def _no_bytes(_data: bytes) -> bool:
@@ -306,17 +278,21 @@ class _Connection:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []  # replies that were made at once
         self._since = self._loop.time()  # others had their turn then
-        self._quick = quick = QuickAdds(
+        self._owed = OwedBytes(session.protocol, OUTPUT_MAX_BYTES, self._is_there)
+        self._at_once = at_once = AtOnce(
             place, self._batches, writer.transport, self._commits, self._owe
         )
-        quick.check, quick.unread = self._check, lambda: reader.has_more
+        at_once.check, at_once.unread = self._check, lambda: reader.has_more
         session.send = self._push_soon
-        reader.took, reader.gone = quick.took, self._gone
+        reader.took, reader.gone = at_once.took, self._gone
 
     def _gone(self) -> None:
         """The client sends nothing any more."""
         self._session.leave()
-        self._quick.wake()
+        self._at_once.wake()
+
+    def _is_there(self) -> bool:
+        return not (self._writer.transport.is_closing() or self._server.ends)
 
     def _commits(self) -> GroupCommit:
         return self._server.commits[self._session.database.number]
@@ -329,7 +305,7 @@ class _Connection:
     async def _more(self) -> Runs | None:
         """The runs of requests that came; None at the end. Plain adds may be answered before."""
         if not self._reader.has_more:
-            runs = await self._quick.until_others()
+            runs = await self._at_once.until_others()
             self._since = self._loop.time()
             if self._writer.transport.get_write_buffer_size():
                 await self._writer.drain()
@@ -370,18 +346,31 @@ class _Connection:
             await self._run([await self._server.apart(step.make)])
         elif isinstance(step, Block):
             self._owe()
-            await self._send([await self._server.block(self._session, step)])
+            gone = Left(self._place.socket, self._writer.transport)
+            await self._send([await self._server.block(self._session, step, gone)])
         else:
-            database, at = self._session.database, 0
-            owed = self._owe()
-            while at < len(steps):
-                replies = await self._server.run(database, steps[at:], owed)
-                if replies:  # else the first one is amid its parts
-                    at += len(replies)
-                    await self._after_a_failed_login()
-                    await self._send(replies)
-                    owed = self._owe()
+            await self._run_all(steps)
         self._since = self._loop.time()
+
+    async def _run_all(self, steps: Sequence[Step]) -> None:
+        """Run steps that came together: reads in their slices, and what stands between them."""
+        database, at = self._session.database, 0
+        gone = Left(self._place.socket, self._writer.transport)
+        while at < len(steps):
+            step = steps[at]
+            if isinstance(step, Look) and step.walk is not None:
+                reading = step.begun or database.runner.reading(step, self._owe())
+                replies = [await self._server.read(database, reading, gone)]
+            else:
+                end = next((to for to in range(at, len(steps)) if _is_walk(steps[to])), len(steps))
+                owed = self._owed if _is_amid(step) else self._owe()
+                replies = await self._server.run(database, steps[at:end], owed)
+                if not replies and gone():  # the first one is amid its parts
+                    raise Cut("the client went")
+            if replies:
+                at += len(replies)
+                await self._after_a_failed_login()
+                await self._send(replies)
 
     async def _after_a_failed_login(self) -> None:
         """Wait as long as the reply to a login that failed has to, whatever command asked."""
@@ -392,13 +381,9 @@ class _Connection:
 
     def _owe(self) -> OwedBytes:
         """Begin to count the bytes of replies that this client is owed."""
-        transport, server = self._writer.transport, self._server
-        owed = OwedBytes(
-            self._session.protocol,
-            OUTPUT_MAX_BYTES,
-            lambda: not (transport.is_closing() or server.ends),
-        )
-        self._session.owed = owed
+        owed, session = self._owed, self._session
+        owed.begin(session.protocol)
+        session.owed = owed
         return owed
 
     def _tell(self, step: Tell) -> None:

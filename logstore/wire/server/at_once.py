@@ -1,0 +1,252 @@
+"""Requests of one connection that need no wait, from their bytes to their replies, in the loop.
+
+Most of what a server is asked is short, and a task that is woken for each request, or a thread,
+costs more than the request. So while a connection's task waits for requests, what comes is looked
+at here: what needs no store, the first slice of a read, and a change that can be a commit beside
+the pipeline, alone, are done and answered at once; other changes are handed in for the commit that
+is shared, together, and answered when it is told; at anything else, and at a read that is not
+through with its first slice, the task is woken, with what was read and not run yet.
+
+Invariants: either the task runs requests of the connection, or this does, never both; requests are
+run, and answered, in the order in which they came, and nothing is looked at behind what is not
+answered yet; what comes meanwhile stays with the reader; a client has the loop for about
+``TURN_S``, whatever it sends, and then the others have it; one that does not read its replies is
+left to the task, which waits until it does. Knows no socket but by its transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from time import perf_counter
+from typing import TypeAlias
+
+from logstore.codec import codec
+from logstore.ids import StreamID
+from logstore.wire.resp.outgoing import RUN_BYTES, OwedBytes
+from logstore.wire.resp.reply import Reply, encode
+from logstore.wire.runner import NotRun, Outcome, is_shared
+from logstore.wire.server.admission import Place
+from logstore.wire.server.group_commit import GroupCommit, HandedIn
+from logstore.wire.session import Batches
+from logstore.wire.steps import Step
+
+PIECE_MAX_BYTES = 64 * 1024  # more at once is for the task, which takes it in pieces
+TURN_S = 0.002  # that one client has before the others
+Runs: TypeAlias = Iterator[Sequence[Step]]
+
+
+class AtOnce:
+    """What one connection asks, as far as it needs no wait."""
+
+    def __init__(
+        self,
+        place: Place,
+        batches: Batches,
+        transport: asyncio.WriteTransport,
+        commits: Callable[[], GroupCommit],
+        owe: Callable[[], OwedBytes],
+    ) -> None:
+        self._place = place
+        self._session = place.session
+        self._batches = batches
+        self._transport = transport
+        self._commits = commits
+        self._owe = owe
+        self._idle: asyncio.Future[Runs | None] | None = None  # the task waits
+        self._amid = False  # what came is not answered yet: a commit is to tell, or others have it
+        self._handed: HandedIn | None = None
+        self._out: list[bytes] = []  # replies that are not sent yet
+        self._out_bytes = 0
+        self._told_ids = codec().resp_ids
+        self.check: Callable[[], object] = bool  # raises what ends the connection
+        self.unread: Callable[[], bool] = bool  # the reader has something for the task
+
+    async def until_others(self) -> Runs | None:
+        """Answer until the task is needed: the runs of requests that it has to go on with; None:
+        the reader has something.
+
+        Raises what ends the connection.
+        """
+        self._idle = asyncio.get_running_loop().create_future()
+        try:
+            return await self._idle
+        finally:
+            self._idle = None
+            self._amid = False
+            if self._handed is not None:  # cancelled
+                self._handed.over = True
+                self._handed = None
+
+    def took(self, data: bytes) -> bool:
+        """Whether bytes that came are seen to here; else they are the reader's."""
+        idle = self._idle
+        if idle is None or self._amid or idle.done():
+            return False
+        if len(data) > PIECE_MAX_BYTES or self._place.stranger or not self._session.authenticated:
+            idle.set_result(None)
+            return False
+        try:
+            add = self._batches.only_add(data)
+            if add is None or not self._added(idle, *add):
+                self._place.busy()
+                step = self._batches.only(data)
+                if step is None:
+                    self._go_on(idle, self._batches.feed(data))
+                else:
+                    self._only(idle, step)
+        except Exception as exc:  # noqa: BLE001  the task raises it
+            idle.set_exception(exc)
+        return True
+
+    def wake(self) -> None:
+        """Wake the task, as nothing comes any more; what came before is answered first."""
+        if self._idle is not None and not self._amid and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _added(
+        self, idle: asyncio.Future[Runs | None], key: bytes, fields: dict[bytes, bytes]
+    ) -> bool:
+        """Whether a plain add is committed, and answered; if not, nothing has happened."""
+        session = self._session
+        added = self._commits().alone(lambda opened: opened.add_plain(key, fields))
+        if isinstance(added, NotRun):
+            return False
+        self._place.asks()
+        session.last_command = "xadd"
+        counts = session.service.counts
+        counts.count(1)
+        if type(added) is StreamID:
+            reply = self._told_ids(*added, 1)
+        else:
+            counts.note([added])
+            reply = encode(added, session.protocol)
+        transport = self._transport
+        if not transport.is_closing():
+            transport.write(reply)
+            if transport.get_write_buffer_size():
+                idle.set_result(iter(()))
+        return True
+
+    def _only(self, idle: asyncio.Future[Runs | None], step: Step) -> None:
+        """Run one request, behind which nothing came."""
+        owed = self._owe()
+        reply = self._session.database.runner.at_once(step, owed, self._commits().alone)
+        if isinstance(reply, NotRun):
+            self._leave(idle, iter(()), (step,), owed)
+            return
+        self._answer([reply], owed)
+        self._rest(idle)
+
+    # -- one request after the other ----------------------------------------------------------
+    def _go_on(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
+        """Run what comes next, for as long as it is this client's turn."""
+        self._amid = False
+        owed, runner, alone = self._owe(), self._session.database.runner, self._commits().alone
+        end = perf_counter() + TURN_S
+        for steps in runs:
+            for at, step in enumerate(steps):
+                reply = runner.at_once(step, owed, alone)
+                if isinstance(reply, NotRun):
+                    self._leave(idle, runs, steps[at:], owed)
+                    return
+                self._answer([reply], owed)
+                if self._out_bytes >= RUN_BYTES or perf_counter() > end:
+                    self._pause(idle, chain((steps[at + 1 :],), runs))
+                    return
+        self.check()
+        self._rest(idle)
+
+    def _rest(self, idle: asyncio.Future[Runs | None]) -> None:
+        """All that came is answered: wait for more, unless that is the task's."""
+        self._send()
+        self._place.ready()
+        if self._transport.get_write_buffer_size() or self._session.closing or self.unread():
+            idle.set_result(iter(()))
+
+    def _leave(
+        self,
+        idle: asyncio.Future[Runs | None],
+        runs: Runs,
+        steps: Sequence[Step],
+        owed: OwedBytes,
+    ) -> None:
+        """Hand in the changes that come next; what else there is is the task's."""
+        self._send()
+        count = next((at for at, step in enumerate(steps) if not is_shared(step)), len(steps))
+        if not count or self._transport.get_write_buffer_size():
+            idle.set_result(chain((steps,), runs))
+            return
+        handed, behind = steps[:count], steps[count:]
+        if behind:
+            runs = chain((behind,), runs)
+        told = partial(self._told, idle, runs, handed, owed)
+        self._amid = True
+        self._handed = self._commits().hand_in(handed, owed, told)
+
+    def _pause(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
+        """Go on when the others had their turn, and the client has read what it was sent."""
+        self._send()
+        if self._transport.get_write_buffer_size():
+            idle.set_result(runs)
+            return
+        self._amid = True
+        idle.get_loop().call_soon(self._resume, idle, runs)
+
+    def _resume(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
+        if idle.done():  # the server ends, or the connection does
+            return
+        try:
+            self._go_on(idle, runs)
+        except Exception as exc:  # noqa: BLE001  the task raises it
+            idle.set_exception(exc)
+
+    def _told(
+        self,
+        idle: asyncio.Future[Runs | None],
+        runs: Runs,
+        steps: Sequence[Step],
+        owed: OwedBytes,
+        outcome: Outcome,
+    ) -> None:
+        """The commit is complete: answer, and go on."""
+        self._handed = None
+        if idle.done():  # the server ends, or the connection does
+            return
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            count = len(outcome)
+            if count:
+                self._answer(outcome, owed)
+            if count < len(steps):
+                runs = chain((steps[count:],), runs)
+            if self._out_bytes >= RUN_BYTES:
+                self._pause(idle, runs)
+            else:
+                self._go_on(idle, runs)
+        except Exception as exc:  # noqa: BLE001  the task raises it; the others are still to be told
+            idle.set_exception(exc)
+
+    # -- replies ------------------------------------------------------------------------------
+    def _answer(self, replies: list[Reply], owed: OwedBytes) -> None:
+        session = self._session
+        counts, protocol = session.service.counts, session.protocol
+        counts.note(replies)
+        if owed.failed:
+            counts.note(owed.failed)
+            owed.failed = []
+        for reply in session.sent(replies):
+            data = encode(reply, protocol)
+            self._out.append(data)
+            self._out_bytes += len(data)
+
+    def _send(self) -> None:
+        out = self._out
+        if out:
+            if not self._transport.is_closing():
+                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+            self._out_bytes = 0
