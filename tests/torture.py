@@ -56,6 +56,7 @@ PARTS: dict[str, Asked] = {
     "faults": Asked(8, ("tests/faults",)),
     "corruption": Asked(4, ("tests/corruption",)),
     "interleaving": Asked(1, ("tests/interleaving",)),  # 2: all points, all pairs; that takes hours
+    "simulation": Asked(40, ("tests/simulation",)),  # 480 histories, and the planted bugs
     "model": Asked(4, ("tests/model",)),
     "groups": Asked(2, ("tests/groups/test_machine.py", "tests/groups/test_nack_and_claim.py")),
     "wire": Asked(2, ("tests/wire/test_machines.py",)),

@@ -2,12 +2,12 @@
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
 """The lane of plain commits: of append frames, or of a group's read or ack, in C with typed data.
 
-Its parts: parts of the codec (elements of a listpack, the head of a node, CRC32C), then _frame.pxi
-(the bytes of an append frame), _handle.pxi (`Handle`: a stream's record and open node in C),
-_words.pxi (the control block, calls of the system), _lane.pxi (`AddLane`: commits of adds),
-_group.pxi (`Group`: a group's record, consumers and runs of pending entries in C), _group_lane.pxi
-(`GroupLane`: these, and commits of reads and acks) and _handover.pxi (`Lane`: these, and adds that
-are handed to who waits).
+Its parts: _system.pxi (the system, through one interface), parts of the codec (elements of a
+listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append frame), _handle.pxi
+(`Handle`: a stream's record and open node in C), _words.pxi (the control block), _lane.pxi
+(`AddLane`: commits of adds), _group.pxi (`Group`: a group's record, consumers and runs of pending
+entries in C), _group_lane.pxi (`GroupLane`: these, and commits of reads and acks) and _handover.pxi
+(`Lane`: these, and adds that are handed to who waits).
 
 A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
 bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
@@ -52,7 +52,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from zlib import crc32
@@ -62,6 +62,7 @@ from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Meta as _Meta
 
+include "_system.pxi"
 include "../../codec/_base.pxi"
 include "../../codec/_decimal.pxi"
 include "../../codec/_listpack.pxi"

@@ -2016,8 +2016,6 @@ enum  {
   __pyx_e_8logstore_6engine_7reading_6native_ID_BYTES = 16,
   __pyx_e_8logstore_6engine_7reading_6native_LAST = 1,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_APPEND = 5,
-  __pyx_e_8logstore_6engine_7reading_6native_KIND_NODE = 6,
-  __pyx_e_8logstore_6engine_7reading_6native_KIND_RECORD = 9,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_DELIVER = 35,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_ACK = 36,
   __pyx_e_8logstore_6engine_7reading_6native_MARK = 0xF5A9
@@ -2144,8 +2142,10 @@ enum  {
   __pyx_e_8logstore_6engine_7reading_6native_NODE_BODY = 44,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_CREATE = 2,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_OPEN = 4,
+  __pyx_e_8logstore_6engine_7reading_6native_KIND_NODE = 6,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_TOMBSTONE = 7,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_TRIM = 8,
+  __pyx_e_8logstore_6engine_7reading_6native_KIND_RECORD = 9,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_GROUP = 32,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_CLAIM = 37,
   __pyx_e_8logstore_6engine_7reading_6native_KIND_NOTE = 0x81
@@ -2263,7 +2263,7 @@ struct __pyx_t_8logstore_6engine_7reading_6native_Range {
   __pyx_t_8logstore_6engine_7reading_6native_u64 end_seq;
 };
 
-/* "logstore/engine/lane/_frame.pxi":18
+/* "logstore/engine/lane/_frame.pxi":16
  *     MARK = 0xF5A9
  * 
  * cdef struct Append:         # the body of an append frame: 32 bytes, no padding             # <<<<<<<<<<<<<<
@@ -2295,7 +2295,7 @@ struct __pyx_t_8logstore_6engine_7reading_6native_Slot {
   uint32_t live;
 };
 
-/* "logstore/engine/reading/_reader.pxi":258
+/* "logstore/engine/reading/_reader.pxi":260
  *         r = s.record
  *         return _StreamRecord(
  *             r.number, r.name, s.length, <u64>r.entries_added + s.added, _StreamID(s.last_ms, s.last_seq),             # <<<<<<<<<<<<<<
@@ -2409,7 +2409,7 @@ struct __pyx_obj_8logstore_6engine_7reading_6native_Stream {
 };
 
 
-/* "logstore/engine/reading/_reader.pxi":43
+/* "logstore/engine/reading/_reader.pxi":45
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
@@ -2540,7 +2540,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Stream_forget_page(struct
 static int __pyx_f_8logstore_6engine_7reading_6native_6Stream_ends_below(struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *, struct __pyx_obj_8logstore_6engine_7reading_6native_Page *, struct __pyx_obj_8logstore_6engine_7reading_6native_Page *);
 
 
-/* "logstore/engine/reading/_reader.pxi":43
+/* "logstore/engine/reading/_reader.pxi":45
  * 
  * 
  * @cython.final             # <<<<<<<<<<<<<<
@@ -12330,7 +12330,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_row_crc
   return __pyx_r;
 }
 
-/* "logstore/engine/lane/_frame.pxi":26
+/* "logstore/engine/lane/_frame.pxi":24
  * 
  * 
  * def layout():             # <<<<<<<<<<<<<<
@@ -12365,70 +12365,70 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_4layout(CYTHON_UNUS
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("layout", 0);
 
-  /* "logstore/engine/lane/_frame.pxi":29
+  /* "logstore/engine/lane/_frame.pxi":27
  *     """Numbers that stand in logstore/format.py too, by the names that they have there."""
  *     return {
  *         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,             # <<<<<<<<<<<<<<
  *         "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
  *         "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
 */
-  __pyx_t_1 = __Pyx_PyDict_NewPresized(10); if (unlikely(!__pyx_t_1)) __PYX_ERR(5, 29, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_NewPresized(10); if (unlikely(!__pyx_t_1)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_HEAD); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_HEAD); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_HEAD_BYTES, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_HEAD_BYTES, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_COVERED); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_COVERED); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_HEAD_AFTER_CRC, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_HEAD_AFTER_CRC, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_APPEND_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_APPEND_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_APPEND_BODY, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_APPEND_BODY, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "logstore/engine/lane/_frame.pxi":30
+  /* "logstore/engine/lane/_frame.pxi":28
  *     return {
  *         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
  *         "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,             # <<<<<<<<<<<<<<
  *         "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
  *     }
 */
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_LAST); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 30, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_LAST); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 28, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_FLAG_LAST, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_FLAG_LAST, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_APPEND); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 30, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_APPEND); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 28, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_APPEND, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_APPEND, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_MARK); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 30, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_MARK); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 28, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_MARK, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_FRAME_MARK, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "logstore/engine/lane/_frame.pxi":31
+  /* "logstore/engine/lane/_frame.pxi":29
  *         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
  *         "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
  *         "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,             # <<<<<<<<<<<<<<
  *     }
  * 
 */
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_DELIVER); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 31, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_DELIVER); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_DELIVER, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_DELIVER, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_DELIVER_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 31, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_DELIVER_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_DELIVER_BODY, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_DELIVER_BODY, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_ACK); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 31, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_ACK); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_ACK, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_ACK, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_ACK_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 31, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_ACK_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(5, 29, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_ACK_BODY, __pyx_t_2) < (0)) __PYX_ERR(5, 29, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_ACK_BODY, __pyx_t_2) < (0)) __PYX_ERR(5, 27, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   {
     PyObject *__pyx_temp;
@@ -12441,7 +12441,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_4layout(CYTHON_UNUS
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/lane/_frame.pxi":26
+  /* "logstore/engine/lane/_frame.pxi":24
  * 
  * 
  * def layout():             # <<<<<<<<<<<<<<
@@ -12461,7 +12461,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_4layout(CYTHON_UNUS
   return __pyx_r;
 }
 
-/* "logstore/engine/lane/_frame.pxi":35
+/* "logstore/engine/lane/_frame.pxi":33
  * 
  * 
  * cdef inline void put_64(u8* p, u64 value) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12473,7 +12473,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_64(__py
   int __pyx_v_i;
   int __pyx_t_1;
 
-  /* "logstore/engine/lane/_frame.pxi":37
+  /* "logstore/engine/lane/_frame.pxi":35
  * cdef inline void put_64(u8* p, u64 value) noexcept nogil:
  *     cdef int i
  *     for i in range(8):             # <<<<<<<<<<<<<<
@@ -12483,7 +12483,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_64(__py
   for (__pyx_t_1 = 0; __pyx_t_1 < 8; __pyx_t_1+=1) {
     __pyx_v_i = __pyx_t_1;
 
-    /* "logstore/engine/lane/_frame.pxi":38
+    /* "logstore/engine/lane/_frame.pxi":36
  *     cdef int i
  *     for i in range(8):
  *         p[i] = <u8>(value >> (8 * i))             # <<<<<<<<<<<<<<
@@ -12493,7 +12493,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_64(__py
     (__pyx_v_p[__pyx_v_i]) = ((__pyx_t_8logstore_6engine_7reading_6native_u8)(__pyx_v_value >> (8 * __pyx_v_i)));
   }
 
-  /* "logstore/engine/lane/_frame.pxi":35
+  /* "logstore/engine/lane/_frame.pxi":33
  * 
  * 
  * cdef inline void put_64(u8* p, u64 value) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12505,7 +12505,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_64(__py
 
 }
 
-/* "logstore/engine/lane/_frame.pxi":41
+/* "logstore/engine/lane/_frame.pxi":39
  * 
  * 
  * cdef inline void put_32(u8* p, uint32_t value) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12517,7 +12517,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_32(__py
   int __pyx_v_i;
   int __pyx_t_1;
 
-  /* "logstore/engine/lane/_frame.pxi":43
+  /* "logstore/engine/lane/_frame.pxi":41
  * cdef inline void put_32(u8* p, uint32_t value) noexcept nogil:
  *     cdef int i
  *     for i in range(4):             # <<<<<<<<<<<<<<
@@ -12527,7 +12527,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_32(__py
   for (__pyx_t_1 = 0; __pyx_t_1 < 4; __pyx_t_1+=1) {
     __pyx_v_i = __pyx_t_1;
 
-    /* "logstore/engine/lane/_frame.pxi":44
+    /* "logstore/engine/lane/_frame.pxi":42
  *     cdef int i
  *     for i in range(4):
  *         p[i] = <u8>(value >> (8 * i))             # <<<<<<<<<<<<<<
@@ -12537,7 +12537,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_32(__py
     (__pyx_v_p[__pyx_v_i]) = ((__pyx_t_8logstore_6engine_7reading_6native_u8)(__pyx_v_value >> (8 * __pyx_v_i)));
   }
 
-  /* "logstore/engine/lane/_frame.pxi":41
+  /* "logstore/engine/lane/_frame.pxi":39
  * 
  * 
  * cdef inline void put_32(u8* p, uint32_t value) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12549,7 +12549,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_32(__py
 
 }
 
-/* "logstore/engine/lane/_frame.pxi":47
+/* "logstore/engine/lane/_frame.pxi":45
  * 
  * 
  * cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12561,7 +12561,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_frame_c
   __pyx_t_8logstore_6engine_7reading_6native_u8 __pyx_v_covered[__pyx_e_8logstore_6engine_7reading_6native_COVERED];
   uint32_t __pyx_r;
 
-  /* "logstore/engine/lane/_frame.pxi":50
+  /* "logstore/engine/lane/_frame.pxi":48
  *     """The checksum that a frame with `size` bytes of payload has at position `at`."""
  *     cdef u8 covered[COVERED]
  *     put_64(covered, at)             # <<<<<<<<<<<<<<
@@ -12570,7 +12570,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_frame_c
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64(__pyx_v_covered, __pyx_v_at);
 
-  /* "logstore/engine/lane/_frame.pxi":51
+  /* "logstore/engine/lane/_frame.pxi":49
  *     cdef u8 covered[COVERED]
  *     put_64(covered, at)
  *     memcpy(covered + 8, p + 4, HEAD - 4)             # <<<<<<<<<<<<<<
@@ -12579,7 +12579,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_frame_c
 */
   (void)(memcpy((__pyx_v_covered + 8), (__pyx_v_p + 4), (__pyx_e_8logstore_6engine_7reading_6native_HEAD - 4)));
 
-  /* "logstore/engine/lane/_frame.pxi":52
+  /* "logstore/engine/lane/_frame.pxi":50
  *     put_64(covered, at)
  *     memcpy(covered + 8, p + 4, HEAD - 4)
  *     return ls_crc32c(p + HEAD, size, ls_crc32c(covered, COVERED, seed, HARD_CRC), HARD_CRC)             # <<<<<<<<<<<<<<
@@ -12592,7 +12592,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_frame_c
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/lane/_frame.pxi":47
+  /* "logstore/engine/lane/_frame.pxi":45
  * 
  * 
  * cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12606,7 +12606,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_frame_c
   return __pyx_r;
 }
 
-/* "logstore/engine/lane/_frame.pxi":55
+/* "logstore/engine/lane/_frame.pxi":53
  * 
  * 
  * cdef inline uint32_t put_head(             # <<<<<<<<<<<<<<
@@ -12619,7 +12619,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
   uint32_t __pyx_r;
   __pyx_t_8logstore_6engine_7reading_6native_u8 __pyx_t_1;
 
-  /* "logstore/engine/lane/_frame.pxi":62
+  /* "logstore/engine/lane/_frame.pxi":60
  *     place in its commit, which the `last` one ends."""
  *     cdef uint32_t crc
  *     put_32(out + 4, <uint32_t>size)             # <<<<<<<<<<<<<<
@@ -12628,7 +12628,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_32((__pyx_v_out + 4), ((uint32_t)__pyx_v_size));
 
-  /* "logstore/engine/lane/_frame.pxi":63
+  /* "logstore/engine/lane/_frame.pxi":61
  *     cdef uint32_t crc
  *     put_32(out + 4, <uint32_t>size)
  *     put_64(out + 8, commit)             # <<<<<<<<<<<<<<
@@ -12637,7 +12637,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64((__pyx_v_out + 8), __pyx_v_commit);
 
-  /* "logstore/engine/lane/_frame.pxi":64
+  /* "logstore/engine/lane/_frame.pxi":62
  *     put_32(out + 4, <uint32_t>size)
  *     put_64(out + 8, commit)
  *     put_64(out + 16, durable)             # <<<<<<<<<<<<<<
@@ -12646,7 +12646,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64((__pyx_v_out + 16), __pyx_v_durable);
 
-  /* "logstore/engine/lane/_frame.pxi":65
+  /* "logstore/engine/lane/_frame.pxi":63
  *     put_64(out + 8, commit)
  *     put_64(out + 16, durable)
  *     put_32(out + 24, ordinal)             # <<<<<<<<<<<<<<
@@ -12655,7 +12655,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_32((__pyx_v_out + 24), __pyx_v_ordinal);
 
-  /* "logstore/engine/lane/_frame.pxi":66
+  /* "logstore/engine/lane/_frame.pxi":64
  *     put_64(out + 16, durable)
  *     put_32(out + 24, ordinal)
  *     out[28] = kind             # <<<<<<<<<<<<<<
@@ -12664,7 +12664,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   (__pyx_v_out[28]) = __pyx_v_kind;
 
-  /* "logstore/engine/lane/_frame.pxi":67
+  /* "logstore/engine/lane/_frame.pxi":65
  *     put_32(out + 24, ordinal)
  *     out[28] = kind
  *     out[29] = LAST if last else 0             # <<<<<<<<<<<<<<
@@ -12681,7 +12681,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
   (__pyx_v_out[29]) = __pyx_t_1;
 
 
-  /* "logstore/engine/lane/_frame.pxi":68
+  /* "logstore/engine/lane/_frame.pxi":66
  *     out[28] = kind
  *     out[29] = LAST if last else 0
  *     out[30] = MARK & 0xFF             # <<<<<<<<<<<<<<
@@ -12690,7 +12690,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   (__pyx_v_out[30]) = (__pyx_e_8logstore_6engine_7reading_6native_MARK & 0xFF);
 
-  /* "logstore/engine/lane/_frame.pxi":69
+  /* "logstore/engine/lane/_frame.pxi":67
  *     out[29] = LAST if last else 0
  *     out[30] = MARK & 0xFF
  *     out[31] = MARK >> 8             # <<<<<<<<<<<<<<
@@ -12699,7 +12699,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   (__pyx_v_out[31]) = (__pyx_e_8logstore_6engine_7reading_6native_MARK >> 8);
 
-  /* "logstore/engine/lane/_frame.pxi":70
+  /* "logstore/engine/lane/_frame.pxi":68
  *     out[30] = MARK & 0xFF
  *     out[31] = MARK >> 8
  *     crc = frame_crc(out, at, size, seed)             # <<<<<<<<<<<<<<
@@ -12708,7 +12708,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   __pyx_v_crc = __pyx_f_8logstore_6engine_7reading_6native_frame_crc(__pyx_v_out, __pyx_v_at, __pyx_v_size, __pyx_v_seed);
 
-  /* "logstore/engine/lane/_frame.pxi":71
+  /* "logstore/engine/lane/_frame.pxi":69
  *     out[31] = MARK >> 8
  *     crc = frame_crc(out, at, size, seed)
  *     put_32(out, crc)             # <<<<<<<<<<<<<<
@@ -12717,7 +12717,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_32(__pyx_v_out, __pyx_v_crc);
 
-  /* "logstore/engine/lane/_frame.pxi":72
+  /* "logstore/engine/lane/_frame.pxi":70
  *     crc = frame_crc(out, at, size, seed)
  *     put_32(out, crc)
  *     return crc             # <<<<<<<<<<<<<<
@@ -12730,7 +12730,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/lane/_frame.pxi":55
+  /* "logstore/engine/lane/_frame.pxi":53
  * 
  * 
  * cdef inline uint32_t put_head(             # <<<<<<<<<<<<<<
@@ -12744,7 +12744,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
   return __pyx_r;
 }
 
-/* "logstore/engine/lane/_frame.pxi":75
+/* "logstore/engine/lane/_frame.pxi":73
  * 
  * 
  * cdef inline void put_body(u8* p, const Append* body) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12754,7 +12754,7 @@ static CYTHON_INLINE uint32_t __pyx_f_8logstore_6engine_7reading_6native_put_hea
 
 static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__pyx_t_8logstore_6engine_7reading_6native_u8 *__pyx_v_p, struct __pyx_t_8logstore_6engine_7reading_6native_Append const *__pyx_v_body) {
 
-  /* "logstore/engine/lane/_frame.pxi":76
+  /* "logstore/engine/lane/_frame.pxi":74
  * 
  * cdef inline void put_body(u8* p, const Append* body) noexcept nogil:
  *     put_64(p, body.stream)             # <<<<<<<<<<<<<<
@@ -12763,7 +12763,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64(__pyx_v_p, __pyx_v_body->stream);
 
-  /* "logstore/engine/lane/_frame.pxi":77
+  /* "logstore/engine/lane/_frame.pxi":75
  * cdef inline void put_body(u8* p, const Append* body) noexcept nogil:
  *     put_64(p, body.stream)
  *     put_64(p + 8, body.ms)             # <<<<<<<<<<<<<<
@@ -12772,7 +12772,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64((__pyx_v_p + 8), __pyx_v_body->ms);
 
-  /* "logstore/engine/lane/_frame.pxi":78
+  /* "logstore/engine/lane/_frame.pxi":76
  *     put_64(p, body.stream)
  *     put_64(p + 8, body.ms)
  *     put_64(p + 16, body.seq)             # <<<<<<<<<<<<<<
@@ -12781,7 +12781,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64((__pyx_v_p + 16), __pyx_v_body->seq);
 
-  /* "logstore/engine/lane/_frame.pxi":79
+  /* "logstore/engine/lane/_frame.pxi":77
  *     put_64(p + 8, body.ms)
  *     put_64(p + 16, body.seq)
  *     put_32(p + 24, body.entries)             # <<<<<<<<<<<<<<
@@ -12790,7 +12790,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_32((__pyx_v_p + 24), __pyx_v_body->entries);
 
-  /* "logstore/engine/lane/_frame.pxi":80
+  /* "logstore/engine/lane/_frame.pxi":78
  *     put_64(p + 16, body.seq)
  *     put_32(p + 24, body.entries)
  *     put_32(p + 28, body.elements)             # <<<<<<<<<<<<<<
@@ -12799,7 +12799,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_32((__pyx_v_p + 28), __pyx_v_body->elements);
 
-  /* "logstore/engine/lane/_frame.pxi":75
+  /* "logstore/engine/lane/_frame.pxi":73
  * 
  * 
  * cdef inline void put_body(u8* p, const Append* body) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12810,7 +12810,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
   /* function exit code */
 }
 
-/* "logstore/engine/lane/_frame.pxi":83
+/* "logstore/engine/lane/_frame.pxi":81
  * 
  * 
  * cdef inline bint ends_commit(const u8* p) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12821,7 +12821,7 @@ static CYTHON_INLINE void __pyx_f_8logstore_6engine_7reading_6native_put_body(__
 static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_ends_commit(__pyx_t_8logstore_6engine_7reading_6native_u8 const *__pyx_v_p) {
   int __pyx_r;
 
-  /* "logstore/engine/lane/_frame.pxi":85
+  /* "logstore/engine/lane/_frame.pxi":83
  * cdef inline bint ends_commit(const u8* p) noexcept nogil:
  *     """Whether a frame is the last of its commit."""
  *     return p[29] & LAST             # <<<<<<<<<<<<<<
@@ -12834,7 +12834,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_ends_commit(
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/lane/_frame.pxi":83
+  /* "logstore/engine/lane/_frame.pxi":81
  * 
  * 
  * cdef inline bint ends_commit(const u8* p) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12847,7 +12847,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_ends_commit(
   return __pyx_r;
 }
 
-/* "logstore/engine/lane/_frame.pxi":88
+/* "logstore/engine/lane/_frame.pxi":86
  * 
  * 
  * cdef inline bint is_frame(const u8* p, u64 left, u64 body_bytes, u8 kind, u64* size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12860,7 +12860,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "logstore/engine/lane/_frame.pxi":91
+  /* "logstore/engine/lane/_frame.pxi":89
  *     """Whether bytes of a published log begin with a frame of a `kind`, and a payload of at least so
  *     many bytes; the bytes of its payload."""
  *     if left < HEAD + body_bytes or p[28] != kind:             # <<<<<<<<<<<<<<
@@ -12886,7 +12886,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/lane/_frame.pxi":92
+    /* "logstore/engine/lane/_frame.pxi":90
  *     many bytes; the bytes of its payload."""
  *     if left < HEAD + body_bytes or p[28] != kind:
  *         return False             # <<<<<<<<<<<<<<
@@ -12899,7 +12899,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/lane/_frame.pxi":91
+    /* "logstore/engine/lane/_frame.pxi":89
  *     """Whether bytes of a published log begin with a frame of a `kind`, and a payload of at least so
  *     many bytes; the bytes of its payload."""
  *     if left < HEAD + body_bytes or p[28] != kind:             # <<<<<<<<<<<<<<
@@ -12908,7 +12908,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
 */
   }
 
-  /* "logstore/engine/lane/_frame.pxi":93
+  /* "logstore/engine/lane/_frame.pxi":91
  *     if left < HEAD + body_bytes or p[28] != kind:
  *         return False
  *     size[0] = little(p + 4, 4)             # <<<<<<<<<<<<<<
@@ -12917,7 +12917,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
 */
   (__pyx_v_size[0]) = __pyx_f_8logstore_6engine_7reading_6native_little((__pyx_v_p + 4), 4);
 
-  /* "logstore/engine/lane/_frame.pxi":94
+  /* "logstore/engine/lane/_frame.pxi":92
  *         return False
  *     size[0] = little(p + 4, 4)
  *     return size[0] >= body_bytes and size[0] <= left - HEAD             # <<<<<<<<<<<<<<
@@ -12945,7 +12945,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/lane/_frame.pxi":88
+  /* "logstore/engine/lane/_frame.pxi":86
  * 
  * 
  * cdef inline bint is_frame(const u8* p, u64 left, u64 body_bytes, u8 kind, u64* size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12958,7 +12958,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_frame(__p
   return __pyx_r;
 }
 
-/* "logstore/engine/lane/_frame.pxi":97
+/* "logstore/engine/lane/_frame.pxi":95
  * 
  * 
  * cdef inline bint is_append(const u8* p, u64 left, Append* body, u64* size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -12970,7 +12970,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
   int __pyx_r;
   int __pyx_t_1;
 
-  /* "logstore/engine/lane/_frame.pxi":100
+  /* "logstore/engine/lane/_frame.pxi":98
  *     """Whether bytes of a published log begin with an append frame; its body, and the bytes of its
  *     payload."""
  *     if not is_frame(p, left, APPEND_BODY, KIND_APPEND, size):             # <<<<<<<<<<<<<<
@@ -12982,7 +12982,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/lane/_frame.pxi":101
+    /* "logstore/engine/lane/_frame.pxi":99
  *     payload."""
  *     if not is_frame(p, left, APPEND_BODY, KIND_APPEND, size):
  *         return False             # <<<<<<<<<<<<<<
@@ -12995,7 +12995,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/lane/_frame.pxi":100
+    /* "logstore/engine/lane/_frame.pxi":98
  *     """Whether bytes of a published log begin with an append frame; its body, and the bytes of its
  *     payload."""
  *     if not is_frame(p, left, APPEND_BODY, KIND_APPEND, size):             # <<<<<<<<<<<<<<
@@ -13004,7 +13004,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
 */
   }
 
-  /* "logstore/engine/lane/_frame.pxi":102
+  /* "logstore/engine/lane/_frame.pxi":100
  *     if not is_frame(p, left, APPEND_BODY, KIND_APPEND, size):
  *         return False
  *     body.stream = little(p + HEAD, 8)             # <<<<<<<<<<<<<<
@@ -13013,7 +13013,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
 */
   __pyx_v_body->stream = __pyx_f_8logstore_6engine_7reading_6native_little((__pyx_v_p + __pyx_e_8logstore_6engine_7reading_6native_HEAD), 8);
 
-  /* "logstore/engine/lane/_frame.pxi":103
+  /* "logstore/engine/lane/_frame.pxi":101
  *         return False
  *     body.stream = little(p + HEAD, 8)
  *     body.ms = little(p + HEAD + 8, 8)             # <<<<<<<<<<<<<<
@@ -13022,7 +13022,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
 */
   __pyx_v_body->ms = __pyx_f_8logstore_6engine_7reading_6native_little(((__pyx_v_p + __pyx_e_8logstore_6engine_7reading_6native_HEAD) + 8), 8);
 
-  /* "logstore/engine/lane/_frame.pxi":104
+  /* "logstore/engine/lane/_frame.pxi":102
  *     body.stream = little(p + HEAD, 8)
  *     body.ms = little(p + HEAD + 8, 8)
  *     body.seq = little(p + HEAD + 16, 8)             # <<<<<<<<<<<<<<
@@ -13031,7 +13031,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
 */
   __pyx_v_body->seq = __pyx_f_8logstore_6engine_7reading_6native_little(((__pyx_v_p + __pyx_e_8logstore_6engine_7reading_6native_HEAD) + 16), 8);
 
-  /* "logstore/engine/lane/_frame.pxi":105
+  /* "logstore/engine/lane/_frame.pxi":103
  *     body.ms = little(p + HEAD + 8, 8)
  *     body.seq = little(p + HEAD + 16, 8)
  *     body.entries = <uint32_t>little(p + HEAD + 24, 4)             # <<<<<<<<<<<<<<
@@ -13040,7 +13040,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
 */
   __pyx_v_body->entries = ((uint32_t)__pyx_f_8logstore_6engine_7reading_6native_little(((__pyx_v_p + __pyx_e_8logstore_6engine_7reading_6native_HEAD) + 24), 4));
 
-  /* "logstore/engine/lane/_frame.pxi":106
+  /* "logstore/engine/lane/_frame.pxi":104
  *     body.seq = little(p + HEAD + 16, 8)
  *     body.entries = <uint32_t>little(p + HEAD + 24, 4)
  *     body.elements = <uint32_t>little(p + HEAD + 28, 4)             # <<<<<<<<<<<<<<
@@ -13048,7 +13048,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
 */
   __pyx_v_body->elements = ((uint32_t)__pyx_f_8logstore_6engine_7reading_6native_little(((__pyx_v_p + __pyx_e_8logstore_6engine_7reading_6native_HEAD) + 28), 4));
 
-  /* "logstore/engine/lane/_frame.pxi":107
+  /* "logstore/engine/lane/_frame.pxi":105
  *     body.entries = <uint32_t>little(p + HEAD + 24, 4)
  *     body.elements = <uint32_t>little(p + HEAD + 28, 4)
  *     return True             # <<<<<<<<<<<<<<
@@ -13059,7 +13059,7 @@ static CYTHON_INLINE int __pyx_f_8logstore_6engine_7reading_6native_is_append(__
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/lane/_frame.pxi":97
+  /* "logstore/engine/lane/_frame.pxi":95
  * 
  * 
  * cdef inline bint is_append(const u8* p, u64 left, Append* body, u64* size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -20693,7 +20693,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Stream_2__setstate
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":33
+/* "logstore/engine/reading/_reader.pxi":35
  * 
  * 
  * def words_of_reading():             # <<<<<<<<<<<<<<
@@ -20728,90 +20728,90 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_10words_of_reading(
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("words_of_reading", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":36
+  /* "logstore/engine/reading/_reader.pxi":38
  *     """Numbers that stand in modules of Python too, by the names that they have there."""
  *     return {
  *         "_DROPPED_OFFSET": W_DROPPED, "NODE_BODY": NODE_BODY, "CREATE": KIND_CREATE, "OPEN": KIND_OPEN,             # <<<<<<<<<<<<<<
  *         "NODE": KIND_NODE, "TOMBSTONE": KIND_TOMBSTONE, "TRIM": KIND_TRIM, "RECORD": KIND_RECORD,
  *         "GROUP": KIND_GROUP, "CLAIM": KIND_CLAIM, "NOTE": KIND_NOTE, "NODE_KEY": KEY_BYTES,
 */
-  __pyx_t_1 = __Pyx_PyDict_NewPresized(13); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 36, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_NewPresized(13); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_W_DROPPED); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 36, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_W_DROPPED); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_DROPPED_OFFSET, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_DROPPED_OFFSET, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_NODE_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 36, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_NODE_BODY); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NODE_BODY, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NODE_BODY, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_CREATE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 36, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_CREATE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_CREATE, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_CREATE, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_OPEN); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 36, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_OPEN); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_OPEN, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_OPEN, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":37
+  /* "logstore/engine/reading/_reader.pxi":39
  *     return {
  *         "_DROPPED_OFFSET": W_DROPPED, "NODE_BODY": NODE_BODY, "CREATE": KIND_CREATE, "OPEN": KIND_OPEN,
  *         "NODE": KIND_NODE, "TOMBSTONE": KIND_TOMBSTONE, "TRIM": KIND_TRIM, "RECORD": KIND_RECORD,             # <<<<<<<<<<<<<<
  *         "GROUP": KIND_GROUP, "CLAIM": KIND_CLAIM, "NOTE": KIND_NOTE, "NODE_KEY": KEY_BYTES,
  *         "LOCATOR": LOCATOR_BYTES,
 */
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_NODE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 37, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_NODE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 39, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NODE, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NODE, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_TOMBSTONE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 37, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_TOMBSTONE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 39, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_TOMBSTONE, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_TOMBSTONE, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_TRIM); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 37, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_TRIM); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 39, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_TRIM, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_TRIM, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_RECORD); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 37, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_RECORD); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 39, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_RECORD, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_RECORD, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":38
+  /* "logstore/engine/reading/_reader.pxi":40
  *         "_DROPPED_OFFSET": W_DROPPED, "NODE_BODY": NODE_BODY, "CREATE": KIND_CREATE, "OPEN": KIND_OPEN,
  *         "NODE": KIND_NODE, "TOMBSTONE": KIND_TOMBSTONE, "TRIM": KIND_TRIM, "RECORD": KIND_RECORD,
  *         "GROUP": KIND_GROUP, "CLAIM": KIND_CLAIM, "NOTE": KIND_NOTE, "NODE_KEY": KEY_BYTES,             # <<<<<<<<<<<<<<
  *         "LOCATOR": LOCATOR_BYTES,
  *     }
 */
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_GROUP); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_GROUP); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 40, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_GROUP, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_GROUP, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_CLAIM); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_CLAIM); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 40, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_CLAIM, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_CLAIM, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_NOTE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KIND_NOTE); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 40, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NOTE, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NOTE, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KEY_BYTES); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 38, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_KEY_BYTES); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 40, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NODE_KEY, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_NODE_KEY, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":39
+  /* "logstore/engine/reading/_reader.pxi":41
  *         "NODE": KIND_NODE, "TOMBSTONE": KIND_TOMBSTONE, "TRIM": KIND_TRIM, "RECORD": KIND_RECORD,
  *         "GROUP": KIND_GROUP, "CLAIM": KIND_CLAIM, "NOTE": KIND_NOTE, "NODE_KEY": KEY_BYTES,
  *         "LOCATOR": LOCATOR_BYTES,             # <<<<<<<<<<<<<<
  *     }
  * 
 */
-  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_LOCATOR_BYTES); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 39, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_8logstore_6engine_7reading_6native_LOCATOR_BYTES); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 41, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_LOCATOR, __pyx_t_2) < (0)) __PYX_ERR(11, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_LOCATOR, __pyx_t_2) < (0)) __PYX_ERR(11, 38, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   {
     PyObject *__pyx_temp;
@@ -20824,7 +20824,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_10words_of_reading(
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":33
+  /* "logstore/engine/reading/_reader.pxi":35
  * 
  * 
  * def words_of_reading():             # <<<<<<<<<<<<<<
@@ -20844,7 +20844,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_10words_of_reading(
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":58
+/* "logstore/engine/reading/_reader.pxi":60
  *     cdef int64_t forgets    # counts how often all was forgotten
  * 
  *     def __init__(self, memory, uint32_t seed, NodeCache nodes not None, files, source, now_ms):             # <<<<<<<<<<<<<<
@@ -20899,59 +20899,59 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_memory,&__pyx_mstate_global->__pyx_n_u_seed,&__pyx_mstate_global->__pyx_n_u_nodes,&__pyx_mstate_global->__pyx_n_u_files,&__pyx_mstate_global->__pyx_n_u_source,&__pyx_mstate_global->__pyx_n_u_now_ms,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 58, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 60, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  6:
         values[5] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 5);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 58, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 60, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  5:
         values[4] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 58, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 60, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 58, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 60, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 58, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 60, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 58, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 60, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 58, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 60, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__init__", 0) < (0)) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__init__", 0) < (0)) __PYX_ERR(11, 60, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 6; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__init__", 1, 6, 6, i); __PYX_ERR(11, 58, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__init__", 1, 6, 6, i); __PYX_ERR(11, 60, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 6)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 60, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 60, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 60, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 60, __pyx_L3_error)
       values[4] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 60, __pyx_L3_error)
       values[5] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 5);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 58, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 60, __pyx_L3_error)
     }
     __pyx_v_memory = values[0];
-    __pyx_v_seed = __Pyx_PyLong_As_uint32_t(values[1]); if (unlikely((__pyx_v_seed == ((uint32_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 58, __pyx_L3_error)
+    __pyx_v_seed = __Pyx_PyLong_As_uint32_t(values[1]); if (unlikely((__pyx_v_seed == ((uint32_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 60, __pyx_L3_error)
     __pyx_v_nodes = ((struct __pyx_obj_8logstore_6engine_7reading_6native_NodeCache *)values[2]);
     __pyx_v_files = values[3];
     __pyx_v_source = values[4];
@@ -20959,7 +20959,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__init__", 1, 6, 6, __pyx_nargs); __PYX_ERR(11, 58, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__init__", 1, 6, 6, __pyx_nargs); __PYX_ERR(11, 60, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -20970,7 +20970,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return -1;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_nodes), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_NodeCache, 0, "nodes", 0))) __PYX_ERR(11, 58, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_nodes), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_NodeCache, 0, "nodes", 0))) __PYX_ERR(11, 60, __pyx_L1_error)
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_memory, __pyx_v_seed, __pyx_v_nodes, __pyx_v_files, __pyx_v_source, __pyx_v_now_ms);
 
   /* function exit code */
@@ -21004,16 +21004,16 @@ static int __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("__init__", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":65
+  /* "logstore/engine/reading/_reader.pxi":67
  *         (unix ms).
  *         """
  *         self.streams, self.by_number, self.files = {}, {}, files             # <<<<<<<<<<<<<<
  *         self.seed, self.nodes, self.source, self.now_ms = seed, nodes, source, now_ms
  *         self.at = NO_POSITION
 */
-  __pyx_t_1 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 65, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 67, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 65, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 67, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_t_3 = __pyx_v_files;
   __Pyx_INCREF(__pyx_t_3);
@@ -21030,7 +21030,7 @@ static int __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(struct _
   __Pyx_DECREF_SET(__pyx_v_self->files, __pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":66
+  /* "logstore/engine/reading/_reader.pxi":68
  *         """
  *         self.streams, self.by_number, self.files = {}, {}, files
  *         self.seed, self.nodes, self.source, self.now_ms = seed, nodes, source, now_ms             # <<<<<<<<<<<<<<
@@ -21059,7 +21059,7 @@ static int __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(struct _
   __Pyx_DECREF_SET(__pyx_v_self->now_ms, __pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":67
+  /* "logstore/engine/reading/_reader.pxi":69
  *         self.streams, self.by_number, self.files = {}, {}, files
  *         self.seed, self.nodes, self.source, self.now_ms = seed, nodes, source, now_ms
  *         self.at = NO_POSITION             # <<<<<<<<<<<<<<
@@ -21068,17 +21068,17 @@ static int __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(struct _
 */
   __pyx_v_self->at = __pyx_v_8logstore_6engine_7reading_6native_NO_POSITION;
 
-  /* "logstore/engine/reading/_reader.pxi":68
+  /* "logstore/engine/reading/_reader.pxi":70
  *         self.seed, self.nodes, self.source, self.now_ms = seed, nodes, source, now_ms
  *         self.at = NO_POSITION
  *         PyObject_GetBuffer(memory, &self.memory, PyBUF_WRITABLE)             # <<<<<<<<<<<<<<
  *         self.wake = <const u8*>self.memory.buf
  * 
 */
-  __pyx_t_5 = PyObject_GetBuffer(__pyx_v_memory, (&__pyx_v_self->memory), PyBUF_WRITABLE); if (unlikely(__pyx_t_5 == ((int)-1))) __PYX_ERR(11, 68, __pyx_L1_error)
+  __pyx_t_5 = PyObject_GetBuffer(__pyx_v_memory, (&__pyx_v_self->memory), PyBUF_WRITABLE); if (unlikely(__pyx_t_5 == ((int)-1))) __PYX_ERR(11, 70, __pyx_L1_error)
 
 
-  /* "logstore/engine/reading/_reader.pxi":69
+  /* "logstore/engine/reading/_reader.pxi":71
  *         self.at = NO_POSITION
  *         PyObject_GetBuffer(memory, &self.memory, PyBUF_WRITABLE)
  *         self.wake = <const u8*>self.memory.buf             # <<<<<<<<<<<<<<
@@ -21087,7 +21087,7 @@ static int __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(struct _
 */
   __pyx_v_self->wake = ((__pyx_t_8logstore_6engine_7reading_6native_u8 const *)__pyx_v_self->memory.buf);
 
-  /* "logstore/engine/reading/_reader.pxi":58
+  /* "logstore/engine/reading/_reader.pxi":60
  *     cdef int64_t forgets    # counts how often all was forgotten
  * 
  *     def __init__(self, memory, uint32_t seed, NodeCache nodes not None, files, source, now_ms):             # <<<<<<<<<<<<<<
@@ -21110,7 +21110,7 @@ static int __pyx_pf_8logstore_6engine_7reading_6native_6Reader___init__(struct _
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":71
+/* "logstore/engine/reading/_reader.pxi":73
  *         self.wake = <const u8*>self.memory.buf
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -21134,7 +21134,7 @@ static void __pyx_pw_8logstore_6engine_7reading_6native_6Reader_3__dealloc__(PyO
 static void __pyx_pf_8logstore_6engine_7reading_6native_6Reader_2__dealloc__(struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *__pyx_v_self) {
   int __pyx_t_1;
 
-  /* "logstore/engine/reading/_reader.pxi":72
+  /* "logstore/engine/reading/_reader.pxi":74
  * 
  *     def __dealloc__(self):
  *         if self.wake != NULL:             # <<<<<<<<<<<<<<
@@ -21146,7 +21146,7 @@ static void __pyx_pf_8logstore_6engine_7reading_6native_6Reader_2__dealloc__(str
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":73
+    /* "logstore/engine/reading/_reader.pxi":75
  *     def __dealloc__(self):
  *         if self.wake != NULL:
  *             self.wake = NULL             # <<<<<<<<<<<<<<
@@ -21155,7 +21155,7 @@ static void __pyx_pf_8logstore_6engine_7reading_6native_6Reader_2__dealloc__(str
 */
     __pyx_v_self->wake = NULL;
 
-    /* "logstore/engine/reading/_reader.pxi":74
+    /* "logstore/engine/reading/_reader.pxi":76
  *         if self.wake != NULL:
  *             self.wake = NULL
  *             PyBuffer_Release(&self.memory)             # <<<<<<<<<<<<<<
@@ -21164,7 +21164,7 @@ static void __pyx_pf_8logstore_6engine_7reading_6native_6Reader_2__dealloc__(str
 */
     PyBuffer_Release((&__pyx_v_self->memory));
 
-    /* "logstore/engine/reading/_reader.pxi":72
+    /* "logstore/engine/reading/_reader.pxi":74
  * 
  *     def __dealloc__(self):
  *         if self.wake != NULL:             # <<<<<<<<<<<<<<
@@ -21173,7 +21173,7 @@ static void __pyx_pf_8logstore_6engine_7reading_6native_6Reader_2__dealloc__(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":71
+  /* "logstore/engine/reading/_reader.pxi":73
  *         self.wake = <const u8*>self.memory.buf
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -21185,7 +21185,7 @@ static void __pyx_pf_8logstore_6engine_7reading_6native_6Reader_2__dealloc__(str
 
 }
 
-/* "logstore/engine/reading/_reader.pxi":76
+/* "logstore/engine/reading/_reader.pxi":78
  *             PyBuffer_Release(&self.memory)
  * 
  *     def close(self):             # <<<<<<<<<<<<<<
@@ -21251,7 +21251,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("close", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":78
+  /* "logstore/engine/reading/_reader.pxi":80
  *     def close(self):
  *         """Forget all, and let go of the control block and of files. Safe to repeat."""
  *         if self.wake != NULL:             # <<<<<<<<<<<<<<
@@ -21263,7 +21263,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":79
+    /* "logstore/engine/reading/_reader.pxi":81
  *         """Forget all, and let go of the control block and of files. Safe to repeat."""
  *         if self.wake != NULL:
  *             self.wake = NULL             # <<<<<<<<<<<<<<
@@ -21272,17 +21272,17 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
 */
     __pyx_v_self->wake = NULL;
 
-    /* "logstore/engine/reading/_reader.pxi":80
+    /* "logstore/engine/reading/_reader.pxi":82
  *         if self.wake != NULL:
  *             self.wake = NULL
  *             self.forget()             # <<<<<<<<<<<<<<
  *             self.nodes.clear()
  *             PyBuffer_Release(&self.memory)
 */
-    __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 80, __pyx_L1_error)
+    __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 82, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":81
+    /* "logstore/engine/reading/_reader.pxi":83
  *             self.wake = NULL
  *             self.forget()
  *             self.nodes.clear()             # <<<<<<<<<<<<<<
@@ -21296,12 +21296,12 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
       PyObject *__pyx_callargs[2] = {__pyx_t_4, NULL};
       __pyx_t_3 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_clear, __pyx_callargs+__pyx_t_5, (1-__pyx_t_5) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 81, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 83, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
     }
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":82
+    /* "logstore/engine/reading/_reader.pxi":84
  *             self.forget()
  *             self.nodes.clear()
  *             PyBuffer_Release(&self.memory)             # <<<<<<<<<<<<<<
@@ -21310,35 +21310,35 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
 */
     PyBuffer_Release((&__pyx_v_self->memory));
 
-    /* "logstore/engine/reading/_reader.pxi":83
+    /* "logstore/engine/reading/_reader.pxi":85
  *             self.nodes.clear()
  *             PyBuffer_Release(&self.memory)
  *             before = self.files, self.source, self.now_ms     # freed behind it: that may run Python             # <<<<<<<<<<<<<<
  *             self.files, self.source, self.now_ms = {}, None, None
  *             before = None
 */
-    __pyx_t_3 = PyTuple_New(3); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 83, __pyx_L1_error)
+    __pyx_t_3 = PyTuple_New(3); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 85, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
     __Pyx_INCREF(__pyx_v_self->files);
     __Pyx_GIVEREF(__pyx_v_self->files);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 0, __pyx_v_self->files) != (0)) __PYX_ERR(11, 83, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 0, __pyx_v_self->files) != (0)) __PYX_ERR(11, 85, __pyx_L1_error);
     __Pyx_INCREF(__pyx_v_self->source);
     __Pyx_GIVEREF(__pyx_v_self->source);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 1, __pyx_v_self->source) != (0)) __PYX_ERR(11, 83, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 1, __pyx_v_self->source) != (0)) __PYX_ERR(11, 85, __pyx_L1_error);
     __Pyx_INCREF(__pyx_v_self->now_ms);
     __Pyx_GIVEREF(__pyx_v_self->now_ms);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 2, __pyx_v_self->now_ms) != (0)) __PYX_ERR(11, 83, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 2, __pyx_v_self->now_ms) != (0)) __PYX_ERR(11, 85, __pyx_L1_error);
     __pyx_v_before = ((PyObject*)__pyx_t_3);
     __pyx_t_3 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":84
+    /* "logstore/engine/reading/_reader.pxi":86
  *             PyBuffer_Release(&self.memory)
  *             before = self.files, self.source, self.now_ms     # freed behind it: that may run Python
  *             self.files, self.source, self.now_ms = {}, None, None             # <<<<<<<<<<<<<<
  *             before = None
  * 
 */
-    __pyx_t_3 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 84, __pyx_L1_error)
+    __pyx_t_3 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 86, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
     __pyx_t_4 = Py_None;
     __Pyx_INCREF(__pyx_t_4);
@@ -21357,7 +21357,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
     __Pyx_DECREF_SET(__pyx_v_self->now_ms, __pyx_t_6);
     __pyx_t_6 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":85
+    /* "logstore/engine/reading/_reader.pxi":87
  *             before = self.files, self.source, self.now_ms     # freed behind it: that may run Python
  *             self.files, self.source, self.now_ms = {}, None, None
  *             before = None             # <<<<<<<<<<<<<<
@@ -21367,7 +21367,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
     __Pyx_INCREF(Py_None);
     __Pyx_DECREF_SET(__pyx_v_before, ((PyObject*)Py_None));
 
-    /* "logstore/engine/reading/_reader.pxi":78
+    /* "logstore/engine/reading/_reader.pxi":80
  *     def close(self):
  *         """Forget all, and let go of the control block and of files. Safe to repeat."""
  *         if self.wake != NULL:             # <<<<<<<<<<<<<<
@@ -21376,7 +21376,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":76
+  /* "logstore/engine/reading/_reader.pxi":78
  *             PyBuffer_Release(&self.memory)
  * 
  *     def close(self):             # <<<<<<<<<<<<<<
@@ -21400,7 +21400,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_4close(stru
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":87
+/* "logstore/engine/reading/_reader.pxi":89
  *             before = None
  * 
  *     cdef int forget(self) except -1:             # <<<<<<<<<<<<<<
@@ -21415,7 +21415,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":89
+  /* "logstore/engine/reading/_reader.pxi":91
  *     cdef int forget(self) except -1:
  *         """Keep no stream any more."""
  *         self.streams.clear()             # <<<<<<<<<<<<<<
@@ -21424,12 +21424,12 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
 */
   if (unlikely(__pyx_v_self->streams == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "clear");
-    __PYX_ERR(11, 89, __pyx_L1_error)
+    __PYX_ERR(11, 91, __pyx_L1_error)
   }
-  __pyx_t_1 = __Pyx_PyDict_Clear(__pyx_v_self->streams); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 89, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_Clear(__pyx_v_self->streams); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 91, __pyx_L1_error)
 
 
-  /* "logstore/engine/reading/_reader.pxi":90
+  /* "logstore/engine/reading/_reader.pxi":92
  *         """Keep no stream any more."""
  *         self.streams.clear()
  *         self.by_number.clear()             # <<<<<<<<<<<<<<
@@ -21438,12 +21438,12 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
 */
   if (unlikely(__pyx_v_self->by_number == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "clear");
-    __PYX_ERR(11, 90, __pyx_L1_error)
+    __PYX_ERR(11, 92, __pyx_L1_error)
   }
-  __pyx_t_1 = __Pyx_PyDict_Clear(__pyx_v_self->by_number); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 90, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyDict_Clear(__pyx_v_self->by_number); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 92, __pyx_L1_error)
 
 
-  /* "logstore/engine/reading/_reader.pxi":91
+  /* "logstore/engine/reading/_reader.pxi":93
  *         self.streams.clear()
  *         self.by_number.clear()
  *         self.held = 0             # <<<<<<<<<<<<<<
@@ -21452,7 +21452,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
 */
   __pyx_v_self->held = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":92
+  /* "logstore/engine/reading/_reader.pxi":94
  *         self.by_number.clear()
  *         self.held = 0
  *         self.forgets += 1             # <<<<<<<<<<<<<<
@@ -21461,7 +21461,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
 */
   __pyx_v_self->forgets = (__pyx_v_self->forgets + 1);
 
-  /* "logstore/engine/reading/_reader.pxi":93
+  /* "logstore/engine/reading/_reader.pxi":95
  *         self.held = 0
  *         self.forgets += 1
  *         return 0             # <<<<<<<<<<<<<<
@@ -21474,7 +21474,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":87
+  /* "logstore/engine/reading/_reader.pxi":89
  *             before = None
  * 
  *     cdef int forget(self) except -1:             # <<<<<<<<<<<<<<
@@ -21491,7 +21491,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(struct __py
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":96
+/* "logstore/engine/reading/_reader.pxi":98
  * 
  *     # -- what is kept, and whether it counts -------------------------------------------------------
  *     cdef Stream kept(self, bytes name):             # <<<<<<<<<<<<<<
@@ -21517,7 +21517,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("kept", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":100
+  /* "logstore/engine/reading/_reader.pxi":102
  *         cdef PyObject* found
  *         cdef Stream s
  *         if self.wake == NULL or ls_load(self.wake + W_PROGRESS):             # <<<<<<<<<<<<<<
@@ -21543,7 +21543,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":101
+    /* "logstore/engine/reading/_reader.pxi":103
  *         cdef Stream s
  *         if self.wake == NULL or ls_load(self.wake + W_PROGRESS):
  *             return None         # first: a commit that is over by then is in the other words             # <<<<<<<<<<<<<<
@@ -21560,7 +21560,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":100
+    /* "logstore/engine/reading/_reader.pxi":102
  *         cdef PyObject* found
  *         cdef Stream s
  *         if self.wake == NULL or ls_load(self.wake + W_PROGRESS):             # <<<<<<<<<<<<<<
@@ -21569,21 +21569,21 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":102
+  /* "logstore/engine/reading/_reader.pxi":104
  *         if self.wake == NULL or ls_load(self.wake + W_PROGRESS):
  *             return None         # first: a commit that is over by then is in the other words
  *         if not self.stands_at(ls_load(self.wake + W_APPLIED)):             # <<<<<<<<<<<<<<
  *             return None
  *         found = PyDict_GetItemWithError(self.streams, name)
 */
-  __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(__pyx_v_self, ls_load((__pyx_v_self->wake + __pyx_e_8logstore_6engine_7reading_6native_W_APPLIED))); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 102, __pyx_L1_error)
+  __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(__pyx_v_self, ls_load((__pyx_v_self->wake + __pyx_e_8logstore_6engine_7reading_6native_W_APPLIED))); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 104, __pyx_L1_error)
   __pyx_t_2 = (!__pyx_t_1);
 
 
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":103
+    /* "logstore/engine/reading/_reader.pxi":105
  *             return None         # first: a commit that is over by then is in the other words
  *         if not self.stands_at(ls_load(self.wake + W_APPLIED)):
  *             return None             # <<<<<<<<<<<<<<
@@ -21600,7 +21600,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":102
+    /* "logstore/engine/reading/_reader.pxi":104
  *         if self.wake == NULL or ls_load(self.wake + W_PROGRESS):
  *             return None         # first: a commit that is over by then is in the other words
  *         if not self.stands_at(ls_load(self.wake + W_APPLIED)):             # <<<<<<<<<<<<<<
@@ -21609,7 +21609,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":104
+  /* "logstore/engine/reading/_reader.pxi":106
  *         if not self.stands_at(ls_load(self.wake + W_APPLIED)):
  *             return None
  *         found = PyDict_GetItemWithError(self.streams, name)             # <<<<<<<<<<<<<<
@@ -21618,11 +21618,11 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
 */
   __pyx_t_3 = __pyx_v_self->streams;
   __Pyx_INCREF(__pyx_t_3);
-  __pyx_t_4 = PyDict_GetItemWithError(__pyx_t_3, __pyx_v_name); if (unlikely(__pyx_t_4 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 104, __pyx_L1_error)
+  __pyx_t_4 = PyDict_GetItemWithError(__pyx_t_3, __pyx_v_name); if (unlikely(__pyx_t_4 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 106, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
   __pyx_v_found = __pyx_t_4;
 
-  /* "logstore/engine/reading/_reader.pxi":105
+  /* "logstore/engine/reading/_reader.pxi":107
  *             return None
  *         found = PyDict_GetItemWithError(self.streams, name)
  *         if found == NULL:             # <<<<<<<<<<<<<<
@@ -21634,7 +21634,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":106
+    /* "logstore/engine/reading/_reader.pxi":108
  *         found = PyDict_GetItemWithError(self.streams, name)
  *         if found == NULL:
  *             return None             # <<<<<<<<<<<<<<
@@ -21651,7 +21651,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":105
+    /* "logstore/engine/reading/_reader.pxi":107
  *             return None
  *         found = PyDict_GetItemWithError(self.streams, name)
  *         if found == NULL:             # <<<<<<<<<<<<<<
@@ -21660,7 +21660,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":107
+  /* "logstore/engine/reading/_reader.pxi":109
  *         if found == NULL:
  *             return None
  *         s = <Stream>found             # <<<<<<<<<<<<<<
@@ -21672,7 +21672,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":108
+  /* "logstore/engine/reading/_reader.pxi":110
  *             return None
  *         s = <Stream>found
  *         if s.stale or (s.expires_ms and s.expires_ms <= <u64>self.now_ms()):             # <<<<<<<<<<<<<<
@@ -21715,10 +21715,10 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
     __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_6, __pyx_callargs+__pyx_t_7, (1-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
     __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-    if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 108, __pyx_L1_error)
+    if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 110, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
   }
-  __pyx_t_8 = __Pyx_PyLong_As_uint64_t(__pyx_t_3); if (unlikely((__pyx_t_8 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 108, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyLong_As_uint64_t(__pyx_t_3); if (unlikely((__pyx_t_8 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 110, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
   __pyx_t_1 = (__pyx_v_s->expires_ms <= ((__pyx_t_8logstore_6engine_7reading_6native_u64)__pyx_t_8));
 
@@ -21730,7 +21730,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":109
+    /* "logstore/engine/reading/_reader.pxi":111
  *         s = <Stream>found
  *         if s.stale or (s.expires_ms and s.expires_ms <= <u64>self.now_ms()):
  *             return None             # <<<<<<<<<<<<<<
@@ -21747,7 +21747,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":108
+    /* "logstore/engine/reading/_reader.pxi":110
  *             return None
  *         s = <Stream>found
  *         if s.stale or (s.expires_ms and s.expires_ms <= <u64>self.now_ms()):             # <<<<<<<<<<<<<<
@@ -21756,7 +21756,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":110
+  /* "logstore/engine/reading/_reader.pxi":112
  *         if s.stale or (s.expires_ms and s.expires_ms <= <u64>self.now_ms()):
  *             return None
  *         return s             # <<<<<<<<<<<<<<
@@ -21774,7 +21774,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":96
+  /* "logstore/engine/reading/_reader.pxi":98
  * 
  *     # -- what is kept, and whether it counts -------------------------------------------------------
  *     cdef Stream kept(self, bytes name):             # <<<<<<<<<<<<<<
@@ -21797,7 +21797,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *__pyx_f_8logs
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":112
+/* "logstore/engine/reading/_reader.pxi":114
  *         return s
  * 
  *     cdef bint stands_at(self, u64 position) except -1:             # <<<<<<<<<<<<<<
@@ -21813,7 +21813,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":114
+  /* "logstore/engine/reading/_reader.pxi":116
  *     cdef bint stands_at(self, u64 position) except -1:
  *         """Let what is kept follow to a published position; False: the words speak of more than that."""
  *         if (ls_load(self.wake + W_GENERATION) != self.generation             # <<<<<<<<<<<<<<
@@ -21831,7 +21831,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
     goto __pyx_L4_bool_binop_done;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":115
+  /* "logstore/engine/reading/_reader.pxi":117
  *         """Let what is kept follow to a published position; False: the words speak of more than that."""
  *         if (ls_load(self.wake + W_GENERATION) != self.generation
  *                 or ls_load(self.wake + W_DROPPED) != self.dropped):             # <<<<<<<<<<<<<<
@@ -21845,7 +21845,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
 
   __pyx_L4_bool_binop_done:;
 
-  /* "logstore/engine/reading/_reader.pxi":114
+  /* "logstore/engine/reading/_reader.pxi":116
  *     cdef bint stands_at(self, u64 position) except -1:
  *         """Let what is kept follow to a published position; False: the words speak of more than that."""
  *         if (ls_load(self.wake + W_GENERATION) != self.generation             # <<<<<<<<<<<<<<
@@ -21855,7 +21855,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":116
+    /* "logstore/engine/reading/_reader.pxi":118
  *         if (ls_load(self.wake + W_GENERATION) != self.generation
  *                 or ls_load(self.wake + W_DROPPED) != self.dropped):
  *             return False             # <<<<<<<<<<<<<<
@@ -21868,7 +21868,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":114
+    /* "logstore/engine/reading/_reader.pxi":116
  *     cdef bint stands_at(self, u64 position) except -1:
  *         """Let what is kept follow to a published position; False: the words speak of more than that."""
  *         if (ls_load(self.wake + W_GENERATION) != self.generation             # <<<<<<<<<<<<<<
@@ -21877,7 +21877,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":117
+  /* "logstore/engine/reading/_reader.pxi":119
  *                 or ls_load(self.wake + W_DROPPED) != self.dropped):
  *             return False
  *         return self.at == position or self.follow(position)             # <<<<<<<<<<<<<<
@@ -21894,7 +21894,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
 
     goto __pyx_L6_bool_binop_done;
   }
-  __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(__pyx_v_self, __pyx_v_position); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 117, __pyx_L1_error)
+  __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(__pyx_v_self, __pyx_v_position); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 119, __pyx_L1_error)
 
   __pyx_t_1 = __pyx_t_2;
 
@@ -21904,7 +21904,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":112
+  /* "logstore/engine/reading/_reader.pxi":114
  *         return s
  * 
  *     cdef bint stands_at(self, u64 position) except -1:             # <<<<<<<<<<<<<<
@@ -21921,7 +21921,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_stands_at(struct _
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":119
+/* "logstore/engine/reading/_reader.pxi":121
  *         return self.at == position or self.follow(position)
  * 
  *     cdef bint follow(self, u64 upto) except -1:             # <<<<<<<<<<<<<<
@@ -21946,7 +21946,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("follow", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":121
+  /* "logstore/engine/reading/_reader.pxi":123
  *     cdef bint follow(self, u64 upto) except -1:
  *         """Be as the log is at a published position that is not this one; False: it was not reached."""
  *         cdef u64 start = self.at, count             # <<<<<<<<<<<<<<
@@ -21957,7 +21957,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 
   __pyx_v_start = __pyx_t_1;
 
-  /* "logstore/engine/reading/_reader.pxi":123
+  /* "logstore/engine/reading/_reader.pxi":125
  *         cdef u64 start = self.at, count
  *         cdef bytes data
  *         if (start == NO_POSITION or upto < start or upto >> 32 != start >> 32             # <<<<<<<<<<<<<<
@@ -21985,7 +21985,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
     goto __pyx_L4_bool_binop_done;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":124
+  /* "logstore/engine/reading/_reader.pxi":126
  *         cdef bytes data
  *         if (start == NO_POSITION or upto < start or upto >> 32 != start >> 32
  *                 or upto - start > FOLLOW_MAX_BYTES):             # <<<<<<<<<<<<<<
@@ -22009,7 +22009,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 
   __pyx_L4_bool_binop_done:;
 
-  /* "logstore/engine/reading/_reader.pxi":123
+  /* "logstore/engine/reading/_reader.pxi":125
  *         cdef u64 start = self.at, count
  *         cdef bytes data
  *         if (start == NO_POSITION or upto < start or upto >> 32 != start >> 32             # <<<<<<<<<<<<<<
@@ -22019,17 +22019,17 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":125
+    /* "logstore/engine/reading/_reader.pxi":127
  *         if (start == NO_POSITION or upto < start or upto >> 32 != start >> 32
  *                 or upto - start > FOLLOW_MAX_BYTES):
  *             self.forget()             # <<<<<<<<<<<<<<
  *             self.at = upto
  *             return True
 */
-    __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 125, __pyx_L1_error)
+    __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 127, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":126
+    /* "logstore/engine/reading/_reader.pxi":128
  *                 or upto - start > FOLLOW_MAX_BYTES):
  *             self.forget()
  *             self.at = upto             # <<<<<<<<<<<<<<
@@ -22038,7 +22038,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 */
     __pyx_v_self->at = __pyx_v_upto;
 
-    /* "logstore/engine/reading/_reader.pxi":127
+    /* "logstore/engine/reading/_reader.pxi":129
  *             self.forget()
  *             self.at = upto
  *             return True             # <<<<<<<<<<<<<<
@@ -22051,7 +22051,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":123
+    /* "logstore/engine/reading/_reader.pxi":125
  *         cdef u64 start = self.at, count
  *         cdef bytes data
  *         if (start == NO_POSITION or upto < start or upto >> 32 != start >> 32             # <<<<<<<<<<<<<<
@@ -22060,7 +22060,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":128
+  /* "logstore/engine/reading/_reader.pxi":130
  *             self.at = upto
  *             return True
  *         count = upto - start             # <<<<<<<<<<<<<<
@@ -22069,19 +22069,19 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 */
   __pyx_v_count = (__pyx_v_upto - __pyx_v_start);
 
-  /* "logstore/engine/reading/_reader.pxi":129
+  /* "logstore/engine/reading/_reader.pxi":131
  *             return True
  *         count = upto - start
  *         data = self.bytes_at(start, count)             # <<<<<<<<<<<<<<
  *         if self.wake == NULL or self.at != start:
  *             return False        # closed meanwhile, or another thread followed
 */
-  __pyx_t_5 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(__pyx_v_self, __pyx_v_start, __pyx_v_count); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 129, __pyx_L1_error)
+  __pyx_t_5 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(__pyx_v_self, __pyx_v_start, __pyx_v_count); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 131, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   __pyx_v_data = ((PyObject*)__pyx_t_5);
   __pyx_t_5 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":130
+  /* "logstore/engine/reading/_reader.pxi":132
  *         count = upto - start
  *         data = self.bytes_at(start, count)
  *         if self.wake == NULL or self.at != start:             # <<<<<<<<<<<<<<
@@ -22107,7 +22107,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":131
+    /* "logstore/engine/reading/_reader.pxi":133
  *         data = self.bytes_at(start, count)
  *         if self.wake == NULL or self.at != start:
  *             return False        # closed meanwhile, or another thread followed             # <<<<<<<<<<<<<<
@@ -22120,7 +22120,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":130
+    /* "logstore/engine/reading/_reader.pxi":132
  *         count = upto - start
  *         data = self.bytes_at(start, count)
  *         if self.wake == NULL or self.at != start:             # <<<<<<<<<<<<<<
@@ -22129,7 +22129,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":132
+  /* "logstore/engine/reading/_reader.pxi":134
  *         if self.wake == NULL or self.at != start:
  *             return False        # closed meanwhile, or another thread followed
  *         if data is None or not self.take_in(data, start):             # <<<<<<<<<<<<<<
@@ -22145,7 +22145,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 
     goto __pyx_L12_bool_binop_done;
   }
-  __pyx_t_3 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(__pyx_v_self, __pyx_v_data, __pyx_v_start); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(11, 132, __pyx_L1_error)
+  __pyx_t_3 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(__pyx_v_self, __pyx_v_data, __pyx_v_start); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(11, 134, __pyx_L1_error)
   __pyx_t_6 = (!__pyx_t_3);
 
 
@@ -22156,17 +22156,17 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":133
+    /* "logstore/engine/reading/_reader.pxi":135
  *             return False        # closed meanwhile, or another thread followed
  *         if data is None or not self.take_in(data, start):
  *             self.forget()             # <<<<<<<<<<<<<<
  *         self.at = upto
  *         return True
 */
-    __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 133, __pyx_L1_error)
+    __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 135, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":132
+    /* "logstore/engine/reading/_reader.pxi":134
  *         if self.wake == NULL or self.at != start:
  *             return False        # closed meanwhile, or another thread followed
  *         if data is None or not self.take_in(data, start):             # <<<<<<<<<<<<<<
@@ -22175,7 +22175,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":134
+  /* "logstore/engine/reading/_reader.pxi":136
  *         if data is None or not self.take_in(data, start):
  *             self.forget()
  *         self.at = upto             # <<<<<<<<<<<<<<
@@ -22184,7 +22184,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
 */
   __pyx_v_self->at = __pyx_v_upto;
 
-  /* "logstore/engine/reading/_reader.pxi":135
+  /* "logstore/engine/reading/_reader.pxi":137
  *             self.forget()
  *         self.at = upto
  *         return True             # <<<<<<<<<<<<<<
@@ -22197,7 +22197,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":119
+  /* "logstore/engine/reading/_reader.pxi":121
  *         return self.at == position or self.follow(position)
  * 
  *     cdef bint follow(self, u64 upto) except -1:             # <<<<<<<<<<<<<<
@@ -22219,7 +22219,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(struct __py
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":137
+/* "logstore/engine/reading/_reader.pxi":139
  *         return True
  * 
  *     cdef bint take_in(self, bytes data, u64 start) except -1:             # <<<<<<<<<<<<<<
@@ -22239,7 +22239,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":140
+  /* "logstore/engine/reading/_reader.pxi":142
  *         """Change what frames change, which end with a commit; False: all is to be forgotten. No Python
  *         runs in it."""
  *         cdef const u8* p = data_of(data)             # <<<<<<<<<<<<<<
@@ -22248,7 +22248,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
 */
   __pyx_v_p = __pyx_f_8logstore_6engine_7reading_6native_data_of(__pyx_v_data);
 
-  /* "logstore/engine/reading/_reader.pxi":141
+  /* "logstore/engine/reading/_reader.pxi":143
  *         runs in it."""
  *         cdef const u8* p = data_of(data)
  *         cdef u64 at = 0, size, count = size_of(data)             # <<<<<<<<<<<<<<
@@ -22258,7 +22258,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
   __pyx_v_at = 0;
   __pyx_v_count = __pyx_f_8logstore_6engine_7reading_6native_size_of(__pyx_v_data);
 
-  /* "logstore/engine/reading/_reader.pxi":142
+  /* "logstore/engine/reading/_reader.pxi":144
  *         cdef const u8* p = data_of(data)
  *         cdef u64 at = 0, size, count = size_of(data)
  *         while at < count:             # <<<<<<<<<<<<<<
@@ -22271,7 +22271,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
 
     if (!__pyx_t_1) break;
 
-    /* "logstore/engine/reading/_reader.pxi":143
+    /* "logstore/engine/reading/_reader.pxi":145
  *         cdef u64 at = 0, size, count = size_of(data)
  *         while at < count:
  *             if count - at < HEAD or little(p + at + 30, 2) != MARK:             # <<<<<<<<<<<<<<
@@ -22297,7 +22297,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
     if (__pyx_t_1) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":144
+      /* "logstore/engine/reading/_reader.pxi":146
  *         while at < count:
  *             if count - at < HEAD or little(p + at + 30, 2) != MARK:
  *                 return False             # <<<<<<<<<<<<<<
@@ -22310,7 +22310,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":143
+      /* "logstore/engine/reading/_reader.pxi":145
  *         cdef u64 at = 0, size, count = size_of(data)
  *         while at < count:
  *             if count - at < HEAD or little(p + at + 30, 2) != MARK:             # <<<<<<<<<<<<<<
@@ -22319,7 +22319,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":145
+    /* "logstore/engine/reading/_reader.pxi":147
  *             if count - at < HEAD or little(p + at + 30, 2) != MARK:
  *                 return False
  *             size = little(p + at + 4, 4)             # <<<<<<<<<<<<<<
@@ -22328,7 +22328,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
 */
     __pyx_v_size = __pyx_f_8logstore_6engine_7reading_6native_little(((__pyx_v_p + __pyx_v_at) + 4), 4);
 
-    /* "logstore/engine/reading/_reader.pxi":146
+    /* "logstore/engine/reading/_reader.pxi":148
  *                 return False
  *             size = little(p + at + 4, 4)
  *             if size > count - at - HEAD or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4):             # <<<<<<<<<<<<<<
@@ -22354,7 +22354,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
     if (__pyx_t_1) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":147
+      /* "logstore/engine/reading/_reader.pxi":149
  *             size = little(p + at + 4, 4)
  *             if size > count - at - HEAD or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4):
  *                 return False             # <<<<<<<<<<<<<<
@@ -22367,7 +22367,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":146
+      /* "logstore/engine/reading/_reader.pxi":148
  *                 return False
  *             size = little(p + at + 4, 4)
  *             if size > count - at - HEAD or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4):             # <<<<<<<<<<<<<<
@@ -22376,21 +22376,21 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":148
+    /* "logstore/engine/reading/_reader.pxi":150
  *             if size > count - at - HEAD or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4):
  *                 return False
  *             if not self.take_in_frame(p[at + 28], p + at + HEAD, size, start + at):             # <<<<<<<<<<<<<<
  *                 return False
  *             at += HEAD + size
 */
-    __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(__pyx_v_self, (__pyx_v_p[(__pyx_v_at + 28)]), ((__pyx_v_p + __pyx_v_at) + __pyx_e_8logstore_6engine_7reading_6native_HEAD), __pyx_v_size, (__pyx_v_start + __pyx_v_at)); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 148, __pyx_L1_error)
+    __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(__pyx_v_self, (__pyx_v_p[(__pyx_v_at + 28)]), ((__pyx_v_p + __pyx_v_at) + __pyx_e_8logstore_6engine_7reading_6native_HEAD), __pyx_v_size, (__pyx_v_start + __pyx_v_at)); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 150, __pyx_L1_error)
     __pyx_t_2 = (!__pyx_t_1);
 
 
     if (__pyx_t_2) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":149
+      /* "logstore/engine/reading/_reader.pxi":151
  *                 return False
  *             if not self.take_in_frame(p[at + 28], p + at + HEAD, size, start + at):
  *                 return False             # <<<<<<<<<<<<<<
@@ -22403,7 +22403,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":148
+      /* "logstore/engine/reading/_reader.pxi":150
  *             if size > count - at - HEAD or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4):
  *                 return False
  *             if not self.take_in_frame(p[at + 28], p + at + HEAD, size, start + at):             # <<<<<<<<<<<<<<
@@ -22412,7 +22412,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":150
+    /* "logstore/engine/reading/_reader.pxi":152
  *             if not self.take_in_frame(p[at + 28], p + at + HEAD, size, start + at):
  *                 return False
  *             at += HEAD + size             # <<<<<<<<<<<<<<
@@ -22422,7 +22422,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
     __pyx_v_at = (__pyx_v_at + (__pyx_e_8logstore_6engine_7reading_6native_HEAD + __pyx_v_size));
   }
 
-  /* "logstore/engine/reading/_reader.pxi":151
+  /* "logstore/engine/reading/_reader.pxi":153
  *                 return False
  *             at += HEAD + size
  *         return True             # <<<<<<<<<<<<<<
@@ -22435,7 +22435,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":137
+  /* "logstore/engine/reading/_reader.pxi":139
  *         return True
  * 
  *     cdef bint take_in(self, bytes data, u64 start) except -1:             # <<<<<<<<<<<<<<
@@ -22456,7 +22456,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in(struct __p
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":153
+/* "logstore/engine/reading/_reader.pxi":155
  *         return True
  * 
  *     cdef bint take_in_frame(self, u8 kind, const u8* body, u64 size, u64 position) except -1:             # <<<<<<<<<<<<<<
@@ -22481,7 +22481,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("take_in_frame", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":157
+  /* "logstore/engine/reading/_reader.pxi":159
  *         cdef PyObject* found
  *         cdef Stream s
  *         if KIND_GROUP <= kind <= KIND_CLAIM or kind == KIND_NOTE:             # <<<<<<<<<<<<<<
@@ -22509,7 +22509,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":158
+    /* "logstore/engine/reading/_reader.pxi":160
  *         cdef Stream s
  *         if KIND_GROUP <= kind <= KIND_CLAIM or kind == KIND_NOTE:
  *             return True         # they change nothing that is kept here             # <<<<<<<<<<<<<<
@@ -22522,7 +22522,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":157
+    /* "logstore/engine/reading/_reader.pxi":159
  *         cdef PyObject* found
  *         cdef Stream s
  *         if KIND_GROUP <= kind <= KIND_CLAIM or kind == KIND_NOTE:             # <<<<<<<<<<<<<<
@@ -22531,7 +22531,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":159
+  /* "logstore/engine/reading/_reader.pxi":161
  *         if KIND_GROUP <= kind <= KIND_CLAIM or kind == KIND_NOTE:
  *             return True         # they change nothing that is kept here
  *         if kind == KIND_CREATE:             # <<<<<<<<<<<<<<
@@ -22543,7 +22543,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":160
+    /* "logstore/engine/reading/_reader.pxi":162
  *             return True         # they change nothing that is kept here
  *         if kind == KIND_CREATE:
  *             return size >= 8 and PyBytes_FromStringAndSize(             # <<<<<<<<<<<<<<
@@ -22561,20 +22561,20 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
       goto __pyx_L7_bool_binop_done;
     }
 
-    /* "logstore/engine/reading/_reader.pxi":161
+    /* "logstore/engine/reading/_reader.pxi":163
  *         if kind == KIND_CREATE:
  *             return size >= 8 and PyBytes_FromStringAndSize(
  *                 <const char*>body + 8, size - 8) not in self.streams             # <<<<<<<<<<<<<<
  *         if kind < KIND_OPEN or kind > KIND_RECORD or size < 24:
  *             return False
 */
-    __pyx_t_3 = PyBytes_FromStringAndSize((((char const *)__pyx_v_body) + 8), (__pyx_v_size - 8)); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 160, __pyx_L1_error)
+    __pyx_t_3 = PyBytes_FromStringAndSize((((char const *)__pyx_v_body) + 8), (__pyx_v_size - 8)); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 162, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
     if (unlikely(__pyx_v_self->streams == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not iterable");
-      __PYX_ERR(11, 161, __pyx_L1_error)
+      __PYX_ERR(11, 163, __pyx_L1_error)
     }
-    __pyx_t_2 = (__Pyx_PyDict_ContainsTF(__pyx_t_3, __pyx_v_self->streams, Py_NE)); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(11, 161, __pyx_L1_error)
+    __pyx_t_2 = (__Pyx_PyDict_ContainsTF(__pyx_t_3, __pyx_v_self->streams, Py_NE)); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(11, 163, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
     __pyx_t_1 = __pyx_t_2;
@@ -22585,7 +22585,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":159
+    /* "logstore/engine/reading/_reader.pxi":161
  *         if KIND_GROUP <= kind <= KIND_CLAIM or kind == KIND_NOTE:
  *             return True         # they change nothing that is kept here
  *         if kind == KIND_CREATE:             # <<<<<<<<<<<<<<
@@ -22594,7 +22594,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":162
+  /* "logstore/engine/reading/_reader.pxi":164
  *             return size >= 8 and PyBytes_FromStringAndSize(
  *                 <const char*>body + 8, size - 8) not in self.streams
  *         if kind < KIND_OPEN or kind > KIND_RECORD or size < 24:             # <<<<<<<<<<<<<<
@@ -22630,7 +22630,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":163
+    /* "logstore/engine/reading/_reader.pxi":165
  *                 <const char*>body + 8, size - 8) not in self.streams
  *         if kind < KIND_OPEN or kind > KIND_RECORD or size < 24:
  *             return False             # <<<<<<<<<<<<<<
@@ -22643,7 +22643,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":162
+    /* "logstore/engine/reading/_reader.pxi":164
  *             return size >= 8 and PyBytes_FromStringAndSize(
  *                 <const char*>body + 8, size - 8) not in self.streams
  *         if kind < KIND_OPEN or kind > KIND_RECORD or size < 24:             # <<<<<<<<<<<<<<
@@ -22652,7 +22652,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":164
+  /* "logstore/engine/reading/_reader.pxi":166
  *         if kind < KIND_OPEN or kind > KIND_RECORD or size < 24:
  *             return False
  *         found = PyDict_GetItemWithError(self.by_number, little(body, 8))             # <<<<<<<<<<<<<<
@@ -22661,14 +22661,14 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   __pyx_t_3 = __pyx_v_self->by_number;
   __Pyx_INCREF(__pyx_t_3);
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_f_8logstore_6engine_7reading_6native_little(__pyx_v_body, 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 164, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_f_8logstore_6engine_7reading_6native_little(__pyx_v_body, 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 166, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_5 = PyDict_GetItemWithError(__pyx_t_3, __pyx_t_4); if (unlikely(__pyx_t_5 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 164, __pyx_L1_error)
+  __pyx_t_5 = PyDict_GetItemWithError(__pyx_t_3, __pyx_t_4); if (unlikely(__pyx_t_5 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 166, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __pyx_v_found = __pyx_t_5;
 
-  /* "logstore/engine/reading/_reader.pxi":165
+  /* "logstore/engine/reading/_reader.pxi":167
  *             return False
  *         found = PyDict_GetItemWithError(self.by_number, little(body, 8))
  *         if found == NULL:             # <<<<<<<<<<<<<<
@@ -22680,7 +22680,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":166
+    /* "logstore/engine/reading/_reader.pxi":168
  *         found = PyDict_GetItemWithError(self.by_number, little(body, 8))
  *         if found == NULL:
  *             return True             # <<<<<<<<<<<<<<
@@ -22693,7 +22693,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":165
+    /* "logstore/engine/reading/_reader.pxi":167
  *             return False
  *         found = PyDict_GetItemWithError(self.by_number, little(body, 8))
  *         if found == NULL:             # <<<<<<<<<<<<<<
@@ -22702,7 +22702,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":167
+  /* "logstore/engine/reading/_reader.pxi":169
  *         if found == NULL:
  *             return True
  *         s = <Stream>found             # <<<<<<<<<<<<<<
@@ -22714,7 +22714,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_4);
   __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":168
+  /* "logstore/engine/reading/_reader.pxi":170
  *             return True
  *         s = <Stream>found
  *         if kind == KIND_APPEND:             # <<<<<<<<<<<<<<
@@ -22726,7 +22726,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":169
+    /* "logstore/engine/reading/_reader.pxi":171
  *         s = <Stream>found
  *         if kind == KIND_APPEND:
  *             if size < APPEND_BODY:             # <<<<<<<<<<<<<<
@@ -22738,7 +22738,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     if (__pyx_t_1) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":170
+      /* "logstore/engine/reading/_reader.pxi":172
  *         if kind == KIND_APPEND:
  *             if size < APPEND_BODY:
  *                 return False             # <<<<<<<<<<<<<<
@@ -22751,7 +22751,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":169
+      /* "logstore/engine/reading/_reader.pxi":171
  *         s = <Stream>found
  *         if kind == KIND_APPEND:
  *             if size < APPEND_BODY:             # <<<<<<<<<<<<<<
@@ -22760,21 +22760,21 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":171
+    /* "logstore/engine/reading/_reader.pxi":173
  *             if size < APPEND_BODY:
  *                 return False
  *             if not s.append(body, size, position):             # <<<<<<<<<<<<<<
  *                 s.stale = True
  *             return True
 */
-    __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_append(__pyx_v_s, __pyx_v_body, __pyx_v_size, __pyx_v_position); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 171, __pyx_L1_error)
+    __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_append(__pyx_v_s, __pyx_v_body, __pyx_v_size, __pyx_v_position); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 173, __pyx_L1_error)
     __pyx_t_2 = (!__pyx_t_1);
 
 
     if (__pyx_t_2) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":172
+      /* "logstore/engine/reading/_reader.pxi":174
  *                 return False
  *             if not s.append(body, size, position):
  *                 s.stale = True             # <<<<<<<<<<<<<<
@@ -22783,7 +22783,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
       __pyx_v_s->stale = 1;
 
-      /* "logstore/engine/reading/_reader.pxi":171
+      /* "logstore/engine/reading/_reader.pxi":173
  *             if size < APPEND_BODY:
  *                 return False
  *             if not s.append(body, size, position):             # <<<<<<<<<<<<<<
@@ -22792,7 +22792,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":173
+    /* "logstore/engine/reading/_reader.pxi":175
  *             if not s.append(body, size, position):
  *                 s.stale = True
  *             return True             # <<<<<<<<<<<<<<
@@ -22805,7 +22805,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":168
+    /* "logstore/engine/reading/_reader.pxi":170
  *             return True
  *         s = <Stream>found
  *         if kind == KIND_APPEND:             # <<<<<<<<<<<<<<
@@ -22814,7 +22814,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":174
+  /* "logstore/engine/reading/_reader.pxi":176
  *                 s.stale = True
  *             return True
  *         s.stale = True             # <<<<<<<<<<<<<<
@@ -22823,7 +22823,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
 */
   __pyx_v_s->stale = 1;
 
-  /* "logstore/engine/reading/_reader.pxi":175
+  /* "logstore/engine/reading/_reader.pxi":177
  *             return True
  *         s.stale = True
  *         s.lp = s.finder = s.appended = None             # <<<<<<<<<<<<<<
@@ -22843,7 +22843,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   __Pyx_GOTREF(__pyx_v_s->appended);
   __Pyx_DECREF_SET(__pyx_v_s->appended, ((PyObject*)Py_None));
 
-  /* "logstore/engine/reading/_reader.pxi":176
+  /* "logstore/engine/reading/_reader.pxi":178
  *         s.stale = True
  *         s.lp = s.finder = s.appended = None
  *         if kind == KIND_TRIM:             # <<<<<<<<<<<<<<
@@ -22855,14 +22855,14 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":177
+    /* "logstore/engine/reading/_reader.pxi":179
  *         s.lp = s.finder = s.appended = None
  *         if kind == KIND_TRIM:
  *             s.pages, s.pages_cost = [], 0             # <<<<<<<<<<<<<<
  *         elif kind != KIND_RECORD:       # an open node, a sealed one, tombstones: of this master ID
  *             s.forget_node(little(body + 8, 8), little(body + 16, 8))
 */
-    __pyx_t_4 = PyList_New(0); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 177, __pyx_L1_error)
+    __pyx_t_4 = PyList_New(0); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 179, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
     __pyx_t_6 = 0;
 
@@ -22872,7 +22872,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     __pyx_t_4 = 0;
     __pyx_v_s->pages_cost = __pyx_t_6;
 
-    /* "logstore/engine/reading/_reader.pxi":176
+    /* "logstore/engine/reading/_reader.pxi":178
  *         s.stale = True
  *         s.lp = s.finder = s.appended = None
  *         if kind == KIND_TRIM:             # <<<<<<<<<<<<<<
@@ -22882,7 +22882,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
     goto __pyx_L17;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":178
+  /* "logstore/engine/reading/_reader.pxi":180
  *         if kind == KIND_TRIM:
  *             s.pages, s.pages_cost = [], 0
  *         elif kind != KIND_RECORD:       # an open node, a sealed one, tombstones: of this master ID             # <<<<<<<<<<<<<<
@@ -22894,17 +22894,17 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":179
+    /* "logstore/engine/reading/_reader.pxi":181
  *             s.pages, s.pages_cost = [], 0
  *         elif kind != KIND_RECORD:       # an open node, a sealed one, tombstones: of this master ID
  *             s.forget_node(little(body + 8, 8), little(body + 16, 8))             # <<<<<<<<<<<<<<
  *         return True
  * 
 */
-    __pyx_t_7 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_forget_node(__pyx_v_s, __pyx_f_8logstore_6engine_7reading_6native_little((__pyx_v_body + 8), 8), __pyx_f_8logstore_6engine_7reading_6native_little((__pyx_v_body + 16), 8)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(11, 179, __pyx_L1_error)
+    __pyx_t_7 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_forget_node(__pyx_v_s, __pyx_f_8logstore_6engine_7reading_6native_little((__pyx_v_body + 8), 8), __pyx_f_8logstore_6engine_7reading_6native_little((__pyx_v_body + 16), 8)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(11, 181, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":178
+    /* "logstore/engine/reading/_reader.pxi":180
  *         if kind == KIND_TRIM:
  *             s.pages, s.pages_cost = [], 0
  *         elif kind != KIND_RECORD:       # an open node, a sealed one, tombstones: of this master ID             # <<<<<<<<<<<<<<
@@ -22914,7 +22914,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   }
   __pyx_L17:;
 
-  /* "logstore/engine/reading/_reader.pxi":180
+  /* "logstore/engine/reading/_reader.pxi":182
  *         elif kind != KIND_RECORD:       # an open node, a sealed one, tombstones: of this master ID
  *             s.forget_node(little(body + 8, 8), little(body + 16, 8))
  *         return True             # <<<<<<<<<<<<<<
@@ -22927,7 +22927,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":153
+  /* "logstore/engine/reading/_reader.pxi":155
  *         return True
  * 
  *     cdef bint take_in_frame(self, u8 kind, const u8* body, u64 size, u64 position) except -1:             # <<<<<<<<<<<<<<
@@ -22949,7 +22949,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_take_in_frame(stru
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":183
+/* "logstore/engine/reading/_reader.pxi":185
  * 
  *     # -- files -------------------------------------------------------------------------------------
  *     cdef object file_of(self, u64 segment):             # <<<<<<<<<<<<<<
@@ -22978,7 +22978,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("file_of", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":185
+  /* "logstore/engine/reading/_reader.pxi":187
  *     cdef object file_of(self, u64 segment):
  *         """The open file of a segment; None: it is gone, or is not read as files are."""
  *         cdef PyObject* found = PyDict_GetItemWithError(self.files, segment)             # <<<<<<<<<<<<<<
@@ -22987,14 +22987,14 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
 */
   __pyx_t_1 = __pyx_v_self->files;
   __Pyx_INCREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_segment); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 185, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_segment); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 187, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_3 = PyDict_GetItemWithError(__pyx_t_1, __pyx_t_2); if (unlikely(__pyx_t_3 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 185, __pyx_L1_error)
+  __pyx_t_3 = PyDict_GetItemWithError(__pyx_t_1, __pyx_t_2); if (unlikely(__pyx_t_3 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 187, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_found = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":186
+  /* "logstore/engine/reading/_reader.pxi":188
  *         """The open file of a segment; None: it is gone, or is not read as files are."""
  *         cdef PyObject* found = PyDict_GetItemWithError(self.files, segment)
  *         if found != NULL:             # <<<<<<<<<<<<<<
@@ -23006,7 +23006,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":187
+    /* "logstore/engine/reading/_reader.pxi":189
  *         cdef PyObject* found = PyDict_GetItemWithError(self.files, segment)
  *         if found != NULL:
  *             file = <object>found             # <<<<<<<<<<<<<<
@@ -23018,7 +23018,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
     __pyx_v_file = __pyx_t_2;
     __pyx_t_2 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":186
+    /* "logstore/engine/reading/_reader.pxi":188
  *         """The open file of a segment; None: it is gone, or is not read as files are."""
  *         cdef PyObject* found = PyDict_GetItemWithError(self.files, segment)
  *         if found != NULL:             # <<<<<<<<<<<<<<
@@ -23028,7 +23028,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
     goto __pyx_L3;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":189
+  /* "logstore/engine/reading/_reader.pxi":191
  *             file = <object>found
  *         else:
  *             try:             # <<<<<<<<<<<<<<
@@ -23045,7 +23045,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
       __Pyx_XGOTREF(__pyx_t_7);
       /*try:*/ {
 
-        /* "logstore/engine/reading/_reader.pxi":190
+        /* "logstore/engine/reading/_reader.pxi":192
  *         else:
  *             try:
  *                 file = self.source(segment)             # <<<<<<<<<<<<<<
@@ -23055,7 +23055,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
         __pyx_t_1 = NULL;
         __Pyx_INCREF(__pyx_v_self->source);
         __pyx_t_8 = __pyx_v_self->source; 
-        __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_segment); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 190, __pyx_L4_error)
+        __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_segment); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 192, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_9);
         __pyx_t_10 = 1;
         #if CYTHON_UNPACK_METHODS
@@ -23075,13 +23075,13 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
           __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
           __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
           __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-          if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 190, __pyx_L4_error)
+          if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 192, __pyx_L4_error)
           __Pyx_GOTREF(__pyx_t_2);
         }
         __pyx_v_file = __pyx_t_2;
         __pyx_t_2 = 0;
 
-        /* "logstore/engine/reading/_reader.pxi":189
+        /* "logstore/engine/reading/_reader.pxi":191
  *             file = <object>found
  *         else:
  *             try:             # <<<<<<<<<<<<<<
@@ -23099,7 +23099,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
       __Pyx_XDECREF(__pyx_t_8); __pyx_t_8 = 0;
       __Pyx_XDECREF(__pyx_t_9); __pyx_t_9 = 0;
 
-      /* "logstore/engine/reading/_reader.pxi":191
+      /* "logstore/engine/reading/_reader.pxi":193
  *             try:
  *                 file = self.source(segment)
  *             except Exception:       # the twin meets it, too, and says what it is             # <<<<<<<<<<<<<<
@@ -23110,7 +23110,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
       if (__pyx_t_11) {
         __Pyx_ErrRestore(0,0,0);
 
-        /* "logstore/engine/reading/_reader.pxi":192
+        /* "logstore/engine/reading/_reader.pxi":194
  *                 file = self.source(segment)
  *             except Exception:       # the twin meets it, too, and says what it is
  *                 return None             # <<<<<<<<<<<<<<
@@ -23129,7 +23129,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
       }
       goto __pyx_L6_except_error;
 
-      /* "logstore/engine/reading/_reader.pxi":189
+      /* "logstore/engine/reading/_reader.pxi":191
  *             file = <object>found
  *         else:
  *             try:             # <<<<<<<<<<<<<<
@@ -23153,14 +23153,14 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
   }
   __pyx_L3:;
 
-  /* "logstore/engine/reading/_reader.pxi":193
+  /* "logstore/engine/reading/_reader.pxi":195
  *             except Exception:       # the twin meets it, too, and says what it is
  *                 return None
  *         return file if type(file) is _File else None             # <<<<<<<<<<<<<<
  * 
  *     cdef bytes bytes_at(self, u64 position, u64 count):
 */
-  __Pyx_GetModuleGlobalName(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_File); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 193, __pyx_L1_error)
+  __Pyx_GetModuleGlobalName(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_File); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 195, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_8);
   __pyx_t_4 = (((PyObject *)Py_TYPE(__pyx_v_file)) == __pyx_t_8);
   __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
@@ -23183,7 +23183,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
   __pyx_t_2 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":183
+  /* "logstore/engine/reading/_reader.pxi":185
  * 
  *     # -- files -------------------------------------------------------------------------------------
  *     cdef object file_of(self, u64 segment):             # <<<<<<<<<<<<<<
@@ -23207,7 +23207,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(stru
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":195
+/* "logstore/engine/reading/_reader.pxi":197
  *         return file if type(file) is _File else None
  * 
  *     cdef bytes bytes_at(self, u64 position, u64 count):             # <<<<<<<<<<<<<<
@@ -23234,35 +23234,35 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("bytes_at", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":201
+  /* "logstore/engine/reading/_reader.pxi":203
  *         cdef ssize_t done
  *         cdef int fd
  *         cdef int64_t offset = position & 0xFFFFFFFF             # <<<<<<<<<<<<<<
  *         file = self.file_of(position >> 32)
  *         if file is None:
 */
-  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_position); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 201, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_position); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 203, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyNumber_And_int_int(__pyx_t_1, __pyx_mstate_global->__pyx_int_4294967295); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 201, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyNumber_And_int_int(__pyx_t_1, __pyx_mstate_global->__pyx_int_4294967295); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 203, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_3 = __Pyx_PyLong_As_int64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 201, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_As_int64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 203, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_offset = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":202
+  /* "logstore/engine/reading/_reader.pxi":204
  *         cdef int fd
  *         cdef int64_t offset = position & 0xFFFFFFFF
  *         file = self.file_of(position >> 32)             # <<<<<<<<<<<<<<
  *         if file is None:
  *             return None
 */
-  __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(__pyx_v_self, (__pyx_v_position >> 32)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 202, __pyx_L1_error)
+  __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(__pyx_v_self, (__pyx_v_position >> 32)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 204, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_file = __pyx_t_2;
   __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":203
+  /* "logstore/engine/reading/_reader.pxi":205
  *         cdef int64_t offset = position & 0xFFFFFFFF
  *         file = self.file_of(position >> 32)
  *         if file is None:             # <<<<<<<<<<<<<<
@@ -23273,7 +23273,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":204
+    /* "logstore/engine/reading/_reader.pxi":206
  *         file = self.file_of(position >> 32)
  *         if file is None:
  *             return None             # <<<<<<<<<<<<<<
@@ -23290,7 +23290,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":203
+    /* "logstore/engine/reading/_reader.pxi":205
  *         cdef int64_t offset = position & 0xFFFFFFFF
  *         file = self.file_of(position >> 32)
  *         if file is None:             # <<<<<<<<<<<<<<
@@ -23299,32 +23299,32 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":205
+  /* "logstore/engine/reading/_reader.pxi":207
  *         if file is None:
  *             return None
  *         fd = file.fd             # <<<<<<<<<<<<<<
  *         data = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(data)
 */
-  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_file, __pyx_mstate_global->__pyx_n_u_fd); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 205, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_file, __pyx_mstate_global->__pyx_n_u_fd); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 207, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_5 = __Pyx_PyLong_As_int(__pyx_t_2); if (unlikely((__pyx_t_5 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 205, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyLong_As_int(__pyx_t_2); if (unlikely((__pyx_t_5 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 207, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_fd = __pyx_t_5;
 
-  /* "logstore/engine/reading/_reader.pxi":206
+  /* "logstore/engine/reading/_reader.pxi":208
  *             return None
  *         fd = file.fd
  *         data = PyBytes_FromStringAndSize(NULL, count)             # <<<<<<<<<<<<<<
  *         p = <u8*>data_of(data)
  *         with nogil:
 */
-  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, __pyx_v_count); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 206, __pyx_L1_error)
+  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, __pyx_v_count); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 208, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_data = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":207
+  /* "logstore/engine/reading/_reader.pxi":209
  *         fd = file.fd
  *         data = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(data)             # <<<<<<<<<<<<<<
@@ -23333,7 +23333,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
 */
   __pyx_v_p = ((__pyx_t_8logstore_6engine_7reading_6native_u8 *)__pyx_f_8logstore_6engine_7reading_6native_data_of(__pyx_v_data));
 
-  /* "logstore/engine/reading/_reader.pxi":208
+  /* "logstore/engine/reading/_reader.pxi":210
  *         data = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(data)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -23346,7 +23346,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
       __Pyx_FastGIL_Remember();
       /*try:*/ {
 
-        /* "logstore/engine/reading/_reader.pxi":209
+        /* "logstore/engine/reading/_reader.pxi":211
  *         p = <u8*>data_of(data)
  *         with nogil:
  *             done = pread(fd, p, count, offset)             # <<<<<<<<<<<<<<
@@ -23356,7 +23356,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
         __pyx_v_done = ls_pread(__pyx_v_fd, __pyx_v_p, __pyx_v_count, __pyx_v_offset);
       }
 
-      /* "logstore/engine/reading/_reader.pxi":208
+      /* "logstore/engine/reading/_reader.pxi":210
  *         data = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(data)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -23373,7 +23373,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
       }
   }
 
-  /* "logstore/engine/reading/_reader.pxi":210
+  /* "logstore/engine/reading/_reader.pxi":212
  *         with nogil:
  *             done = pread(fd, p, count, offset)
  *         return data if done == <ssize_t>count else None             # <<<<<<<<<<<<<<
@@ -23390,7 +23390,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
     __pyx_t_2 = Py_None;
   }
 
-  if (!(likely(PyBytes_CheckExact(__pyx_t_2))||((__pyx_t_2) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_2))) __PYX_ERR(11, 210, __pyx_L1_error)
+  if (!(likely(PyBytes_CheckExact(__pyx_t_2))||((__pyx_t_2) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_2))) __PYX_ERR(11, 212, __pyx_L1_error)
   {
     PyObject *__pyx_temp;
     {
@@ -23402,7 +23402,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
   __pyx_t_2 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":195
+  /* "logstore/engine/reading/_reader.pxi":197
  *         return file if type(file) is _File else None
  * 
  *     cdef bytes bytes_at(self, u64 position, u64 count):             # <<<<<<<<<<<<<<
@@ -23428,7 +23428,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_bytes_at(str
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":212
+/* "logstore/engine/reading/_reader.pxi":214
  *         return data if done == <ssize_t>count else None
  * 
  *     cdef Node node_of(self, Stream s, Slot slot):             # <<<<<<<<<<<<<<
@@ -23464,7 +23464,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("node_of", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":217
+  /* "logstore/engine/reading/_reader.pxi":219
  *         cdef u64 count
  *         cdef u8 covered[COVERED + NODE_BODY]        # what the checksum covers before the listpack
  *         cdef u8* head = covered + (COVERED - HEAD)             # <<<<<<<<<<<<<<
@@ -23473,7 +23473,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_v_head = (__pyx_v_covered + (__pyx_e_8logstore_6engine_7reading_6native_COVERED - __pyx_e_8logstore_6engine_7reading_6native_HEAD));
 
-  /* "logstore/engine/reading/_reader.pxi":218
+  /* "logstore/engine/reading/_reader.pxi":220
  *         cdef u8 covered[COVERED + NODE_BODY]        # what the checksum covers before the listpack
  *         cdef u8* head = covered + (COVERED - HEAD)
  *         cdef size_t head_bytes = HEAD + NODE_BODY             # <<<<<<<<<<<<<<
@@ -23482,23 +23482,23 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_v_head_bytes = (__pyx_e_8logstore_6engine_7reading_6native_HEAD + __pyx_e_8logstore_6engine_7reading_6native_NODE_BODY);
 
-  /* "logstore/engine/reading/_reader.pxi":219
+  /* "logstore/engine/reading/_reader.pxi":221
  *         cdef u8* head = covered + (COVERED - HEAD)
  *         cdef size_t head_bytes = HEAD + NODE_BODY
  *         cdef int64_t offset = slot.position & 0xFFFFFFFF             # <<<<<<<<<<<<<<
  *         cdef bytes lp
  *         cdef u8* p
 */
-  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_slot.position); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 219, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_slot.position); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 221, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyNumber_And_int_int(__pyx_t_1, __pyx_mstate_global->__pyx_int_4294967295); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 219, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyNumber_And_int_int(__pyx_t_1, __pyx_mstate_global->__pyx_int_4294967295); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 221, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_3 = __Pyx_PyLong_As_int64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 219, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_As_int64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 221, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_offset = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":225
+  /* "logstore/engine/reading/_reader.pxi":227
  *         cdef uint32_t crc, begun
  *         cdef int fd
  *         cdef int64_t clears = self.nodes.clears             # <<<<<<<<<<<<<<
@@ -23509,7 +23509,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 
   __pyx_v_clears = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":226
+  /* "logstore/engine/reading/_reader.pxi":228
  *         cdef int fd
  *         cdef int64_t clears = self.nodes.clears
  *         if slot.payload_bytes < NODE_BODY:             # <<<<<<<<<<<<<<
@@ -23521,7 +23521,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":227
+    /* "logstore/engine/reading/_reader.pxi":229
  *         cdef int64_t clears = self.nodes.clears
  *         if slot.payload_bytes < NODE_BODY:
  *             return None             # <<<<<<<<<<<<<<
@@ -23538,7 +23538,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":226
+    /* "logstore/engine/reading/_reader.pxi":228
  *         cdef int fd
  *         cdef int64_t clears = self.nodes.clears
  *         if slot.payload_bytes < NODE_BODY:             # <<<<<<<<<<<<<<
@@ -23547,7 +23547,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":228
+  /* "logstore/engine/reading/_reader.pxi":230
  *         if slot.payload_bytes < NODE_BODY:
  *             return None
  *         count = slot.payload_bytes - NODE_BODY             # <<<<<<<<<<<<<<
@@ -23556,19 +23556,19 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_v_count = (__pyx_v_slot.payload_bytes - __pyx_e_8logstore_6engine_7reading_6native_NODE_BODY);
 
-  /* "logstore/engine/reading/_reader.pxi":229
+  /* "logstore/engine/reading/_reader.pxi":231
  *             return None
  *         count = slot.payload_bytes - NODE_BODY
  *         n = self.nodes.find(slot.position, s.number, slot.ms, slot.seq, count)             # <<<<<<<<<<<<<<
  *         if n is not None:
  *             return n
 */
-  __pyx_t_2 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_9NodeCache_find(__pyx_v_self->nodes, __pyx_v_slot.position, __pyx_v_s->number, __pyx_v_slot.ms, __pyx_v_slot.seq, __pyx_v_count)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 229, __pyx_L1_error)
+  __pyx_t_2 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_9NodeCache_find(__pyx_v_self->nodes, __pyx_v_slot.position, __pyx_v_s->number, __pyx_v_slot.ms, __pyx_v_slot.seq, __pyx_v_count)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 231, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_n = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Node *)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":230
+  /* "logstore/engine/reading/_reader.pxi":232
  *         count = slot.payload_bytes - NODE_BODY
  *         n = self.nodes.find(slot.position, s.number, slot.ms, slot.seq, count)
  *         if n is not None:             # <<<<<<<<<<<<<<
@@ -23579,7 +23579,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":231
+    /* "logstore/engine/reading/_reader.pxi":233
  *         n = self.nodes.find(slot.position, s.number, slot.ms, slot.seq, count)
  *         if n is not None:
  *             return n             # <<<<<<<<<<<<<<
@@ -23597,7 +23597,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":230
+    /* "logstore/engine/reading/_reader.pxi":232
  *         count = slot.payload_bytes - NODE_BODY
  *         n = self.nodes.find(slot.position, s.number, slot.ms, slot.seq, count)
  *         if n is not None:             # <<<<<<<<<<<<<<
@@ -23606,19 +23606,19 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":232
+  /* "logstore/engine/reading/_reader.pxi":234
  *         if n is not None:
  *             return n
  *         file = self.file_of(slot.position >> 32)             # <<<<<<<<<<<<<<
  *         if file is None:
  *             return None
 */
-  __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(__pyx_v_self, (__pyx_v_slot.position >> 32)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 232, __pyx_L1_error)
+  __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_file_of(__pyx_v_self, (__pyx_v_slot.position >> 32)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 234, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_file = __pyx_t_2;
   __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":233
+  /* "logstore/engine/reading/_reader.pxi":235
  *             return n
  *         file = self.file_of(slot.position >> 32)
  *         if file is None:             # <<<<<<<<<<<<<<
@@ -23629,7 +23629,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":234
+    /* "logstore/engine/reading/_reader.pxi":236
  *         file = self.file_of(slot.position >> 32)
  *         if file is None:
  *             return None             # <<<<<<<<<<<<<<
@@ -23646,7 +23646,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":233
+    /* "logstore/engine/reading/_reader.pxi":235
  *             return n
  *         file = self.file_of(slot.position >> 32)
  *         if file is None:             # <<<<<<<<<<<<<<
@@ -23655,32 +23655,32 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":235
+  /* "logstore/engine/reading/_reader.pxi":237
  *         if file is None:
  *             return None
  *         fd = file.fd             # <<<<<<<<<<<<<<
  *         lp = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(lp)
 */
-  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_file, __pyx_mstate_global->__pyx_n_u_fd); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 235, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_file, __pyx_mstate_global->__pyx_n_u_fd); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 237, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_5 = __Pyx_PyLong_As_int(__pyx_t_2); if (unlikely((__pyx_t_5 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 235, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyLong_As_int(__pyx_t_2); if (unlikely((__pyx_t_5 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 237, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_fd = __pyx_t_5;
 
-  /* "logstore/engine/reading/_reader.pxi":236
+  /* "logstore/engine/reading/_reader.pxi":238
  *             return None
  *         fd = file.fd
  *         lp = PyBytes_FromStringAndSize(NULL, count)             # <<<<<<<<<<<<<<
  *         p = <u8*>data_of(lp)
  *         with nogil:
 */
-  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, __pyx_v_count); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 236, __pyx_L1_error)
+  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, __pyx_v_count); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 238, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_lp = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":237
+  /* "logstore/engine/reading/_reader.pxi":239
  *         fd = file.fd
  *         lp = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(lp)             # <<<<<<<<<<<<<<
@@ -23689,7 +23689,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_v_p = ((__pyx_t_8logstore_6engine_7reading_6native_u8 *)__pyx_f_8logstore_6engine_7reading_6native_data_of(__pyx_v_lp));
 
-  /* "logstore/engine/reading/_reader.pxi":238
+  /* "logstore/engine/reading/_reader.pxi":240
  *         lp = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(lp)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -23702,7 +23702,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
       __Pyx_FastGIL_Remember();
       /*try:*/ {
 
-        /* "logstore/engine/reading/_reader.pxi":239
+        /* "logstore/engine/reading/_reader.pxi":241
  *         p = <u8*>data_of(lp)
  *         with nogil:
  *             done = ls_read_parts(fd, head, head_bytes, p, count, offset)             # <<<<<<<<<<<<<<
@@ -23712,7 +23712,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
         __pyx_v_done = ls_read_parts(__pyx_v_fd, __pyx_v_head, __pyx_v_head_bytes, __pyx_v_p, __pyx_v_count, __pyx_v_offset);
       }
 
-      /* "logstore/engine/reading/_reader.pxi":238
+      /* "logstore/engine/reading/_reader.pxi":240
  *         lp = PyBytes_FromStringAndSize(NULL, count)
  *         p = <u8*>data_of(lp)
  *         with nogil:             # <<<<<<<<<<<<<<
@@ -23729,7 +23729,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
       }
   }
 
-  /* "logstore/engine/reading/_reader.pxi":240
+  /* "logstore/engine/reading/_reader.pxi":242
  *         with nogil:
  *             done = ls_read_parts(fd, head, head_bytes, p, count, offset)
  *         if done != <ssize_t>(head_bytes + count) or not is_node(head, s.number, slot):             # <<<<<<<<<<<<<<
@@ -23755,7 +23755,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":241
+    /* "logstore/engine/reading/_reader.pxi":243
  *             done = ls_read_parts(fd, head, head_bytes, p, count, offset)
  *         if done != <ssize_t>(head_bytes + count) or not is_node(head, s.number, slot):
  *             return None             # <<<<<<<<<<<<<<
@@ -23772,7 +23772,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":240
+    /* "logstore/engine/reading/_reader.pxi":242
  *         with nogil:
  *             done = ls_read_parts(fd, head, head_bytes, p, count, offset)
  *         if done != <ssize_t>(head_bytes + count) or not is_node(head, s.number, slot):             # <<<<<<<<<<<<<<
@@ -23781,7 +23781,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":242
+  /* "logstore/engine/reading/_reader.pxi":244
  *         if done != <ssize_t>(head_bytes + count) or not is_node(head, s.number, slot):
  *             return None
  *         crc = <uint32_t>little(head, 4)             # <<<<<<<<<<<<<<
@@ -23790,7 +23790,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_v_crc = ((uint32_t)__pyx_f_8logstore_6engine_7reading_6native_little(__pyx_v_head, 4));
 
-  /* "logstore/engine/reading/_reader.pxi":243
+  /* "logstore/engine/reading/_reader.pxi":245
  *             return None
  *         crc = <uint32_t>little(head, 4)
  *         put_64(covered, slot.position)      # over the checksum itself, which is not covered             # <<<<<<<<<<<<<<
@@ -23799,7 +23799,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_f_8logstore_6engine_7reading_6native_put_64(__pyx_v_covered, __pyx_v_slot.position);
 
-  /* "logstore/engine/reading/_reader.pxi":244
+  /* "logstore/engine/reading/_reader.pxi":246
  *         crc = <uint32_t>little(head, 4)
  *         put_64(covered, slot.position)      # over the checksum itself, which is not covered
  *         begun = ls_crc32c(covered, COVERED + NODE_BODY, self.seed, HARD_CRC)             # <<<<<<<<<<<<<<
@@ -23808,7 +23808,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   __pyx_v_begun = ls_crc32c(__pyx_v_covered, (__pyx_e_8logstore_6engine_7reading_6native_COVERED + __pyx_e_8logstore_6engine_7reading_6native_NODE_BODY), __pyx_v_self->seed, __pyx_v_8logstore_6engine_7reading_6native_HARD_CRC);
 
-  /* "logstore/engine/reading/_reader.pxi":245
+  /* "logstore/engine/reading/_reader.pxi":247
  *         put_64(covered, slot.position)      # over the checksum itself, which is not covered
  *         begun = ls_crc32c(covered, COVERED + NODE_BODY, self.seed, HARD_CRC)
  *         if ls_crc32c(p, count, begun, HARD_CRC) != crc:             # <<<<<<<<<<<<<<
@@ -23820,7 +23820,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   if (__pyx_t_4) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":246
+    /* "logstore/engine/reading/_reader.pxi":248
  *         begun = ls_crc32c(covered, COVERED + NODE_BODY, self.seed, HARD_CRC)
  *         if ls_crc32c(p, count, begun, HARD_CRC) != crc:
  *             return None             # <<<<<<<<<<<<<<
@@ -23837,7 +23837,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":245
+    /* "logstore/engine/reading/_reader.pxi":247
  *         put_64(covered, slot.position)      # over the checksum itself, which is not covered
  *         begun = ls_crc32c(covered, COVERED + NODE_BODY, self.seed, HARD_CRC)
  *         if ls_crc32c(p, count, begun, HARD_CRC) != crc:             # <<<<<<<<<<<<<<
@@ -23846,14 +23846,14 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":248
+  /* "logstore/engine/reading/_reader.pxi":250
  *             return None
  *         # Behind a clearing, as where segments were dropped meanwhile, it is not put in.
  *         return self.nodes.keep(slot.position, s.number, slot.ms, slot.seq, lp, clears)             # <<<<<<<<<<<<<<
  * 
  *     # -- looks -------------------------------------------------------------------------------------
 */
-  __pyx_t_2 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_9NodeCache_keep(__pyx_v_self->nodes, __pyx_v_slot.position, __pyx_v_s->number, __pyx_v_slot.ms, __pyx_v_slot.seq, __pyx_v_lp, __pyx_v_clears)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 248, __pyx_L1_error)
+  __pyx_t_2 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_9NodeCache_keep(__pyx_v_self->nodes, __pyx_v_slot.position, __pyx_v_s->number, __pyx_v_slot.ms, __pyx_v_slot.seq, __pyx_v_lp, __pyx_v_clears)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 250, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   {
     struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_temp;
@@ -23866,7 +23866,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   __pyx_t_2 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":212
+  /* "logstore/engine/reading/_reader.pxi":214
  *         return data if done == <ssize_t>count else None
  * 
  *     cdef Node node_of(self, Stream s, Slot slot):             # <<<<<<<<<<<<<<
@@ -23900,7 +23900,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Node *__pyx_f_8logsto
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":251
+/* "logstore/engine/reading/_reader.pxi":253
  * 
  *     # -- looks -------------------------------------------------------------------------------------
  *     def record(self, bytes name not None):             # <<<<<<<<<<<<<<
@@ -23948,32 +23948,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_name,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 251, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 253, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 251, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 253, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "record", 0) < (0)) __PYX_ERR(11, 251, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "record", 0) < (0)) __PYX_ERR(11, 253, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("record", 1, 1, 1, i); __PYX_ERR(11, 251, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("record", 1, 1, 1, i); __PYX_ERR(11, 253, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 251, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 253, __pyx_L3_error)
     }
     __pyx_v_name = ((PyObject*)values[0]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("record", 1, 1, 1, __pyx_nargs); __PYX_ERR(11, 251, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("record", 1, 1, 1, __pyx_nargs); __PYX_ERR(11, 253, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -23984,7 +23984,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 251, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 253, __pyx_L1_error)
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_name);
 
   /* function exit code */
@@ -24033,19 +24033,19 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("record", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":253
+  /* "logstore/engine/reading/_reader.pxi":255
  *     def record(self, bytes name not None):
  *         """A stream's record at the published end; MISS."""
  *         cdef Stream s = self.kept(name)             # <<<<<<<<<<<<<<
  *         if s is None:
  *             return MISSED
 */
-  __pyx_t_1 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Reader_kept(__pyx_v_self, __pyx_v_name)); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 253, __pyx_L1_error)
+  __pyx_t_1 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Reader_kept(__pyx_v_self, __pyx_v_name)); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 255, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":254
+  /* "logstore/engine/reading/_reader.pxi":256
  *         """A stream's record at the published end; MISS."""
  *         cdef Stream s = self.kept(name)
  *         if s is None:             # <<<<<<<<<<<<<<
@@ -24056,7 +24056,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":255
+    /* "logstore/engine/reading/_reader.pxi":257
  *         cdef Stream s = self.kept(name)
  *         if s is None:
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -24074,7 +24074,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":254
+    /* "logstore/engine/reading/_reader.pxi":256
  *         """A stream's record at the published end; MISS."""
  *         cdef Stream s = self.kept(name)
  *         if s is None:             # <<<<<<<<<<<<<<
@@ -24083,7 +24083,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":256
+  /* "logstore/engine/reading/_reader.pxi":258
  *         if s is None:
  *             return MISSED
  *         r = s.record             # <<<<<<<<<<<<<<
@@ -24095,7 +24095,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
   __pyx_v_r = __pyx_t_1;
   __pyx_t_1 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":257
+  /* "logstore/engine/reading/_reader.pxi":259
  *             return MISSED
  *         r = s.record
  *         return _StreamRecord(             # <<<<<<<<<<<<<<
@@ -24103,35 +24103,35 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
  *             r.first, r.max_deleted, s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,
 */
   __pyx_t_3 = NULL;
-  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_StreamRecord); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 257, __pyx_L1_error)
+  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_StreamRecord); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 259, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
 
-  /* "logstore/engine/reading/_reader.pxi":258
+  /* "logstore/engine/reading/_reader.pxi":260
  *         r = s.record
  *         return _StreamRecord(
  *             r.number, r.name, s.length, <u64>r.entries_added + s.added, _StreamID(s.last_ms, s.last_seq),             # <<<<<<<<<<<<<<
  *             r.first, r.max_deleted, s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,
  *             r.expires_ms)
 */
-  __pyx_t_5 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_number); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_number); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  __pyx_t_6 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_name); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_name); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
-  __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->length); if (unlikely(!__pyx_t_7)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->length); if (unlikely(!__pyx_t_7)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_7);
-  __pyx_t_8 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_entries_added); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_entries_added); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_8);
-  __pyx_t_9 = __Pyx_PyLong_As_uint64_t(__pyx_t_8); if (unlikely((__pyx_t_9 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_9 = __Pyx_PyLong_As_uint64_t(__pyx_t_8); if (unlikely((__pyx_t_9 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
-  __pyx_t_8 = __Pyx_PyLong_From_uint64_t((((__pyx_t_8logstore_6engine_7reading_6native_u64)__pyx_t_9) + __pyx_v_s->added)); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyLong_From_uint64_t((((__pyx_t_8logstore_6engine_7reading_6native_u64)__pyx_t_9) + __pyx_v_s->added)); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_8);
 
   __pyx_t_11 = NULL;
-  __Pyx_GetModuleGlobalName(__pyx_t_12, __pyx_mstate_global->__pyx_n_u_StreamID); if (unlikely(!__pyx_t_12)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __Pyx_GetModuleGlobalName(__pyx_t_12, __pyx_mstate_global->__pyx_n_u_StreamID); if (unlikely(!__pyx_t_12)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_12);
-  __pyx_t_13 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_ms); if (unlikely(!__pyx_t_13)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_13 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_ms); if (unlikely(!__pyx_t_13)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_14 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_seq); if (unlikely(!__pyx_t_14)) __PYX_ERR(11, 258, __pyx_L1_error)
+  __pyx_t_14 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_seq); if (unlikely(!__pyx_t_14)) __PYX_ERR(11, 260, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_14);
   __pyx_t_15 = 1;
   #if CYTHON_UNPACK_METHODS
@@ -24152,40 +24152,40 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
     __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
     __Pyx_DECREF(__pyx_t_14); __pyx_t_14 = 0;
     __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
-    if (unlikely(!__pyx_t_10)) __PYX_ERR(11, 258, __pyx_L1_error)
+    if (unlikely(!__pyx_t_10)) __PYX_ERR(11, 260, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_10);
   }
 
-  /* "logstore/engine/reading/_reader.pxi":259
+  /* "logstore/engine/reading/_reader.pxi":261
  *         return _StreamRecord(
  *             r.number, r.name, s.length, <u64>r.entries_added + s.added, _StreamID(s.last_ms, s.last_seq),
  *             r.first, r.max_deleted, s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,             # <<<<<<<<<<<<<<
  *             r.expires_ms)
  * 
 */
-  __pyx_t_12 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_first); if (unlikely(!__pyx_t_12)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_12 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_first); if (unlikely(!__pyx_t_12)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_12);
-  __pyx_t_14 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_max_deleted); if (unlikely(!__pyx_t_14)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_14 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_max_deleted); if (unlikely(!__pyx_t_14)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_14);
-  __pyx_t_13 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->position); if (unlikely(!__pyx_t_13)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_13 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->position); if (unlikely(!__pyx_t_13)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_11 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_nodes); if (unlikely(!__pyx_t_11)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_11 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_nodes); if (unlikely(!__pyx_t_11)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_11);
-  __pyx_t_16 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_node_bytes); if (unlikely(!__pyx_t_16)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_16 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_node_bytes); if (unlikely(!__pyx_t_16)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_16);
-  __pyx_t_17 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_open_version); if (unlikely(!__pyx_t_17)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_17 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_open_version); if (unlikely(!__pyx_t_17)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_17);
-  __pyx_t_18 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_open_master); if (unlikely(!__pyx_t_18)) __PYX_ERR(11, 259, __pyx_L1_error)
+  __pyx_t_18 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_open_master); if (unlikely(!__pyx_t_18)) __PYX_ERR(11, 261, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_18);
 
-  /* "logstore/engine/reading/_reader.pxi":260
+  /* "logstore/engine/reading/_reader.pxi":262
  *             r.number, r.name, s.length, <u64>r.entries_added + s.added, _StreamID(s.last_ms, s.last_seq),
  *             r.first, r.max_deleted, s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,
  *             r.expires_ms)             # <<<<<<<<<<<<<<
  * 
  *     def get(self, bytes name not None, id not None, maker not None):
 */
-  __pyx_t_19 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_expires_ms); if (unlikely(!__pyx_t_19)) __PYX_ERR(11, 260, __pyx_L1_error)
+  __pyx_t_19 = __Pyx_PyObject_GetAttrStr(__pyx_v_r, __pyx_mstate_global->__pyx_n_u_expires_ms); if (unlikely(!__pyx_t_19)) __PYX_ERR(11, 262, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_19);
   __pyx_t_15 = 1;
   #if CYTHON_UNPACK_METHODS
@@ -24217,7 +24217,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
     __Pyx_DECREF(__pyx_t_18); __pyx_t_18 = 0;
     __Pyx_DECREF(__pyx_t_19); __pyx_t_19 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 257, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 259, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   {
@@ -24231,7 +24231,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":251
+  /* "logstore/engine/reading/_reader.pxi":253
  * 
  *     # -- looks -------------------------------------------------------------------------------------
  *     def record(self, bytes name not None):             # <<<<<<<<<<<<<<
@@ -24267,7 +24267,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_6record(str
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":262
+/* "logstore/engine/reading/_reader.pxi":264
  *             r.expires_ms)
  * 
  *     def get(self, bytes name not None, id not None, maker not None):             # <<<<<<<<<<<<<<
@@ -24317,38 +24317,38 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_name,&__pyx_mstate_global->__pyx_n_u_id,&__pyx_mstate_global->__pyx_n_u_maker,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 262, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 264, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 262, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 264, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 262, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 264, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 262, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 264, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "get", 0) < (0)) __PYX_ERR(11, 262, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "get", 0) < (0)) __PYX_ERR(11, 264, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 3; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("get", 1, 3, 3, i); __PYX_ERR(11, 262, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("get", 1, 3, 3, i); __PYX_ERR(11, 264, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 3)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 262, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 264, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 262, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 264, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 262, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 264, __pyx_L3_error)
     }
     __pyx_v_name = ((PyObject*)values[0]);
     __pyx_v_id = values[1];
@@ -24356,7 +24356,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("get", 1, 3, 3, __pyx_nargs); __PYX_ERR(11, 262, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("get", 1, 3, 3, __pyx_nargs); __PYX_ERR(11, 264, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -24367,12 +24367,12 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 262, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 264, __pyx_L1_error)
   if (unlikely(((PyObject *)__pyx_v_id) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "id"); __PYX_ERR(11, 262, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "id"); __PYX_ERR(11, 264, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_maker) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "maker"); __PYX_ERR(11, 262, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "maker"); __PYX_ERR(11, 264, __pyx_L1_error)
   }
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_name, __pyx_v_id, __pyx_v_maker);
 
@@ -24414,37 +24414,37 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("get", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":264
+  /* "logstore/engine/reading/_reader.pxi":266
  *     def get(self, bytes name not None, id not None, maker not None):
  *         """The entry with this ID, made; None if there is none; MISS."""
  *         cdef u64 ms = id[0], seq = id[1]             # <<<<<<<<<<<<<<
  *         cdef Stream s = self.kept(name)
  *         if s is None:
 */
-  __pyx_t_1 = __Pyx_GetItemInt(__pyx_v_id, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 264, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_GetItemInt(__pyx_v_id, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 266, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_As_uint64_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 264, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_As_uint64_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 266, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_ms = __pyx_t_2;
-  __pyx_t_1 = __Pyx_GetItemInt(__pyx_v_id, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 264, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_GetItemInt(__pyx_v_id, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 266, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyLong_As_uint64_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 264, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_As_uint64_t(__pyx_t_1); if (unlikely((__pyx_t_2 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 266, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   __pyx_v_seq = __pyx_t_2;
 
-  /* "logstore/engine/reading/_reader.pxi":265
+  /* "logstore/engine/reading/_reader.pxi":267
  *         """The entry with this ID, made; None if there is none; MISS."""
  *         cdef u64 ms = id[0], seq = id[1]
  *         cdef Stream s = self.kept(name)             # <<<<<<<<<<<<<<
  *         if s is None:
  *             return MISSED
 */
-  __pyx_t_1 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Reader_kept(__pyx_v_self, __pyx_v_name)); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 265, __pyx_L1_error)
+  __pyx_t_1 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Reader_kept(__pyx_v_self, __pyx_v_name)); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 267, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":266
+  /* "logstore/engine/reading/_reader.pxi":268
  *         cdef u64 ms = id[0], seq = id[1]
  *         cdef Stream s = self.kept(name)
  *         if s is None:             # <<<<<<<<<<<<<<
@@ -24455,7 +24455,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
   if (__pyx_t_3) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":267
+    /* "logstore/engine/reading/_reader.pxi":269
  *         cdef Stream s = self.kept(name)
  *         if s is None:
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -24473,7 +24473,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":266
+    /* "logstore/engine/reading/_reader.pxi":268
  *         cdef u64 ms = id[0], seq = id[1]
  *         cdef Stream s = self.kept(name)
  *         if s is None:             # <<<<<<<<<<<<<<
@@ -24482,7 +24482,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":268
+  /* "logstore/engine/reading/_reader.pxi":270
  *         if s is None:
  *             return MISSED
  *         try:             # <<<<<<<<<<<<<<
@@ -24498,14 +24498,14 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
     __Pyx_XGOTREF(__pyx_t_6);
     /*try:*/ {
 
-      /* "logstore/engine/reading/_reader.pxi":269
+      /* "logstore/engine/reading/_reader.pxi":271
  *             return MISSED
  *         try:
  *             return entry_of(s, self, None, id, ms, seq, maker)             # <<<<<<<<<<<<<<
  *         except _CorruptionError:    # the twin meets it, too, and says what it is
  *             return MISSED
 */
-      __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_entry_of(__pyx_v_s, __pyx_v_self, Py_None, __pyx_v_id, __pyx_v_ms, __pyx_v_seq, __pyx_v_maker); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 269, __pyx_L4_error)
+      __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_entry_of(__pyx_v_s, __pyx_v_self, Py_None, __pyx_v_id, __pyx_v_ms, __pyx_v_seq, __pyx_v_maker); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 271, __pyx_L4_error)
       __Pyx_GOTREF(__pyx_t_1);
       {
         PyObject *__pyx_temp;
@@ -24518,7 +24518,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
       __pyx_t_1 = 0;
       goto __pyx_L8_try_return;
 
-      /* "logstore/engine/reading/_reader.pxi":268
+      /* "logstore/engine/reading/_reader.pxi":270
  *         if s is None:
  *             return MISSED
  *         try:             # <<<<<<<<<<<<<<
@@ -24529,7 +24529,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
     __pyx_L4_error:;
     __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":270
+    /* "logstore/engine/reading/_reader.pxi":272
  *         try:
  *             return entry_of(s, self, None, id, ms, seq, maker)
  *         except _CorruptionError:    # the twin meets it, too, and says what it is             # <<<<<<<<<<<<<<
@@ -24537,7 +24537,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
  * 
 */
     __Pyx_ErrFetch(&__pyx_t_1, &__pyx_t_7, &__pyx_t_8);
-    __Pyx_GetModuleGlobalName(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_CorruptionError); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 270, __pyx_L6_except_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_CorruptionError); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 272, __pyx_L6_except_error)
     __Pyx_GOTREF(__pyx_t_9);
     __pyx_t_10 = __Pyx_PyErr_GivenExceptionMatches(__pyx_t_1, __pyx_t_9);
     __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
@@ -24546,7 +24546,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
     if (__pyx_t_10) {
       __Pyx_ErrRestore(0,0,0);
 
-      /* "logstore/engine/reading/_reader.pxi":271
+      /* "logstore/engine/reading/_reader.pxi":273
  *             return entry_of(s, self, None, id, ms, seq, maker)
  *         except _CorruptionError:    # the twin meets it, too, and says what it is
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -24566,7 +24566,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
     }
     goto __pyx_L6_except_error;
 
-    /* "logstore/engine/reading/_reader.pxi":268
+    /* "logstore/engine/reading/_reader.pxi":270
  *         if s is None:
  *             return MISSED
  *         try:             # <<<<<<<<<<<<<<
@@ -24593,7 +24593,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
     goto __pyx_L0;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":262
+  /* "logstore/engine/reading/_reader.pxi":264
  *             r.expires_ms)
  * 
  *     def get(self, bytes name not None, id not None, maker not None):             # <<<<<<<<<<<<<<
@@ -24618,7 +24618,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_8get(struct
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":273
+/* "logstore/engine/reading/_reader.pxi":275
  *             return MISSED
  * 
  *     def get_in(self, Stream s not None, view not None, id not None, maker not None):             # <<<<<<<<<<<<<<
@@ -24669,44 +24669,44 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_s,&__pyx_mstate_global->__pyx_n_u_view,&__pyx_mstate_global->__pyx_n_u_id,&__pyx_mstate_global->__pyx_n_u_maker,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 273, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 275, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 273, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 275, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 273, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 275, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 273, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 275, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 273, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 275, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "get_in", 0) < (0)) __PYX_ERR(11, 273, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "get_in", 0) < (0)) __PYX_ERR(11, 275, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 4; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("get_in", 1, 4, 4, i); __PYX_ERR(11, 273, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("get_in", 1, 4, 4, i); __PYX_ERR(11, 275, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 4)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 273, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 275, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 273, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 275, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 273, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 275, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 273, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 275, __pyx_L3_error)
     }
     __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)values[0]);
     __pyx_v_view = values[1];
@@ -24715,7 +24715,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("get_in", 1, 4, 4, __pyx_nargs); __PYX_ERR(11, 273, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("get_in", 1, 4, 4, __pyx_nargs); __PYX_ERR(11, 275, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -24726,15 +24726,15 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_s), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, 0, "s", 0))) __PYX_ERR(11, 273, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_s), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, 0, "s", 0))) __PYX_ERR(11, 275, __pyx_L1_error)
   if (unlikely(((PyObject *)__pyx_v_view) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "view"); __PYX_ERR(11, 273, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "view"); __PYX_ERR(11, 275, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_id) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "id"); __PYX_ERR(11, 273, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "id"); __PYX_ERR(11, 275, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_maker) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "maker"); __PYX_ERR(11, 273, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "maker"); __PYX_ERR(11, 275, __pyx_L1_error)
   }
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_s, __pyx_v_view, __pyx_v_id, __pyx_v_maker);
 
@@ -24773,7 +24773,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("get_in", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":275
+  /* "logstore/engine/reading/_reader.pxi":277
  *     def get_in(self, Stream s not None, view not None, id not None, maker not None):
  *         """The same in the snapshot that gave the stream."""
  *         try:             # <<<<<<<<<<<<<<
@@ -24789,22 +24789,22 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
     __Pyx_XGOTREF(__pyx_t_3);
     /*try:*/ {
 
-      /* "logstore/engine/reading/_reader.pxi":276
+      /* "logstore/engine/reading/_reader.pxi":278
  *         """The same in the snapshot that gave the stream."""
  *         try:
  *             return entry_of(s, self, view, id, id[0], id[1], maker)             # <<<<<<<<<<<<<<
  *         except CorruptNodeError:
  *             return MISSED
 */
-      __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_id, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 276, __pyx_L3_error)
+      __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_id, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 278, __pyx_L3_error)
       __Pyx_GOTREF(__pyx_t_4);
-      __pyx_t_5 = __Pyx_PyLong_As_uint64_t(__pyx_t_4); if (unlikely((__pyx_t_5 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 276, __pyx_L3_error)
+      __pyx_t_5 = __Pyx_PyLong_As_uint64_t(__pyx_t_4); if (unlikely((__pyx_t_5 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 278, __pyx_L3_error)
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_id, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 276, __pyx_L3_error)
+      __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_id, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 278, __pyx_L3_error)
       __Pyx_GOTREF(__pyx_t_4);
-      __pyx_t_6 = __Pyx_PyLong_As_uint64_t(__pyx_t_4); if (unlikely((__pyx_t_6 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 276, __pyx_L3_error)
+      __pyx_t_6 = __Pyx_PyLong_As_uint64_t(__pyx_t_4); if (unlikely((__pyx_t_6 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 278, __pyx_L3_error)
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_entry_of(__pyx_v_s, __pyx_v_self, __pyx_v_view, __pyx_v_id, __pyx_t_5, __pyx_t_6, __pyx_v_maker); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 276, __pyx_L3_error)
+      __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_entry_of(__pyx_v_s, __pyx_v_self, __pyx_v_view, __pyx_v_id, __pyx_t_5, __pyx_t_6, __pyx_v_maker); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 278, __pyx_L3_error)
       __Pyx_GOTREF(__pyx_t_4);
 
 
@@ -24819,7 +24819,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
       __pyx_t_4 = 0;
       goto __pyx_L7_try_return;
 
-      /* "logstore/engine/reading/_reader.pxi":275
+      /* "logstore/engine/reading/_reader.pxi":277
  *     def get_in(self, Stream s not None, view not None, id not None, maker not None):
  *         """The same in the snapshot that gave the stream."""
  *         try:             # <<<<<<<<<<<<<<
@@ -24830,7 +24830,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
     __pyx_L3_error:;
     __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":277
+    /* "logstore/engine/reading/_reader.pxi":279
  *         try:
  *             return entry_of(s, self, view, id, id[0], id[1], maker)
  *         except CorruptNodeError:             # <<<<<<<<<<<<<<
@@ -24838,7 +24838,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
  * 
 */
     __Pyx_ErrFetch(&__pyx_t_4, &__pyx_t_7, &__pyx_t_8);
-    __Pyx_GetModuleGlobalName(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_CorruptNodeError); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 277, __pyx_L5_except_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_CorruptNodeError); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 279, __pyx_L5_except_error)
     __Pyx_GOTREF(__pyx_t_9);
     __pyx_t_10 = __Pyx_PyErr_GivenExceptionMatches(__pyx_t_4, __pyx_t_9);
     __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
@@ -24847,7 +24847,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
     if (__pyx_t_10) {
       __Pyx_ErrRestore(0,0,0);
 
-      /* "logstore/engine/reading/_reader.pxi":278
+      /* "logstore/engine/reading/_reader.pxi":280
  *             return entry_of(s, self, view, id, id[0], id[1], maker)
  *         except CorruptNodeError:
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -24867,7 +24867,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
     }
     goto __pyx_L5_except_error;
 
-    /* "logstore/engine/reading/_reader.pxi":275
+    /* "logstore/engine/reading/_reader.pxi":277
  *     def get_in(self, Stream s not None, view not None, id not None, maker not None):
  *         """The same in the snapshot that gave the stream."""
  *         try:             # <<<<<<<<<<<<<<
@@ -24894,7 +24894,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
     goto __pyx_L0;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":273
+  /* "logstore/engine/reading/_reader.pxi":275
  *             return MISSED
  * 
  *     def get_in(self, Stream s not None, view not None, id not None, maker not None):             # <<<<<<<<<<<<<<
@@ -24916,7 +24916,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_10get_in(st
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":280
+/* "logstore/engine/reading/_reader.pxi":282
  *             return MISSED
  * 
  *     def batch(self, bytes name not None, start not None, end not None, Py_ssize_t limit,             # <<<<<<<<<<<<<<
@@ -24970,74 +24970,74 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_name,&__pyx_mstate_global->__pyx_n_u_start,&__pyx_mstate_global->__pyx_n_u_end,&__pyx_mstate_global->__pyx_n_u_limit,&__pyx_mstate_global->__pyx_n_u_reverse,&__pyx_mstate_global->__pyx_n_u_walked,&__pyx_mstate_global->__pyx_n_u_decode,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 280, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 282, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  7:
         values[6] = __Pyx_ArgRef_FASTCALL(__pyx_args, 6);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  6:
         values[5] = __Pyx_ArgRef_FASTCALL(__pyx_args, 5);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  5:
         values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 280, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 282, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "batch", 0) < (0)) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "batch", 0) < (0)) __PYX_ERR(11, 282, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 7; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("batch", 1, 7, 7, i); __PYX_ERR(11, 280, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("batch", 1, 7, 7, i); __PYX_ERR(11, 282, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 7)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 282, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 282, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 282, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 282, __pyx_L3_error)
       values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 282, __pyx_L3_error)
       values[5] = __Pyx_ArgRef_FASTCALL(__pyx_args, 5);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 282, __pyx_L3_error)
       values[6] = __Pyx_ArgRef_FASTCALL(__pyx_args, 6);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 280, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 282, __pyx_L3_error)
     }
     __pyx_v_name = ((PyObject*)values[0]);
     __pyx_v_start = values[1];
     __pyx_v_end = values[2];
-    __pyx_v_limit = __Pyx_PyIndex_AsSsize_t(values[3]); if (unlikely((__pyx_v_limit == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 280, __pyx_L3_error)
-    __pyx_v_reverse = __Pyx_PyObject_IsTrue(values[4]); if (unlikely((__pyx_v_reverse == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 281, __pyx_L3_error)
+    __pyx_v_limit = __Pyx_PyIndex_AsSsize_t(values[3]); if (unlikely((__pyx_v_limit == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 282, __pyx_L3_error)
+    __pyx_v_reverse = __Pyx_PyObject_IsTrue(values[4]); if (unlikely((__pyx_v_reverse == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 283, __pyx_L3_error)
     __pyx_v_walked = values[5];
     __pyx_v_decode = values[6];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("batch", 1, 7, 7, __pyx_nargs); __PYX_ERR(11, 280, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("batch", 1, 7, 7, __pyx_nargs); __PYX_ERR(11, 282, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -25048,15 +25048,15 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 280, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 282, __pyx_L1_error)
   if (unlikely(((PyObject *)__pyx_v_start) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "start"); __PYX_ERR(11, 280, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "start"); __PYX_ERR(11, 282, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_end) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "end"); __PYX_ERR(11, 280, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "end"); __PYX_ERR(11, 282, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_decode) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "decode"); __PYX_ERR(11, 281, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "decode"); __PYX_ERR(11, 283, __pyx_L1_error)
   }
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_name, __pyx_v_start, __pyx_v_end, __pyx_v_limit, __pyx_v_reverse, __pyx_v_walked, __pyx_v_decode);
 
@@ -25107,19 +25107,19 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("batch", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":288
+  /* "logstore/engine/reading/_reader.pxi":290
  *         cdef u64 length
  *         cdef bint whole, within
  *         cdef Stream s = self.kept(name)             # <<<<<<<<<<<<<<
  *         if s is None:
  *             return MISSED
 */
-  __pyx_t_1 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Reader_kept(__pyx_v_self, __pyx_v_name)); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 288, __pyx_L1_error)
+  __pyx_t_1 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Reader_kept(__pyx_v_self, __pyx_v_name)); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 290, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":289
+  /* "logstore/engine/reading/_reader.pxi":291
  *         cdef bint whole, within
  *         cdef Stream s = self.kept(name)
  *         if s is None:             # <<<<<<<<<<<<<<
@@ -25130,7 +25130,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":290
+    /* "logstore/engine/reading/_reader.pxi":292
  *         cdef Stream s = self.kept(name)
  *         if s is None:
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -25148,7 +25148,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":289
+    /* "logstore/engine/reading/_reader.pxi":291
  *         cdef bint whole, within
  *         cdef Stream s = self.kept(name)
  *         if s is None:             # <<<<<<<<<<<<<<
@@ -25157,7 +25157,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":291
+  /* "logstore/engine/reading/_reader.pxi":293
  *         if s is None:
  *             return MISSED
  *         length = s.length             # <<<<<<<<<<<<<<
@@ -25168,7 +25168,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 
   __pyx_v_length = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":292
+  /* "logstore/engine/reading/_reader.pxi":294
  *             return MISSED
  *         length = s.length
  *         if not length:             # <<<<<<<<<<<<<<
@@ -25180,22 +25180,22 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":293
+    /* "logstore/engine/reading/_reader.pxi":295
  *         length = s.length
  *         if not length:
  *             return [], None             # <<<<<<<<<<<<<<
  *         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)
  *         try:
 */
-    __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 293, __pyx_L1_error)
+    __pyx_t_1 = PyList_New(0); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 295, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
-    __pyx_t_4 = PyTuple_New(2); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 293, __pyx_L1_error)
+    __pyx_t_4 = PyTuple_New(2); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 295, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
     __Pyx_GIVEREF(__pyx_t_1);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 0, __pyx_t_1) != (0)) __PYX_ERR(11, 293, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 0, __pyx_t_1) != (0)) __PYX_ERR(11, 295, __pyx_L1_error);
     __Pyx_INCREF(Py_None);
     __Pyx_GIVEREF(Py_None);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 1, Py_None) != (0)) __PYX_ERR(11, 293, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 1, Py_None) != (0)) __PYX_ERR(11, 295, __pyx_L1_error);
     __pyx_t_1 = 0;
     {
       PyObject *__pyx_temp;
@@ -25208,7 +25208,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     __pyx_t_4 = 0;
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":292
+    /* "logstore/engine/reading/_reader.pxi":294
  *             return MISSED
  *         length = s.length
  *         if not length:             # <<<<<<<<<<<<<<
@@ -25217,35 +25217,35 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":294
+  /* "logstore/engine/reading/_reader.pxi":296
  *         if not length:
  *             return [], None
  *         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)             # <<<<<<<<<<<<<<
  *         try:
  *             got = entries_of(s, self, None, start, end, limit, reverse, decode)
 */
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->first_ms); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 294, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->first_ms); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 296, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->first_seq); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 294, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->first_seq); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 296, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_5 = PyTuple_New(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 294, __pyx_L1_error)
+  __pyx_t_5 = PyTuple_New(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 296, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_t_4) != (0)) __PYX_ERR(11, 294, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_t_4) != (0)) __PYX_ERR(11, 296, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_1) != (0)) __PYX_ERR(11, 294, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_1) != (0)) __PYX_ERR(11, 296, __pyx_L1_error);
   __pyx_t_4 = 0;
   __pyx_t_1 = 0;
-  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_ms); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 294, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_ms); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 296, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_seq); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 294, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->last_seq); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 296, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_6 = PyTuple_New(2); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 294, __pyx_L1_error)
+  __pyx_t_6 = PyTuple_New(2); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 296, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_t_1) != (0)) __PYX_ERR(11, 294, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_t_1) != (0)) __PYX_ERR(11, 296, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_t_4) != (0)) __PYX_ERR(11, 294, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_t_4) != (0)) __PYX_ERR(11, 296, __pyx_L1_error);
   __pyx_t_1 = 0;
   __pyx_t_4 = 0;
   __pyx_v_first = ((PyObject*)__pyx_t_5);
@@ -25253,7 +25253,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   __pyx_v_last = ((PyObject*)__pyx_t_6);
   __pyx_t_6 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":295
+  /* "logstore/engine/reading/_reader.pxi":297
  *             return [], None
  *         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)
  *         try:             # <<<<<<<<<<<<<<
@@ -25269,19 +25269,19 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     __Pyx_XGOTREF(__pyx_t_9);
     /*try:*/ {
 
-      /* "logstore/engine/reading/_reader.pxi":296
+      /* "logstore/engine/reading/_reader.pxi":298
  *         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)
  *         try:
  *             got = entries_of(s, self, None, start, end, limit, reverse, decode)             # <<<<<<<<<<<<<<
  *         except _CorruptionError:
  *             got = None
 */
-      __pyx_t_6 = __pyx_f_8logstore_6engine_7reading_6native_entries_of(__pyx_v_s, __pyx_v_self, Py_None, __pyx_v_start, __pyx_v_end, __pyx_v_limit, __pyx_v_reverse, __pyx_v_decode); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 296, __pyx_L5_error)
+      __pyx_t_6 = __pyx_f_8logstore_6engine_7reading_6native_entries_of(__pyx_v_s, __pyx_v_self, Py_None, __pyx_v_start, __pyx_v_end, __pyx_v_limit, __pyx_v_reverse, __pyx_v_decode); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 298, __pyx_L5_error)
       __Pyx_GOTREF(__pyx_t_6);
       __pyx_v_got = ((PyObject*)__pyx_t_6);
       __pyx_t_6 = 0;
 
-      /* "logstore/engine/reading/_reader.pxi":295
+      /* "logstore/engine/reading/_reader.pxi":297
  *             return [], None
  *         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)
  *         try:             # <<<<<<<<<<<<<<
@@ -25299,7 +25299,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
     __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":297
+    /* "logstore/engine/reading/_reader.pxi":299
  *         try:
  *             got = entries_of(s, self, None, start, end, limit, reverse, decode)
  *         except _CorruptionError:             # <<<<<<<<<<<<<<
@@ -25307,7 +25307,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
  *         if got is None:
 */
     __Pyx_ErrFetch(&__pyx_t_6, &__pyx_t_5, &__pyx_t_4);
-    __Pyx_GetModuleGlobalName(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_CorruptionError); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 297, __pyx_L7_except_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_CorruptionError); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 299, __pyx_L7_except_error)
     __Pyx_GOTREF(__pyx_t_1);
     __pyx_t_10 = __Pyx_PyErr_GivenExceptionMatches(__pyx_t_6, __pyx_t_1);
     __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
@@ -25316,7 +25316,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     if (__pyx_t_10) {
       __Pyx_ErrRestore(0,0,0);
 
-      /* "logstore/engine/reading/_reader.pxi":298
+      /* "logstore/engine/reading/_reader.pxi":300
  *             got = entries_of(s, self, None, start, end, limit, reverse, decode)
  *         except _CorruptionError:
  *             got = None             # <<<<<<<<<<<<<<
@@ -25329,7 +25329,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     }
     goto __pyx_L7_except_error;
 
-    /* "logstore/engine/reading/_reader.pxi":295
+    /* "logstore/engine/reading/_reader.pxi":297
  *             return [], None
  *         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)
  *         try:             # <<<<<<<<<<<<<<
@@ -25350,7 +25350,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     __pyx_L10_try_end:;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":299
+  /* "logstore/engine/reading/_reader.pxi":301
  *         except _CorruptionError:
  *             got = None
  *         if got is None:             # <<<<<<<<<<<<<<
@@ -25361,7 +25361,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":300
+    /* "logstore/engine/reading/_reader.pxi":302
  *             got = None
  *         if got is None:
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -25379,7 +25379,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":299
+    /* "logstore/engine/reading/_reader.pxi":301
  *         except _CorruptionError:
  *             got = None
  *         if got is None:             # <<<<<<<<<<<<<<
@@ -25388,7 +25388,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":301
+  /* "logstore/engine/reading/_reader.pxi":303
  *         if got is None:
  *             return MISSED
  *         entries, stop, met = got             # <<<<<<<<<<<<<<
@@ -25401,7 +25401,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     if (unlikely(size != 3)) {
       if (size > 3) __Pyx_RaiseTooManyValuesError(3);
       else if (size >= 0) __Pyx_RaiseNeedMoreValuesError(size);
-      __PYX_ERR(11, 301, __pyx_L1_error)
+      __PYX_ERR(11, 303, __pyx_L1_error)
     }
     #if CYTHON_ASSUME_SAFE_MACROS && !CYTHON_AVOID_BORROWED_REFS
     __pyx_t_4 = PyTuple_GET_ITEM(sequence, 0);
@@ -25411,15 +25411,15 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     __pyx_t_6 = PyTuple_GET_ITEM(sequence, 2);
     __Pyx_INCREF(__pyx_t_6);
     #else
-    __pyx_t_4 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 301, __pyx_L1_error)
+    __pyx_t_4 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 303, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 301, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 303, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_6 = __Pyx_PySequence_ITEM(sequence, 2); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 301, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PySequence_ITEM(sequence, 2); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 303, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
     #endif
   } else {
-    __Pyx_RaiseNoneNotIterableError(); __PYX_ERR(11, 301, __pyx_L1_error)
+    __Pyx_RaiseNoneNotIterableError(); __PYX_ERR(11, 303, __pyx_L1_error)
   }
   __pyx_v_entries = __pyx_t_4;
   __pyx_t_4 = 0;
@@ -25428,25 +25428,25 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   __pyx_v_met = __pyx_t_6;
   __pyx_t_6 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":303
+  /* "logstore/engine/reading/_reader.pxi":305
  *         entries, stop, met = got
  *         # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a snapshot.
  *         if met >= 0:             # <<<<<<<<<<<<<<
  *             if start <= first and last <= end:
  *                 if met != length:
 */
-  __pyx_t_2 = __Pyx_PyObject_CompareBoolGe_object_int(__pyx_v_met, __pyx_mstate_global->__pyx_int_0, Py_GE); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(11, 303, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyObject_CompareBoolGe_object_int(__pyx_v_met, __pyx_mstate_global->__pyx_int_0, Py_GE); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(11, 305, __pyx_L1_error)
   if (__pyx_t_2) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":304
+    /* "logstore/engine/reading/_reader.pxi":306
  *         # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a snapshot.
  *         if met >= 0:
  *             if start <= first and last <= end:             # <<<<<<<<<<<<<<
  *                 if met != length:
  *                     return MISSED
 */
-    __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_v_start, __pyx_v_first, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 304, __pyx_L1_error)
+    __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_v_start, __pyx_v_first, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 306, __pyx_L1_error)
     if (__pyx_t_11) {
 
     } else {
@@ -25455,7 +25455,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 
       goto __pyx_L16_bool_binop_done;
     }
-    __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_v_last, __pyx_v_end, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 304, __pyx_L1_error)
+    __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_v_last, __pyx_v_end, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 306, __pyx_L1_error)
 
     __pyx_t_2 = __pyx_t_11;
 
@@ -25463,21 +25463,21 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     if (__pyx_t_2) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":305
+      /* "logstore/engine/reading/_reader.pxi":307
  *         if met >= 0:
  *             if start <= first and last <= end:
  *                 if met != length:             # <<<<<<<<<<<<<<
  *                     return MISSED
  *             elif walked is not None:
 */
-      __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_length); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 305, __pyx_L1_error)
+      __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_length); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 307, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
-      __pyx_t_2 = __Pyx_PyObject_CompareBoolNe_object_int(__pyx_v_met, __pyx_t_6, Py_NE); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(11, 305, __pyx_L1_error)
+      __pyx_t_2 = __Pyx_PyObject_CompareBoolNe_object_int(__pyx_v_met, __pyx_t_6, Py_NE); if (unlikely((__pyx_t_2 < 0))) __PYX_ERR(11, 307, __pyx_L1_error)
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
       if (__pyx_t_2) {
 
 
-        /* "logstore/engine/reading/_reader.pxi":306
+        /* "logstore/engine/reading/_reader.pxi":308
  *             if start <= first and last <= end:
  *                 if met != length:
  *                     return MISSED             # <<<<<<<<<<<<<<
@@ -25495,7 +25495,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
         }
         goto __pyx_L0;
 
-        /* "logstore/engine/reading/_reader.pxi":305
+        /* "logstore/engine/reading/_reader.pxi":307
  *         if met >= 0:
  *             if start <= first and last <= end:
  *                 if met != length:             # <<<<<<<<<<<<<<
@@ -25504,7 +25504,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 */
       }
 
-      /* "logstore/engine/reading/_reader.pxi":304
+      /* "logstore/engine/reading/_reader.pxi":306
  *         # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a snapshot.
  *         if met >= 0:
  *             if start <= first and last <= end:             # <<<<<<<<<<<<<<
@@ -25514,7 +25514,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
       goto __pyx_L15;
     }
 
-    /* "logstore/engine/reading/_reader.pxi":307
+    /* "logstore/engine/reading/_reader.pxi":309
  *                 if met != length:
  *                     return MISSED
  *             elif walked is not None:             # <<<<<<<<<<<<<<
@@ -25525,16 +25525,16 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     if (__pyx_t_2) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":308
+      /* "logstore/engine/reading/_reader.pxi":310
  *                     return MISSED
  *             elif walked is not None:
  *                 if walked[0] <= first and last <= walked[1]:             # <<<<<<<<<<<<<<
  *                     return MISSED
  *             elif not met and first <= start <= last:
 */
-      __pyx_t_6 = __Pyx_GetItemInt(__pyx_v_walked, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 308, __pyx_L1_error)
+      __pyx_t_6 = __Pyx_GetItemInt(__pyx_v_walked, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 310, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
-      __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_t_6, __pyx_v_first, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 308, __pyx_L1_error)
+      __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_t_6, __pyx_v_first, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 310, __pyx_L1_error)
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
       if (__pyx_t_11) {
 
@@ -25544,9 +25544,9 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 
         goto __pyx_L20_bool_binop_done;
       }
-      __pyx_t_6 = __Pyx_GetItemInt(__pyx_v_walked, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 308, __pyx_L1_error)
+      __pyx_t_6 = __Pyx_GetItemInt(__pyx_v_walked, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 310, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
-      __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_v_last, __pyx_t_6, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 308, __pyx_L1_error)
+      __pyx_t_11 = __Pyx_PyObject_RichCompareBool(__pyx_v_last, __pyx_t_6, Py_LE); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 310, __pyx_L1_error)
       __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
 
       __pyx_t_2 = __pyx_t_11;
@@ -25555,7 +25555,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
       if (__pyx_t_2) {
 
 
-        /* "logstore/engine/reading/_reader.pxi":309
+        /* "logstore/engine/reading/_reader.pxi":311
  *             elif walked is not None:
  *                 if walked[0] <= first and last <= walked[1]:
  *                     return MISSED             # <<<<<<<<<<<<<<
@@ -25573,7 +25573,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
         }
         goto __pyx_L0;
 
-        /* "logstore/engine/reading/_reader.pxi":308
+        /* "logstore/engine/reading/_reader.pxi":310
  *                     return MISSED
  *             elif walked is not None:
  *                 if walked[0] <= first and last <= walked[1]:             # <<<<<<<<<<<<<<
@@ -25582,7 +25582,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 */
       }
 
-      /* "logstore/engine/reading/_reader.pxi":307
+      /* "logstore/engine/reading/_reader.pxi":309
  *                 if met != length:
  *                     return MISSED
  *             elif walked is not None:             # <<<<<<<<<<<<<<
@@ -25592,14 +25592,14 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
       goto __pyx_L15;
     }
 
-    /* "logstore/engine/reading/_reader.pxi":310
+    /* "logstore/engine/reading/_reader.pxi":312
  *                 if walked[0] <= first and last <= walked[1]:
  *                     return MISSED
  *             elif not met and first <= start <= last:             # <<<<<<<<<<<<<<
  *                 return MISSED
  *         return entries, stop
 */
-    __pyx_t_11 = __Pyx_PyObject_IsTrue(__pyx_v_met); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 310, __pyx_L1_error)
+    __pyx_t_11 = __Pyx_PyObject_IsTrue(__pyx_v_met); if (unlikely((__pyx_t_11 < 0))) __PYX_ERR(11, 312, __pyx_L1_error)
     __pyx_t_12 = (!__pyx_t_11);
 
 
@@ -25611,9 +25611,9 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 
       goto __pyx_L22_bool_binop_done;
     }
-    __pyx_t_12 = __Pyx_PyObject_RichCompareBool(__pyx_v_first, __pyx_v_start, Py_LE); if (unlikely((__pyx_t_12 < 0))) __PYX_ERR(11, 310, __pyx_L1_error)
+    __pyx_t_12 = __Pyx_PyObject_RichCompareBool(__pyx_v_first, __pyx_v_start, Py_LE); if (unlikely((__pyx_t_12 < 0))) __PYX_ERR(11, 312, __pyx_L1_error)
     if (__pyx_t_12) {
-      __pyx_t_12 = __Pyx_PyObject_RichCompareBool(__pyx_v_start, __pyx_v_last, Py_LE); if (unlikely((__pyx_t_12 < 0))) __PYX_ERR(11, 310, __pyx_L1_error)
+      __pyx_t_12 = __Pyx_PyObject_RichCompareBool(__pyx_v_start, __pyx_v_last, Py_LE); if (unlikely((__pyx_t_12 < 0))) __PYX_ERR(11, 312, __pyx_L1_error)
     }
 
     __pyx_t_2 = __pyx_t_12;
@@ -25622,7 +25622,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     if (__pyx_t_2) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":311
+      /* "logstore/engine/reading/_reader.pxi":313
  *                     return MISSED
  *             elif not met and first <= start <= last:
  *                 return MISSED             # <<<<<<<<<<<<<<
@@ -25640,7 +25640,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":310
+      /* "logstore/engine/reading/_reader.pxi":312
  *                 if walked[0] <= first and last <= walked[1]:
  *                     return MISSED
  *             elif not met and first <= start <= last:             # <<<<<<<<<<<<<<
@@ -25650,7 +25650,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
     }
     __pyx_L15:;
 
-    /* "logstore/engine/reading/_reader.pxi":303
+    /* "logstore/engine/reading/_reader.pxi":305
  *         entries, stop, met = got
  *         # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a snapshot.
  *         if met >= 0:             # <<<<<<<<<<<<<<
@@ -25659,21 +25659,21 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":312
+  /* "logstore/engine/reading/_reader.pxi":314
  *             elif not met and first <= start <= last:
  *                 return MISSED
  *         return entries, stop             # <<<<<<<<<<<<<<
  * 
  *     def batch_in(self, Stream s not None, view not None, start not None, end not None,
 */
-  __pyx_t_6 = PyTuple_New(2); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 312, __pyx_L1_error)
+  __pyx_t_6 = PyTuple_New(2); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 314, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
   __Pyx_INCREF(__pyx_v_entries);
   __Pyx_GIVEREF(__pyx_v_entries);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_v_entries) != (0)) __PYX_ERR(11, 312, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_v_entries) != (0)) __PYX_ERR(11, 314, __pyx_L1_error);
   __Pyx_INCREF(__pyx_v_stop);
   __Pyx_GIVEREF(__pyx_v_stop);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_v_stop) != (0)) __PYX_ERR(11, 312, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_v_stop) != (0)) __PYX_ERR(11, 314, __pyx_L1_error);
   {
     PyObject *__pyx_temp;
     {
@@ -25685,7 +25685,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   __pyx_t_6 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":280
+  /* "logstore/engine/reading/_reader.pxi":282
  *             return MISSED
  * 
  *     def batch(self, bytes name not None, start not None, end not None, Py_ssize_t limit,             # <<<<<<<<<<<<<<
@@ -25715,7 +25715,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_12batch(str
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":314
+/* "logstore/engine/reading/_reader.pxi":316
  *         return entries, stop
  * 
  *     def batch_in(self, Stream s not None, view not None, start not None, end not None,             # <<<<<<<<<<<<<<
@@ -25769,74 +25769,74 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_s,&__pyx_mstate_global->__pyx_n_u_view,&__pyx_mstate_global->__pyx_n_u_start,&__pyx_mstate_global->__pyx_n_u_end,&__pyx_mstate_global->__pyx_n_u_limit,&__pyx_mstate_global->__pyx_n_u_reverse,&__pyx_mstate_global->__pyx_n_u_decode,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 314, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 316, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  7:
         values[6] = __Pyx_ArgRef_FASTCALL(__pyx_args, 6);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  6:
         values[5] = __Pyx_ArgRef_FASTCALL(__pyx_args, 5);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  5:
         values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 314, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 316, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "batch_in", 0) < (0)) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "batch_in", 0) < (0)) __PYX_ERR(11, 316, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 7; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("batch_in", 1, 7, 7, i); __PYX_ERR(11, 314, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("batch_in", 1, 7, 7, i); __PYX_ERR(11, 316, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 7)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 316, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 316, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(11, 316, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(11, 316, __pyx_L3_error)
       values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(11, 316, __pyx_L3_error)
       values[5] = __Pyx_ArgRef_FASTCALL(__pyx_args, 5);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[5])) __PYX_ERR(11, 316, __pyx_L3_error)
       values[6] = __Pyx_ArgRef_FASTCALL(__pyx_args, 6);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 314, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[6])) __PYX_ERR(11, 316, __pyx_L3_error)
     }
     __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)values[0]);
     __pyx_v_view = values[1];
     __pyx_v_start = values[2];
     __pyx_v_end = values[3];
-    __pyx_v_limit = __Pyx_PyIndex_AsSsize_t(values[4]); if (unlikely((__pyx_v_limit == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 315, __pyx_L3_error)
-    __pyx_v_reverse = __Pyx_PyObject_IsTrue(values[5]); if (unlikely((__pyx_v_reverse == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 315, __pyx_L3_error)
+    __pyx_v_limit = __Pyx_PyIndex_AsSsize_t(values[4]); if (unlikely((__pyx_v_limit == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 317, __pyx_L3_error)
+    __pyx_v_reverse = __Pyx_PyObject_IsTrue(values[5]); if (unlikely((__pyx_v_reverse == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 317, __pyx_L3_error)
     __pyx_v_decode = values[6];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("batch_in", 1, 7, 7, __pyx_nargs); __PYX_ERR(11, 314, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("batch_in", 1, 7, 7, __pyx_nargs); __PYX_ERR(11, 316, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -25847,18 +25847,18 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_s), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, 0, "s", 0))) __PYX_ERR(11, 314, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_s), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, 0, "s", 0))) __PYX_ERR(11, 316, __pyx_L1_error)
   if (unlikely(((PyObject *)__pyx_v_view) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "view"); __PYX_ERR(11, 314, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "view"); __PYX_ERR(11, 316, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_start) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "start"); __PYX_ERR(11, 314, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "start"); __PYX_ERR(11, 316, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_end) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "end"); __PYX_ERR(11, 314, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "end"); __PYX_ERR(11, 316, __pyx_L1_error)
   }
   if (unlikely(((PyObject *)__pyx_v_decode) == Py_None)) {
-    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "decode"); __PYX_ERR(11, 315, __pyx_L1_error)
+    PyErr_Format(PyExc_TypeError, "Argument '%.200s' must not be None", "decode"); __PYX_ERR(11, 317, __pyx_L1_error)
   }
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_s, __pyx_v_view, __pyx_v_start, __pyx_v_end, __pyx_v_limit, __pyx_v_reverse, __pyx_v_decode);
 
@@ -25899,7 +25899,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("batch_in", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":318
+  /* "logstore/engine/reading/_reader.pxi":320
  *         """The same in the snapshot that gave the stream, and how many entries were met: -1, unless the
  *         interval was read to its end."""
  *         if not s.length:             # <<<<<<<<<<<<<<
@@ -25911,25 +25911,25 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":319
+    /* "logstore/engine/reading/_reader.pxi":321
  *         interval was read to its end."""
  *         if not s.length:
  *             return [], None, -1             # <<<<<<<<<<<<<<
  *         try:
  *             got = entries_of(s, self, view, start, end, limit, reverse, decode)
 */
-    __pyx_t_2 = PyList_New(0); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 319, __pyx_L1_error)
+    __pyx_t_2 = PyList_New(0); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 321, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
-    __pyx_t_3 = PyTuple_New(3); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 319, __pyx_L1_error)
+    __pyx_t_3 = PyTuple_New(3); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 321, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
     __Pyx_GIVEREF(__pyx_t_2);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 0, __pyx_t_2) != (0)) __PYX_ERR(11, 319, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 0, __pyx_t_2) != (0)) __PYX_ERR(11, 321, __pyx_L1_error);
     __Pyx_INCREF(Py_None);
     __Pyx_GIVEREF(Py_None);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 1, Py_None) != (0)) __PYX_ERR(11, 319, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 1, Py_None) != (0)) __PYX_ERR(11, 321, __pyx_L1_error);
     __Pyx_INCREF(__pyx_mstate_global->__pyx_int_neg_1);
     __Pyx_GIVEREF(__pyx_mstate_global->__pyx_int_neg_1);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 2, __pyx_mstate_global->__pyx_int_neg_1) != (0)) __PYX_ERR(11, 319, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_3, 2, __pyx_mstate_global->__pyx_int_neg_1) != (0)) __PYX_ERR(11, 321, __pyx_L1_error);
     __pyx_t_2 = 0;
     {
       PyObject *__pyx_temp;
@@ -25942,7 +25942,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
     __pyx_t_3 = 0;
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":318
+    /* "logstore/engine/reading/_reader.pxi":320
  *         """The same in the snapshot that gave the stream, and how many entries were met: -1, unless the
  *         interval was read to its end."""
  *         if not s.length:             # <<<<<<<<<<<<<<
@@ -25951,7 +25951,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":320
+  /* "logstore/engine/reading/_reader.pxi":322
  *         if not s.length:
  *             return [], None, -1
  *         try:             # <<<<<<<<<<<<<<
@@ -25967,19 +25967,19 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
     __Pyx_XGOTREF(__pyx_t_6);
     /*try:*/ {
 
-      /* "logstore/engine/reading/_reader.pxi":321
+      /* "logstore/engine/reading/_reader.pxi":323
  *             return [], None, -1
  *         try:
  *             got = entries_of(s, self, view, start, end, limit, reverse, decode)             # <<<<<<<<<<<<<<
  *         except CorruptNodeError:
  *             return MISSED
 */
-      __pyx_t_3 = __pyx_f_8logstore_6engine_7reading_6native_entries_of(__pyx_v_s, __pyx_v_self, __pyx_v_view, __pyx_v_start, __pyx_v_end, __pyx_v_limit, __pyx_v_reverse, __pyx_v_decode); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 321, __pyx_L4_error)
+      __pyx_t_3 = __pyx_f_8logstore_6engine_7reading_6native_entries_of(__pyx_v_s, __pyx_v_self, __pyx_v_view, __pyx_v_start, __pyx_v_end, __pyx_v_limit, __pyx_v_reverse, __pyx_v_decode); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 323, __pyx_L4_error)
       __Pyx_GOTREF(__pyx_t_3);
       __pyx_v_got = ((PyObject*)__pyx_t_3);
       __pyx_t_3 = 0;
 
-      /* "logstore/engine/reading/_reader.pxi":320
+      /* "logstore/engine/reading/_reader.pxi":322
  *         if not s.length:
  *             return [], None, -1
  *         try:             # <<<<<<<<<<<<<<
@@ -25995,7 +25995,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":322
+    /* "logstore/engine/reading/_reader.pxi":324
  *         try:
  *             got = entries_of(s, self, view, start, end, limit, reverse, decode)
  *         except CorruptNodeError:             # <<<<<<<<<<<<<<
@@ -26003,7 +26003,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
  *         return MISSED if got is None else got
 */
     __Pyx_ErrFetch(&__pyx_t_3, &__pyx_t_2, &__pyx_t_7);
-    __Pyx_GetModuleGlobalName(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_CorruptNodeError); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 322, __pyx_L6_except_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_8, __pyx_mstate_global->__pyx_n_u_CorruptNodeError); if (unlikely(!__pyx_t_8)) __PYX_ERR(11, 324, __pyx_L6_except_error)
     __Pyx_GOTREF(__pyx_t_8);
     __pyx_t_9 = __Pyx_PyErr_GivenExceptionMatches(__pyx_t_3, __pyx_t_8);
     __Pyx_DECREF(__pyx_t_8); __pyx_t_8 = 0;
@@ -26012,7 +26012,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
     if (__pyx_t_9) {
       __Pyx_ErrRestore(0,0,0);
 
-      /* "logstore/engine/reading/_reader.pxi":323
+      /* "logstore/engine/reading/_reader.pxi":325
  *             got = entries_of(s, self, view, start, end, limit, reverse, decode)
  *         except CorruptNodeError:
  *             return MISSED             # <<<<<<<<<<<<<<
@@ -26032,7 +26032,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
     }
     goto __pyx_L6_except_error;
 
-    /* "logstore/engine/reading/_reader.pxi":320
+    /* "logstore/engine/reading/_reader.pxi":322
  *         if not s.length:
  *             return [], None, -1
  *         try:             # <<<<<<<<<<<<<<
@@ -26054,7 +26054,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
     __pyx_L9_try_end:;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":324
+  /* "logstore/engine/reading/_reader.pxi":326
  *         except CorruptNodeError:
  *             return MISSED
  *         return MISSED if got is None else got             # <<<<<<<<<<<<<<
@@ -26081,7 +26081,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
   __pyx_t_7 = 0;
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":314
+  /* "logstore/engine/reading/_reader.pxi":316
  *         return entries, stop
  * 
  *     def batch_in(self, Stream s not None, view not None, start not None, end not None,             # <<<<<<<<<<<<<<
@@ -26104,7 +26104,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_14batch_in(
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":327
+/* "logstore/engine/reading/_reader.pxi":329
  * 
  *     # -- loading -----------------------------------------------------------------------------------
  *     def of(self, view, bytes name not None):             # <<<<<<<<<<<<<<
@@ -26153,39 +26153,39 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_view,&__pyx_mstate_global->__pyx_n_u_name,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 327, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 329, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 327, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 329, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 327, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 329, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "of", 0) < (0)) __PYX_ERR(11, 327, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "of", 0) < (0)) __PYX_ERR(11, 329, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("of", 1, 2, 2, i); __PYX_ERR(11, 327, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("of", 1, 2, 2, i); __PYX_ERR(11, 329, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 327, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 329, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 327, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(11, 329, __pyx_L3_error)
     }
     __pyx_v_view = values[0];
     __pyx_v_name = ((PyObject*)values[1]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("of", 1, 2, 2, __pyx_nargs); __PYX_ERR(11, 327, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("of", 1, 2, 2, __pyx_nargs); __PYX_ERR(11, 329, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -26196,7 +26196,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 327, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_name), (&PyBytes_Type), 0, "name", 1))) __PYX_ERR(11, 329, __pyx_L1_error)
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_view, __pyx_v_name);
 
   /* function exit code */
@@ -26240,7 +26240,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("of", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":329
+  /* "logstore/engine/reading/_reader.pxi":331
  *     def of(self, view, bytes name not None):
  *         """What a snapshot says of a stream, to be read in and to be kept; None without a stream."""
  *         cdef Stream s, before = None             # <<<<<<<<<<<<<<
@@ -26250,44 +26250,44 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   __Pyx_INCREF(Py_None);
   __pyx_v_before = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)Py_None);
 
-  /* "logstore/engine/reading/_reader.pxi":330
+  /* "logstore/engine/reading/_reader.pxi":332
  *         """What a snapshot says of a stream, to be read in and to be kept; None without a stream."""
  *         cdef Stream s, before = None
  *         cdef u64 position = view.meta.applied, generation = view.index.generation.number             # <<<<<<<<<<<<<<
  *         cdef PyObject* found
  *         self.come_to(position, generation)
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_meta); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_meta); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_applied); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_applied); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_3 = __Pyx_PyLong_As_uint64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_As_uint64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_position = __pyx_t_3;
-  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_index); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_index); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_t_2, __pyx_mstate_global->__pyx_n_u_generation); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_t_2, __pyx_mstate_global->__pyx_n_u_generation); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_number); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_t_1, __pyx_mstate_global->__pyx_n_u_number); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  __pyx_t_3 = __Pyx_PyLong_As_uint64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 330, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_As_uint64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 332, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_generation = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":332
+  /* "logstore/engine/reading/_reader.pxi":334
  *         cdef u64 position = view.meta.applied, generation = view.index.generation.number
  *         cdef PyObject* found
  *         self.come_to(position, generation)             # <<<<<<<<<<<<<<
  *         if self.wake != NULL and self.at == position and self.generation == generation:
  *             found = PyDict_GetItemWithError(self.streams, name)
 */
-  __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(__pyx_v_self, __pyx_v_position, __pyx_v_generation); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 332, __pyx_L1_error)
+  __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(__pyx_v_self, __pyx_v_position, __pyx_v_generation); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 334, __pyx_L1_error)
 
 
-  /* "logstore/engine/reading/_reader.pxi":333
+  /* "logstore/engine/reading/_reader.pxi":335
  *         cdef PyObject* found
  *         self.come_to(position, generation)
  *         if self.wake != NULL and self.at == position and self.generation == generation:             # <<<<<<<<<<<<<<
@@ -26323,7 +26323,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   if (__pyx_t_5) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":334
+    /* "logstore/engine/reading/_reader.pxi":336
  *         self.come_to(position, generation)
  *         if self.wake != NULL and self.at == position and self.generation == generation:
  *             found = PyDict_GetItemWithError(self.streams, name)             # <<<<<<<<<<<<<<
@@ -26332,11 +26332,11 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
     __pyx_t_2 = __pyx_v_self->streams;
     __Pyx_INCREF(__pyx_t_2);
-    __pyx_t_7 = PyDict_GetItemWithError(__pyx_t_2, __pyx_v_name); if (unlikely(__pyx_t_7 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 334, __pyx_L1_error)
+    __pyx_t_7 = PyDict_GetItemWithError(__pyx_t_2, __pyx_v_name); if (unlikely(__pyx_t_7 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 336, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
     __pyx_v_found = __pyx_t_7;
 
-    /* "logstore/engine/reading/_reader.pxi":335
+    /* "logstore/engine/reading/_reader.pxi":337
  *         if self.wake != NULL and self.at == position and self.generation == generation:
  *             found = PyDict_GetItemWithError(self.streams, name)
  *             if found != NULL:             # <<<<<<<<<<<<<<
@@ -26348,7 +26348,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
     if (__pyx_t_5) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":336
+      /* "logstore/engine/reading/_reader.pxi":338
  *             found = PyDict_GetItemWithError(self.streams, name)
  *             if found != NULL:
  *                 before = <Stream>found             # <<<<<<<<<<<<<<
@@ -26360,7 +26360,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
       __Pyx_DECREF_SET(__pyx_v_before, ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_2));
       __pyx_t_2 = 0;
 
-      /* "logstore/engine/reading/_reader.pxi":335
+      /* "logstore/engine/reading/_reader.pxi":337
  *         if self.wake != NULL and self.at == position and self.generation == generation:
  *             found = PyDict_GetItemWithError(self.streams, name)
  *             if found != NULL:             # <<<<<<<<<<<<<<
@@ -26369,7 +26369,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":333
+    /* "logstore/engine/reading/_reader.pxi":335
  *         cdef PyObject* found
  *         self.come_to(position, generation)
  *         if self.wake != NULL and self.at == position and self.generation == generation:             # <<<<<<<<<<<<<<
@@ -26378,7 +26378,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":337
+  /* "logstore/engine/reading/_reader.pxi":339
  *             if found != NULL:
  *                 before = <Stream>found
  *         if before is not None and not before.stale:             # <<<<<<<<<<<<<<
@@ -26403,19 +26403,19 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   if (__pyx_t_5) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":338
+    /* "logstore/engine/reading/_reader.pxi":340
  *                 before = <Stream>found
  *         if before is not None and not before.stale:
  *             s = before.copy()             # <<<<<<<<<<<<<<
  *             if s.expires_ms and s.expires_ms <= <u64>view.now_ms:
  *                 return None
 */
-    __pyx_t_2 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Stream_copy(__pyx_v_before)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 338, __pyx_L1_error)
+    __pyx_t_2 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_6Stream_copy(__pyx_v_before)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 340, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
     __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_2);
     __pyx_t_2 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":339
+    /* "logstore/engine/reading/_reader.pxi":341
  *         if before is not None and not before.stale:
  *             s = before.copy()
  *             if s.expires_ms and s.expires_ms <= <u64>view.now_ms:             # <<<<<<<<<<<<<<
@@ -26432,9 +26432,9 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 
       goto __pyx_L12_bool_binop_done;
     }
-    __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_now_ms); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 339, __pyx_L1_error)
+    __pyx_t_2 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_now_ms); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 341, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
-    __pyx_t_3 = __Pyx_PyLong_As_uint64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 339, __pyx_L1_error)
+    __pyx_t_3 = __Pyx_PyLong_As_uint64_t(__pyx_t_2); if (unlikely((__pyx_t_3 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(11, 341, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
     __pyx_t_6 = (__pyx_v_s->expires_ms <= ((__pyx_t_8logstore_6engine_7reading_6native_u64)__pyx_t_3));
 
@@ -26446,7 +26446,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
     if (__pyx_t_5) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":340
+      /* "logstore/engine/reading/_reader.pxi":342
  *             s = before.copy()
  *             if s.expires_ms and s.expires_ms <= <u64>view.now_ms:
  *                 return None             # <<<<<<<<<<<<<<
@@ -26463,7 +26463,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":339
+      /* "logstore/engine/reading/_reader.pxi":341
  *         if before is not None and not before.stale:
  *             s = before.copy()
  *             if s.expires_ms and s.expires_ms <= <u64>view.now_ms:             # <<<<<<<<<<<<<<
@@ -26472,7 +26472,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":337
+    /* "logstore/engine/reading/_reader.pxi":339
  *             if found != NULL:
  *                 before = <Stream>found
  *         if before is not None and not before.stale:             # <<<<<<<<<<<<<<
@@ -26482,7 +26482,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
     goto __pyx_L8;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":342
+  /* "logstore/engine/reading/_reader.pxi":344
  *                 return None
  *         else:
  *             record = view.record(name)             # <<<<<<<<<<<<<<
@@ -26497,13 +26497,13 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
       PyObject *__pyx_callargs[2] = {__pyx_t_1, __pyx_v_name};
       __pyx_t_2 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_record, __pyx_callargs+__pyx_t_8, (2-__pyx_t_8) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 342, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 344, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __pyx_v_record = __pyx_t_2;
     __pyx_t_2 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":343
+    /* "logstore/engine/reading/_reader.pxi":345
  *         else:
  *             record = view.record(name)
  *             if record is None:             # <<<<<<<<<<<<<<
@@ -26514,7 +26514,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
     if (__pyx_t_5) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":344
+      /* "logstore/engine/reading/_reader.pxi":346
  *             record = view.record(name)
  *             if record is None:
  *                 return None             # <<<<<<<<<<<<<<
@@ -26531,7 +26531,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
       }
       goto __pyx_L0;
 
-      /* "logstore/engine/reading/_reader.pxi":343
+      /* "logstore/engine/reading/_reader.pxi":345
  *         else:
  *             record = view.record(name)
  *             if record is None:             # <<<<<<<<<<<<<<
@@ -26540,43 +26540,43 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
     }
 
-    /* "logstore/engine/reading/_reader.pxi":345
+    /* "logstore/engine/reading/_reader.pxi":347
  *             if record is None:
  *                 return None
  *             s = Stream.__new__(Stream)             # <<<<<<<<<<<<<<
  *             s.take(record)
  *             s.pages = []
 */
-    __pyx_t_2 = ((PyObject *)__pyx_tp_new_8logstore_6engine_7reading_6native_Stream(((PyTypeObject *)__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream), __pyx_mstate_global->__pyx_empty_tuple, NULL)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 345, __pyx_L1_error)
+    __pyx_t_2 = ((PyObject *)__pyx_tp_new_8logstore_6engine_7reading_6native_Stream(((PyTypeObject *)__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream), __pyx_mstate_global->__pyx_empty_tuple, NULL)); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 347, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
     __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_2);
     __pyx_t_2 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":346
+    /* "logstore/engine/reading/_reader.pxi":348
  *                 return None
  *             s = Stream.__new__(Stream)
  *             s.take(record)             # <<<<<<<<<<<<<<
  *             s.pages = []
  *             if before is not None and before.stale and before.number == s.number and self.at == position:
 */
-    __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_take(__pyx_v_s, __pyx_v_record); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 346, __pyx_L1_error)
+    __pyx_t_4 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_take(__pyx_v_s, __pyx_v_record); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(11, 348, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":347
+    /* "logstore/engine/reading/_reader.pxi":349
  *             s = Stream.__new__(Stream)
  *             s.take(record)
  *             s.pages = []             # <<<<<<<<<<<<<<
  *             if before is not None and before.stale and before.number == s.number and self.at == position:
  *                 s.pages, s.pages_cost = list(before.pages), before.pages_cost
 */
-    __pyx_t_2 = PyList_New(0); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 347, __pyx_L1_error)
+    __pyx_t_2 = PyList_New(0); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 349, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
     __Pyx_GIVEREF(__pyx_t_2);
     __Pyx_GOTREF(__pyx_v_s->pages);
     __Pyx_DECREF_SET(__pyx_v_s->pages, ((PyObject*)__pyx_t_2));
     __pyx_t_2 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":348
+    /* "logstore/engine/reading/_reader.pxi":350
  *             s.take(record)
  *             s.pages = []
  *             if before is not None and before.stale and before.number == s.number and self.at == position:             # <<<<<<<<<<<<<<
@@ -26617,14 +26617,14 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
     if (__pyx_t_5) {
 
 
-      /* "logstore/engine/reading/_reader.pxi":349
+      /* "logstore/engine/reading/_reader.pxi":351
  *             s.pages = []
  *             if before is not None and before.stale and before.number == s.number and self.at == position:
  *                 s.pages, s.pages_cost = list(before.pages), before.pages_cost             # <<<<<<<<<<<<<<
  *         s.at, s.forgets = position, self.forgets
  *         if self.generation != generation:
 */
-      __pyx_t_2 = PySequence_List(__pyx_v_before->pages); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 349, __pyx_L1_error)
+      __pyx_t_2 = PySequence_List(__pyx_v_before->pages); if (unlikely(!__pyx_t_2)) __PYX_ERR(11, 351, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
       __pyx_t_9 = __pyx_v_before->pages_cost;
 
@@ -26634,7 +26634,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
       __pyx_t_2 = 0;
       __pyx_v_s->pages_cost = __pyx_t_9;
 
-      /* "logstore/engine/reading/_reader.pxi":348
+      /* "logstore/engine/reading/_reader.pxi":350
  *             s.take(record)
  *             s.pages = []
  *             if before is not None and before.stale and before.number == s.number and self.at == position:             # <<<<<<<<<<<<<<
@@ -26645,7 +26645,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   }
   __pyx_L8:;
 
-  /* "logstore/engine/reading/_reader.pxi":350
+  /* "logstore/engine/reading/_reader.pxi":352
  *             if before is not None and before.stale and before.number == s.number and self.at == position:
  *                 s.pages, s.pages_cost = list(before.pages), before.pages_cost
  *         s.at, s.forgets = position, self.forgets             # <<<<<<<<<<<<<<
@@ -26659,7 +26659,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   __pyx_v_s->at = __pyx_t_3;
   __pyx_v_s->forgets = __pyx_t_10;
 
-  /* "logstore/engine/reading/_reader.pxi":351
+  /* "logstore/engine/reading/_reader.pxi":353
  *                 s.pages, s.pages_cost = list(before.pages), before.pages_cost
  *         s.at, s.forgets = position, self.forgets
  *         if self.generation != generation:             # <<<<<<<<<<<<<<
@@ -26671,7 +26671,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   if (__pyx_t_5) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":352
+    /* "logstore/engine/reading/_reader.pxi":354
  *         s.at, s.forgets = position, self.forgets
  *         if self.generation != generation:
  *             s.at = NO_POSITION      # it is not kept             # <<<<<<<<<<<<<<
@@ -26680,7 +26680,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
     __pyx_v_s->at = __pyx_v_8logstore_6engine_7reading_6native_NO_POSITION;
 
-    /* "logstore/engine/reading/_reader.pxi":351
+    /* "logstore/engine/reading/_reader.pxi":353
  *                 s.pages, s.pages_cost = list(before.pages), before.pages_cost
  *         s.at, s.forgets = position, self.forgets
  *         if self.generation != generation:             # <<<<<<<<<<<<<<
@@ -26689,7 +26689,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":353
+  /* "logstore/engine/reading/_reader.pxi":355
  *         if self.generation != generation:
  *             s.at = NO_POSITION      # it is not kept
  *         return s             # <<<<<<<<<<<<<<
@@ -26707,7 +26707,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":327
+  /* "logstore/engine/reading/_reader.pxi":329
  * 
  *     # -- loading -----------------------------------------------------------------------------------
  *     def of(self, view, bytes name not None):             # <<<<<<<<<<<<<<
@@ -26733,7 +26733,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_16of(struct
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":355
+/* "logstore/engine/reading/_reader.pxi":357
  *         return s
  * 
  *     cdef int come_to(self, u64 position, u64 generation) except -1:             # <<<<<<<<<<<<<<
@@ -26753,7 +26753,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":358
+  /* "logstore/engine/reading/_reader.pxi":360
  *         """Stand where a snapshot stands, if that is published and not behind."""
  *         cdef u64 dropped
  *         if self.wake == NULL:             # <<<<<<<<<<<<<<
@@ -26765,7 +26765,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":359
+    /* "logstore/engine/reading/_reader.pxi":361
  *         cdef u64 dropped
  *         if self.wake == NULL:
  *             return 0             # <<<<<<<<<<<<<<
@@ -26778,7 +26778,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":358
+    /* "logstore/engine/reading/_reader.pxi":360
  *         """Stand where a snapshot stands, if that is published and not behind."""
  *         cdef u64 dropped
  *         if self.wake == NULL:             # <<<<<<<<<<<<<<
@@ -26787,7 +26787,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":360
+  /* "logstore/engine/reading/_reader.pxi":362
  *         if self.wake == NULL:
  *             return 0
  *         dropped = ls_load(self.wake + W_DROPPED)             # <<<<<<<<<<<<<<
@@ -26796,7 +26796,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 */
   __pyx_v_dropped = ls_load((__pyx_v_self->wake + __pyx_e_8logstore_6engine_7reading_6native_W_DROPPED));
 
-  /* "logstore/engine/reading/_reader.pxi":361
+  /* "logstore/engine/reading/_reader.pxi":363
  *             return 0
  *         dropped = ls_load(self.wake + W_DROPPED)
  *         if self.dropped != dropped:             # <<<<<<<<<<<<<<
@@ -26808,7 +26808,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":362
+    /* "logstore/engine/reading/_reader.pxi":364
  *         dropped = ls_load(self.wake + W_DROPPED)
  *         if self.dropped != dropped:
  *             self.dropped = dropped      # who reads has let go of files and nodes before (`notice_drops`)             # <<<<<<<<<<<<<<
@@ -26817,17 +26817,17 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 */
     __pyx_v_self->dropped = __pyx_v_dropped;
 
-    /* "logstore/engine/reading/_reader.pxi":363
+    /* "logstore/engine/reading/_reader.pxi":365
  *         if self.dropped != dropped:
  *             self.dropped = dropped      # who reads has let go of files and nodes before (`notice_drops`)
  *             self.forget()             # <<<<<<<<<<<<<<
  *         if self.generation != generation and ls_load(self.wake + W_GENERATION) == generation:
  *             self.forget()
 */
-    __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 363, __pyx_L1_error)
+    __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 365, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":361
+    /* "logstore/engine/reading/_reader.pxi":363
  *             return 0
  *         dropped = ls_load(self.wake + W_DROPPED)
  *         if self.dropped != dropped:             # <<<<<<<<<<<<<<
@@ -26836,7 +26836,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":364
+  /* "logstore/engine/reading/_reader.pxi":366
  *             self.dropped = dropped      # who reads has let go of files and nodes before (`notice_drops`)
  *             self.forget()
  *         if self.generation != generation and ls_load(self.wake + W_GENERATION) == generation:             # <<<<<<<<<<<<<<
@@ -26862,17 +26862,17 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":365
+    /* "logstore/engine/reading/_reader.pxi":367
  *             self.forget()
  *         if self.generation != generation and ls_load(self.wake + W_GENERATION) == generation:
  *             self.forget()             # <<<<<<<<<<<<<<
  *             self.generation, self.at = generation, NO_POSITION
  *         if self.generation == generation and self.at != position and (
 */
-    __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 365, __pyx_L1_error)
+    __pyx_t_2 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(11, 367, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":366
+    /* "logstore/engine/reading/_reader.pxi":368
  *         if self.generation != generation and ls_load(self.wake + W_GENERATION) == generation:
  *             self.forget()
  *             self.generation, self.at = generation, NO_POSITION             # <<<<<<<<<<<<<<
@@ -26886,7 +26886,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
     __pyx_v_self->generation = __pyx_t_4;
     __pyx_v_self->at = __pyx_t_5;
 
-    /* "logstore/engine/reading/_reader.pxi":364
+    /* "logstore/engine/reading/_reader.pxi":366
  *             self.dropped = dropped      # who reads has let go of files and nodes before (`notice_drops`)
  *             self.forget()
  *         if self.generation != generation and ls_load(self.wake + W_GENERATION) == generation:             # <<<<<<<<<<<<<<
@@ -26895,7 +26895,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":367
+  /* "logstore/engine/reading/_reader.pxi":369
  *             self.forget()
  *             self.generation, self.at = generation, NO_POSITION
  *         if self.generation == generation and self.at != position and (             # <<<<<<<<<<<<<<
@@ -26923,7 +26923,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
     goto __pyx_L9_bool_binop_done;
   }
 
-  /* "logstore/engine/reading/_reader.pxi":368
+  /* "logstore/engine/reading/_reader.pxi":370
  *             self.generation, self.at = generation, NO_POSITION
  *         if self.generation == generation and self.at != position and (
  *                 self.at == NO_POSITION or self.at < position) and position <= ls_load(self.wake + W_APPLIED):             # <<<<<<<<<<<<<<
@@ -26956,7 +26956,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 
   __pyx_L9_bool_binop_done:;
 
-  /* "logstore/engine/reading/_reader.pxi":367
+  /* "logstore/engine/reading/_reader.pxi":369
  *             self.forget()
  *             self.generation, self.at = generation, NO_POSITION
  *         if self.generation == generation and self.at != position and (             # <<<<<<<<<<<<<<
@@ -26966,17 +26966,17 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":369
+    /* "logstore/engine/reading/_reader.pxi":371
  *         if self.generation == generation and self.at != position and (
  *                 self.at == NO_POSITION or self.at < position) and position <= ls_load(self.wake + W_APPLIED):
  *             self.follow(position)             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-    __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(__pyx_v_self, __pyx_v_position); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 369, __pyx_L1_error)
+    __pyx_t_1 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_follow(__pyx_v_self, __pyx_v_position); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(11, 371, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":367
+    /* "logstore/engine/reading/_reader.pxi":369
  *             self.forget()
  *             self.generation, self.at = generation, NO_POSITION
  *         if self.generation == generation and self.at != position and (             # <<<<<<<<<<<<<<
@@ -26985,7 +26985,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":370
+  /* "logstore/engine/reading/_reader.pxi":372
  *                 self.at == NO_POSITION or self.at < position) and position <= ls_load(self.wake + W_APPLIED):
  *             self.follow(position)
  *         return 0             # <<<<<<<<<<<<<<
@@ -26998,7 +26998,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":355
+  /* "logstore/engine/reading/_reader.pxi":357
  *         return s
  * 
  *     cdef int come_to(self, u64 position, u64 generation) except -1:             # <<<<<<<<<<<<<<
@@ -27016,7 +27016,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_6Reader_come_to(struct __p
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":372
+/* "logstore/engine/reading/_reader.pxi":374
  *         return 0
  * 
  *     def keep(self, Stream s not None):             # <<<<<<<<<<<<<<
@@ -27064,32 +27064,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_s,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 372, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(11, 374, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 372, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 374, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "keep", 0) < (0)) __PYX_ERR(11, 372, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "keep", 0) < (0)) __PYX_ERR(11, 374, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("keep", 1, 1, 1, i); __PYX_ERR(11, 372, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("keep", 1, 1, 1, i); __PYX_ERR(11, 374, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 372, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(11, 374, __pyx_L3_error)
     }
     __pyx_v_s = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)values[0]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("keep", 1, 1, 1, __pyx_nargs); __PYX_ERR(11, 372, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("keep", 1, 1, 1, __pyx_nargs); __PYX_ERR(11, 374, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -27100,7 +27100,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_s), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, 0, "s", 0))) __PYX_ERR(11, 372, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_s), __pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, 0, "s", 0))) __PYX_ERR(11, 374, __pyx_L1_error)
   __pyx_r = __pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(((struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *)__pyx_v_self), __pyx_v_s);
 
   /* function exit code */
@@ -27138,7 +27138,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("keep", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":377
+  /* "logstore/engine/reading/_reader.pxi":379
  *         cdef PyObject* found
  *         cdef Py_ssize_t cost
  *         if self.wake == NULL or s.at != self.at or s.forgets != self.forgets or s.stale:             # <<<<<<<<<<<<<<
@@ -27181,7 +27181,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":378
+    /* "logstore/engine/reading/_reader.pxi":380
  *         cdef Py_ssize_t cost
  *         if self.wake == NULL or s.at != self.at or s.forgets != self.forgets or s.stale:
  *             return             # <<<<<<<<<<<<<<
@@ -27198,7 +27198,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":377
+    /* "logstore/engine/reading/_reader.pxi":379
  *         cdef PyObject* found
  *         cdef Py_ssize_t cost
  *         if self.wake == NULL or s.at != self.at or s.forgets != self.forgets or s.stale:             # <<<<<<<<<<<<<<
@@ -27207,17 +27207,17 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":379
+  /* "logstore/engine/reading/_reader.pxi":381
  *         if self.wake == NULL or s.at != self.at or s.forgets != self.forgets or s.stale:
  *             return
  *         cost = s.cost()             # <<<<<<<<<<<<<<
  *         found = PyDict_GetItemWithError(self.streams, s.name)
  *         if found != NULL:
 */
-  __pyx_t_3 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_cost(__pyx_v_s); if (unlikely(PyErr_Occurred())) __PYX_ERR(11, 379, __pyx_L1_error)
+  __pyx_t_3 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_cost(__pyx_v_s); if (unlikely(PyErr_Occurred())) __PYX_ERR(11, 381, __pyx_L1_error)
   __pyx_v_cost = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":380
+  /* "logstore/engine/reading/_reader.pxi":382
  *             return
  *         cost = s.cost()
  *         found = PyDict_GetItemWithError(self.streams, s.name)             # <<<<<<<<<<<<<<
@@ -27228,12 +27228,12 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   __Pyx_INCREF(__pyx_t_4);
   __pyx_t_5 = __pyx_v_s->name;
   __Pyx_INCREF(__pyx_t_5);
-  __pyx_t_6 = PyDict_GetItemWithError(__pyx_t_4, __pyx_t_5); if (unlikely(__pyx_t_6 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 380, __pyx_L1_error)
+  __pyx_t_6 = PyDict_GetItemWithError(__pyx_t_4, __pyx_t_5); if (unlikely(__pyx_t_6 == ((void *)NULL) && PyErr_Occurred())) __PYX_ERR(11, 382, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
   __pyx_v_found = __pyx_t_6;
 
-  /* "logstore/engine/reading/_reader.pxi":381
+  /* "logstore/engine/reading/_reader.pxi":383
  *         cost = s.cost()
  *         found = PyDict_GetItemWithError(self.streams, s.name)
  *         if found != NULL:             # <<<<<<<<<<<<<<
@@ -27245,7 +27245,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":382
+    /* "logstore/engine/reading/_reader.pxi":384
  *         found = PyDict_GetItemWithError(self.streams, s.name)
  *         if found != NULL:
  *             before = <Stream>found             # <<<<<<<<<<<<<<
@@ -27257,7 +27257,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
     __pyx_v_before = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *)__pyx_t_5);
     __pyx_t_5 = 0;
 
-    /* "logstore/engine/reading/_reader.pxi":383
+    /* "logstore/engine/reading/_reader.pxi":385
  *         if found != NULL:
  *             before = <Stream>found
  *             self.held -= before.counted             # <<<<<<<<<<<<<<
@@ -27266,7 +27266,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
     __pyx_v_self->held = (__pyx_v_self->held - __pyx_v_before->counted);
 
-    /* "logstore/engine/reading/_reader.pxi":381
+    /* "logstore/engine/reading/_reader.pxi":383
  *         cost = s.cost()
  *         found = PyDict_GetItemWithError(self.streams, s.name)
  *         if found != NULL:             # <<<<<<<<<<<<<<
@@ -27275,7 +27275,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":384
+  /* "logstore/engine/reading/_reader.pxi":386
  *             before = <Stream>found
  *             self.held -= before.counted
  *         if self.held + cost > STREAMS_BYTES:             # <<<<<<<<<<<<<<
@@ -27287,17 +27287,17 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":385
+    /* "logstore/engine/reading/_reader.pxi":387
  *             self.held -= before.counted
  *         if self.held + cost > STREAMS_BYTES:
  *             self.forget()             # <<<<<<<<<<<<<<
  *         if cost > STREAMS_BYTES:
  *             return
 */
-    __pyx_t_7 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(11, 385, __pyx_L1_error)
+    __pyx_t_7 = __pyx_f_8logstore_6engine_7reading_6native_6Reader_forget(__pyx_v_self); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(11, 387, __pyx_L1_error)
 
 
-    /* "logstore/engine/reading/_reader.pxi":384
+    /* "logstore/engine/reading/_reader.pxi":386
  *             before = <Stream>found
  *             self.held -= before.counted
  *         if self.held + cost > STREAMS_BYTES:             # <<<<<<<<<<<<<<
@@ -27306,7 +27306,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":386
+  /* "logstore/engine/reading/_reader.pxi":388
  *         if self.held + cost > STREAMS_BYTES:
  *             self.forget()
  *         if cost > STREAMS_BYTES:             # <<<<<<<<<<<<<<
@@ -27318,7 +27318,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":387
+    /* "logstore/engine/reading/_reader.pxi":389
  *             self.forget()
  *         if cost > STREAMS_BYTES:
  *             return             # <<<<<<<<<<<<<<
@@ -27335,7 +27335,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":386
+    /* "logstore/engine/reading/_reader.pxi":388
  *         if self.held + cost > STREAMS_BYTES:
  *             self.forget()
  *         if cost > STREAMS_BYTES:             # <<<<<<<<<<<<<<
@@ -27344,7 +27344,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":388
+  /* "logstore/engine/reading/_reader.pxi":390
  *         if cost > STREAMS_BYTES:
  *             return
  *         s.counted = cost             # <<<<<<<<<<<<<<
@@ -27353,7 +27353,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   __pyx_v_s->counted = __pyx_v_cost;
 
-  /* "logstore/engine/reading/_reader.pxi":389
+  /* "logstore/engine/reading/_reader.pxi":391
  *             return
  *         s.counted = cost
  *         self.streams[s.name] = s             # <<<<<<<<<<<<<<
@@ -27362,11 +27362,11 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   if (unlikely(__pyx_v_self->streams == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-    __PYX_ERR(11, 389, __pyx_L1_error)
+    __PYX_ERR(11, 391, __pyx_L1_error)
   }
-  if (unlikely((PyDict_SetItem(__pyx_v_self->streams, __pyx_v_s->name, ((PyObject *)__pyx_v_s)) < 0))) __PYX_ERR(11, 389, __pyx_L1_error)
+  if (unlikely((PyDict_SetItem(__pyx_v_self->streams, __pyx_v_s->name, ((PyObject *)__pyx_v_s)) < 0))) __PYX_ERR(11, 391, __pyx_L1_error)
 
-  /* "logstore/engine/reading/_reader.pxi":390
+  /* "logstore/engine/reading/_reader.pxi":392
  *         s.counted = cost
  *         self.streams[s.name] = s
  *         self.by_number[s.number] = s             # <<<<<<<<<<<<<<
@@ -27375,14 +27375,14 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   if (unlikely(__pyx_v_self->by_number == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-    __PYX_ERR(11, 390, __pyx_L1_error)
+    __PYX_ERR(11, 392, __pyx_L1_error)
   }
-  __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->number); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 390, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->number); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 392, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  if (unlikely((PyDict_SetItem(__pyx_v_self->by_number, __pyx_t_5, ((PyObject *)__pyx_v_s)) < 0))) __PYX_ERR(11, 390, __pyx_L1_error)
+  if (unlikely((PyDict_SetItem(__pyx_v_self->by_number, __pyx_t_5, ((PyObject *)__pyx_v_s)) < 0))) __PYX_ERR(11, 392, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":391
+  /* "logstore/engine/reading/_reader.pxi":393
  *         self.streams[s.name] = s
  *         self.by_number[s.number] = s
  *         self.held += cost             # <<<<<<<<<<<<<<
@@ -27391,7 +27391,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
 */
   __pyx_v_self->held = (__pyx_v_self->held + __pyx_v_cost);
 
-  /* "logstore/engine/reading/_reader.pxi":372
+  /* "logstore/engine/reading/_reader.pxi":374
  *         return 0
  * 
  *     def keep(self, Stream s not None):             # <<<<<<<<<<<<<<
@@ -27416,7 +27416,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_18keep(stru
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":393
+/* "logstore/engine/reading/_reader.pxi":395
  *         self.held += cost
  * 
  *     cdef Page load(self, Stream s, view, u64 ms, u64 seq, bint reverse):             # <<<<<<<<<<<<<<
@@ -27449,46 +27449,46 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("load", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":396
+  /* "logstore/engine/reading/_reader.pxi":398
  *         """The page of an ID, as the index has it; None: rows are not what they must be."""
  *         cdef Page page
  *         rows, at_front, at_back = view.index.neighbours(             # <<<<<<<<<<<<<<
  *             s.number, (ms, seq), PAGE_ROWS, reverse=reverse)
  *         page = page_of(s.number, rows, at_front, at_back)
 */
-  __pyx_t_3 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_index); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 396, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyObject_GetAttrStr(__pyx_v_view, __pyx_mstate_global->__pyx_n_u_index); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 398, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_t_2 = __pyx_t_3;
   __Pyx_INCREF(__pyx_t_2);
 
-  /* "logstore/engine/reading/_reader.pxi":397
+  /* "logstore/engine/reading/_reader.pxi":399
  *         cdef Page page
  *         rows, at_front, at_back = view.index.neighbours(
  *             s.number, (ms, seq), PAGE_ROWS, reverse=reverse)             # <<<<<<<<<<<<<<
  *         page = page_of(s.number, rows, at_front, at_back)
  *         if page is None or not page.covers(ms, seq):
 */
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->number); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 397, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->number); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 399, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_ms); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 397, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_ms); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 399, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_seq); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 397, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_v_seq); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 399, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
-  __pyx_t_7 = PyTuple_New(2); if (unlikely(!__pyx_t_7)) __PYX_ERR(11, 397, __pyx_L1_error)
+  __pyx_t_7 = PyTuple_New(2); if (unlikely(!__pyx_t_7)) __PYX_ERR(11, 399, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_7);
   __Pyx_GIVEREF(__pyx_t_5);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 0, __pyx_t_5) != (0)) __PYX_ERR(11, 397, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 0, __pyx_t_5) != (0)) __PYX_ERR(11, 399, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_6);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 1, __pyx_t_6) != (0)) __PYX_ERR(11, 397, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_7, 1, __pyx_t_6) != (0)) __PYX_ERR(11, 399, __pyx_L1_error);
   __pyx_t_5 = 0;
   __pyx_t_6 = 0;
-  __pyx_t_6 = PyLong_FromSsize_t(__pyx_v_8logstore_6engine_7reading_6native_PAGE_ROWS); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 397, __pyx_L1_error)
+  __pyx_t_6 = PyLong_FromSsize_t(__pyx_v_8logstore_6engine_7reading_6native_PAGE_ROWS); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 399, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_6);
-  __pyx_t_5 = __Pyx_PyBool_FromLong(__pyx_v_reverse); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 397, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyBool_FromLong(__pyx_v_reverse); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 399, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_VECTORCALL
 
-  /* "logstore/engine/reading/_reader.pxi":396
+  /* "logstore/engine/reading/_reader.pxi":398
  *         """The page of an ID, as the index has it; None: rows are not what they must be."""
  *         cdef Page page
  *         rows, at_front, at_back = view.index.neighbours(             # <<<<<<<<<<<<<<
@@ -27501,13 +27501,13 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
     PyObject *__pyx_callargs[5] = {__pyx_t_2, __pyx_t_4, __pyx_t_7, __pyx_t_6, __pyx_t_5};
     #if CYTHON_VECTORCALL
     __pyx_t_9 = __pyx_mstate_global->__pyx_tuple[0];
-    if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 396, __pyx_L1_error)
+    if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_INCREF(__pyx_t_9);
     #else
     {
       PyObject *__pyx_temp[1] = {__pyx_mstate_global->__pyx_n_u_reverse};
       __pyx_t_9 = __Pyx_MakeKwargDict(__pyx_temp, __pyx_callargs+4, 1);
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 396, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 398, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
     }
     #endif
@@ -27521,7 +27521,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
     __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 396, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   if ((likely(PyTuple_CheckExact(__pyx_t_1))) || (PyList_CheckExact(__pyx_t_1))) {
@@ -27530,7 +27530,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
     if (unlikely(size != 3)) {
       if (size > 3) __Pyx_RaiseTooManyValuesError(3);
       else if (size >= 0) __Pyx_RaiseNeedMoreValuesError(size);
-      __PYX_ERR(11, 396, __pyx_L1_error)
+      __PYX_ERR(11, 398, __pyx_L1_error)
     }
     #if CYTHON_ASSUME_SAFE_MACROS && !CYTHON_AVOID_BORROWED_REFS
     if (likely(PyTuple_CheckExact(sequence))) {
@@ -27542,27 +27542,27 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
       __Pyx_INCREF(__pyx_t_5);
     } else {
       __pyx_t_3 = __Pyx_PyList_GET_ITEM_REF(sequence, 0, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 396, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 398, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_3);
       __pyx_t_9 = __Pyx_PyList_GET_ITEM_REF(sequence, 1, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 396, __pyx_L1_error)
+      if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 398, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_9);
       __pyx_t_5 = __Pyx_PyList_GET_ITEM_REF(sequence, 2, __Pyx_ReferenceSharing_SharedReference);
-      if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 396, __pyx_L1_error)
+      if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 398, __pyx_L1_error)
       __Pyx_XGOTREF(__pyx_t_5);
     }
     #else
-    __pyx_t_3 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 396, __pyx_L1_error)
+    __pyx_t_3 = __Pyx_PySequence_ITEM(sequence, 0); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    __pyx_t_9 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 396, __pyx_L1_error)
+    __pyx_t_9 = __Pyx_PySequence_ITEM(sequence, 1); if (unlikely(!__pyx_t_9)) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_9);
-    __pyx_t_5 = __Pyx_PySequence_ITEM(sequence, 2); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 396, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_PySequence_ITEM(sequence, 2); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
     #endif
     __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   } else {
     Py_ssize_t index = -1;
-    __pyx_t_6 = PyObject_GetIter(__pyx_t_1); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 396, __pyx_L1_error)
+    __pyx_t_6 = PyObject_GetIter(__pyx_t_1); if (unlikely(!__pyx_t_6)) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_6);
     __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
     __pyx_t_10 = (CYTHON_COMPILING_IN_LIMITED_API) ? PyIter_Next : __Pyx_PyObject_GetIterNextFunc(__pyx_t_6);
@@ -27572,7 +27572,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
     __Pyx_GOTREF(__pyx_t_9);
     index = 2; __pyx_t_5 = __pyx_t_10(__pyx_t_6); if (unlikely(!__pyx_t_5)) goto __pyx_L3_unpacking_failed;
     __Pyx_GOTREF(__pyx_t_5);
-    if (__Pyx_IternextUnpackEndCheck(__pyx_t_10(__pyx_t_6), 3) < (0)) __PYX_ERR(11, 396, __pyx_L1_error)
+    if (__Pyx_IternextUnpackEndCheck(__pyx_t_10(__pyx_t_6), 3) < (0)) __PYX_ERR(11, 398, __pyx_L1_error)
     __pyx_t_10 = NULL;
     __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
     goto __pyx_L4_unpacking_done;
@@ -27580,7 +27580,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
     __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
     __pyx_t_10 = NULL;
     if (__Pyx_IterFinish() == 0) __Pyx_RaiseNeedMoreValuesError(index);
-    __PYX_ERR(11, 396, __pyx_L1_error)
+    __PYX_ERR(11, 398, __pyx_L1_error)
     __pyx_L4_unpacking_done:;
   }
   __pyx_v_rows = __pyx_t_3;
@@ -27590,7 +27590,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
   __pyx_v_at_back = __pyx_t_5;
   __pyx_t_5 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":398
+  /* "logstore/engine/reading/_reader.pxi":400
  *         rows, at_front, at_back = view.index.neighbours(
  *             s.number, (ms, seq), PAGE_ROWS, reverse=reverse)
  *         page = page_of(s.number, rows, at_front, at_back)             # <<<<<<<<<<<<<<
@@ -27599,10 +27599,10 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
 */
   __pyx_t_1 = __pyx_v_rows;
   __Pyx_INCREF(__pyx_t_1);
-  if (!(likely(PyList_CheckExact(__pyx_t_1))||((__pyx_t_1) == Py_None) || __Pyx_RaiseUnexpectedTypeError("list", __pyx_t_1))) __PYX_ERR(11, 398, __pyx_L1_error)
-  __pyx_t_11 = __Pyx_PyObject_IsTrue(__pyx_v_at_front); if (unlikely((__pyx_t_11 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 398, __pyx_L1_error)
-  __pyx_t_12 = __Pyx_PyObject_IsTrue(__pyx_v_at_back); if (unlikely((__pyx_t_12 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 398, __pyx_L1_error)
-  __pyx_t_5 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_page_of(__pyx_v_s->number, ((PyObject*)__pyx_t_1), __pyx_t_11, __pyx_t_12)); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 398, __pyx_L1_error)
+  if (!(likely(PyList_CheckExact(__pyx_t_1))||((__pyx_t_1) == Py_None) || __Pyx_RaiseUnexpectedTypeError("list", __pyx_t_1))) __PYX_ERR(11, 400, __pyx_L1_error)
+  __pyx_t_11 = __Pyx_PyObject_IsTrue(__pyx_v_at_front); if (unlikely((__pyx_t_11 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 400, __pyx_L1_error)
+  __pyx_t_12 = __Pyx_PyObject_IsTrue(__pyx_v_at_back); if (unlikely((__pyx_t_12 == (int)-1) && PyErr_Occurred())) __PYX_ERR(11, 400, __pyx_L1_error)
+  __pyx_t_5 = ((PyObject *)__pyx_f_8logstore_6engine_7reading_6native_page_of(__pyx_v_s->number, ((PyObject*)__pyx_t_1), __pyx_t_11, __pyx_t_12)); if (unlikely(!__pyx_t_5)) __PYX_ERR(11, 400, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
 
@@ -27610,7 +27610,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
   __pyx_v_page = ((struct __pyx_obj_8logstore_6engine_7reading_6native_Page *)__pyx_t_5);
   __pyx_t_5 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":399
+  /* "logstore/engine/reading/_reader.pxi":401
  *             s.number, (ms, seq), PAGE_ROWS, reverse=reverse)
  *         page = page_of(s.number, rows, at_front, at_back)
  *         if page is None or not page.covers(ms, seq):             # <<<<<<<<<<<<<<
@@ -27635,7 +27635,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
   if (__pyx_t_12) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":400
+    /* "logstore/engine/reading/_reader.pxi":402
  *         page = page_of(s.number, rows, at_front, at_back)
  *         if page is None or not page.covers(ms, seq):
  *             return None             # <<<<<<<<<<<<<<
@@ -27652,7 +27652,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":399
+    /* "logstore/engine/reading/_reader.pxi":401
  *             s.number, (ms, seq), PAGE_ROWS, reverse=reverse)
  *         page = page_of(s.number, rows, at_front, at_back)
  *         if page is None or not page.covers(ms, seq):             # <<<<<<<<<<<<<<
@@ -27661,17 +27661,17 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":401
+  /* "logstore/engine/reading/_reader.pxi":403
  *         if page is None or not page.covers(ms, seq):
  *             return None
  *         s.put_page(page)             # <<<<<<<<<<<<<<
  *         return page
  * 
 */
-  __pyx_t_13 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_put_page(__pyx_v_s, __pyx_v_page); if (unlikely(__pyx_t_13 == ((int)-1))) __PYX_ERR(11, 401, __pyx_L1_error)
+  __pyx_t_13 = __pyx_f_8logstore_6engine_7reading_6native_6Stream_put_page(__pyx_v_s, __pyx_v_page); if (unlikely(__pyx_t_13 == ((int)-1))) __PYX_ERR(11, 403, __pyx_L1_error)
 
 
-  /* "logstore/engine/reading/_reader.pxi":402
+  /* "logstore/engine/reading/_reader.pxi":404
  *             return None
  *         s.put_page(page)
  *         return page             # <<<<<<<<<<<<<<
@@ -27689,7 +27689,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":393
+  /* "logstore/engine/reading/_reader.pxi":395
  *         self.held += cost
  * 
  *     cdef Page load(self, Stream s, view, u64 ms, u64 seq, bint reverse):             # <<<<<<<<<<<<<<
@@ -27719,7 +27719,7 @@ static struct __pyx_obj_8logstore_6engine_7reading_6native_Page *__pyx_f_8logsto
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":404
+/* "logstore/engine/reading/_reader.pxi":406
  *         return page
  * 
  *     cdef bytes load_open(self, Stream s, view):             # <<<<<<<<<<<<<<
@@ -27742,7 +27742,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("load_open", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":406
+  /* "logstore/engine/reading/_reader.pxi":408
  *     cdef bytes load_open(self, Stream s, view):
  *         """The listpack of the open node, as the index has it; None: it is large, or not there."""
  *         if s.large:             # <<<<<<<<<<<<<<
@@ -27751,7 +27751,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
 */
   if (__pyx_v_s->large) {
 
-    /* "logstore/engine/reading/_reader.pxi":407
+    /* "logstore/engine/reading/_reader.pxi":409
  *         """The listpack of the open node, as the index has it; None: it is large, or not there."""
  *         if s.large:
  *             return None             # <<<<<<<<<<<<<<
@@ -27768,7 +27768,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":406
+    /* "logstore/engine/reading/_reader.pxi":408
  *     cdef bytes load_open(self, Stream s, view):
  *         """The listpack of the open node, as the index has it; None: it is large, or not there."""
  *         if s.large:             # <<<<<<<<<<<<<<
@@ -27777,7 +27777,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":408
+  /* "logstore/engine/reading/_reader.pxi":410
  *         if s.large:
  *             return None
  *         node = view.open_node(s.number)             # <<<<<<<<<<<<<<
@@ -27786,7 +27786,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
 */
   __pyx_t_2 = __pyx_v_view;
   __Pyx_INCREF(__pyx_t_2);
-  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->number); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 408, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_v_s->number); if (unlikely(!__pyx_t_3)) __PYX_ERR(11, 410, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_t_4 = 0;
   {
@@ -27794,13 +27794,13 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
     __pyx_t_1 = __Pyx_PyObject_FastCallMethod((PyObject*)__pyx_mstate_global->__pyx_n_u_open_node, __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 408, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 410, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_node = __pyx_t_1;
   __pyx_t_1 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":409
+  /* "logstore/engine/reading/_reader.pxi":411
  *             return None
  *         node = view.open_node(s.number)
  *         if node is None or node.runs or node.lp is None:             # <<<<<<<<<<<<<<
@@ -27816,9 +27816,9 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
 
     goto __pyx_L5_bool_binop_done;
   }
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_node, __pyx_mstate_global->__pyx_n_u_runs); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 409, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_node, __pyx_mstate_global->__pyx_n_u_runs); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 411, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_6 = __Pyx_PyObject_IsTrue(__pyx_t_1); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(11, 409, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyObject_IsTrue(__pyx_t_1); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(11, 411, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
   if (!__pyx_t_6) {
 
@@ -27828,7 +27828,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
 
     goto __pyx_L5_bool_binop_done;
   }
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_node, __pyx_mstate_global->__pyx_n_u_lp); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 409, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_node, __pyx_mstate_global->__pyx_n_u_lp); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 411, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_t_6 = (__pyx_t_1 == Py_None);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
@@ -27839,7 +27839,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
   if (__pyx_t_5) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":410
+    /* "logstore/engine/reading/_reader.pxi":412
  *         node = view.open_node(s.number)
  *         if node is None or node.runs or node.lp is None:
  *             s.large = node is not None             # <<<<<<<<<<<<<<
@@ -27849,7 +27849,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
     __pyx_t_5 = (__pyx_v_node != Py_None);
     __pyx_v_s->large = __pyx_t_5;
 
-    /* "logstore/engine/reading/_reader.pxi":411
+    /* "logstore/engine/reading/_reader.pxi":413
  *         if node is None or node.runs or node.lp is None:
  *             s.large = node is not None
  *             return None             # <<<<<<<<<<<<<<
@@ -27866,7 +27866,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":409
+    /* "logstore/engine/reading/_reader.pxi":411
  *             return None
  *         node = view.open_node(s.number)
  *         if node is None or node.runs or node.lp is None:             # <<<<<<<<<<<<<<
@@ -27875,16 +27875,16 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":412
+  /* "logstore/engine/reading/_reader.pxi":414
  *             s.large = node is not None
  *             return None
  *         s.lp, s.appended = node.lp, None             # <<<<<<<<<<<<<<
  *         s.finder, s.seen = None, False
  *         return s.lp
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_node, __pyx_mstate_global->__pyx_n_u_lp); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 412, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_node, __pyx_mstate_global->__pyx_n_u_lp); if (unlikely(!__pyx_t_1)) __PYX_ERR(11, 414, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  if (!(likely(PyBytes_CheckExact(__pyx_t_1))||((__pyx_t_1) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_1))) __PYX_ERR(11, 412, __pyx_L1_error)
+  if (!(likely(PyBytes_CheckExact(__pyx_t_1))||((__pyx_t_1) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_1))) __PYX_ERR(11, 414, __pyx_L1_error)
   __pyx_t_3 = Py_None;
   __Pyx_INCREF(__pyx_t_3);
   __Pyx_GIVEREF(__pyx_t_1);
@@ -27896,7 +27896,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
   __Pyx_DECREF_SET(__pyx_v_s->appended, ((PyObject*)__pyx_t_3));
   __pyx_t_3 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":413
+  /* "logstore/engine/reading/_reader.pxi":415
  *             return None
  *         s.lp, s.appended = node.lp, None
  *         s.finder, s.seen = None, False             # <<<<<<<<<<<<<<
@@ -27913,7 +27913,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
   __pyx_t_3 = 0;
   __pyx_v_s->seen = __pyx_t_5;
 
-  /* "logstore/engine/reading/_reader.pxi":414
+  /* "logstore/engine/reading/_reader.pxi":416
  *         s.lp, s.appended = node.lp, None
  *         s.finder, s.seen = None, False
  *         return s.lp             # <<<<<<<<<<<<<<
@@ -27931,7 +27931,7 @@ static PyObject *__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open(CY
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":404
+  /* "logstore/engine/reading/_reader.pxi":406
  *         return page
  * 
  *     cdef bytes load_open(self, Stream s, view):             # <<<<<<<<<<<<<<
@@ -28159,7 +28159,7 @@ static PyObject *__pyx_pf_8logstore_6engine_7reading_6native_6Reader_22__setstat
   return __pyx_r;
 }
 
-/* "logstore/engine/reading/_reader.pxi":417
+/* "logstore/engine/reading/_reader.pxi":419
  * 
  * 
  * cdef bint is_node(const u8* p, u64 stream, Slot slot) noexcept:             # <<<<<<<<<<<<<<
@@ -28173,7 +28173,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "logstore/engine/reading/_reader.pxi":419
+  /* "logstore/engine/reading/_reader.pxi":421
  * cdef bint is_node(const u8* p, u64 stream, Slot slot) noexcept:
  *     """Whether a frame is one of a node, with the length and of the master ID of its locator."""
  *     cdef const u8* body = p + HEAD             # <<<<<<<<<<<<<<
@@ -28182,7 +28182,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
 */
   __pyx_v_body = (__pyx_v_p + __pyx_e_8logstore_6engine_7reading_6native_HEAD);
 
-  /* "logstore/engine/reading/_reader.pxi":420
+  /* "logstore/engine/reading/_reader.pxi":422
  *     """Whether a frame is one of a node, with the length and of the master ID of its locator."""
  *     cdef const u8* body = p + HEAD
  *     if little(p + 30, 2) != MARK or little(p + 4, 4) != slot.payload_bytes:             # <<<<<<<<<<<<<<
@@ -28208,7 +28208,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":421
+    /* "logstore/engine/reading/_reader.pxi":423
  *     cdef const u8* body = p + HEAD
  *     if little(p + 30, 2) != MARK or little(p + 4, 4) != slot.payload_bytes:
  *         return False             # <<<<<<<<<<<<<<
@@ -28221,7 +28221,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":420
+    /* "logstore/engine/reading/_reader.pxi":422
  *     """Whether a frame is one of a node, with the length and of the master ID of its locator."""
  *     cdef const u8* body = p + HEAD
  *     if little(p + 30, 2) != MARK or little(p + 4, 4) != slot.payload_bytes:             # <<<<<<<<<<<<<<
@@ -28230,7 +28230,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":422
+  /* "logstore/engine/reading/_reader.pxi":424
  *     if little(p + 30, 2) != MARK or little(p + 4, 4) != slot.payload_bytes:
  *         return False
  *     if p[28] != KIND_NODE and p[28] != KIND_OPEN:             # <<<<<<<<<<<<<<
@@ -28256,7 +28256,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
   if (__pyx_t_1) {
 
 
-    /* "logstore/engine/reading/_reader.pxi":423
+    /* "logstore/engine/reading/_reader.pxi":425
  *         return False
  *     if p[28] != KIND_NODE and p[28] != KIND_OPEN:
  *         return False             # <<<<<<<<<<<<<<
@@ -28268,7 +28268,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
     }
     goto __pyx_L0;
 
-    /* "logstore/engine/reading/_reader.pxi":422
+    /* "logstore/engine/reading/_reader.pxi":424
  *     if little(p + 30, 2) != MARK or little(p + 4, 4) != slot.payload_bytes:
  *         return False
  *     if p[28] != KIND_NODE and p[28] != KIND_OPEN:             # <<<<<<<<<<<<<<
@@ -28277,7 +28277,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
 */
   }
 
-  /* "logstore/engine/reading/_reader.pxi":424
+  /* "logstore/engine/reading/_reader.pxi":426
  *     if p[28] != KIND_NODE and p[28] != KIND_OPEN:
  *         return False
  *     return little(body, 8) == stream and little(body + 8, 8) == slot.ms and little(body + 16, 8) == slot.seq             # <<<<<<<<<<<<<<
@@ -28313,7 +28313,7 @@ static int __pyx_f_8logstore_6engine_7reading_6native_is_node(__pyx_t_8logstore_
   }
   goto __pyx_L0;
 
-  /* "logstore/engine/reading/_reader.pxi":417
+  /* "logstore/engine/reading/_reader.pxi":419
  * 
  * 
  * cdef bint is_node(const u8* p, u64 stream, Slot slot) noexcept:             # <<<<<<<<<<<<<<
@@ -34941,14 +34941,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_8logstore_6engine_7reading_6native_Re
   __pyx_vtable_8logstore_6engine_7reading_6native_Reader.load = (struct __pyx_obj_8logstore_6engine_7reading_6native_Page *(*)(struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *, struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *, PyObject *, __pyx_t_8logstore_6engine_7reading_6native_u64, __pyx_t_8logstore_6engine_7reading_6native_u64, int))__pyx_f_8logstore_6engine_7reading_6native_6Reader_load;
   __pyx_vtable_8logstore_6engine_7reading_6native_Reader.load_open = (PyObject *(*)(struct __pyx_obj_8logstore_6engine_7reading_6native_Reader *, struct __pyx_obj_8logstore_6engine_7reading_6native_Stream *, PyObject *))__pyx_f_8logstore_6engine_7reading_6native_6Reader_load_open;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_8logstore_6engine_7reading_6native_Reader_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader)) __PYX_ERR(11, 43, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_8logstore_6engine_7reading_6native_Reader_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader)) __PYX_ERR(11, 45, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader = &__pyx_type_8logstore_6engine_7reading_6native_Reader;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 43, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 45, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader);
@@ -34960,7 +34960,7 @@ static int __Pyx_modinit_Exttype___pyx_obj_8logstore_6engine_7reading_6native_Re
   #endif
   #if CYTHON_UPDATE_DESCRIPTOR_DOC
   {
-    PyObject *wrapper = PyObject_GetAttrString((PyObject *)__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, "__init__"); if (unlikely(!wrapper)) __PYX_ERR(11, 43, __pyx_L1_error)
+    PyObject *wrapper = PyObject_GetAttrString((PyObject *)__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, "__init__"); if (unlikely(!wrapper)) __PYX_ERR(11, 45, __pyx_L1_error)
     if (Py_IS_TYPE(wrapper, &PyWrapperDescr_Type)) {
       __pyx_wrapperbase_8logstore_6engine_7reading_6native_6Reader___init__ = *((PyWrapperDescrObject *)wrapper)->d_base;
       __pyx_wrapperbase_8logstore_6engine_7reading_6native_6Reader___init__.doc = __pyx_doc_8logstore_6engine_7reading_6native_6Reader___init__;
@@ -34968,9 +34968,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_8logstore_6engine_7reading_6native_Re
     }
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_vtabptr_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 43, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Reader, (PyObject *) __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 43, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 43, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_vtabptr_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 45, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Reader, (PyObject *) __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 45, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_8logstore_6engine_7reading_6native_Reader) < (0)) __PYX_ERR(11, 45, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -35904,19 +35904,19 @@ __Pyx_RefNannySetupContext("PyInit_native", 0);
   if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_crc32c, __pyx_t_4) < (0)) __PYX_ERR(4, 60, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/lane/_frame.pxi":26
+  /* "logstore/engine/lane/_frame.pxi":24
  * 
  * 
  * def layout():             # <<<<<<<<<<<<<<
  *     """Numbers that stand in logstore/format.py too, by the names that they have there."""
  *     return {
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_5layout, 0, __pyx_mstate_global->__pyx_n_u_layout, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_4)) __PYX_ERR(5, 26, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_5layout, 0, __pyx_mstate_global->__pyx_n_u_layout, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_4)) __PYX_ERR(5, 24, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_layout, __pyx_t_4) < (0)) __PYX_ERR(5, 26, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_layout, __pyx_t_4) < (0)) __PYX_ERR(5, 24, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
   /* "logstore/engine/lane/_words.pxi":35
@@ -36102,7 +36102,7 @@ __Pyx_RefNannySetupContext("PyInit_native", 0);
   if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Stream, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_4) < (0)) __PYX_ERR(7, 17, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":28
+  /* "logstore/engine/reading/_reader.pxi":30
  *     KIND_NOTE = 0x81
  * 
  * cdef u64 NO_POSITION = ~<u64>0             # <<<<<<<<<<<<<<
@@ -36111,165 +36111,165 @@ __Pyx_RefNannySetupContext("PyInit_native", 0);
 */
   __pyx_v_8logstore_6engine_7reading_6native_NO_POSITION = (~((__pyx_t_8logstore_6engine_7reading_6native_u64)0));
 
-  /* "logstore/engine/reading/_reader.pxi":29
+  /* "logstore/engine/reading/_reader.pxi":31
  * 
  * cdef u64 NO_POSITION = ~<u64>0
  * cdef Py_ssize_t STREAMS_BYTES = _STREAMS_MAX_BYTES             # <<<<<<<<<<<<<<
  * cdef Py_ssize_t PAGE_ROWS = _PAGE_NODES
  * 
 */
-  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_STREAMS_MAX_BYTES_2); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 29, __pyx_L1_error)
+  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_STREAMS_MAX_BYTES_2); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 31, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_3 = __Pyx_PyIndex_AsSsize_t(__pyx_t_4); if (unlikely((__pyx_t_3 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 29, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyIndex_AsSsize_t(__pyx_t_4); if (unlikely((__pyx_t_3 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 31, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __pyx_v_8logstore_6engine_7reading_6native_STREAMS_BYTES = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":30
+  /* "logstore/engine/reading/_reader.pxi":32
  * cdef u64 NO_POSITION = ~<u64>0
  * cdef Py_ssize_t STREAMS_BYTES = _STREAMS_MAX_BYTES
  * cdef Py_ssize_t PAGE_ROWS = _PAGE_NODES             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_PAGE_NODES_2); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 30, __pyx_L1_error)
+  __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_PAGE_NODES_2); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 32, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_3 = __Pyx_PyIndex_AsSsize_t(__pyx_t_4); if (unlikely((__pyx_t_3 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 30, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyIndex_AsSsize_t(__pyx_t_4); if (unlikely((__pyx_t_3 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(11, 32, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __pyx_v_8logstore_6engine_7reading_6native_PAGE_ROWS = __pyx_t_3;
 
-  /* "logstore/engine/reading/_reader.pxi":33
+  /* "logstore/engine/reading/_reader.pxi":35
  * 
  * 
  * def words_of_reading():             # <<<<<<<<<<<<<<
  *     """Numbers that stand in modules of Python too, by the names that they have there."""
  *     return {
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_11words_of_reading, 0, __pyx_mstate_global->__pyx_n_u_words_of_reading, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[16])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 33, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_11words_of_reading, 0, __pyx_mstate_global->__pyx_n_u_words_of_reading, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[16])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 35, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_words_of_reading, __pyx_t_4) < (0)) __PYX_ERR(11, 33, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_words_of_reading, __pyx_t_4) < (0)) __PYX_ERR(11, 35, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":76
+  /* "logstore/engine/reading/_reader.pxi":78
  *             PyBuffer_Release(&self.memory)
  * 
  *     def close(self):             # <<<<<<<<<<<<<<
  *         """Forget all, and let go of the control block and of files. Safe to repeat."""
  *         if self.wake != NULL:
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_5close, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_close, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[17])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 76, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_5close, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_close, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[17])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 78, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_close, __pyx_t_4) < (0)) __PYX_ERR(11, 76, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_close, __pyx_t_4) < (0)) __PYX_ERR(11, 78, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":251
+  /* "logstore/engine/reading/_reader.pxi":253
  * 
  *     # -- looks -------------------------------------------------------------------------------------
  *     def record(self, bytes name not None):             # <<<<<<<<<<<<<<
  *         """A stream's record at the published end; MISS."""
  *         cdef Stream s = self.kept(name)
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_7record, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_record, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[18])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 251, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_7record, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_record, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[18])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 253, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_record, __pyx_t_4) < (0)) __PYX_ERR(11, 251, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_record, __pyx_t_4) < (0)) __PYX_ERR(11, 253, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":262
+  /* "logstore/engine/reading/_reader.pxi":264
  *             r.expires_ms)
  * 
  *     def get(self, bytes name not None, id not None, maker not None):             # <<<<<<<<<<<<<<
  *         """The entry with this ID, made; None if there is none; MISS."""
  *         cdef u64 ms = id[0], seq = id[1]
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_9get, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_get, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[19])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 262, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_9get, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_get, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[19])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 264, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_get, __pyx_t_4) < (0)) __PYX_ERR(11, 262, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_get, __pyx_t_4) < (0)) __PYX_ERR(11, 264, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":273
+  /* "logstore/engine/reading/_reader.pxi":275
  *             return MISSED
  * 
  *     def get_in(self, Stream s not None, view not None, id not None, maker not None):             # <<<<<<<<<<<<<<
  *         """The same in the snapshot that gave the stream."""
  *         try:
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_11get_in, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_get_in, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[20])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 273, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_11get_in, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_get_in, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[20])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 275, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_get_in, __pyx_t_4) < (0)) __PYX_ERR(11, 273, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_get_in, __pyx_t_4) < (0)) __PYX_ERR(11, 275, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":280
+  /* "logstore/engine/reading/_reader.pxi":282
  *             return MISSED
  * 
  *     def batch(self, bytes name not None, start not None, end not None, Py_ssize_t limit,             # <<<<<<<<<<<<<<
  *               bint reverse, walked, decode not None):
  *         """Entries of an interval, and where to go on: None, if it was read to its end or there are as
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_13batch, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_batch, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[21])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 280, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_13batch, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_batch, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[21])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 282, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_batch, __pyx_t_4) < (0)) __PYX_ERR(11, 280, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_batch, __pyx_t_4) < (0)) __PYX_ERR(11, 282, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":314
+  /* "logstore/engine/reading/_reader.pxi":316
  *         return entries, stop
  * 
  *     def batch_in(self, Stream s not None, view not None, start not None, end not None,             # <<<<<<<<<<<<<<
  *                  Py_ssize_t limit, bint reverse, decode not None):
  *         """The same in the snapshot that gave the stream, and how many entries were met: -1, unless the
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_15batch_in, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_batch_in, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[22])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 314, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_15batch_in, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_batch_in, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[22])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 316, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_batch_in, __pyx_t_4) < (0)) __PYX_ERR(11, 314, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_batch_in, __pyx_t_4) < (0)) __PYX_ERR(11, 316, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":327
+  /* "logstore/engine/reading/_reader.pxi":329
  * 
  *     # -- loading -----------------------------------------------------------------------------------
  *     def of(self, view, bytes name not None):             # <<<<<<<<<<<<<<
  *         """What a snapshot says of a stream, to be read in and to be kept; None without a stream."""
  *         cdef Stream s, before = None
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_17of, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_of, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[23])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 327, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_17of, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_of, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[23])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 329, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_of, __pyx_t_4) < (0)) __PYX_ERR(11, 327, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_of, __pyx_t_4) < (0)) __PYX_ERR(11, 329, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "logstore/engine/reading/_reader.pxi":372
+  /* "logstore/engine/reading/_reader.pxi":374
  *         return 0
  * 
  *     def keep(self, Stream s not None):             # <<<<<<<<<<<<<<
  *         """Keep what a snapshot said that was found sound, unless the log has gone on."""
  *         cdef Stream before
 */
-  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_19keep, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_keep, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[24])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 372, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_CyFunction_New(&__pyx_mdef_8logstore_6engine_7reading_6native_6Reader_19keep, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Reader_keep, NULL, __pyx_mstate_global->__pyx_n_u_logstore_engine_reading_native, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[24])); if (unlikely(!__pyx_t_4)) __PYX_ERR(11, 374, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_keep, __pyx_t_4) < (0)) __PYX_ERR(11, 372, __pyx_L1_error)
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_8logstore_6engine_7reading_6native_Reader, __pyx_mstate_global->__pyx_n_u_keep, __pyx_t_4) < (0)) __PYX_ERR(11, 374, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
   /* "(tree fragment)":1
@@ -36475,7 +36475,7 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
   CYTHON_UNUSED_VAR(__pyx_mstate);
   __Pyx_RefNannySetupContext("__Pyx_InitCachedConstants", 0);
 
-  /* "logstore/engine/reading/_reader.pxi":396
+  /* "logstore/engine/reading/_reader.pxi":398
  *         """The page of an ID, as the index has it; None: rows are not what they must be."""
  *         cdef Page page
  *         rows, at_front, at_back = view.index.neighbours(             # <<<<<<<<<<<<<<
@@ -36484,7 +36484,7 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
 */
   {
     PyObject* __pyx_temp[1] = {__pyx_mstate_global->__pyx_n_u_reverse};
-    __pyx_mstate_global->__pyx_tuple[0] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[0])) __PYX_ERR(11, 396, __pyx_L1_error)
+    __pyx_mstate_global->__pyx_tuple[0] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[0])) __PYX_ERR(11, 398, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[0]);
   }
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[0]);
@@ -36684,7 +36684,7 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[1] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading_codec__c, __pyx_mstate->__pyx_n_u_crc32c, __pyx_mstate->__pyx_kp_b_iso88591_31_9AWAWG1G85, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[1])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {0, 0, 0, 0, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 26};
+    const __Pyx_PyCode_New_function_description descr = {0, 0, 0, 0, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 24};
     PyObject* const varnames[] = {0};
     __pyx_mstate_global->__pyx_codeobj_tab[2] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading_lane__fr, __pyx_mstate->__pyx_n_u_layout, __pyx_mstate->__pyx_kp_b_iso88591_F_RS_6_a_1_wjP, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[2])) goto bad;
   }
@@ -36754,47 +36754,47 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[15] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_AV1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[15])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {0, 0, 0, 0, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 33};
+    const __Pyx_PyCode_New_function_description descr = {0, 0, 0, 0, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 35};
     PyObject* const varnames[] = {0};
     __pyx_mstate_global->__pyx_codeobj_tab[16] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_words_of_reading, __pyx_mstate->__pyx_kp_b_iso88591_m_j_U_8_UV_Yl_QR_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[16])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 76};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 78};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_before};
     __pyx_mstate_global->__pyx_codeobj_tab[17] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_close, __pyx_mstate->__pyx_kp_b_iso88591_A_4vS_q_fA_AQd_T_Yd_IT_4vQ_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[17])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 4, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 251};
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 4, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 253};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_name, __pyx_mstate->__pyx_n_u_s, __pyx_mstate->__pyx_n_u_r};
     __pyx_mstate_global->__pyx_codeobj_tab[18] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_record, __pyx_mstate->__pyx_kp_b_iso88591_A_E_2S_1_AQ_A_Yaway_QoRq_QRRSS, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[18])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 262};
+    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 264};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_name, __pyx_mstate->__pyx_n_u_id, __pyx_mstate->__pyx_n_u_maker, __pyx_mstate->__pyx_n_u_ms, __pyx_mstate->__pyx_n_u_seq, __pyx_mstate->__pyx_n_u_s};
     __pyx_mstate_global->__pyx_codeobj_tab[19] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_get, __pyx_mstate->__pyx_kp_b_iso88591_A_b_2Qa_E_2S_1_81CvV4t5_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[19])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 273};
+    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 275};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_s, __pyx_mstate->__pyx_n_u_view, __pyx_mstate->__pyx_n_u_id, __pyx_mstate->__pyx_n_u_maker};
     __pyx_mstate_global->__pyx_codeobj_tab[20] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_get_in, __pyx_mstate->__pyx_kp_b_iso88591_A_81CvV4r_b_Q_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[20])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {8, 0, 0, 18, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 280};
+    const __Pyx_PyCode_New_function_description descr = {8, 0, 0, 18, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 282};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_name, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_end, __pyx_mstate->__pyx_n_u_limit, __pyx_mstate->__pyx_n_u_reverse, __pyx_mstate->__pyx_n_u_walked, __pyx_mstate->__pyx_n_u_decode, __pyx_mstate->__pyx_n_u_got, __pyx_mstate->__pyx_n_u_length, __pyx_mstate->__pyx_n_u_whole, __pyx_mstate->__pyx_n_u_within, __pyx_mstate->__pyx_n_u_s, __pyx_mstate->__pyx_n_u_first, __pyx_mstate->__pyx_n_u_last, __pyx_mstate->__pyx_n_u_entries, __pyx_mstate->__pyx_n_u_stop, __pyx_mstate->__pyx_n_u_met};
     __pyx_mstate_global->__pyx_codeobj_tab[21] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_batch, __pyx_mstate->__pyx_kp_b_iso88591_A_E_2S_1_4q_4q_xq_1N_Qa_AS_fG5_y, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[21])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {8, 0, 0, 9, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 314};
+    const __Pyx_PyCode_New_function_description descr = {8, 0, 0, 9, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 316};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_s, __pyx_mstate->__pyx_n_u_view, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_end, __pyx_mstate->__pyx_n_u_limit, __pyx_mstate->__pyx_n_u_reverse, __pyx_mstate->__pyx_n_u_decode, __pyx_mstate->__pyx_n_u_got};
     __pyx_mstate_global->__pyx_codeobj_tab[22] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_batch_in, __pyx_mstate->__pyx_kp_b_iso88591_A_4q_4wa_AS_fG5_y_1_z_S, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[22])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 9, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 327};
+    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 9, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 329};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_view, __pyx_mstate->__pyx_n_u_name, __pyx_mstate->__pyx_n_u_s, __pyx_mstate->__pyx_n_u_before, __pyx_mstate->__pyx_n_u_position, __pyx_mstate->__pyx_n_u_generation, __pyx_mstate->__pyx_n_u_found, __pyx_mstate->__pyx_n_u_record};
     __pyx_mstate_global->__pyx_codeobj_tab[23] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_of, __pyx_mstate->__pyx_kp_b_iso88591_A_D_D_kQR_HAZq_4vS_T_T_IT_A_1D_v, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[23])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 372};
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 374};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_s, __pyx_mstate->__pyx_n_u_before, __pyx_mstate->__pyx_n_u_found, __pyx_mstate->__pyx_n_u_cost};
     __pyx_mstate_global->__pyx_codeobj_tab[24] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_logstore_engine_reading__reader, __pyx_mstate->__pyx_n_u_keep, __pyx_mstate->__pyx_kp_b_iso88591_A_4vS_S_S_D_1IS_ISPQQR_q_Q_q_Jaq, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[24])) goto bad;
   }

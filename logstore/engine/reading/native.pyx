@@ -36,7 +36,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from logstore.codec import codec as _codec
@@ -51,6 +51,7 @@ from logstore.index.keys import StreamRecord as _StreamRecord
 MISS = object()
 cdef object MISSED = MISS
 
+include "../lane/_system.pxi"
 include "../../codec/_base.pxi"
 include "../../codec/_decimal.pxi"
 include "../../codec/_listpack.pxi"

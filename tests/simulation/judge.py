@@ -1,0 +1,250 @@
+"""What was asked, what was told, and whether some order of it gives what is there in the end.
+
+Entries are only added, so at each moment a stream is the first part of what it is in the end: that
+end, by the IDs, is the order that all answers must agree with. A call *may count* if its process
+was killed in it, or if the store said so. Invariants: nothing of the store is asked here but what
+it told; the fields of an entry are those of its number; the end of the streams is that of the one
+model (``tests.model.shelf``), to which the calls that count were added in this order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tests.collections import sealed
+from tests.crash.states.model import told
+from tests.model.shelf import Shelf
+from tests.simulation.actor import GROUP, STREAMS, Op, row
+
+ID = tuple[int, int]
+COUNTS, REFUSED, MAY_COUNT = "counts", "refused", "may count"
+
+
+@dataclass
+class Call:
+    """One call of a hand."""
+
+    op: Op
+    who: int  # the hand, of all there were
+    began: int  # a step of the history
+    ended: int = -1
+    outcome: str = MAY_COUNT
+    answer: Any = None
+    error: str = ""
+
+    @property
+    def added(self) -> list[tuple[str, int]]:
+        """Streams and numbers of the entries that it adds."""
+        kind = self.op[0]
+        if kind == "add":
+            return [(self.op[1], self.op[2])]
+        if kind == "together":
+            return list(self.op[1])
+        if kind == "many":
+            return [(self.op[1], number) for number in self.op[2]]
+        return []
+
+    @property
+    def ids(self) -> list[ID]:
+        """The IDs that were told of these."""
+        return [self.answer] if self.op[0] == "add" else list(self.answer)
+
+    def before(self, other: Call) -> bool:
+        """Whether it was over when the other began."""
+        return 0 <= self.ended < other.began
+
+
+class Wrong(AssertionError):  # noqa: N818  (what is so, not a mistake)
+    """No order fits."""
+
+
+def fields(number: int) -> list[tuple[bytes, bytes]]:
+    """The fields of an entry, as they are read."""
+    return list(sealed.as_read(row(number)).items())
+
+
+class Judge:
+    """The end of a history, and its calls."""
+
+    def __init__(self, calls: list[Call], end: dict[str, Any]) -> None:
+        self.calls, self.end = calls, end
+        self.numbers: dict[tuple[str, ID], int] = {}
+        self.ids: dict[tuple[str, int], ID] = {}
+
+    def judge(self) -> None:
+        """Raise ``Wrong`` if something is."""
+        for name in STREAMS:
+            self._entries(name)
+        self._adds()
+        self._model()
+        for call in self.calls:
+            if call.op[0] == "range" and call.outcome == COUNTS:
+                self._range(call, (0, 0))
+            elif call.op[0] == "follow" and call.outcome == COUNTS:
+                self._range(call, call.op[2])
+        for name in STREAMS:
+            self._group(name)
+
+    def _entries(self, name: str) -> None:
+        """Each is there once, with its own fields; IDs ascend."""
+        rows = self.end[name]["rows"]
+        if self.end[name]["length"] != len(rows):
+            raise Wrong(f"{name}: length {self.end[name]['length']}, {len(rows)} entries")
+        before: ID = (0, 0)
+        for id, pairs in rows:
+            number = self._number(name, id, pairs)
+            if id <= before:
+                raise Wrong(f"{name}: {id} is not above {before}")
+            if (name, number) in self.ids:
+                raise Wrong(f"{name}: entry {number} is there twice")
+            self.ids[name, number], self.numbers[name, id] = id, number
+            before = id
+
+    @staticmethod
+    def _number(name: str, id: ID, pairs: list[tuple[bytes, bytes]]) -> int:
+        number = int(pairs[0][1]) if pairs and pairs[0][1].isdigit() else -1
+        if number < 0 or list(pairs) != fields(number):
+            raise Wrong(f"{name}: {id} has other fields than it was added with: {pairs}")
+        return number
+
+    def _adds(self) -> None:
+        """What counts is there, under the ID that was told; what was refused is not; an add that
+        was over when another began has the lower ID."""
+        of: dict[tuple[str, int], Call] = {}
+        for call in self.calls:
+            there = [key in self.ids for key in call.added]
+            of |= dict.fromkeys(call.added, call)
+            if call.outcome == COUNTS and call.added:
+                ids = [self.ids.get(key) for key in call.added]
+                if ids != call.ids:
+                    raise Wrong(f"lost, or moved: {call.op} told {call.ids}, found {ids}")
+            elif call.outcome == REFUSED and any(there):
+                raise Wrong(f"{call.op} was refused ({call.error}), and is there")
+            elif call.op[0] == "together" and len(set(there)) > 1:
+                raise Wrong(f"{call.op} is there in part: {there}")
+        for name in STREAMS:
+            last = -1  # the latest beginning so far
+            for id, _ in self.end[name]["rows"]:
+                key = name, self.numbers[name, id]
+                if key not in of:
+                    raise Wrong(f"{key} was never added")
+                call = of[key]
+                if 0 <= call.ended < last:
+                    raise Wrong(f"{name}: {id} was told before one with a lower ID was asked for")
+                last = max(last, call.began)
+
+    def _model(self) -> None:
+        """The model holds the same in the end."""
+        shelf = Shelf(0)
+        for name in STREAMS:
+            for id, _ in self.end[name]["rows"]:
+                number = self.numbers[name, id]
+                shelf.add(name.encode(), tuple(fields(number)), id)
+        expected = told(shelf)
+        for name in STREAMS:
+            rows = expected.get(name, {"rows": []})["rows"]
+            found = [(f"{id[0]}-{id[1]}", pairs) for id, pairs in self.end[name]["rows"]]
+            if rows != found:
+                raise Wrong(f"{name}: the model has {rows}, not {found}")
+
+    def _known(self, name: str, call: Call) -> set[ID]:
+        """Entries that somebody was told of before this call began."""
+        known: set[ID] = set()
+        for other in self.calls:
+            if other.outcome != COUNTS or not other.before(call):
+                continue
+            if other.added:
+                known |= {self.ids[key] for key in other.added if key[0] == name}
+            elif other.op[0] in ("range", "follow", "read") and other.op[1] == name:
+                known |= {one[0] for one in other.answer}
+        return known
+
+    def _range(self, call: Call, after: ID) -> None:
+        name = call.op[1]
+        rows = [one for one in self.end[name]["rows"] if one[0] > after]
+        if call.answer != rows[: len(call.answer)]:
+            raise Wrong(f"{call.op} is not how {name} begins: {call.answer}")
+        missing = self._known(name, call) - {one[0] for one in call.answer}
+        missing = {id for id in missing if id > after}
+        if missing:
+            raise Wrong(f"{call.op} at {call.began} does not show {sorted(missing)}")
+
+    # -- groups ----------------------------------------------------------------------------------
+    def _group(self, name: str) -> None:
+        """Each entry is given to one reader, in order; what was given and not acked is pending."""
+        reads = [call for call in self.calls if call.op[:2] == ("read", name)]
+        given: dict[ID, Call] = {}
+        for call in reads:
+            if call.outcome != COUNTS:
+                continue
+            for id, count, pairs in call.answer:
+                self._number(name, id, pairs)
+                if (name, id) not in self.numbers:
+                    raise Wrong(f"{call.op} gave {id}, which is not there in the end")
+                if count != 1 or id in given:
+                    raise Wrong(f"{name}: {id} was given twice")
+                given[id] = call
+        self._pending(name, given, reads)
+        for call in reads:
+            if call.outcome == COUNTS:
+                self._enough(name, call, reads, given)
+
+    def _pending(self, name: str, given: dict[ID, Call], reads: list[Call]) -> None:
+        ended, may_have = self._acked(name)
+        pending = dict(self.end[name]["pending"])
+        if len(pending) != len(self.end[name]["pending"]):
+            raise Wrong(f"{name}: {self.end[name]['pending']}")
+        for id, call in given.items():
+            if id in ended and id in pending:
+                raise Wrong(f"{name}: {id} was acked, and is pending")
+            if id not in ended | may_have and pending.get(id) != call.op[2].encode():
+                raise Wrong(f"{name}: {id} is not pending with {call.op[2]}: {pending.get(id)}")
+        lost = Counter(
+            call.op[2].encode() for call in reads if call.outcome == MAY_COUNT
+        )  # who may have more than it was told of
+        for id, who in pending.items():
+            if id not in given and not lost[who]:
+                raise Wrong(f"{name}: {id} is pending with {who!r}, who was not given it")
+        rows = [id for id, _ in self.end[name]["rows"]]
+        were = [id for id in rows if id in given or id in pending]
+        if were != rows[: len(were)]:
+            raise Wrong(f"{name}: {sorted(set(rows[: len(were)]) - set(were))} were never given")
+
+    def _acked(self, name: str) -> tuple[set[ID], set[ID]]:
+        """What is acked, and what may be."""
+        ended: set[ID] = set()
+        may_have: set[ID] = set()
+        for call in self.calls:
+            if call.op[:2] != ("ack", name):
+                continue
+            ids = set(call.op[2])
+            if call.outcome == COUNTS:
+                if not len(ids - may_have - ended) <= call.answer <= len(ids - ended):
+                    raise Wrong(f"{call.op} told {call.answer}")
+                ended |= ids
+            elif call.outcome == MAY_COUNT:
+                may_have |= ids
+        return ended, may_have
+
+    def _enough(self, name: str, call: Call, reads: list[Call], given: dict[ID, Call]) -> None:
+        """A reader that got less than it asked for found no more."""
+        count = call.op[3]
+        if len(call.answer) >= count:
+            return
+        overlapping = [
+            other for other in reads
+            if other is not call and not call.before(other) and not other.before(call)
+        ]  # fmt: skip
+        if overlapping:
+            return  # those who wait go first, and one that was killed may have had it
+        for id in self._known(name, call):
+            got = given.get(id)
+            if got is None and id in dict(self.end[name]["pending"]):
+                continue  # of one who was killed
+            if got is None or call.before(got):
+                raise Wrong(f"{call.op} at {call.began} gave {call.answer}, and not {id}")
+
+
+__all__ = ["COUNTS", "GROUP", "MAY_COUNT", "REFUSED", "Call", "Judge", "Wrong"]

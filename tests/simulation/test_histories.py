@@ -1,0 +1,63 @@
+"""Prevents that some order of steps, with deaths and failures, loses, doubles or mixes up.
+
+Histories of ``play``, a process of its own. LOGSTORE_SEED repeats them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from logstore.engine.lane.loading import native_or_none
+from tests import figures, seeds
+
+ROOT = Path(__file__).resolve().parents[2]
+HISTORIES = 12 * max(1, int(os.environ.get("LOGSTORE_TORTURE", "1")))
+S_EACH = 30
+pytestmark = [
+    pytest.mark.inside,
+    pytest.mark.timeout(60 + S_EACH * HISTORIES),
+    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
+]
+
+
+def played(folder: Path, seed: str, histories: int, *more: str) -> tuple[int, str]:
+    """Exit code of ``play``, and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.play", str(folder), seed, str(histories), *more],
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr + done.stdout
+
+
+def test_histories(tmp_path: Path, tell: Callable[[str], None]) -> None:
+    """Every answer is that of some order, and the end is what all of them say."""
+    seed = str(seeds.seed())
+    print(f"seed {seed}")
+    code, said = played(tmp_path, seed, HISTORIES)
+    assert not code, f"seed {seed}: {said}"
+    last = said.strip().splitlines()[-1]
+    tell(f"simulation, seed {seed}: {last}")
+    figures.record("simulation", **dict(_counts(last)))
+
+
+def _counts(line: str) -> list[tuple[str, int]]:
+    """The counts that ``play`` prints."""
+    return [
+        (name.replace(" ", "_"), int(count))
+        for name, _, count in (each.rpartition(" ") for each in line.split(", "))
+    ]
+
+
+def test_a_seed_gives_the_same_again(tmp_path: Path) -> None:
+    """What failed once can be looked at: each report of each hand is the same."""
+    seed = str(seeds.seed())
+    print(f"seed {seed}")
+    first = played(tmp_path, seed, 1, "--trace")
+    assert played(tmp_path, seed, 1, "--trace") == first
