@@ -49,7 +49,7 @@ def outcome(
         try:
             while True:
                 if adds and (rows := parser.adds(ADDS_MAX)) is not None:
-                    key, batch = rows
+                    key, batch, _ = rows
                     found += ([b"XADD", key, b"*", *batch.flat(at)] for at in range(len(batch)))
                 elif (words := parser.next()) is not None:
                     name = [b"XADD" if word.upper() == b"XADD" else word for word in words[:1]]

@@ -22,6 +22,7 @@ from logstore.errors import (
 )
 from logstore.log.shipped import OBJECTS, Place
 from tests.recovery.test_shipping import bucket_server, filled, ids, ship
+from tests.support.inside import engine_of
 from tests.tools.commands import invoke, ok
 
 URI = (
@@ -73,6 +74,8 @@ def test_all_that_is_read_is_read_from_an_object_store(tmp_path: Path) -> None:
         assert "secret" not in refused.stderr
         server.kill()
         server.wait()
+        assert ids(opened) == want  # from memory
+        engine_of(opened).segments.forget()
         with pytest.raises(FileSystemError, match="s3://bucket/stores/a failed"):
             ids(opened)
         with pytest.raises(FileSystemError):
