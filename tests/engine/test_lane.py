@@ -242,6 +242,36 @@ def test_the_commit_of_another_process_is_waited_for(store: Store) -> None:
     pytest.fail("each went through the pipeline")
 
 
+def test_who_waited_in_vain_does_not_wait_again(store: Store) -> None:
+    """Until LOCK was had: it is held for something long, and others wait behind this thread."""
+    lane, asked = engine_of(store).lane, list[str]()
+
+    def system(call: str, first: int, _second: int) -> int:
+        asked.append(call)
+        if call == "clock":
+            return time.monotonic_ns() if first else time.time_ns()
+        return 0
+
+    native_or_none.simulate(system)
+    try:
+        with lock_of(store).open("r+b") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            assert lane.add(b"s", ROW, []) is None
+            assert "sleep" in asked
+            asked.clear()
+            assert lane.add(b"s", ROW, []) is None
+            assert "flock" in asked
+            assert "sleep" not in asked
+        assert lane.add(b"s", ROW, []) is not None
+        with lock_of(store).open("r+b") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            asked.clear()
+            assert lane.add(b"s", ROW, []) is None
+            assert "sleep" in asked
+    finally:
+        native_or_none.simulate(None)
+
+
 def test_who_keeps_the_lock_is_waited_for_in_the_pipeline(store: Store) -> None:
     """It stands in the queue there, with its time-out."""
     with lock_of(store).open("r+b") as other:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.engine.lane.lane import IndexPort
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import snapshot
 from logstore.engine.shm import process
@@ -193,6 +194,33 @@ def test_who_gives_up_in_between_gets_nothing(
         waits.waiters.wake_first(key_of(store))
         gone.join()
         assert pending(store) == [("b'first'", 1)]
+
+
+def test_a_look_of_who_waits_is_not_taken_for_one_that_has_the_lock(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the mutex alone: what needs LOCK amid it, as a finaliser may, takes it."""
+    engine, held = engine_of(store), []
+    learn = IndexPort.learn_settings
+
+    def slow(self: IndexPort, group: int) -> None:
+        with engine._locked():
+            held.append(engine.lock.held)
+        with pytest.raises(logstore.ReentryError):
+            store.stream("work").add({"n": 1})
+        learn(self, group)
+
+    monkeypatch.setattr(IndexPort, "learn_settings", slow)
+    store.stream("work").add_many([{"n": 1}, {"n": 2}])
+    group = group_of(store)
+    for each in group.read("first"):
+        each.ack()
+    store.stream("other").add_many([{"n": 1}])  # by the pipeline: the lane learns all anew
+    engine.cache.settings.clear()
+    assert engine.lane is not None
+    assert engine.lane.drained(b"work", key_of(store), b"first")
+    assert held == [True]
+    assert not engine.lock.held
 
 
 @pytest.mark.parametrize(

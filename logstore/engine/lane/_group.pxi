@@ -196,6 +196,7 @@ cdef class Group:
     cdef u64 oldest_ms          # nothing that is pending was delivered before
     cdef dict consumers         # by number
     cdef dict named             # by name
+    cdef Consumer owner         # who was found last with an entry: often that of the next one, too
     cdef list dirty_consumers
     cdef bint dirty
     cdef u64 epoch
@@ -396,7 +397,10 @@ cdef class Group:
         """An entry that was found is not pending any more. Its place may be another by now, where
         entries before it went."""
         cdef Stretch stretch = <Stretch>found.stretch
-        cdef int64_t place = stretch.find(big(id), big(id + 8))
+        cdef int64_t place = found.place
+        if (place >= stretch.count or stretch.run[place].ms != big(id)
+                or stretch.run[place].seq != big(id + 8)):
+            place = stretch.find(big(id), big(id + 8))
         stretch.count -= 1
         memmove(&stretch.run[place], &stretch.run[place + 1],
                 (stretch.count - place) * sizeof(Pending))

@@ -90,8 +90,7 @@ cdef int put_delivery(Buf* out, u64 group, uint32_t consumer, const u8* ids, int
 cdef class GroupLane(AddLane):
     """Plain adds, reads and acks of groups of one engine, each a commit."""
 
-    cdef object node            # gives a sealed node, see lane.py
-    cdef object port            # to the index
+    cdef object port            # to the index, see lane.py
     cdef Decided decided[STEPS_MAX]     # by the steps of the commit
     cdef Acked going[ACKED_MAX]         # what that acks
     cdef int64_t held           # stretches of all groups, or more
@@ -105,11 +104,10 @@ cdef class GroupLane(AddLane):
     cdef int64_t deliveries, acks
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max, node, port):
-        """As of `AddLane`; `node(stream, start)`: the sealed node with the first entries from an ID
-        on, as (master ID, last ID, deleted, listpack), or None; `port`: to the index, see lane.py."""
+                 int64_t end_look_ns, int passed_over_max, port):
+        """As of `AddLane`; `port`: to the index, see lane.py."""
         self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
-        self.node, self.port = node, port
+        self.port = port
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                          passed_over_max)
 
@@ -213,7 +211,7 @@ cdef class GroupLane(AddLane):
         cdef const u8* w = self.wake
         cdef const u8* waiter
         cdef u64 i, used
-        if <int64_t>ls_load(w + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL) < now_ns // 1000000:
+        if not self.is_awaited_by_groups(h.bucket, now_ns // 1000000):
             return False
         used = ls_load(w + WAITERS_AT + 8)
         for i in range(min(used, <u64>WAITERS_MAX)):
@@ -267,7 +265,7 @@ cdef class GroupLane(AddLane):
                 and not is_below(self.node_last_ms, self.node_last_seq, ms, seq)):
             return True
         self.node_lp = None
-        found = self.node(h.number, start)
+        found = self.port.node(h.number, start)
         if found is None or self.epoch != h.epoch:
             return False
         (first_ms, first_seq), (last_ms, last_seq), vector, lp = found
@@ -355,7 +353,9 @@ cdef class GroupLane(AddLane):
         found.place = stretch.find(ms, seq)
         if found.place < 0:
             return True
-        who = self.consumer_of(g, stretch.run[found.place].consumer, None)
+        who = g.owner
+        if who is None or who.number != stretch.run[found.place].consumer:
+            who = g.owner = self.consumer_of(g, stretch.run[found.place].consumer, None)
         found.stretch, found.owner = <PyObject*>stretch, <PyObject*>who
         return who is not None
 
@@ -424,7 +424,7 @@ cdef class GroupLane(AddLane):
         else:
             n = (step.size - HEAD - ACK_BODY) // ID_BYTES
             g = <Group>decided.group
-            for k in range(n):
+            for k in range(n - 1, -1, -1):      # from the end: the places of the others stay
                 g.acked(&self.going[decided.first + k], p + ACK_BODY + k * ID_BYTES)
             g.position = position
             self.acks += n

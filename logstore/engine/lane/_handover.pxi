@@ -68,15 +68,15 @@ cdef class Lane(GroupLane):
     cdef int served_count
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max, node, port, state_of, states, pace):
-        """As of `GroupLane`; `port`: to the index, see lane.py; `state_of(pid, start)`: of a process, one of `states`: that it runs,
+                 int64_t end_look_ns, int passed_over_max, port, state_of, states, pace):
+        """As of `GroupLane`; `state_of(pid, start)`: of a process, one of `states`: that it runs,
         that it is stopped, or something else if it is gone; `pace`: who did not stir for its
         `stale_ms` is gone, too."""
         self.state_of, self.pace = state_of, pace
         self.runs, self.stopped = states
         self.offered_groups, self.offered_to = [], []
         GroupLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
-                           passed_over_max, node, port)
+                           passed_over_max, port)
 
     # -- who is to get it: before anything is decided, so Python may run --------------------------
     cdef bint serves(self, Handle h, int count, int64_t now_ns) except -1:

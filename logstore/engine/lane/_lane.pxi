@@ -5,7 +5,7 @@ cdef enum:
     STREAMS_MAX = 1000      # handles, of some kilobytes each
     CATCH_UP_BYTES_MAX = 1 << 16
     STEPS_MAX = 16          # entries of one commit
-    LOCK_SPIN_NS = 20000    # a commit takes four thousand
+    LOCK_SPIN_NS = 3000    # a commit takes four thousand
     LOCK_WAIT_NS = 5000000  # then the pipeline waits: it knows deadlines and interrupts
 
 cdef enum:                  # what became of a try
@@ -56,8 +56,10 @@ cdef class AddLane:
     cdef dict lag               # where INDEX_LAG_MAX_COMMITS and INDEX_LAG_MAX_BYTES stand
     cdef Py_buffer memory
     cdef u8* wake               # NULL: closed
-    cdef readonly bint locked   # a call of this has the mutex and LOCK: its thread may not come in again
+    cdef readonly bint locked   # a call of this has the mutex: its thread may not come in again
+    cdef readonly bint has_lock # and LOCK, too
     cdef int lock_fd, file_fd
+    cdef bint in_vain           # LOCK was waited for, and not had since
     cdef int passed_over, passed_over_max   # releases in a row at which somebody waited for LOCK
     cdef uint32_t seed
     cdef bint always, everysec
@@ -249,13 +251,15 @@ cdef class AddLane:
         return True
 
     cdef bint try_lock(self) except -1:
-        """Take the mutex, if it is free at once, then LOCK, which is waited for a moment. `unlock`
-        and `release` give them back, in this order."""
+        """Take the mutex, if it is free at once, then LOCK, which is waited for a moment; but not
+        once more by who waited in vain, as it is held for something long then, and this may be the
+        thread of an event loop. `unlock` and `release` give them back, in this order."""
         if self.is_owned() is True or self.acquire(False) is not True:
             return False
         if self.wake != NULL and (not flock(self.lock_fd, LOCK_EX | LOCK_NB)
-                                  or self.waited_for_lock()):
-            self.locked = True
+                                  or (not self.in_vain and self.waited_for_lock())):
+            self.locked = self.has_lock = True
+            self.in_vain = False
             return True
         self.release()
         return False
@@ -283,6 +287,7 @@ cdef class AddLane:
                 if taken or now_ns >= until_ns or ls_sleep(word, 1, until_ns - now_ns) < 0:
                     break
         self.passed_over = 0
+        self.in_vain = not taken
         if taken and self.wake == NULL:     # closed meanwhile, or in a child of a fork
             flock(fd, LOCK_UN)
             return False
@@ -584,8 +589,7 @@ cdef class AddLane:
         cdef int64_t now_ms
         cdef bint grouped = False
         cdef int i
-        self.locked = False
-        self.yields = False
+        self.locked = self.has_lock = self.yields = False
         if w == NULL:           # in a child of a fork, which may not unlock what the parent holds
             return False
         flock(self.lock_fd, LOCK_UN)

@@ -71,7 +71,6 @@ def make(engine: Engine, committer: Committer) -> Lane:
         identity.LOOK_NS,
         log_tail.END_LOOK_NS,
         PASSED_OVER_MAX,
-        partial(_node, engine),
         IndexPort(engine),
         process.state_of,
         (process.RUNS, process.STOPPED),
@@ -93,6 +92,24 @@ class IndexPort:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def node(self, stream: int, start: StreamID) -> tuple[StreamID, StreamID, bytes, bytes] | None:
+        """The sealed node with the first entries from an ID on, which no plain commit changes:
+        master ID, last ID, what is deleted, listpack. None if there is none, or the next one
+        overlaps it."""
+        segments = self._engine.segments
+
+        def look(index: IndexTxn) -> tuple[StreamID, StreamID, bytes, bytes] | None:
+            found = index.node_from(stream, start)
+            if found is None:
+                return None
+            master, locator, above = found
+            if not locator.live or (above is not None and above <= locator.last):
+                return None
+            lp = segments.node(stream, master, locator)
+            return master, locator.last, locator.vector, lp
+
+        return self._look(MAX_POSITION, look)
 
     def learn_settings(self, group: int) -> None:
         """Have the record cache know the settings of a group: the commit that changes them is not
@@ -140,29 +157,6 @@ class IndexPort:
 
 def _follow(engine: Engine) -> None:
     write_back.follow_locked(engine, engine.wake.log())
-
-
-def _node(
-    engine: Engine, stream: int, start: StreamID
-) -> tuple[StreamID, StreamID, bytes, bytes] | None:
-    """The sealed node with the first entries from an ID on, which no plain commit changes: master
-    ID, last ID, what is deleted, listpack. None if there is none, or the next one overlaps it, or
-    it cannot be read: the pipeline says why. The mutex and LOCK are held."""
-    generation = engine.generation
-    if generation is None:
-        return None
-    try:
-        with generation.env.begin() as txn:
-            found = IndexTxn(generation, txn).node_from(stream, start)
-            if found is None:
-                return None
-            master, locator, above = found
-            if not locator.live or (above is not None and above <= locator.last):
-                return None
-            lp = engine.segments.node(stream, master, locator)
-            return master, locator.last, locator.vector, lp
-    except Exception:  # noqa: BLE001  the pipeline meets it, too
-        return None
 
 
 def _ask(

@@ -39,6 +39,7 @@ class Handle:
 
 class Lane:
     locked: bool
+    has_lock: bool
     held_max: int
     def __init__(
         self,
@@ -52,7 +53,6 @@ class Lane:
         look_ns: int,
         end_look_ns: int,
         passed_over_max: int,
-        node: Callable[[int, StreamID], tuple[StreamID, StreamID, bytes, bytes] | None],
         port: IndexPort,
         state_of: Callable[[int, int], int],
         states: tuple[int, int],

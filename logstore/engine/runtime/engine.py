@@ -60,7 +60,12 @@ class Lane(Protocol):
 
     @property
     def locked(self) -> bool:
-        """Whether a call of it has the mutex and LOCK."""
+        """Whether a call of it has the mutex."""
+        ...
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether that call has LOCK, too."""
         ...
 
     def give_back(self) -> None:
@@ -253,7 +258,7 @@ class Engine:
         while True:
             with self.mutex:
                 lane = self.lane
-                if self.lock.held or (lane is not None and lane.locked):
+                if self.lock.held or (lane is not None and lane.has_lock):
                     yield
                     return
                 try:
