@@ -101,12 +101,15 @@ def least(cost: Cost, dear_s: float) -> int:
 
 
 def estimate(names: Iterable[str], costs: Costs) -> float:
-    """What these tests take one after the other, by the table."""
+    """What these tests take one after the other, by the table.
+
+    Exactly summed: processes have sets in other orders, and one bit decides what is drawn last.
+    """
     counts: dict[str, int] = {}
     for name in names:
         file = file_of(name)
         counts[file] = counts.get(file, 0) + 1
-    return sum(costs.get(file, UNKNOWN).of(count) for file, count in counts.items())
+    return math.fsum(costs.get(file, UNKNOWN).of(count) for file, count in counts.items())
 
 
 def measured(seconds: Sequence[float]) -> Cost:

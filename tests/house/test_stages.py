@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -49,6 +50,15 @@ def test_the_same_seed_draws_the_same() -> None:
     first = draw.draw(NAMES, COSTS, 30, "7")
     assert draw.draw(reversed(NAMES), COSTS, 30, "7") == first
     assert draw.draw(NAMES, COSTS, 30, "8") != first
+
+
+def test_the_order_in_which_tests_are_counted_does_not_matter() -> None:
+    """A set has another one in each process, and all of them must draw the same."""
+    names = [f"tests/{place}.py::test" for place in range(100)]
+    costs = {f"{place}.py": draw.Cost(1, 0.0, 0.1 + place / 7) for place in range(100)}
+    for seed in range(20):
+        mixed = random.Random(seed).sample(names, len(names))
+        assert draw.estimate(mixed, costs) == draw.estimate(names, costs)
 
 
 def test_a_draw_keeps_to_its_budget_and_has_every_file() -> None:
