@@ -306,6 +306,13 @@ class IndexTxn:
                     return StreamID(ms, seq), locator, above
         return None
 
+    def first_node(self, stream: int) -> tuple[StreamID, Locator] | None:
+        """The sealed node with the smallest master ID."""
+        cursor = self._nodes()
+        return (
+            self._node_here(cursor, stream) if cursor.set_range(_NODE.pack(stream, 0, 0)) else None
+        )
+
     def last_node(self, stream: int) -> tuple[StreamID, Locator] | None:
         """The sealed node with the largest master ID."""
         return self.node_floor(stream, MAX_ID)

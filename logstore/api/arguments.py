@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from logstore.engine.groups.ack import Later
 
 _new = tuple.__new__  # without the layers of a named tuple: every add and every read makes one
+# The ID of an add that gives none. Compared by address, which is one for all such texts in CPython:
+# another one is an ID that is read.
+ANY_ID = "*"
 TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
 
 
@@ -168,11 +171,6 @@ def one_add(
     rule = trimming.rule()
     batch = rows([fields], encoding)
     return batch, _new(Add, (name, batch, 0, 1, ids, create, rule, expected, ttl_ms(ttl)))
-
-
-def plain_add(name: bytes, fields: Row, encoding: str | None) -> Add:
-    """An add of one entry with no option."""
-    return _new(Add, (name, rows([fields], encoding), 0, 1, AUTO, True, None, None, None))
 
 
 def trim_rule(

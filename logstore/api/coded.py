@@ -51,8 +51,9 @@ class CodedStream(Stream[Any]):
         except Exception:  # noqa: BLE001  it is no dict, or a value cannot be held, as is told here
             row = self._codec.row(fields)
         if self._kept and create is True and not options:
-            made = self._opened.add_plain(self._name, row, id)
-            if made is not None:  # which it is only where there is the stream
+            asked = (id, None, None, True, None, False)
+            made = self._opened.add_plain(self._name, row, asked)
+            if made:  # which it is only where there is the stream
                 return made
         arguments.check_flag(create, "create")
         self._keep(create=create, expected=options.get("expected_last_id"))

@@ -12,7 +12,7 @@ import codecs
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
 from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
@@ -24,6 +24,7 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import owner_of
 from logstore.engine.streams import read
+from logstore.engine.streams.add import AutoID
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
@@ -32,14 +33,17 @@ from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
+    from logstore.engine.lane.native import Options
     from logstore.engine.runtime.background import Pause
+    from logstore.engine.streams.add import Add
     from logstore.ids import StreamID
     from logstore.index.keys import StreamRecord
 
 T = TypeVar("T", bytes, str)
 R = TypeVar("R")
-_PLAIN_TEXT = frozenset({"ascii", "iso8859-1", "utf-8"})
+_ASCII_KEPT = frozenset({"ascii", "iso8859-1", "utf-8"})  # encodings that store it as it is
 TIDY_MIN_BYTES = 256 << 10  # that a process committed, before it looks at a close what is dead
+PLAIN_MAX_BYTES = 1 << 16  # of an entry that a lane may take
 PLAIN_READ_MAX = 128  # as many as one run of pending entries takes
 _NO_TIME = timedelta(0)
 _COUNTS = "interrupted; the commit counts"
@@ -79,8 +83,10 @@ class OpenStore(Generic[T]):
         self._limits = limits
         self._tell = tell
         self._closed = False
-        # Whether ASCII text is stored as it is: then a lane may take it.
-        self._plain_text = encoding is None or codecs.lookup(encoding).name in _PLAIN_TEXT
+        # Whether a lane may take text: ASCII, which is stored as it is, and what is beyond that.
+        known = "utf-8" if encoding is None else codecs.lookup(encoding).name
+        self._plain_text = known in _ASCII_KEPT
+        self._ascii_alone = known != "utf-8"
         self._shared: Shared | None = None
         self._shared = acquire(path, options, limits, create=create, uuid=uuid)
 
@@ -169,27 +175,20 @@ class OpenStore(Generic[T]):
             check_sync(sync)
         return shared.committer.run(op, sync, dead=dead, grows=True, at_once=at_once)
 
-    @overload
-    def add_plain(self, name: bytes, fields: object, id: object = "*") -> StreamID | None: ...
-    @overload
     def add_plain(
-        self, name: list[bytes], fields: list[dict[Any, Any] | tuple[Any, ...]]
-    ) -> list[Any] | None: ...
-    def add_plain(self, name: Any, fields: Any, id: object = "*") -> Any:
-        """Commit an entry with no option beside the pipeline; its ID, or None if this add or this
-        moment is not plain: nothing has happened then, and ``commit`` does it. Lists of names and
-        of plain entries are one commit, and give a list of IDs; a tuple in place of an entry is an
-        ack, see ``Lane.add``."""
+        self, name: bytes, fields: object, options: Options | None = None
+    ) -> StreamID | Literal[False] | None:
+        """Commit an entry beside the pipeline; its ID, or None if this moment is not plain, or
+        False if this entry, or an option, is not as it was given: nothing has happened then, and
+        ``commit`` does it. ``options``: ID, maxlen, minid, approximate, limit, create."""
         shared = self._shared
-        if shared is None or (lane := shared.lane) is None or not self._plain_text:
+        if shared is None or (lane := shared.lane) is None:
             return None
-        if type(fields) is not dict and type(name) is not list:
-            return None
-        if type(id) is not str or id != "*":
-            return None
+        if not self._plain_text or type(fields) is not dict:
+            return False
         told: list[StreamID] = []
         try:
-            return lane.add(name, fields, told)
+            return lane.add(name, fields, told, self._ascii_alone, options)
         except KeyboardInterrupt as exc:  # as ``_beside``, whose call is a sixth of an add
             if not told:
                 raise
@@ -201,6 +200,36 @@ class OpenStore(Generic[T]):
                 except KeyboardInterrupt:
                     error = CommittedInterrupt(_COUNTS)
             raise error from exc
+
+    def add_ready(self, request: Add) -> StreamID | None:
+        """The same of one row that became bytes, with what is asked for it; None, and nothing
+        happened."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None:
+            return None
+        batch, rule = request.batch, request.rule
+        ids: Any = request.ids
+        if batch.raw_bytes(0) > PLAIN_MAX_BYTES:
+            return None
+        if isinstance(ids, AutoID):
+            ids = "*" if ids.ms is None else f"{ids.ms}-*"
+        options: Options = (ids, None, None, True, None, request.create)
+        if rule is not None:
+            options = (
+                ids, rule.maxlen, rule.minid, rule.approximate, rule.limit, request.create,
+            )  # fmt: skip
+        fields = tuple(batch.flat(0))
+        added: StreamID | None = _beside(lane.add, request.name, fields, options=options)
+        return added or None
+
+    def add_all_plain(self, entries: list[tuple[bytes, Any, Options | None]]) -> list[StreamID]:
+        """Commit entries, as ``plain_entry`` gave them, as one; their IDs, or none: then nothing
+        has happened."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None:
+            return []
+        told: list[StreamID] = []
+        return told if _beside(lane.add_all, entries, told=told) else []
 
     def read_plain(
         self,
@@ -250,12 +279,12 @@ class OpenStore(Generic[T]):
             return None
         return done
 
-    def plain_entry(self, fields: object) -> dict[Any, Any] | None:
-        """A copy of an entry as lists of ``add_plain`` have them; None if it is not plain."""
+    def plain_entry(self, fields: object, options: Options | None = None) -> dict[Any, Any] | None:
+        """A copy of an entry for ``add_all_plain``; None if it, or an option, is not plain."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None or not self._plain_text:
             return None
-        return lane.plain(fields) if type(fields) is dict else None
+        return lane.plain(fields, self._ascii_alone, options)
 
     def free(self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None) -> Any:
         """A commit that gives space back: on a full disk it runs in the space set aside."""
@@ -316,11 +345,13 @@ def _may_wait(timeout: object) -> bool:
     return timeout is None or (type(timeout) is timedelta and timeout >= _NO_TIME)
 
 
-def _beside(commit: Callable[..., Any], *args: Any) -> Any:
+def _beside(
+    commit: Callable[..., Any], *args: Any, told: list[Any] | None = None, **options: Any
+) -> Any:
     """What a method of the lane gives, which is told what it committed, too."""
-    told: list[Any] = []
+    told = [] if told is None else told
     try:
-        return commit(*args, told)
+        return commit(*args, told, **options)
     except KeyboardInterrupt as exc:  # also one that falls behind the end of the call
         if not told:
             raise

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from logstore.api import arguments
+from logstore.api.arguments import ANY_ID
 from logstore.api.entry import IDRuns, collect
 from logstore.api.stream_reads import StreamReads
 from logstore.codec import GivenIDs, Row, RowBatch
@@ -117,26 +118,42 @@ class StreamAdds(StreamReads[T]):
             LastIDConflictError: ``last_id`` is not ``expected_last_id``; nothing was added.
             OptionError: options contradict each other, or are not valid.
         """
+        made: Any = None
         if (
-            sync is maxlen is minid is limit is None
-            and producer is idempotent_id is expected_last_id is ttl is None
-            and create is approximate is True
+            sync is producer is idempotent_id is expected_last_id is ttl is None
+            and (create is True or create is False)
             and references == "keep"
-            and (made := self._opened.add_plain(self._name, fields, id)) is not None
         ):
-            return made
+            plain = id is ANY_ID and maxlen is minid is limit is None
+            plain = plain and approximate is create is True
+            options = None if plain else (id, maxlen, minid, approximate, limit, create)
+            made = self._opened.add_plain(self._name, fields, options)
+            if made:
+                return made  # type: ignore[no-any-return]
+        trimming = arguments.Trimming(maxlen, minid, approximate, limit, references)
+        asked = {"create": create, "expected_last_id": expected_last_id, "ttl": ttl}
+        by = (producer, idempotent_id)
+        return self._add_with(fields, id, trimming, asked, by, sync, looked_at=made is False)
+
+    def _add_with(
+        self,
+        fields: Row,
+        id: IDLike,
+        trimming: arguments.Trimming,
+        asked: dict[str, Any],
+        by: tuple[str | bytes | None, str | bytes | None],
+        sync: Sync | None,
+        *,
+        looked_at: bool,
+    ) -> StreamID | None:
+        """Add what is not plain as it was given; ``looked_at``: what comes of it may be plain."""
         batch, request = arguments.one_add(
-            self._name,
-            fields,
-            id,
-            self._opened.encoding,
-            arguments.Trimming(maxlen, minid, approximate, limit, references),
-            create=create,
-            expected_last_id=expected_last_id,
-            ttl=ttl,
+            self._name, fields, id, self._opened.encoding, trimming, **asked
         )
-        if producer is not None or idempotent_id is not None:
-            return self._add_asked(batch, request, id, (producer, idempotent_id), sync)
+        if by != (None, None):
+            return self._add_asked(batch, request, id, by, sync)
+        if looked_at and (ready := self._opened.add_ready(request)) is not None:
+            return ready
         made = self._opened.commit(partial(add.add, request=request), sync)
         return None if made is None else made.first  # a call here could be interrupted: it counts
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
@@ -23,6 +23,9 @@ from logstore.engine.streams import add
 from logstore.errors import DiskFullError, UsageError
 from logstore.ids import StreamID
 from logstore.options import Sync
+
+if TYPE_CHECKING:
+    from logstore.engine.lane.native import Options
 
 T = TypeVar("T", bytes, str)
 R = TypeVar("R")
@@ -69,9 +72,9 @@ class Steps(Generic[T]):
         self._sync: Sync | None = sync
         self._taken: list[tuple[Callable[[WriteTxn], Any], Pending[Any]]] = []
         # Plain adds and acks, of which there are none once another step was taken: the name of the
-        # stream, then an entry, or a tuple of what ``ack.fenced_ack`` takes behind the name.
-        self._names: list[bytes] = []
-        self._entries: list[dict[Any, Any] | tuple[Any, ...]] = []
+        # stream, then an entry and its options, or a tuple of what ``ack.fenced_ack`` takes behind
+        # the name.
+        self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
 
@@ -104,14 +107,16 @@ class Steps(Generic[T]):
         self._frees = self._frees and frees
         return pending
 
-    def add_plain(self, name: bytes, fields: object) -> Pending[StreamID] | None:
-        """Take an add with no option, if it is plain; None: nothing was taken, ``take`` it."""
+    def add_plain(
+        self, name: bytes, fields: object, options: Options | None = None
+    ) -> Pending[StreamID] | None:
+        """Take an add, if it is plain; None: nothing was taken, ``take`` it. ``options`` as
+        ``OpenStore.add_plain`` has them."""
         self.check_open()
-        if self._taken or (entry := self.opened.plain_entry(fields)) is None:
+        if self._taken or (entry := self.opened.plain_entry(fields, options)) is None:
             return None
         pending: Pending[StreamID] = Pending()
-        self._names.append(name)
-        self._entries.append(entry)
+        self._entries.append((name, entry, options))
         self._added.append(pending)
         return pending
 
@@ -128,8 +133,7 @@ class Steps(Generic[T]):
                 self._through_pipeline()
             return self._take_acks(fences, pending)
         for stream, fence in fences:
-            self._names.append(stream)
-            self._entries.append(fence)
+            self._entries.append((stream, fence, None))
             self._added.append(pending)
         return pending
 
@@ -145,22 +149,22 @@ class Steps(Generic[T]):
     def _through_pipeline(self) -> None:
         """Plain adds and acks become steps like others."""
         encoding = self.opened.encoding
-        for name, entry, pending in zip(self._names, self._entries, self._added, strict=True):
-            if type(entry) is tuple:
+        for (name, entry, options), pending in zip(self._entries, self._added, strict=True):
+            if isinstance(entry, tuple):
                 self._take_acks([(name, entry)], pending)
                 continue
-            request = arguments.plain_add(name, entry, encoding)
+            request = _asked(name, entry, encoding, options)
             self._taken.append((partial(add.add_first, request=request), pending))
             self._frees = False
-        self._names, self._entries, self._added = [], [], []
+        self._entries, self._added = [], []
 
     def _beside_pipeline(self) -> bool:
         """Commit plain adds and acks in the lane; False: nothing has happened."""
         try:
-            done = self.opened.add_plain(self._names, self._entries)
+            done = self.opened.add_all_plain(self._entries)
         except DiskFullError:  # nothing happened: the pipeline has space set aside for acks
             return False
-        if done is None:
+        if not done:
             return False
         for pending, value in zip(self._added, done, strict=True):
             pending.settle(value)
@@ -198,3 +202,16 @@ def _nothing(_: WriteTxn) -> int:
 
 def _told(count: int, _: object) -> int:
     return count
+
+
+def _asked(
+    name: bytes, entry: dict[Any, Any], encoding: str | None, options: Options | None
+) -> add.Add:
+    """What the engine is asked for by a plain add."""
+    ids: add.AutoID | StreamID = add.AUTO
+    rule = None
+    if options is not None:
+        id, maxlen, minid, approximate, limit, _ = options
+        ids = arguments.add_id(id)
+        rule = arguments.Trimming(maxlen, minid, approximate, limit, "keep").rule()
+    return add.Add(name, arguments.rows([entry], encoding), 0, 1, ids, True, rule)

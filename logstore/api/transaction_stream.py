@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from logstore.api import arguments, producing, scheduling
+from logstore.api.arguments import ANY_ID
 from logstore.api.delivery import Delivery, deliveries_of
 from logstore.api.entry import DeleteOutcome, IDRuns, collect, outcomes
 from logstore.api.group import claim_step
@@ -115,15 +116,15 @@ class TransactionStream(Generic[T]):
         ``expected_last_id`` is the last ID as the steps before this one leave it.
         """
         if (
-            self._values is maxlen is minid is limit is None
-            and producer is idempotent_id is expected_last_id is ttl is None
-            and create is approximate is True
+            self._values is producer is idempotent_id is expected_last_id is ttl is None
+            and create is True
             and references == "keep"
-            and type(id) is str
-            and id == "*"
-            and (plain := self._steps.add_plain(self._name, fields)) is not None
         ):
-            return plain
+            bare = id is ANY_ID and maxlen is minid is limit is None and approximate is True
+            options = None if bare else (id, maxlen, minid, approximate, limit, True)
+            plain = self._steps.add_plain(self._name, fields, options)
+            if plain is not None:
+                return plain
         encoding = self._steps.opened.encoding
         batch, request = arguments.one_add(
             self._name,

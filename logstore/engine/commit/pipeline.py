@@ -207,7 +207,7 @@ def commit_locked(engine: Engine, batch: Batch, words: LogWords) -> int:
         txn.owe()
     else:
         cache.paid()
-    cache.applied, cache.meta, cache.generation = buffer.end, meta, generation.number
+    cache.committed(meta, generation.number, txn.changed)
     engine.metrics.committed(len(batch.requests) - batch.refused, len(data), txn.counts)
     return DONE
 

@@ -108,6 +108,7 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
         cache.clear()
         return
     indexed = engine.wake.indexed_upto
+    cache.changed = None
     cache.applied = -1  # valid again only when all of it is in
     if indexed >= at:
         cache.paid_by_another()

@@ -9,6 +9,8 @@ cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordi
     ID_BYTES = 16
     LAST = 1                # a flag: the last frame of its commit
     KIND_APPEND = 5
+    KIND_NODE = 6
+    KIND_RECORD = 9
     KIND_DELIVER = 35
     KIND_ACK = 36
     MARK = 0xF5A9

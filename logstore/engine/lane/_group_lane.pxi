@@ -87,10 +87,9 @@ cdef int put_delivery(Buf* out, u64 group, uint32_t consumer, const u8* ids, int
     return OK
 
 
-cdef class GroupLane(AddLane):
+cdef class GroupLane(IndexedLane):
     """Plain adds, reads and acks of groups of one engine, each a commit."""
 
-    cdef object port            # to the index, see lane.py
     cdef Decided decided[STEPS_MAX]     # by the steps of the commit
     cdef Acked going[ACKED_MAX]         # what that acks
     cdef int64_t held           # stretches of all groups, or more
@@ -105,11 +104,10 @@ cdef class GroupLane(AddLane):
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
                  int64_t end_look_ns, int passed_over_max, port):
-        """As of `AddLane`; `port`: to the index, see lane.py."""
+        """As of `AddLane`."""
         self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
-        self.port = port
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
-                         passed_over_max)
+                         passed_over_max, port)
 
     # -- a read ------------------------------------------------------------------------------------
     def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,
@@ -406,7 +404,8 @@ cdef class GroupLane(AddLane):
         self.steps[0].at, self.steps[0].size, self.steps[0].kind = 0, self.out.size, kind
         self.decided[0].group, self.decided[0].who = <PyObject*>g, <PyObject*>who
         self.decided[0].first = first
-        return self.commit_steps(NULL, 0, 1, start, now_ns, tried)
+        self.put_heads(1, start, tried)
+        return self.commit_steps(NULL, 0, 1, None, now_ns, tried)
 
     cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
         cdef Step* step = &self.steps[i]
@@ -414,20 +413,20 @@ cdef class GroupLane(AddLane):
         cdef Decided* decided = &self.decided[i]
         cdef Group g
         cdef int64_t n, k
-        if step.kind == KIND_APPEND:
-            AddLane.apply_step(self, asked, i, position)
-        elif step.kind == KIND_DELIVER:
+        if step.kind == KIND_DELIVER:
             n = (step.size - HEAD - DELIVER_BODY) // ID_BYTES
             (<Group>decided.group).delivered(<Consumer>decided.who, p + DELIVER_BODY, n,
                                              little(p + 12, 8), <int64_t>little(p + 36, 8), position)
             self.deliveries += n
-        else:
+        elif step.kind == KIND_ACK:
             n = (step.size - HEAD - ACK_BODY) // ID_BYTES
             g = <Group>decided.group
             for k in range(n - 1, -1, -1):      # from the end: the places of the others stay
                 g.acked(&self.going[decided.first + k], p + ACK_BODY + k * ID_BYTES)
             g.position = position
             self.acks += n
+        else:
+            AddLane.apply_step(self, asked, i, position)
 
     cdef bint decide_acks(self, const Asked* asked, int count, u64 start) except -1:
         cdef int i, k

@@ -7,6 +7,13 @@ cdef extern from "Python.h":
     bint PyUnicode_CheckExact(object o)
     bint PyBytes_CheckExact(object o)
     bint PyLong_CheckExact(object o)
+    bint PyFloat_CheckExact(object o)
+    double PyFloat_AS_DOUBLE(object o)
+    # As float.__repr__ has it; makes no object.
+    char* PyOS_double_to_string(double number, char format, int precision, int flags,
+                                int* kind) except NULL
+    int Py_DTSF_ADD_DOT_0
+    void PyMem_Free(void* p)
     void Py_INCREF(PyObject* o)
     void Py_XDECREF(PyObject* o)
 
@@ -31,7 +38,62 @@ cdef extern from *:
     """
     object ls_id(object type, uint64_t ms, uint64_t seq)
 
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030C0000
+    #define ls_is_ready(text) PyUnicode_IS_READY(text)
+    #else
+    #define ls_is_ready(text) 1
+    #endif
+    /* Bytes of a text as UTF-8; -1: a part of a pair, which has none. Of Python's own ways to it some
+       keep a copy in the text, and all make an object. */
+    static int64_t ls_utf8_bytes(PyObject *text) {
+        Py_ssize_t i, length;
+        int64_t size = 0;
+        int kind;
+        const void *data;
+        if (!ls_is_ready(text)) return -1;
+        kind = PyUnicode_KIND(text);
+        data = PyUnicode_DATA(text);
+        length = PyUnicode_GET_LENGTH(text);
+        for (i = 0; i < length; i++) {
+            Py_UCS4 c = PyUnicode_READ(kind, data, i);
+            if (c >= 0xD800 && c <= 0xDFFF) return -1;
+            size += 1 + (c >= 0x80) + (c >= 0x800) + (c >= 0x10000);
+        }
+        return size;
+    }
+    /* Write it there. */
+    static void ls_put_utf8(PyObject *text, uint8_t *p) {
+        Py_ssize_t i, length = PyUnicode_GET_LENGTH(text);
+        int kind = PyUnicode_KIND(text);
+        const void *data = PyUnicode_DATA(text);
+        for (i = 0; i < length; i++) {
+            Py_UCS4 c = PyUnicode_READ(kind, data, i);
+            if (c < 0x80) {
+                *p++ = (uint8_t)c;
+                continue;
+            }
+            if (c < 0x800) {
+                *p++ = (uint8_t)(0xC0 | c >> 6);
+            } else {
+                if (c < 0x10000) {
+                    *p++ = (uint8_t)(0xE0 | c >> 12);
+                } else {
+                    *p++ = (uint8_t)(0xF0 | c >> 18);
+                    *p++ = (uint8_t)(0x80 | (c >> 12 & 0x3F));
+                }
+                *p++ = (uint8_t)(0x80 | (c >> 6 & 0x3F));
+            }
+            *p++ = (uint8_t)(0x80 | (c & 0x3F));
+        }
+    }
+    """
+    int64_t ls_utf8_bytes(object text) noexcept
+    void ls_put_utf8(object text, uint8_t* p) noexcept
+
 cdef enum:
+    HANDLE_BYTES = 1024         # of memory that a handle takes beside its node, about
     PLAIN_BYTES_MAX = 1 << 16   # of an open node that is kept whole: nodes.OPEN_INLINE_MAX_BYTES
     ELEMENTS_MAX = 60000        # of an open node: far above, its header cannot count them
 
@@ -55,8 +117,41 @@ ctypedef struct Ahead:          # what a commit adds to the stream before the en
     int64_t entries
 
 
-cdef int put_plain(object value, Buf* out, u64* raw_bytes) except -1:
-    """Append a name or value as an element, as RowBatch does; 0: it is not plain."""
+cdef int put_utf8(object text, Buf* out, u64* raw_bytes) except -1:
+    """As `put_plain`, of text beyond ASCII."""
+    cdef int64_t size = ls_utf8_bytes(text)
+    cdef u8* there
+    if size < 0:
+        return 0
+    raw_bytes[0] += size
+    if raw_bytes[0] > PLAIN_BYTES_MAX:
+        return 0
+    fail(buf_reserve(out, 2 * size + FRAME_BYTES_MAX))
+    there = out.data + out.size + size + FRAME_BYTES_MAX    # behind where its element ends
+    ls_put_utf8(text, there)
+    out.size += put_text(out.data + out.size, there, size)
+    return 1
+
+
+cdef int put_bytes(object value, Buf* out, u64* raw_bytes) except -1:
+    """As `put_plain`, of what is to be bytes."""
+    return put_plain(value, out, raw_bytes, True) if PyBytes_CheckExact(value) else 0
+
+
+cdef int put_float(double number, Buf* out, u64* raw_bytes) except -1:
+    """As `put_plain`, of a float."""
+    cdef char* digits = PyOS_double_to_string(number, 114, 0, Py_DTSF_ADD_DOT_0, NULL)
+    cdef u64 size = strlen(digits)
+    cdef int code = buf_text(out, <const u8*>digits, size)
+    PyMem_Free(digits)
+    fail(code)
+    raw_bytes[0] += size
+    return 1
+
+
+cdef int put_plain(object value, Buf* out, u64* raw_bytes, bint ascii) except -1:
+    """Append a name or value as an element, as RowBatch does; 0: it is not plain. `ascii`: text
+    beyond it is stored otherwise than as UTF-8."""
     cdef int overflow = 0
     cdef int64_t number
     cdef u64 size
@@ -64,7 +159,7 @@ cdef int put_plain(object value, Buf* out, u64* raw_bytes) except -1:
     cdef u8 digits[20]
     if PyUnicode_CheckExact(value):
         if not PyUnicode_IS_COMPACT_ASCII(value):
-            return 0
+            return 0 if ascii else put_utf8(value, out, raw_bytes)
         text = <const u8*>PyUnicode_DATA(value)
         size = <u64>PyUnicode_GET_LENGTH(value)
     elif PyBytes_CheckExact(value):
@@ -77,6 +172,8 @@ cdef int put_plain(object value, Buf* out, u64* raw_bytes) except -1:
         raw_bytes[0] += format_i64(number, digits)
         fail(buf_int(out, number))
         return 1
+    elif PyFloat_CheckExact(value):
+        return put_float(PyFloat_AS_DOUBLE(value), out, raw_bytes)
     else:
         return 0
     raw_bytes[0] += size
@@ -84,6 +181,12 @@ cdef int put_plain(object value, Buf* out, u64* raw_bytes) except -1:
         return 0
     fail(buf_text(out, text, size))
     return 1
+
+
+cdef inline bint is_full(u64 size, int64_t entries, const Limits* limits) noexcept nogil:
+    """Whether a node has no room, as `pack` of the codec decides: for an entry with which it has so
+    many bytes, as servers count them, and so many entries without."""
+    return size >= limits.bytes_max or 0 < limits.entries_max <= entries
 
 
 cdef class Handle:
@@ -96,6 +199,13 @@ cdef class Handle:
     cdef u64 master_ms, master_seq
     cdef u64 first_ms, first_seq    # the first entry
     cdef u64 gone_ms, gone_seq      # the largest ID that was deleted
+    cdef u64 nodes, node_bytes      # sealed ones
+    cdef u64 open_version
+    cdef bytes name
+    cdef bint absent            # when it was asked last there was no stream of the name
+    cdef u64 head_epoch             # of the lane's, in which the first of them was looked up:
+    cdef int64_t head_live          # its live entries
+    cdef u64 head_ms, head_seq      # and its last ID
     cdef Buf lp                 # the open node
     cdef int64_t live, deleted, width
     cdef u64 live_bytes         # of the element that counts live entries
@@ -110,6 +220,8 @@ cdef class Handle:
     # What the lane knows of it: when it was learned, whether the record cache has less, its bucket.
     cdef u64 epoch
     cdef bint dirty
+    cdef bint used              # since it was asked last whether it may be given up
+    cdef u64 counted            # bytes, in what the lane holds
     cdef uint32_t bucket
     cdef dict groups            # by name, of this epoch or an older one
 
@@ -146,6 +258,10 @@ cdef class Handle:
         self.first_ms, self.first_seq = record.first
         self.gone_ms, self.gone_seq = record.max_deleted
         self.position = record.position
+        self.nodes, self.node_bytes = record.nodes, record.node_bytes
+        self.open_version = record.open_version
+        self.name = record.name
+        self.head_epoch = 0
         self.known = True
         if not record.open_version or node is None or node.runs or node.lp is None:
             return False
@@ -212,6 +328,22 @@ cdef class Handle:
             at = elem.after
         return OK
 
+    cdef u64 held_bytes(self) noexcept nogil:
+        """Memory that it takes, about."""
+        return HANDLE_BYTES + self.lp.room + self.names.room + self.keys_room * sizeof(PyObject*)
+
+    cdef tuple whole(self):
+        """A `StreamRecord` and an `OpenNode` of what it holds."""
+        first = ls_id(_StreamID, self.first_ms, self.first_seq)
+        gone = ls_id(_StreamID, self.gone_ms, self.gone_seq)
+        master = ls_id(_StreamID, self.master_ms, self.master_seq)
+        record, node = _StreamRecord(self.number, self.name), _OpenNode(b"")
+        record.first, record.max_deleted, record.open_master = first, gone, master
+        record.nodes, record.node_bytes = self.nodes, self.node_bytes
+        record.open_version = self.open_version
+        self.give_back(record, node)
+        return record, node
+
     def give_back(self, record not None, node not None):
         """Put what it holds into a `StreamRecord` and an `OpenNode`, as applying the frames would."""
         lp = PyBytes_FromStringAndSize(<char*>self.lp.data, self.lp.size)
@@ -223,8 +355,9 @@ cdef class Handle:
         node.lp = lp
 
     # -- an entry, before any lock -----------------------------------------------------------------
-    cdef int encode(self, Row* row, dict fields) except -1:
-        """Encode a dict's names and values; 0: they are not plain.
+    cdef int encode(self, Row* row, object fields, bint ascii) except -1:
+        """Encode names and values: of a dict, or of a tuple of bytes by turns; 0: they are not
+        plain. `ascii`: as `put_plain` has it.
 
         Where the key objects are those of the entry before, they are compared by address alone.
         That is sound as no Python runs in here, not even a collection (no object is made): what is
@@ -233,6 +366,8 @@ cdef class Handle:
         cdef PyObject* key
         cdef PyObject* item
         cdef Py_ssize_t at = 0, i = 0
+        if PyTuple_CheckExact(fields):
+            return self.encode_flat(row, <tuple>fields)
         row.width = PyDict_Size(fields)
         row.same = False
         if not row.width:
@@ -243,7 +378,7 @@ cdef class Handle:
             while PyDict_Next(fields, &at, &key, &item):
                 if self.keys[i] != key:
                     break
-                if not put_plain(<object>item, &row.elements, &row.raw_bytes):
+                if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
                     return 0
                 i += 1
             else:
@@ -251,19 +386,60 @@ cdef class Handle:
                 return 1
         row.names.size = row.elements.size = row.raw_bytes = at = 0
         while PyDict_Next(fields, &at, &key, &item):
-            if not put_plain(<object>key, &row.names, &row.raw_bytes):
+            if not put_plain(<object>key, &row.names, &row.raw_bytes, ascii):
                 return 0
-            if not put_plain(<object>item, &row.elements, &row.raw_bytes):
+            if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
                 return 0
         row.same = (row.names.size == self.names.size and row.width == self.width
                     and not memcmp(row.names.data, self.names.data, self.names.size))
         if row.same:
-            self.know(fields)
+            self.know(<dict>fields)
             return 1
         row.elements.size = row.raw_bytes = at = 0
         while PyDict_Next(fields, &at, &key, &item):
-            put_plain(<object>key, &row.elements, &row.raw_bytes)
-            put_plain(<object>item, &row.elements, &row.raw_bytes)
+            put_plain(<object>key, &row.elements, &row.raw_bytes, ascii)
+            put_plain(<object>item, &row.elements, &row.raw_bytes, ascii)
+        return 1
+
+    cdef int encode_split(self, Row* row, object fields, bint ascii) except -1:
+        """As `encode`, of an entry that begins a node: names and values apart."""
+        cdef PyObject* key
+        cdef PyObject* item
+        cdef Py_ssize_t i, at = 0
+        row.names.size = row.elements.size = row.raw_bytes = 0
+        if PyTuple_CheckExact(fields):
+            row.width = PyTuple_GET_SIZE(fields) // 2
+            for i in range(2 * row.width):
+                if not put_bytes(<object>PyTuple_GET_ITEM(fields, i),
+                                 &row.elements if i & 1 else &row.names, &row.raw_bytes):
+                    return 0
+            return row.width > 0
+        row.width = PyDict_Size(fields)
+        while PyDict_Next(fields, &at, &key, &item):
+            if not put_plain(<object>key, &row.names, &row.raw_bytes, ascii):
+                return 0
+            if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
+                return 0
+        return row.width > 0
+
+    cdef int encode_flat(self, Row* row, tuple flat) except -1:
+        """The same of field, value, field, value, ..., all of them bytes."""
+        cdef Py_ssize_t i, count = PyTuple_GET_SIZE(flat)
+        cdef Buf* out
+        if not count or count & 1:
+            return 0
+        row.width = count // 2
+        row.names.size = row.elements.size = row.raw_bytes = 0
+        for i in range(count):
+            out = &row.elements if i & 1 else &row.names
+            if not put_bytes(<object>PyTuple_GET_ITEM(flat, i), out, &row.raw_bytes):
+                return 0
+        row.same = (row.names.size == self.names.size and row.width == self.width
+                    and not memcmp(row.names.data, self.names.data, self.names.size))
+        if not row.same:
+            row.elements.size = row.raw_bytes = 0
+            for i in range(count):
+                put_bytes(<object>PyTuple_GET_ITEM(flat, i), &row.elements, &row.raw_bytes)
         return 1
 
     # -- its frame, and what the frame does to the stream --------------------------------------------
@@ -274,12 +450,14 @@ cdef class Handle:
         cdef u64 size = self.lp.size
         if ahead.entries:
             size += ahead.bytes + put_int(counter, self.live + ahead.entries) - self.live_bytes
-        if size + row.raw_bytes >= limits.bytes_max:
-            return False
-        if 0 < limits.entries_max <= self.live + self.deleted + ahead.entries:
+        if is_full(size + row.raw_bytes, self.live + self.deleted + ahead.entries, limits):
             return False
         return (self.element_count + ahead.elements < ELEMENTS_MAX and row.width < ELEMENTS_MAX // 2
                 and size + row.elements.size + 6 * INT_BYTES_MAX <= PLAIN_BYTES_MAX)
+
+    cdef bint is_full(self, const Row* row, const Limits* limits) noexcept nogil:
+        """Whether the entry begins another node, by these limits alone."""
+        return is_full(self.lp.size + row.raw_bytes, self.live + self.deleted, limits)
 
     cdef int put_frame(self, Buf* out, const Row* row, u64 ms, u64 seq, const Ahead* ahead,
                        Append* body) noexcept nogil:
@@ -344,9 +522,11 @@ cdef class Handle:
         self.position = position
 
     # -- the same in steps, as one process writes and another one applies ----------------------------
-    def frame(self, dict fields not None, u64 ms, u64 seq, u64 at, u64 commit, u64 durable_upto,
+    def frame(self, fields not None, u64 ms, u64 seq, u64 at, u64 commit, u64 durable_upto,
               uint32_t seed, u64 bytes_max, int64_t entries_max):
         """The append frame of one entry at position `at`; None if that is not plain."""
+        if type(fields) is not dict and type(fields) is not tuple:
+            raise TypeError("the fields of an entry are a dict, or a tuple of bytes")
         cdef Row row
         cdef Append body
         cdef Limits limits
@@ -358,7 +538,7 @@ cdef class Handle:
         memset(&nothing, 0, sizeof(Ahead))
         memset(&out, 0, sizeof(Buf))
         try:
-            if not self.usable or not self.encode(&row, fields):
+            if not self.usable or not self.encode(&row, fields, False):
                 return None
             if not self.has_room(&row, &limits, &nothing):
                 return None

@@ -2,10 +2,10 @@
 
 cdef u64 NOWHERE = ~<u64>0
 cdef enum:
-    STREAMS_MAX = 1000      # handles, of some kilobytes each
+    HANDLES_BYTES_MAX = 32 << 20    # of memory that handles take
     CATCH_UP_BYTES_MAX = 1 << 16
     STEPS_MAX = 16          # entries of one commit
-    LOCK_SPIN_NS = 3000    # a commit takes four thousand
+    LOCK_SPIN_NS = 3000     # a commit takes four thousand
     LOCK_WAIT_NS = 5000000  # then the pipeline waits: it knows deadlines and interrupts
 
 cdef enum:                  # what became of a try
@@ -13,6 +13,7 @@ cdef enum:                  # what became of a try
     COMMITTED = 1
     APPEND_FAILED = 2
     SYNC_FAILED = 3
+    INDEX_FAILED = 4        # behind the append, which counts
 
 ctypedef struct Tried:      # a commit that was begun, for who asks the log what became of it
     u64 start
@@ -20,15 +21,6 @@ ctypedef struct Tried:      # a commit that was begun, for who asks the log what
     u64 commit
     uint32_t crc            # of that
     int error               # of the system
-
-ctypedef struct Asked:      # an entry, or an ack, of a call; the objects are kept by who calls
-    PyObject* handle
-    PyObject* name
-    PyObject* fields        # of an ack a tuple, see `add`
-    bint acks
-    u64 version             # of the handle, when the entry was encoded
-    u64 ms                  # its ID, once it is committed
-    u64 seq
 
 ctypedef struct Step:       # the same on its way into the log
     Row row
@@ -38,21 +30,11 @@ ctypedef struct Step:       # the same on its way into the log
     u64 size                # bytes of that
 
 
-cdef inline bint next_id(u64 now_ms, u64* ms, u64* seq) noexcept nogil:
-    """The ID that `*` means behind this one; False: there is none in its millisecond any more."""
-    if now_ms > ms[0]:
-        ms[0] = now_ms
-        seq[0] = 0
-        return True
-    seq[0] += 1
-    return seq[0] != 0
-
-
 cdef class AddLane:
-    """Plain adds of one engine, each a commit; see native.pyx. `Lane` does groups, too."""
+    """Adds of one engine, each a commit; see native.pyx. `Lane` does groups, too."""
 
     cdef object engine, cache, busy, queue, lock, acquire, release, is_owned
-    cdef object follow, failed
+    cdef object follow, failed, port
     cdef dict lag               # where INDEX_LAG_MAX_COMMITS and INDEX_LAG_MAX_BYTES stand
     cdef Py_buffer memory
     cdef u8* wake               # NULL: closed
@@ -76,6 +58,8 @@ cdef class AddLane:
     cdef u64 epoch              # counts how often this took over; handles of others are learned anew
     cdef dict handles, by_number
     cdef list dirty             # handles that are ahead of the cache
+    cdef readonly u64 held_bytes    # that handles take
+    cdef public u64 held_bytes_max
     cdef u64 turn               # counts calls that encoded entries into rows of `steps`
     cdef Step steps[STEPS_MAX]
     cdef Buf out, tail
@@ -85,17 +69,18 @@ cdef class AddLane:
     cdef int64_t commits, entries, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max):
+                 int64_t end_look_ns, int passed_over_max, port):
         """A lane beside an engine's pipeline.
 
         `busy`: of the committer; `queue`: of the requests of all threads; `owner`: pid and start
         time of this process; `follow`: lets the index follow, LOCK is held; `failed`: what became
         of a commit that was begun and failed, see lane.py; `look_ns`: between looks at the store's
         files, which the pipeline takes, and `end_look_ns` at the end of the log; `passed_over_max`: a process that waits for LOCK is passed
-        over so often at most, then the pipeline gives way.
+        over so often at most, then the pipeline gives way; `port`: what is asked of the index, see
+        lane.py.
         """
         self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
-        self.queue = queue
+        self.queue, self.port = queue, port
         self.cache, self.lock, mutex = engine.cache, engine.lock, engine.mutex
         self.acquire, self.release, self.is_owned = mutex.acquire, mutex.release, mutex._is_owned
         self.seed, self.look_ns, self.end_look_ns = engine.seed, look_ns, end_look_ns
@@ -104,6 +89,7 @@ cdef class AddLane:
         self.always, self.everysec = engine.options.sync == "always", engine.options.sync == "everysec"
         self.owner[0], self.owner[1] = owner
         self.handles, self.by_number, self.dirty = {}, {}, []
+        self.held_bytes, self.held_bytes_max = 0, HANDLES_BYTES_MAX
         self.applied = NOWHERE
         PyObject_GetBuffer(engine.wake.memory, &self.memory, PyBUF_WRITABLE)
         self.wake = <u8*>self.memory.buf
@@ -125,6 +111,7 @@ cdef class AddLane:
             self.wake = NULL
             self.forget()
             self.handles.clear()
+            self.held_bytes = 0
             PyBuffer_Release(&self.memory)
             self.keep_file(None, -1, None)
 
@@ -137,77 +124,86 @@ cdef class AddLane:
         return 0
 
     # -- one add -----------------------------------------------------------------------------------
-    def add(self, name not None, fields not None, list told not None):
-        """Commit an entry with the ID `*`; its ID, or None: it, or the moment, is not plain.
+    def add(self, bytes name not None, fields not None, list told not None, bint ascii=False,
+            tuple options=None):
+        """Commit an entry; its ID, or None: the moment is not plain; False: the entry is not, or its
+        options are not.
 
-        With lists of names and entries these are one commit, and give `told`; they may be to one
-        stream. In place of an entry an ack may stand, for which `told` has 1: a tuple of the group,
-        the consumer, the ID, delivery count and time (ms) with which it must be pending still. IDs
-        are put into `told`, too: whatever is raised then, an interrupt behind the end of this call
-        as well, the commit counts. Lock order as everywhere: the mutex, then LOCK. The first is not
-        waited for, the other one for some milliseconds. MemoryError, and nothing happened; what
-        `failed` raises.
+        `fields`: a dict, or a tuple of bytes, field and value by turns; `ascii`: text beyond it is
+        not stored as UTF-8; `options`: ID, maxlen, minid, approximate, limit, create; None: `*`, and
+        none. The ID is put into `told`, too: whatever is raised then, an interrupt behind the end of
+        this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK. The
+        first is not waited for, the other one for some milliseconds. MemoryError, and nothing
+        happened; what `failed` raises.
         """
         cdef Handle h
         cdef u64 turn
         cdef Asked asked
         if not self.may_try():
             return None
-        if type(name) is list:
-            return told if self.add_all(name, fields, told) else None
-        h = self.handle(<bytes?>name)
-        if h is None:
-            return None
+        h = self.handle(name)
         self.turn += 1
         turn = self.turn
+        ask_nothing(&asked, ascii)
+        if options is not None and not self.take_options(&asked, options):
+            return False
         asked.handle, asked.name, asked.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
-        asked.version, asked.acks = h.version, False
-        if not h.encode(&self.steps[0].row, <dict?>fields):
-            return None
+        asked.version = h.version
+        if not h.encode(&self.steps[0].row, fields, ascii):
+            return False
         return told[0] if self.commit_asked(&asked, 1, turn, told) else None
 
-    cdef bint add_all(self, list names, list rows, list told) except -1:
-        """Commit entries, each to the stream of its name, as one; whether that is done."""
+    cdef bint take_options(self, Asked* asked, tuple options) except -1:
+        """Take what is asked for beside the entry; False: it is not plain."""
+        id, maxlen, minid, approximate, limit, create = options
+        return read_asked(asked, id, maxlen, minid, approximate, limit, create)
+
+    def add_all(self, list entries not None, list told not None):
+        """Commit entries as one, each a tuple of the stream's name, fields and options, as `add` has
+        them; whether that is done. IDs are put into `told`."""
         cdef Handle h
         cdef u64 turn
         cdef Asked asked[STEPS_MAX]
         cdef Asked* one
-        cdef Py_ssize_t i, count = PyList_GET_SIZE(rows)
-        if not 0 < count <= STEPS_MAX or PyList_GET_SIZE(names) != count:
-            return False
+        cdef Py_ssize_t i, count
         # `asked` has no references of its own: what it points to is kept alive in these.
-        cdef list handles = [], kept_names = list(names), kept_rows = list(rows)
-        if PyList_GET_SIZE(kept_names) != count or PyList_GET_SIZE(kept_rows) != count:
+        cdef list handles = [], kept = list(entries)
+        count = PyList_GET_SIZE(kept)
+        if not 0 < count <= STEPS_MAX or not self.may_try():
             return False
         self.turn += 1
         turn = self.turn
         for i in range(count):
-            name, fields = <bytes?>kept_names[i], kept_rows[i]
-            h = self.handle(name)
-            if h is None:
-                return False
+            name, fields, options = <tuple?>kept[i]
+            h = self.handle(<bytes?>name)
             handles.append(h)
             one = &asked[i]
+            ask_nothing(one, False)
+            if options is not None and not self.take_options(one, options):
+                return False
             one.handle, one.name, one.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
             one.version, one.acks = h.version, type(fields) is tuple
-            if not one.acks and not h.encode(&self.steps[i].row, <dict?>fields):
+            if not one.acks and not h.encode(&self.steps[i].row, fields, False):
                 return False
         return self.commit_asked(asked, count, turn, told)
 
-    def plain(self, dict fields not None):
-        """A copy of an entry for `add_all`; None if it is not plain."""
+    def plain(self, fields not None, bint ascii=False, tuple options=None):
+        """A copy of an entry for `add_all`; None if it is not plain, or its options are not."""
         cdef PyObject* key
         cdef PyObject* item
         cdef Py_ssize_t at = 0
         cdef Row* row = &self.steps[0].row
-        if not PyDict_Size(fields):
+        cdef Asked asked
+        if options is not None and not self.take_options(&asked, options):
+            return None
+        if type(fields) is not dict or not PyDict_Size(fields):
             return None
         self.turn += 1          # what stands in the row is of nobody then
         row.elements.size = row.raw_bytes = 0
         while PyDict_Next(fields, &at, &key, &item):
-            if not put_plain(<object>key, &row.elements, &row.raw_bytes):
+            if not put_plain(<object>key, &row.elements, &row.raw_bytes, ascii):
                 return None
-            if not put_plain(<object>item, &row.elements, &row.raw_bytes):
+            if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
                 return None
         return PyDict_Copy(fields)
 
@@ -231,7 +227,7 @@ cdef class AddLane:
         if not self.try_lock():
             return False
         try:
-            became = self.commit_locked(asked, count, turn, &tried)
+            became = self.commit_locked(asked, count, turn, told, &tried)
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
@@ -240,7 +236,7 @@ cdef class AddLane:
             self.release()
         if not became:
             return False
-        for i in range(count):
+        for i in range(<int>PyList_GET_SIZE(told), count):      # or it was told already
             told.append(1 if asked[i].acks else ls_id(_StreamID, asked[i].ms, asked[i].seq))
         if grouped:
             buckets = {(<Handle>asked[i].handle).bucket for i in range(count) if not asked[i].acks}
@@ -303,7 +299,13 @@ cdef class AddLane:
         """How many commits the index may be behind; 0: there is no lane."""
         return self.lag["INDEX_LAG_MAX_COMMITS"]
 
-    cdef int commit_locked(self, Asked* asked, int count, u64 turn, Tried* tried) except -1:
+    cdef int commit_indexed(self, Asked* asked, u64 turn, u64 start, int64_t now_ns, list told,
+                            Tried* tried) except -1:
+        """Commit an entry that begins a node."""
+        return NOT_PLAIN
+
+    cdef int commit_locked(self, Asked* asked, int count, u64 turn, list told,
+                           Tried* tried) except -1:
         """Decide and commit; what became of it."""
         cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
@@ -311,7 +313,19 @@ cdef class AddLane:
         if not self.may_commit_now(start, now_ns):
             return NOT_PLAIN
         if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
-            return NOT_PLAIN
+            if count != 1 or asked[0].acks or self.wake == NULL:
+                return NOT_PLAIN
+            became = NOT_PLAIN
+            self.forget_offers()
+            try:
+                became = self.commit_indexed(asked, turn, start, now_ns, told, tried)
+            except BaseException:
+                self.port.take_back()
+                self.forget()
+                raise
+            finally:
+                self.tell_held(False)
+            return became
         frames = count
         if self.offers_count:
             if not self.lay_out_offers(<Handle>asked[0].handle, asked[0].ms, asked[0].seq):
@@ -322,43 +336,59 @@ cdef class AddLane:
         if self.offers_count and not self.offer(asked[0].ms, asked[0].seq):
             return NOT_PLAIN
         # crash: what was offered is taken back by who waits, behind a look at the index
-        return self.commit_steps(asked, count, frames, start, now_ns, tried)
+        self.put_heads(frames, start, tried)
+        return self.commit_steps(asked, count, frames, None, now_ns, tried)
 
-    cdef int commit_steps(self, const Asked* asked, int count, int frames, u64 start,
-                          int64_t now_ns, Tried* tried) except -1:
-        """Append so many frames that were laid out as `steps`, but for their heads, and publish
-        them; what became of it. The first `count` of them were asked for.
-
-        Crash order, as the pipeline has it: the word of a commit in progress; all frames in one
-        append; what the policy promises; the state in memory; where the log stands, `applied`
-        behind what it depends on; the commit is over. From the first of these on no code of Python
-        runs, and no memory is taken.
-        """
-        cdef u8* w = self.wake
+    cdef void put_heads(self, int frames, u64 start, Tried* tried) noexcept:
+        """Write the heads of frames that were laid out as `steps`, side by side."""
         cdef Step* step
-        cdef int i, became
+        cdef int i
         tried.start, tried.commit = start, self.commit + 1
         for i in range(frames):
             step = &self.steps[i]
             tried.last = start + step.at
             tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
-                                 ls_load(w + W_DURABLE), self.seed, i, i == frames - 1, step.kind)
+                                 ls_load(self.wake + W_DURABLE), self.seed, i, i == frames - 1,
+                                 step.kind)
+
+    cdef int commit_steps(self, const Asked* asked, int count, int frames, index, int64_t now_ns,
+                          Tried* tried) except -1:
+        """Append so many frames, of which the first `count` were asked for, and publish them; what
+        became of it. `index`: LMDB's commit of their rows; None: it lags one more commit.
+
+        Crash order, as the pipeline has it: the word of a commit in progress; all frames in one
+        append; what the policy promises; LMDB's commit; the state in memory; where the log stands,
+        `applied` behind what it depends on; the commit is over. From the first of these on no code
+        of Python runs, but that LMDB's commit is called, and no memory is taken.
+        """
+        cdef u8* w = self.wake
+        cdef u64 start = tried.start, size = self.out.size
+        cdef int i, became
         self.tell_held(True)
         # -- from here on it may have happened
         ls_store(w + W_PROGRESS, tried.commit)
         # crash: the next writer runs the tail check, and finds nothing
-        became = self.append(self.out.size, start, now_ns, tried)
+        became = self.append(size, start, now_ns, tried)
+        if became == COMMITTED and index is not None:
+            try:
+                index()         # it makes no object
+            except BaseException:
+                tried.error, became = 0, INDEX_FAILED
+            else:               # crash: the tail check finds that the index is there
+                ls_store(w + W_INDEXED, start + size)
         if became == COMMITTED:
             for i in range(frames):
                 self.apply_step(asked, i, start + self.steps[i].at)
-            self.publish(tried, self.out.size, asked, count)
+            self.publish(tried, size, asked, count)
         # -- to here
         self.tell_held(False)
         return became
 
     cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
-        """Let a frame count that is in the log now."""
+        """Let a frame count that is in the log now. What begins a node is learned anew."""
         cdef Step* step = &self.steps[i]
+        if step.kind != KIND_APPEND:
+            return
         (<Handle>asked[i].handle).grow(
             self.out.data + step.at + HEAD + APPEND_BODY, step.size - HEAD - APPEND_BODY,
             &step.body, position)
@@ -417,6 +447,8 @@ cdef class AddLane:
             if self.is_awaited_by_groups(h.bucket, now_ns // 1000000) and not self.serves(h, count,
                                                                                         now_ns):
                 return False    # the pipeline hands out
+            if asked[i].trims and h.nodes and h.head_epoch != self.epoch and not self.look_at_head(h):
+                return False
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
             return False
         if acks and not self.decide_acks(asked, count, start):
@@ -434,8 +466,20 @@ cdef class AddLane:
         self.turn += 1
         for i in range(count):
             h = <Handle>asked[i].handle
-            if not asked[i].acks and not h.encode(&self.steps[i].row, <dict>asked[i].fields):
+            if asked[i].acks:
+                continue
+            if not h.encode(&self.steps[i].row, <object>asked[i].fields, asked[i].ascii):
                 return False
+        return True
+
+    cdef bint look_at_head(self, Handle h) except -1:
+        """Look up the first sealed node, for a trim; False: that cannot be."""
+        cdef u64 epoch = self.epoch
+        found = self.port.first_node(h.number)
+        if found is None or self.epoch != epoch or h.epoch != epoch:
+            return False
+        live, ms, seq = found
+        h.head_live, h.head_ms, h.head_seq, h.head_epoch = live, ms, seq, epoch
         return True
 
     cdef bint is_awaited_by_groups(self, uint32_t bucket, int64_t now_ms) noexcept nogil:
@@ -493,7 +537,9 @@ cdef class AddLane:
                     ahead.elements += self.steps[before].body.elements
                     ahead.entries += 1
                     asked[i].ms, asked[i].seq = asked[before].ms, asked[before].seq
-            if not next_id(now_ms, &asked[i].ms, &asked[i].seq):
+            if not next_id(&asked[i], now_ms, &asked[i].ms, &asked[i].seq):
+                return False
+            if asked[i].trims and not nothing_goes(&asked[i], h, ahead.entries):
                 return False
             if not h.has_room(&step.row, &self.limits, &ahead):
                 return False
@@ -503,6 +549,7 @@ cdef class AddLane:
             step.kind = KIND_APPEND
             fail(h.put_frame(&self.out, &step.row, asked[i].ms, asked[i].seq, &ahead, &step.body))
             step.size = self.out.size - step.at
+            self.count(h)
         return True
 
     cdef int append(self, u64 size, u64 start, int64_t now_ns, Tried* tried) noexcept:
@@ -624,7 +671,7 @@ cdef class AddLane:
         try:
             for left in reversed(range(3)):
                 try:
-                    self.failed(became == SYNC_FAILED, tried.error, tried.start, tried.last,
+                    self.failed(became != APPEND_FAILED, tried.error, tried.start, tried.last,
                                 tried.commit, tried.crc)
                     return 0
                 except KeyboardInterrupt:
@@ -672,7 +719,9 @@ cdef class AddLane:
     cdef bint take_over(self, int64_t applied) except -1:
         """Go on from the record cache, which stands there; -1: nowhere."""
         cdef int64_t owed
+        cdef Handle h
         engine, cache = self.engine, self.cache
+        kept = self.keep_unchanged(cache)
         self.forget()
         file, limits = engine.active, engine.limits
         meta = cache.meta
@@ -681,8 +730,6 @@ cdef class AddLane:
                 or engine.active_number != ls_load(self.wake + W_ACTIVE)
                 or engine.active_number != applied >> 32):
             return False
-        if len(self.handles) >= STREAMS_MAX:
-            self.handles.clear()
         self.keep_file(file, file.fd, limits)
         self.limits.bytes_max = limits.node_max_bytes or ENTRY_BYTES_MAX
         self.limits.entries_max = limits.node_max_entries
@@ -697,19 +744,73 @@ cdef class AddLane:
             return False
         self.owed = owed
         self.base = self.applied = applied
+        cache.changed_since(applied)
+        for h in kept:
+            if self.handles.get(h.name) is not h:
+                continue        # it was given up in between
+            h.epoch = self.epoch
+            if h.head_epoch:
+                h.head_epoch = self.epoch
+            self.by_number[h.number] = h
         return True
 
+    cdef list keep_unchanged(self, cache):
+        """Handles that are as they were for where the cache stands now: it was given all that is
+        held here, and knows which streams were changed since."""
+        cdef Handle h
+        changed = cache.changed
+        if (changed is None or self.applied == NOWHERE or self.applied != self.base
+                or cache.since != self.base or cache.generation != self.generation
+                or self.engine.active is not self.file
+                or self.engine.limits is not self.limits_given):
+            return []
+        return [h for h in self.by_number.values()
+                if h.epoch == self.epoch and h.number not in changed]
+
     cdef Handle handle(self, bytes name):
-        """The handle of a name, which may have learned nothing yet; None if there are too many."""
+        """The handle of a name, which may have learned nothing yet."""
         cdef Handle h
         cdef PyObject* found = PyDict_GetItemWithError(self.handles, name)
         if found != NULL:
-            return <Handle>found
-        if len(self.handles) >= STREAMS_MAX:
-            return None
+            h = <Handle>found
+            h.used = True
+            return h
+        if self.held_bytes > self.held_bytes_max:
+            self.give_up_handles()
         h = Handle()
         h.bucket = crc32(name) & (BUCKETS - 1)
-        return <Handle>self.handles.setdefault(name, h)     # another thread may have been quicker
+        h.used = True
+        there = self.handles.setdefault(name, h)    # another thread may have been quicker
+        if there is h:
+            self.count(h)
+        return <Handle>there
+
+    cdef void count(self, Handle h) noexcept:
+        """Count what a handle takes now."""
+        cdef u64 size = h.held_bytes()
+        self.held_bytes += size - h.counted
+        h.counted = size
+
+    cdef int give_up_handles(self) except -1:
+        """Give up handles that were not used since this looked last, until there is room for some;
+        none of which the record cache has less. What is given up is looked up in the index again."""
+        cdef Handle h
+        for name, h in list(self.handles.items()):
+            if self.held_bytes <= self.held_bytes_max // 4 * 3:
+                break
+            if h.dirty or h.groups or self.handles.get(name) is not h:
+                continue
+            if h.used:
+                h.used = False
+                continue
+            # From here on no code of Python runs that could use it.
+            h.epoch = 0         # who has it still learns of it anew, and may not beside another one
+            self.held_bytes -= h.counted
+            h.counted = 0
+            del self.handles[name]
+            if self.by_number.get(h.number) is h:
+                del self.by_number[h.number]
+        return 0
 
     cdef Handle held(self, u64 number):
         """The handle of a stream that others added to; None if it is not plain."""
@@ -719,28 +820,50 @@ cdef class AddLane:
             return <Handle>found
         record = self.cache.records.get(number)
         if record is None:
-            return None
+            loaded = self.port.load(None, number)
+            if not loaded:
+                return None
+            record = loaded[0]
         h = self.handle(record.name)
-        return h if h is not None and self.learn(h, record.name, number) else None
+        return h if self.learn(h, record.name, number) else None
 
     cdef bint learn(self, Handle h, bytes name, number=None) except -1:
         """Take a stream over from the cache, which is what it was where this took over: nothing that
-        was committed since is of a stream that has no handle here. It may be known and not usable."""
+        was committed since is of a stream that has no handle here. What the cache has not is looked
+        up in the index: that lacks of it nothing, as what is owed to the index stays in the cache,
+        or in a handle. It may be known and not usable."""
         cdef u64 epoch = self.epoch
         cache = self.cache
         if not self.is_at_base(cache):
             return False
         number = cache.numbers.get(name) if number is None else number
-        record = cache.records.get(number)
-        if record is None or record.name != name or number in self.by_number:
+        record, node = cache.records.get(number), cache.opens.get(number)
+        if record is None or record.name != name or (record.open_version and node is None):
+            loaded = self.port.load(name, None)
+            h.absent = loaded is False
+            if not loaded:
+                return False
+            record, node = loaded
+            number = record.number
+            record, node = cache.records.get(number, record), cache.opens.get(number, node)
+        if record.name != name or number in self.by_number:
             return False    # there is one handle of a stream
-        h.learn(record, cache.opens.get(number))
+        h.learn(record, node)
         if not h.known or self.epoch != epoch or not self.is_at_base(cache):
             return False    # Python ran: what was taken is of a state that is gone
-        h.epoch = epoch
-        h.dirty = False
-        self.by_number[number] = self.handles[name] = h
+        self.hold(h, number, name)
         return True
+
+    cdef int hold(self, Handle h, number, bytes name) except -1:
+        """It is the one handle of its stream from here on, as this one is now."""
+        cdef Handle other = self.handles.get(name)
+        if other is not None and other is not h:
+            self.held_bytes -= other.counted
+            other.counted = 0
+        h.epoch, h.dirty = self.epoch, False
+        self.by_number[number] = self.handles[name] = h
+        self.count(h)
+        return 0
 
     cdef bint is_at_base(self, cache) except -1:
         """Whether the record cache is still what it was where this took over."""
@@ -779,6 +902,7 @@ cdef class AddLane:
                     self.dirty.append(h)
                     h.dirty = True
                 h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
+                self.count(h)
             elif h is not None or not self.take_in_frame(p, count - at, start, &size):
                 self.forget()
                 return False
@@ -832,9 +956,6 @@ cdef class AddLane:
         if (cache.applied != self.base or meta is None or cache.generation != self.generation
                 or self.generation != ls_load(self.wake + W_GENERATION)):
             return
-        for h in self.dirty:
-            if h.number not in cache.records or h.number not in cache.opens:
-                return
         cache.applied = -1
         if ls_load(self.wake + W_INDEXED) >= self.base:
             cache.paid_by_another()
@@ -842,7 +963,11 @@ cdef class AddLane:
             return
         numbers = {h.number for h in self.dirty}
         for h in self.dirty:
-            h.give_back(cache.records[h.number], cache.opens[h.number])
+            record, node = cache.records.get(h.number), cache.opens.get(h.number)
+            if record is None or node is None:
+                cache.records[h.number], cache.opens[h.number] = h.whole()
+            else:
+                h.give_back(record, node)
         cache.owe(numbers, numbers, self.since)
         cache.meta = _Meta(self.applied, self.commit, self.last_frame, self.last_crc, *meta[4:])
         for h in self.dirty:
@@ -850,4 +975,5 @@ cdef class AddLane:
         self.dirty.clear()
         self.owed = cache.owed_commits
         self.since = 0
+        cache.changed_since(self.applied)
         self.base = cache.applied = self.applied

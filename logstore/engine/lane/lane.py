@@ -1,4 +1,4 @@
-"""When an engine has a lane of plain adds, and what became of a commit of it that failed.
+"""When an engine has a lane, what that asks of the index, and what became of a commit that failed.
 
 Invariants: a lane is only made where it does what the pipeline would: with the system's clock, on
 the real file system, in a store that may be written to; and it is made once, when the store is
@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.commit import log_tail, pipeline, write_back
+from logstore.engine.lane.indexed import Indexed
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import process
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from logstore.ids import StreamID
     from logstore.index.group_keys import ConsumerRecord
     from logstore.index.group_txn import Near
+    from logstore.index.keys import OpenNode, StreamRecord
 
 T = TypeVar("T")
 MAX_MS = MAX_POSITION = (1 << 64) - 1
@@ -59,7 +61,7 @@ def open_lane(engine: Engine, committer: Committer) -> Lane | None:
 def make(engine: Engine, committer: Committer) -> Lane:
     """The lane of an engine, wherever it is: ``open_lane`` asks whether there may be one."""
     assert native_or_none is not None
-    packed = process.packed_self()
+    packed, port = process.packed_self(), IndexPort(engine)
     lane: Lane = native_or_none.Lane(
         engine,
         committer.calls,
@@ -67,11 +69,11 @@ def make(engine: Engine, committer: Committer) -> Lane:
         (int.from_bytes(packed[:8], sys.byteorder), int.from_bytes(packed[8:], sys.byteorder)),
         vars(write_back),
         partial(_follow, engine),
-        partial(_ask, engine),
+        partial(_ask, engine, port),
         identity.LOOK_NS,
         log_tail.END_LOOK_NS,
         PASSED_OVER_MAX,
-        IndexPort(engine),
+        port,
         process.state_of,
         (process.RUNS, process.STOPPED),
         PACE,
@@ -81,17 +83,18 @@ def make(engine: Engine, committer: Committer) -> Lane:
     return lane
 
 
-class IndexPort:
-    """What a lane asks the index for: rows that no plain commit makes, and pending entries that it
-    does not hold.
+def _follow(engine: Engine) -> None:
+    write_back.follow_locked(engine, engine.wake.log())
+
+
+class IndexPort(Indexed):
+    """What a lane asks of the index, which it does not know. None also where the index cannot be
+    read: the pipeline says why. The mutex is held, and no commit of this process is in progress.
 
     What plain commits change counts only if the index is not ahead of the lane (``upto``). If it is
     behind, no frame in between is of that row: whoever took such a frame in had the row, or was
-    told so (``skipped``). The mutex is held.
+    told so (``skipped``).
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def node(self, stream: int, start: StreamID) -> tuple[StreamID, StreamID, bytes, bytes] | None:
         """The sealed node with the first entries from an ID on, which no plain commit changes:
@@ -110,6 +113,31 @@ class IndexPort:
             return master, locator.last, locator.vector, lp
 
         return self._look(MAX_POSITION, look)
+
+    def load(
+        self, name: bytes | None, number: int | None
+    ) -> tuple[StreamRecord, OpenNode | None] | Literal[False] | None:
+        """A stream's record and open node as the index has them, by its name or its number; False
+        if there is none."""
+
+        def look(
+            index: IndexTxn,
+        ) -> tuple[StreamRecord, OpenNode | None] | Literal[False]:
+            record = index.record(number or 0) if name is None else index.record_by_name(name)
+            if record is None:
+                return False
+            return record, index.open_node(record.number) if record.open_version else None
+
+        # Beyond where the cache stands it may hold what the lane is about to take in.
+        return self._look(self._engine.cache.applied, look)
+
+    def first_node(self, stream: int) -> tuple[int, int, int] | None:
+        """The first sealed node: its live entries, and its last ID in two parts."""
+        found = self._look(MAX_POSITION, lambda index: index.first_node(stream))
+        if found is None:
+            return None
+        last = found[1].last
+        return found[1].live, last.ms, last.seq
 
     def learn_settings(self, group: int) -> None:
         """Have the record cache know the settings of a group: the commit that changes them is not
@@ -155,15 +183,19 @@ class IndexPort:
             return None
 
 
-def _follow(engine: Engine) -> None:
-    write_back.follow_locked(engine, engine.wake.log())
-
-
 def _ask(
-    engine: Engine, synced: bool, error: int, start: int, last: int, number: int, crc: int
+    engine: Engine,
+    port: IndexPort,
+    synced: bool,
+    error: int,
+    start: int,
+    last: int,
+    number: int,
+    crc: int,
 ) -> None:
     """Raise what a failed append, or with ``synced`` a failed sync, means for its commit; nothing
     if that counts and all is well. The mutex and LOCK are held."""
+    port.take_back()  # the tail check writes to the index
     path = names.segment(engine.path, fmt.segment_of(start))
     exc: Exception = FileSystemError(f"{path} could not be synced before")
     if error:

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from logstore.engine.commit.committer import Busy
 from logstore.engine.commit.group_commit import CommitQueue
@@ -8,6 +8,9 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.waiters import Pace
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, StreamRecord
+
+# ID, maxlen, minid, approximate, limit, create
+Options: TypeAlias = tuple[Any, Any, Any, Any, Any, Any]
 
 def layout() -> dict[str, int]: ...
 def group_layout() -> dict[str, int | bytes]: ...
@@ -25,7 +28,7 @@ class Handle:
     def give_back(self, record: StreamRecord, node: OpenNode) -> None: ...
     def frame(
         self,
-        fields: dict[str | bytes | int, str | bytes | int],
+        fields: dict[Any, Any] | tuple[bytes, ...],
         ms: int,
         seq: int,
         at: int,
@@ -41,6 +44,8 @@ class Lane:
     locked: bool
     has_lock: bool
     held_max: int
+    held_bytes: int
+    held_bytes_max: int
     def __init__(
         self,
         engine: Engine,
@@ -58,9 +63,20 @@ class Lane:
         states: tuple[int, int],
         pace: Pace,
     ) -> None: ...
-    # Of lists of names and entries a list of IDs: the overloads are those of ``add_plain``.
-    def add(self, name: Any, fields: Any, told: list[StreamID]) -> Any: ...
-    def plain(self, fields: dict[Any, Any]) -> dict[Any, Any] | None: ...
+    def add(
+        self,
+        name: bytes,
+        fields: dict[Any, Any] | tuple[bytes, ...],
+        told: list[StreamID],
+        ascii: bool = False,
+        options: Options | None = None,
+    ) -> StreamID | Literal[False] | None: ...
+    def add_all(
+        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
+    ) -> bool: ...
+    def plain(
+        self, fields: object, ascii: bool = False, options: Options | None = None
+    ) -> dict[Any, Any] | None: ...
     def read(
         self,
         name: bytes,

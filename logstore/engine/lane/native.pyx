@@ -1,21 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
-"""The lane of plain commits: of append frames, or of a group's read or ack, in C with typed data.
+"""The lane: commits of adds, or of a group's read or ack, in C with typed data.
 
 Its parts: _system.pxi (the system, through one interface), parts of the codec (elements of a
 listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append frame), _handle.pxi
-(`Handle`: a stream's record and open node in C), _words.pxi (the control block), _lane.pxi
-(`AddLane`: commits of adds), _group.pxi (`Group`: a group's record, consumers and runs of pending
+(`Handle`: a stream's record and open node in C), _words.pxi (the control block), _asked.pxi (IDs
+and options of adds), _lane.pxi (`AddLane`: commits of adds), _indexed.pxi (`IndexedLane`: of such
+that begin a node or a stream), _group.pxi (`Group`: a group's record, consumers and runs of pending
 entries in C), _group_lane.pxi (`GroupLane`: these, and commits of reads and acks) and _handover.pxi
 (`Lane`: these, and adds that are handed to who waits).
 
-A *plain add* adds one entry to one stream with the ID `*` and no option; its names and values are
-bytes, ASCII text or integers; the stream has an open node with room, in the record cache, and does
-not expire; who waits for a group of it, if anybody, can be handed the entry, or is woken. Some
-plain adds, to one stream or many, may be one commit (`add` with lists), a frame each, and acks of
-deliveries beside them. The moment is plain if the mutex is free, LOCK is too within some
-milliseconds, no commit is in progress, the index may lag one more commit, and the segment has room.
-Everything else, and what is rare (a look at the store's files, a full node, a full disk), goes through the
+A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
+anything away; its names and values are bytes, text, integers or floats; the stream has an open node
+with room, and does not expire; who waits for a group of it, if anybody, can be handed the entry, or
+is woken. Some plain adds, to one stream or many, may be one commit (`add_all`), a frame each, and
+acks of deliveries beside them. One that begins a node, as the last one is full or there is none, is
+a commit by itself, which the index follows at once. The moment is plain if the mutex is free, LOCK
+is too within some milliseconds, no commit is in progress, the index may lag one more commit, and
+the segment has room. Everything else, and what is rare (a look at the store's files, a full disk),
+goes through the
 pipeline, which is asked behind this.
 
 Invariants of `Lane`: what it holds is changed with the mutex held; only what is published may be
@@ -30,9 +33,12 @@ is published no code of Python runs and nothing can fail but the append and its 
 Interpreters without a global lock: the module asks for one (`freethreading_compatible`), as the
 codec does.
 
+Handles take at most HANDLES_BYTES_MAX, beside those that are ahead of the record cache: what was
+not used for long is given up, and learned again from the index, which lacks nothing of it.
+
 Invariants of `Handle`: the same fields make the same frame, byte for byte, as the codec and ``log.writer``
 make, and leave the same record and open node as ``apply.streams`` does; only objects whose type is
-exactly dict, str, bytes or int are read, so that no code of a caller runs; what does not fit is
+exactly dict, str, bytes, int or float are read, so that no code of a caller runs; what does not fit is
 said to be not plain, and nothing has changed then; memory is taken before anything changes.
 
 Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery
@@ -42,7 +48,8 @@ waits in the queue before one that would wait itself. Of pending entries it know
 what it does not know the index has as it is. Frames
 of groups that the cache has not are passed over, and it is told so (`skipped`).
 
-It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``.
+It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``, and for the
+commits of `IndexedLane` ``engine.lane.indexed``.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -50,10 +57,10 @@ from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset, strlen
 
 from zlib import crc32
 
@@ -61,6 +68,8 @@ from logstore.codec.backend_classes import PendingRun as _PendingRun
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Meta as _Meta
+from logstore.index.keys import OpenNode as _OpenNode
+from logstore.index.keys import StreamRecord as _StreamRecord
 
 include "_system.pxi"
 include "../../codec/_base.pxi"
@@ -71,7 +80,9 @@ include "../../codec/_crc32c.pxi"
 include "_frame.pxi"
 include "_handle.pxi"
 include "_words.pxi"
+include "_asked.pxi"
 include "_lane.pxi"
+include "_indexed.pxi"
 include "_group.pxi"
 include "_group_lane.pxi"
 include "_handover.pxi"

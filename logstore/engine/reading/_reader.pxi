@@ -19,10 +19,8 @@ cdef enum:
     NODE_BODY = 44          # stream, master ID, last ID, live entries; then the listpack
     KIND_CREATE = 2
     KIND_OPEN = 4
-    KIND_NODE = 6
     KIND_TOMBSTONE = 7
     KIND_TRIM = 8
-    KIND_RECORD = 9
     KIND_GROUP = 32         # from here to CLAIM: groups, with consumers and what is pending
     KIND_CLAIM = 37
     KIND_NOTE = 0x81

@@ -142,6 +142,10 @@ class RecordCache:
         self.owed_commits = 0
         self.skipped = False
         self._shrunk_at = 0  # the number of a commit
+        # Streams that commits of this process changed since the cache stood there; None: it is not
+        # known, others may have changed any.
+        self.changed: set[int] | None = None
+        self.since = -1
 
     def owe(self, records: set[int], opens: set[int], commits: int = 1) -> None:
         """So many commits changed these streams' records and open nodes, and not the index."""
@@ -157,9 +161,22 @@ class RecordCache:
         self.skipped = False
         self.groups.paid()
 
+    def changed_since(self, applied: int) -> None:
+        """From here on it is kept which streams are changed: the cache stands there."""
+        self.changed, self.since = set(), applied
+
+    def committed(self, meta: Meta, generation: int, changed: set[int]) -> None:
+        """A commit of this process, which changed these streams, is through: the cache stands
+        behind it."""
+        if self.changed is not None:
+            self.changed |= changed
+        self.meta, self.generation = meta, generation
+        self.applied = meta.applied
+
     def clear(self) -> None:
         """Forget what is decoded: somebody else committed, or a commit was taken back."""
         self.applied = -1
+        self.changed = None
         self.meta = None
         self.records.clear()
         self.opens.clear()
@@ -198,8 +215,10 @@ class RecordCache:
         self._shrunk_at = commit
         most = CACHED_STREAMS_MAX
         if len(self.records) > most or len(self.opens) > most:
-            self.clear()
-        elif len(self.groups) > most or len(self.settings) > most:
+            for held, owed in ((self.records, self.owed_records), (self.opens, self.owed_opens)):
+                for number in [number for number in held if number not in owed]:
+                    del held[number]
+        if len(self.groups) > most or len(self.settings) > most:
             self.groups.clear()
             self.settings.clear()
         if len(self.numbers) > most:

@@ -55,6 +55,7 @@ class TxnView:
         "_tops",
         "buffer",
         "cache",
+        "changed",
         "counts",
         "dead_lettered",
         "drained",
@@ -100,6 +101,7 @@ class TxnView:
         self._settings: TxnSettings | None = None
         self.next_due_ms: int | None = None  # when work is due next, if this commit changes it
         self.woken: set[bytes] = set()  # names of changed streams, whose waiting readers are woken
+        self.changed: set[int] = set()  # streams, in whatever way
         self._dirty_records: set[int] = set()
         self._dirty_opens: set[int] = set()
         self._created: set[int] = set()
@@ -185,6 +187,7 @@ class TxnView:
         """The record was changed or made: it is written back at ``flush``."""
         self.cache.records[record.number] = record
         self._dirty_records.add(record.number)
+        self.changed.add(record.number)
         self.woken.add(record.name)
 
     def advance(self, stream: int, at: int) -> StreamRecord | None:
@@ -207,6 +210,7 @@ class TxnView:
         number = record.number
         self.cache.records[number] = record
         self._dirty_records.add(number)
+        self.changed.add(number)
         self.woken.add(record.name)
 
     def is_new(self, record: StreamRecord) -> bool:
@@ -238,6 +242,7 @@ class TxnView:
         if self.cache.numbers.get(record.name) == record.number:
             del self.cache.numbers[record.name]
         self._dirty_records.discard(record.number)
+        self.changed.add(record.number)
         self.woken.add(record.name)
 
     # -- open nodes ---------------------------------------------------------------------------
@@ -254,12 +259,14 @@ class TxnView:
         """Set a stream's open node."""
         self.cache.opens[stream] = node
         self._dirty_opens.add(stream)
+        self.changed.add(stream)
 
     def drop_open(self, stream: int) -> None:
         """The stream has no open node any more."""
         self.index.delete_open(stream)  # first: what is owed is known from then on
         self.cache.opens.pop(stream, None)
         self._dirty_opens.discard(stream)
+        self.changed.add(stream)
 
     def open_listpack(self, stream: int) -> bytes | None:
         """The listpack of a stream's open node."""
@@ -283,11 +290,13 @@ class TxnView:
     def restate_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Store a locator again, which is counted already."""
         self.cache.node = None
+        self.changed.add(stream)
         self.index.put_node(stream, master, locator)
 
     def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Remove a locator and uncount it."""
         self.cache.node = None
+        self.changed.add(stream)
         self.index.delete_node(stream, master)
         self.count_live(locator.position, -locator.payload_bytes, -1)
 

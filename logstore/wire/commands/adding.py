@@ -62,7 +62,7 @@ def xadd(client: Client, words: Words) -> Step:
 
 
 def _beside(key: bytes, fields: dict[bytes, bytes], opened: OpenStore[bytes]) -> Reply | None:
-    added = opened.add_plain(key, fields)
+    added = opened.add_plain(key, fields) or None
     return None if added is None else bytes(added)
 
 

@@ -111,7 +111,7 @@ class AtOnce:
     ) -> bool:
         """Whether a plain add is committed, and answered; if not, nothing has happened."""
         session = self._session
-        added = self._commits().alone(lambda opened: opened.add_plain(key, fields))
+        added = self._commits().alone(lambda opened: opened.add_plain(key, fields) or None)
         if isinstance(added, NotRun):
             return False
         self._place.asks()

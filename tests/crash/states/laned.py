@@ -2,8 +2,9 @@
 
 So what it did is told from what it left: the bytes that the segment has more, and the words of
 WAKE, which are put back one after the other in the order in which the lane stores them. What the
-index was while it followed is recorded as it happens. IDs and times are those of the system's
-clock, which the lane goes by; each step holds what it found against what it expects.
+index was while it followed, and before a commit that it follows at once, is recorded as it
+happens. IDs and times are those of the system's clock, which the lane goes by; each step holds
+what it found against what it expects.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.crash.states import look
 from tests.crash.states.disk import Event
 from tests.crash.states.look import Clock, Content
 from tests.crash.states.model import value
-from tests.crash.states.recording import STORE, Recorder
+from tests.crash.states.recording import STORE, Index, Recorder
 from tests.crash.states.scripts import CHECKPOINT, REOPEN, SYNC
 from tests.crash.states.steps import LANE, LANE_STEPS, Step
 from tests.crash.states.workload import Do, Session, Workload
@@ -40,6 +41,8 @@ if native_or_none is None:
 
 LOOK_MS = 4_000_000_000_000  # idle times are told from then on
 LAG_COMMITS = 5
+BEGIN = "begin a node"
+OF_THE_INDEX = ("commit the index", "store where the index is")
 STORES = {
     "store the commit's number": "commit",
     "store where its last frame is": "last_frame",
@@ -66,7 +69,7 @@ class LaneSession(Session):
     def __init__(self, path: Path, sync: Sync) -> None:
         super().__init__(path, sync)
         self.clock = SystemClock()
-        self.commits = dict.fromkeys(("add", "read", "ack"), 0)  # of the lane
+        self.commits = dict.fromkeys(("add", BEGIN, "read", "ack"), 0)  # of the lane
         self.ids: list[logstore.StreamID] = []  # of the entries of stream s, in order
         self.given: list[logstore.StreamID] = []  # that are pending in its group g
         self.held: list[Any] = []  # deliveries of these, and of others
@@ -93,22 +96,55 @@ class LaneSession(Session):
             assert group["last"] == (str(self.ids[self.next - 1]) if self.next else "0-0")
 
 
+class RecordedPort(plain_lane.IndexPort):
+    """Keeps what the index was before it committed at once, and what WAKE said of that."""
+
+    recorder: Recorder
+    before: Index | None = None
+    indexed_upto: int
+    in_order: bool  # its frames were in the log by then, and not published
+
+    def prepare(self, framed: Any, ends: Any, *more: Any) -> Callable[[], object] | None:
+        """As it does."""
+        commit = super().prepare(framed, ends, *more)
+        if commit is None:
+            return None
+
+        def recorded() -> None:
+            wake = self._engine.wake
+            number, offset = fmt.position_parts(ends[0])
+            log = names.segment(self.recorder.store, number)
+            self.in_order = log.stat().st_size == offset and wake.log().applied == framed[0][1]
+            self.before, self.indexed_upto = self.recorder.index(), wake.indexed_upto
+            commit()
+
+        return recorded
+
+
 class RecordedLane:
     """The lane of a store, each of its commits written down."""
 
     def __init__(self, session: LaneSession, recorder: Recorder) -> None:
         store, self.commits = session.store, session.commits
         self.engine, self._recorder = inside.engine_of(store), recorder
+        self._port = RecordedPort(self.engine)
+        self._port.recorder = recorder
         look_ns, identity.LOOK_NS = identity.LOOK_NS, 1 << 60
+        module: Any = plain_lane
+        port, module.IndexPort = plain_lane.IndexPort, lambda _: self._port
         try:
             self._lane = plain_lane.make(self.engine, inside.committer_of(store))
         finally:
-            identity.LOOK_NS = look_ns
+            identity.LOOK_NS, module.IndexPort = look_ns, port
         store._live().lane = self  # type: ignore[assignment]
 
     def add(self, *args: Any) -> Any:
         """As the lane's."""
         return self._recorded("add", self._lane.add, args)
+
+    def add_all(self, *args: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("add", self._lane.add_all, args)
 
     def read(self, *args: Any) -> Any:
         """As the lane's."""
@@ -124,14 +160,14 @@ class RecordedLane:
     def _recorded(self, what: str, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         wake, path = self.engine.wake, self._recorder.store / names.WAKE
         before, image = wake.log(), path.read_bytes()
-        durable = wake.durable_upto
+        durable, port = wake.durable_upto, self._port
+        port.before = None
         found = call(*args)
         after = wake.log()
         if after.applied == before.applied:
             return found
         assert found is not None
-        self.commits[what] += 1
-        done = path.read_bytes()
+        done, index = path.read_bytes(), self._recorder.index()
         number, offset = fmt.position_parts(before.applied)
         segment = names.segment(Path(STORE), number).as_posix()
         data = names.segment(self._recorder.store, number).read_bytes()
@@ -141,12 +177,24 @@ class RecordedLane:
         laid["sync segment"] = Event("sync", segment)
         if wake.durable_upto == durable:
             del laid["sync segment"]
+        earlier, indexed_upto = index, wake.indexed_upto
+        if port.before is None:
+            for step in OF_THE_INDEX:
+                del laid[step]
+        else:
+            what, earlier, indexed_upto = BEGIN, port.before, port.indexed_upto
+            assert port.in_order, "the index committed before the append, or behind the publish"
+        self.commits[what] += 1
         words = before._replace(in_progress=after.commit)
         images = {"begin": image, "let go of LOCK": done}
         for step, event in laid.items():
+            if step == OF_THE_INDEX[1]:
+                earlier = index
             if step not in images:
-                images[step] = _with(done, words)
-            self._recorder.laid(event, Step(LANE, what, step), images[step])
+                images[step] = _with(done, words, indexed_upto)
+            self._recorder.laid(event, Step(LANE, what, step), images[step], earlier)
+            if step == OF_THE_INDEX[1]:
+                indexed_upto = wake.indexed_upto
             if name := STORES.get(step):
                 words = words._replace(**{name: getattr(after, name)})
         return found
@@ -157,11 +205,12 @@ def lag_little(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(write_back, "INDEX_LAG_MAX_COMMITS", LAG_COMMITS)
 
 
-def _with(image: bytes, words: LogWords) -> bytes:
-    """WAKE with other words of where the log stands."""
+def _with(image: bytes, words: LogWords, indexed_upto: int) -> bytes:
+    """WAKE with other words of where the log stands, and the index."""
     wake = Wake(None, Path())
     wake.memory[:] = image
     wake.set_log(words)
+    wake.indexed_upto = indexed_upto
     return bytes(wake.memory)
 
 

@@ -126,24 +126,29 @@ class Recorder(FileSystem):
         """Write down a step that is no operation on files."""
         self._keep(Event("mark", ""), step_of(sys._getframe(1), what, None))
 
-    def laid(self, event: Event, step: Step, wake: bytes) -> None:
-        """Write down what was done past this file system, with WAKE as it was then."""
+    def laid(self, event: Event, step: Step, wake: bytes, index: Index) -> None:
+        """Write down what was done past this file system, with WAKE and the index as they were."""
         if event.kind != "mark":
             path = self.root / event.path
             event = event._replace(inode=self._by_path[path])
-        self._keep(event, step, wake)
+        self._keep(event, step, wake, index)
 
-    def _keep(self, event: Event, step: Step, wake: bytes | None = None) -> None:
+    def _keep(
+        self, event: Event, step: Step, wake: bytes | None = None, index: Index | None = None
+    ) -> None:
         if wake is None:
             try:
                 wake = (self.store / names.WAKE).read_bytes()
             except FileNotFoundError:
                 wake = b""
+        if index is None:
+            index = self.index()
         self.moments.append(Moment(
-            event, step, self.acknowledged, self.durable, self._index(), dict(self._synced), wake
+            event, step, self.acknowledged, self.durable, index, dict(self._synced), wake
         ))  # fmt: skip
 
-    def _index(self) -> Index:
+    def index(self) -> Index:
+        """The index as it is now."""
         found: Index = {}
         folder = self.store / names.INDEX
         for name in sorted(os.listdir(folder)) if folder.exists() else ():
@@ -162,7 +167,7 @@ class Recorder(FileSystem):
     def index_synced(self, generation: Generation) -> None:
         """LMDB made a generation durable."""
         name = generation.path.name
-        self._synced[name] = self._index()[name]
+        self._synced[name] = self.index()[name]
 
     # -- the file system ----------------------------------------------------------------------
     def open(self, path: Path, *, write: bool = False, create: bool = False,

@@ -24,7 +24,8 @@ PROTOCOLS = (
 
 # Of a commit of the lane: words of WAKE are stored one after the other.
 LANE_STEPS = (
-    "begin", "write segment", "sync segment", "store the commit's number",
+    "begin", "write segment", "sync segment", "commit the index", "store where the index is",
+    "store the commit's number",
     "store where its last frame is", "store the CRC of that", "store where the log ends",
     "store that none is in progress", "let go of LOCK",
 )  # fmt: skip
@@ -148,7 +149,10 @@ LOOKED_FOR: dict[str, tuple[str, ...]] = {
         "announce the commit in WAKE", "write segment", "sync segment", "publish in WAKE",
         "published", "let go of LOCK",
     ),
-    LANE: tuple(f"{what}: {step}" for what in ("add", "read", "ack") for step in LANE_STEPS),
+    LANE: tuple(
+        f"{what}: {step}" for what in ("add", "begin a node", "read", "ack") for step in LANE_STEPS
+        if what == "begin a node" or not step.endswith(("the index", "the index is"))
+    ),
     FOLLOW: ("LMDB has committed", "WAKE says so"),
     ROLL: (
         "announce the commit in WAKE", "write segment", "sync segment", "create segment.tmp",
