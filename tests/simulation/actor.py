@@ -85,6 +85,7 @@ class Actor:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
+        self.given: dict[tuple[str, tuple[int, int]], logstore.Delivery[bytes]] = {}
         self.collector: Collector | None = None
 
     def serve(self, hand: Hand) -> None:
@@ -149,6 +150,7 @@ class Actor:
 
     def read(self, name: str, who: str, count: int, timeout: float) -> list[Any]:
         found = self.store.stream(name).group(GROUP).read(who, count=count, timeout=timeout)
+        self.given |= {(name, tuple(one.id)): one for one in found}  # type: ignore[misc]
         return [(tuple(one.id), one.delivery_count, list(one.pairs)) for one in found]
 
     def follow(self, name: str, after: tuple[int, int], timeout: float) -> list[Any]:
@@ -158,6 +160,14 @@ class Actor:
 
     def ack(self, name: str, ids: list[tuple[int, int]]) -> int:
         return self.store.stream(name).group(GROUP).ack(*[logstore.StreamID(*id) for id in ids])
+
+    def settle(
+        self, name: str, ids: list[tuple[int, int]], rows: list[tuple[str, int]]
+    ) -> list[tuple[int, int]]:
+        with self.store.transaction() as tx:
+            tx.ack(*[self.given[name, id] for id in ids])
+            made = [tx.stream(to).add(row(number)) for to, number in rows]
+        return [tuple(one.id) for one in made]  # type: ignore[misc]
 
     def range(self, name: str) -> list[Any]:
         return [(tuple(one.id), list(one.pairs)) for one in self.store.stream(name).range()]

@@ -37,8 +37,8 @@ STEPS_MAX = 200_000
 PROCESSES_MAX = 200
 TIMEOUT_S = 0.4  # of a reader that waits, in simulated time
 OPS = (
-    *["add"] * 14, *["together"] * 3, "many", *["read"] * 4, *["wait"] * 5, *["ack"] * 5,
-    *["range"] * 3, *["follow"] * 5, "sync", "roll",
+    *["add"] * 14, *["together"] * 3, "many", *["read"] * 4, *["wait"] * 5, *["ack"] * 4,
+    *["settle"] * 3, *["range"] * 3, *["follow"] * 5, "sync", "roll",
 )  # fmt: skip
 
 
@@ -355,19 +355,25 @@ class History:
         if what in ("read", "wait"):
             timeout = TIMEOUT_S if what == "wait" else 0
             return "read", name, f"c{hand.number}", rng.choice((1, 2, 3, 50)), timeout
-        if what == "ack":
-            for each in rng.sample(STREAMS, len(STREAMS)):
-                if given := hand.given[each]:
-                    some = sorted(rng.sample(given, rng.randrange(1, min(len(given), 4) + 1)))
-                    hand.given[each] = [id for id in given if id not in some]
-                    return "ack", each, some
-            return "range", name
+        if what in ("ack", "settle"):
+            return self._acks(hand, what, name)
         if what == "follow":
             after = hand.seen[name]
             if rng.random() < 0.7:  # or it would hardly ever wait
                 after = max(after, self.newest[name])
             return "follow", name, after, TIMEOUT_S
         return (what, name) if what == "range" else (what,)
+
+    def _acks(self, hand: Hand, what: str, name: str) -> Op:
+        """Ack some of what the hand was given, alone or with an entry to a stream."""
+        rng = self.rng
+        for each in rng.sample(STREAMS, len(STREAMS)):
+            if given := hand.given[each]:
+                some = sorted(rng.sample(given, rng.randrange(1, min(len(given), 4) + 1)))
+                hand.given[each] = [id for id in given if id not in some]
+                rows = [(name, self._number())] if what == "settle" else []
+                return (what, each, some, rows) if rows else (what, each, some)
+        return "range", name
 
     def _number(self) -> int:
         self.numbers += 1

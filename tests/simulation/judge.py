@@ -42,6 +42,8 @@ class Call:
             return [(self.op[1], self.op[2])]
         if kind == "together":
             return list(self.op[1])
+        if kind == "settle":
+            return list(self.op[3])
         if kind == "many":
             return [(self.op[1], number) for number in self.op[2]]
         return []
@@ -50,6 +52,11 @@ class Call:
     def ids(self) -> list[ID]:
         """The IDs that were told of these."""
         return [self.answer] if self.op[0] == "add" else list(self.answer)
+
+    @property
+    def acked(self) -> tuple[str, list[ID]]:
+        """A stream, and the entries of it that it acks."""
+        return (self.op[1], list(self.op[2])) if self.op[0] in ("ack", "settle") else ("", [])
 
     def before(self, other: Call) -> bool:
         """Whether it was over when the other began."""
@@ -122,8 +129,10 @@ class Judge:
                     raise Wrong(f"lost, or moved: {call.op} told {call.ids}, found {ids}")
             elif call.outcome == REFUSED and any(there):
                 raise Wrong(f"{call.op} was refused ({call.error}), and is there")
-            elif call.op[0] == "together" and len(set(there)) > 1:
+            elif call.op[0] in ("together", "settle") and len(set(there)) > 1:
                 raise Wrong(f"{call.op} is there in part: {there}")
+            elif call.op[0] == "settle":
+                self._settled(call, all(there))
         for name in STREAMS:
             last = -1  # the latest beginning so far
             for id, _ in self.end[name]["rows"]:
@@ -134,6 +143,13 @@ class Judge:
                 if 0 <= call.ended < last:
                     raise Wrong(f"{name}: {id} was told before one with a lower ID was asked for")
                 last = max(last, call.began)
+
+    def _settled(self, call: Call, counts: bool) -> None:
+        """What a transaction added is there, or not, and what it acked is acked with that."""
+        name, ids = call.acked
+        pending = dict(self.end[name]["pending"])
+        if any((id in pending) is counts for id in ids):
+            raise Wrong(f"{call.op} is there in part: {counts}, and pending are {sorted(pending)}")
 
     def _model(self) -> None:
         """The model holds the same in the end."""
@@ -217,11 +233,13 @@ class Judge:
         ended: set[ID] = set()
         may_have: set[ID] = set()
         for call in self.calls:
-            if call.op[:2] != ("ack", name):
+            if call.acked[0] != name:
                 continue
-            ids = set(call.op[2])
+            ids = set(call.acked[1])
             if call.outcome == COUNTS:
-                if not len(ids - may_have - ended) <= call.answer <= len(ids - ended):
+                if call.op[0] == "ack" and not len(ids - may_have - ended) <= call.answer <= len(
+                    ids - ended
+                ):
                     raise Wrong(f"{call.op} told {call.answer}")
                 ended |= ids
             elif call.outcome == MAY_COUNT:
