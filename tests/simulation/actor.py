@@ -150,6 +150,13 @@ class Actor:
 
     def read(self, name: str, who: str, count: int, timeout: float) -> list[Any]:
         found = self.store.stream(name).group(GROUP).read(who, count=count, timeout=timeout)
+        return self._told(name, found)
+
+    def claim(self, name: str, who: str, ids: list[tuple[int, int]]) -> list[Any]:
+        wanted = [logstore.StreamID(*id) for id in ids]
+        return self._told(name, self.store.stream(name).group(GROUP).claim(who, wanted, min_idle=0))
+
+    def _told(self, name: str, found: list[logstore.Delivery[bytes]]) -> list[Any]:
         self.given |= {(name, tuple(one.id)): one for one in found}  # type: ignore[misc]
         return [(tuple(one.id), one.delivery_count, list(one.pairs)) for one in found]
 

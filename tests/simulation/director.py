@@ -38,7 +38,7 @@ PROCESSES_MAX = 200
 TIMEOUT_S = 0.4  # of a reader that waits, in simulated time
 OPS = (
     *["add"] * 14, *["together"] * 3, "many", *["read"] * 4, *["wait"] * 5, *["ack"] * 4,
-    *["settle"] * 3, *["range"] * 3, *["follow"] * 5, "sync", "roll",
+    *["settle"] * 3, *["claim"] * 2, *["range"] * 3, *["follow"] * 5, "sync", "roll",
 )  # fmt: skip
 
 
@@ -59,6 +59,8 @@ class History:
         self.last: Hand | None = None  # that was chosen
         self.numbers = self.made = self.hands = self.step = 0
         self.newest = dict.fromkeys(STREAMS, (0, 0))  # that was told
+        # What the dead were given, and is pending for sure.
+        self.left: dict[str, list[tuple[int, int]]] = {name: [] for name in STREAMS}
         self.did: Counter[str] = Counter()
         self.trace: list[str] = []
 
@@ -89,6 +91,8 @@ class History:
         self.processes.remove(process)
         for hand in process.hands:
             hand.line.close()
+            for name, ids in hand.given.items():
+                self.left[name] += ids
             if hand in self.sleepers:
                 self.sleepers.remove(hand)
 
@@ -161,7 +165,7 @@ class History:
                 for (name, _), id in zip(call.added, call.ids, strict=True):
                     self.newest[name] = max(self.newest[name], id)
                 self._look_for_sleepers(call)
-            elif call.op[0] == "read":
+            elif call.op[0] in ("read", "claim"):
                 hand.given[call.op[1]] += [one[0] for one in call.answer]
             elif call.op[0] == "follow" and call.answer:
                 hand.seen[call.op[1]] = call.answer[-1][0]
@@ -357,6 +361,8 @@ class History:
             return "read", name, f"c{hand.number}", rng.choice((1, 2, 3, 50)), timeout
         if what in ("ack", "settle"):
             return self._acks(hand, what, name)
+        if what == "claim":
+            return self._claims(hand, name)
         if what == "follow":
             after = hand.seen[name]
             if rng.random() < 0.7:  # or it would hardly ever wait
@@ -374,6 +380,17 @@ class History:
                 rows = [(name, self._number())] if what == "settle" else []
                 return (what, each, some, rows) if rows else (what, each, some)
         return "range", name
+
+    def _claims(self, hand: Hand, name: str) -> Op:
+        """Take over what the dead were given, or another who lives."""
+        others = [each.given[name] for process in self.processes for each in process.hands]
+        pools = [ids for ids in (self.left[name], *others) if ids]
+        if not pools:
+            return "range", name
+        pool = pools[0]
+        ids = sorted(self.rng.sample(pool, self.rng.randrange(1, min(len(pool), 4) + 1)))
+        pool[:] = [id for id in pool if id not in ids]
+        return "claim", name, f"c{hand.number}", ids
 
     def _number(self) -> int:
         self.numbers += 1

@@ -209,14 +209,15 @@ class Judge:
 
     def _pending(self, name: str, given: dict[ID, Call], reads: list[Call]) -> None:
         ended, may_have = self._acked(name)
+        owners = self._owners(name, given)
         pending = dict(self.end[name]["pending"])
         if len(pending) != len(self.end[name]["pending"]):
             raise Wrong(f"{name}: {self.end[name]['pending']}")
-        for id, call in given.items():
+        for id in given:
             if id in ended and id in pending:
                 raise Wrong(f"{name}: {id} was acked, and is pending")
-            if id not in ended | may_have and pending.get(id) != call.op[2].encode():
-                raise Wrong(f"{name}: {id} is not pending with {call.op[2]}: {pending.get(id)}")
+            if id not in ended | may_have and pending.get(id) not in owners[id]:
+                raise Wrong(f"{name}: {id} is not pending with {owners[id]}: {pending.get(id)}")
         lost = Counter(
             call.op[2].encode() for call in reads if call.outcome == MAY_COUNT
         )  # who may have more than it was told of
@@ -227,6 +228,27 @@ class Judge:
         were = [id for id in rows if id in given or id in pending]
         if were != rows[: len(were)]:
             raise Wrong(f"{name}: {sorted(set(rows[: len(were)]) - set(were))} were never given")
+
+    def _owners(self, name: str, given: dict[ID, Call]) -> dict[ID, set[bytes]]:
+        """Who may have what was given: who claimed it last, or perhaps did. Only what is pending
+        for sure is claimed, and by one at a time."""
+        owners = {id: {call.op[2].encode()} for id, call in given.items()}
+        for call in self.calls:
+            if call.op[:2] != ("claim", name) or call.outcome == REFUSED:
+                continue
+            who, ids = call.op[2].encode(), call.op[3]
+            if call.outcome == MAY_COUNT:
+                for id in ids:
+                    owners[id].add(who)
+                continue
+            if [id for id, _, _ in call.answer] != ids:
+                raise Wrong(f"{call.op} took over {call.answer}")
+            for id, count, pairs in call.answer:
+                self._number(name, id, pairs)
+                if count < 2:
+                    raise Wrong(f"{call.op} took {id} over for the first time")
+                owners[id] = {who}
+        return owners
 
     def _acked(self, name: str) -> tuple[set[ID], set[ID]]:
         """What is acked, and what may be."""
