@@ -243,7 +243,7 @@ def test_who_waited_in_vain_does_not_wait_again(store: Store) -> None:
     """Until LOCK was had: it is held for something long, and others wait behind this thread."""
     lane, asked = engine_of(store).lane, list[str]()
 
-    def system(call: str, first: int, _second: int) -> int:
+    def system(call: str, first: int, *_: int) -> int:
         asked.append(call)
         if call == "clock":
             return time.monotonic_ns() if first else time.time_ns()

@@ -4,7 +4,9 @@ pipeline does, and from losing or doubling it when it is killed over that.
 
 from __future__ import annotations
 
+import errno
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from logstore.engine.shm.waiters import IDLE, PACE, WAITING
 from logstore.format import Kind
 from logstore.log import reader as log_reader
 from tests.engine import test_lane_killed as killed
+from tests.engine.procs import Forked
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
 from tests.waiting.crowd import eventually, group_of, key_of, owners, queue, reader, stop
 from tests.waiting.test_hand_off import Reading
@@ -221,6 +224,38 @@ def test_a_look_of_who_waits_is_not_taken_for_one_that_has_the_lock(
     assert engine.lane.drained(b"work", key_of(store), b"first")
     assert held == [True]
     assert not engine.lock.held
+
+
+@pytest.mark.parametrize("look", ["given", "drained"])
+def test_a_look_for_which_there_is_no_memory_keeps_no_lock(store: Store, look: str) -> None:
+    """It says that it does not know; the process goes on adding, in every thread."""
+    engine = engine_of(store)
+    id = store.stream("work").add({"n": 1})
+    Forked(lambda: [store.stream("work").add({"n": each}) for each in range(2)]).join()
+    asked: list[str] = []
+
+    def system(call: str, first: int, *_: int) -> int:
+        asked.append(call)
+        if call == "clock":
+            return time.monotonic_ns() if first else time.time_ns()
+        return errno.ENOMEM if call == "realloc" else 0
+
+    assert engine.lane is not None
+    native_or_none.simulate(system)
+    try:
+        if look == "given":
+            assert engine.lane.given(b"work", key_of(store), id) is None
+        else:
+            assert not engine.lane.drained(b"work", key_of(store), b"first")
+    finally:
+        native_or_none.simulate(None)
+    assert "realloc" in asked
+    ids = [store.stream("work").add({"n": 2})]
+    thread = threading.Thread(target=lambda: ids.append(store.stream("work").add({"n": 3})))
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [each.id for each in store.stream("work").range(start=ids[0])] == ids
 
 
 @pytest.mark.parametrize(

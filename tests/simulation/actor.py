@@ -43,6 +43,7 @@ class Setup(NamedTuple):
     lag_commits: int
     collects: bool  # a garbage collection at every object that is made
     stops: tuple[str, ...]  # calls at which the director always looks
+    seed: str  # of what the system draws at random, with the process's number
 
 
 def row(number: int) -> dict[Any, Any]:
@@ -53,12 +54,14 @@ def row(number: int) -> dict[Any, Any]:
     return sealed.entry(names, values, fresh=rng.random() < 0.3)
 
 
-def live(lines: list[Connection], clock: Clock, setup: Setup, plant: Callable[[], None]) -> None:
-    """Be a process with so many hands, until it is killed."""
+def live(
+    lines: list[Connection], clock: Clock, setup: Setup, number: int, plant: Callable[[], None]
+) -> None:
+    """Be the process of this number with so many hands, until it is killed."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     write_back.INDEX_LAG_MAX_COMMITS = setup.lag_commits
-    actor, host = Actor(setup), Host(clock, setup.stops)
+    actor, host = Actor(setup), Host(clock, setup.stops, random.Random(f"{setup.seed}-{number}"))
     hands = [Hand(line, host) for line in lines]
     threads = [threading.Thread(target=actor.serve, args=(hand,), daemon=True) for hand in hands]
     for hand, thread in zip(hands, threads, strict=True):
@@ -71,7 +74,7 @@ def live(lines: list[Connection], clock: Clock, setup: Setup, plant: Callable[[]
     if setup.collects:
         actor.collect()
     for hand in hands:
-        hand.line.send((("ready",), []))
+        hand.line.send((("ready",), [], False))
     wait()
 
 
@@ -82,6 +85,7 @@ class Actor:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
+        self.given: dict[tuple[str, tuple[int, int]], logstore.Delivery[bytes]] = {}
         self.collector: Collector | None = None
 
     def serve(self, hand: Hand) -> None:
@@ -98,7 +102,7 @@ class Actor:
             except BaseException as exc:  # noqa: BLE001  a test that fails, and where
                 told = ("broke", repr(exc), traceback.format_exc())
             told_on, hand.host.told = hand.host.told, []
-            hand.line.send((told, told_on))
+            hand.line.send((told, told_on, False))
             left, op = hand.line.recv()
 
     def collect(self) -> None:
@@ -146,6 +150,14 @@ class Actor:
 
     def read(self, name: str, who: str, count: int, timeout: float) -> list[Any]:
         found = self.store.stream(name).group(GROUP).read(who, count=count, timeout=timeout)
+        return self._told(name, found)
+
+    def claim(self, name: str, who: str, ids: list[tuple[int, int]]) -> list[Any]:
+        wanted = [logstore.StreamID(*id) for id in ids]
+        return self._told(name, self.store.stream(name).group(GROUP).claim(who, wanted, min_idle=0))
+
+    def _told(self, name: str, found: list[logstore.Delivery[bytes]]) -> list[Any]:
+        self.given |= {(name, tuple(one.id)): one for one in found}  # type: ignore[misc]
         return [(tuple(one.id), one.delivery_count, list(one.pairs)) for one in found]
 
     def follow(self, name: str, after: tuple[int, int], timeout: float) -> list[Any]:
@@ -155,6 +167,14 @@ class Actor:
 
     def ack(self, name: str, ids: list[tuple[int, int]]) -> int:
         return self.store.stream(name).group(GROUP).ack(*[logstore.StreamID(*id) for id in ids])
+
+    def settle(
+        self, name: str, ids: list[tuple[int, int]], rows: list[tuple[str, int]]
+    ) -> list[tuple[int, int]]:
+        with self.store.transaction() as tx:
+            tx.ack(*[self.given[name, id] for id in ids])
+            made = [tx.stream(to).add(row(number)) for to, number in rows]
+        return [tuple(one.id) for one in made]  # type: ignore[misc]
 
     def range(self, name: str) -> list[Any]:
         return [(tuple(one.id), list(one.pairs)) for one in self.store.stream(name).range()]
@@ -188,7 +208,7 @@ class Actor:
 
 
 def start(
-    lines: list[tuple[Connection, Connection]], clock: Clock, setup: Setup,
+    lines: list[tuple[Connection, Connection]], clock: Clock, setup: Setup, number: int,
     plant: Callable[[], None], others: list[Connection],
 ) -> int:  # fmt: skip
     """Fork a process; its pid."""
@@ -202,7 +222,7 @@ def start(
             ours.close()
         for other in others:
             other.close()
-        live([theirs for _, theirs in lines], clock, setup, plant)
+        live([theirs for _, theirs in lines], clock, setup, number, plant)
     except BaseException:  # noqa: BLE001  nothing may go on here as if it were the parent
         traceback.print_exc()
     finally:

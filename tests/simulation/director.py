@@ -1,9 +1,11 @@
 """Who goes on, how far, and what becomes of it: all of a history, from one seed.
 
-Invariants: of all hands one runs at a time, so the same seed gives the same history, step by step;
-a process that is killed is killed (SIGKILL), at a point; time moves on only when all hands sleep;
-a power cut ends all processes, and takes from the log what was not synced, with the index, WAKE and
-all that is not a log; the order of sleepers is that of the kernel, first come, first woken.
+Invariants: of all hands one runs at a time, so the same seed gives the same history, step by step,
+and the same log, byte by byte; while a hand stands where it keeps the interpreter no other hand of
+its process runs; a process that is killed is killed (SIGKILL), at a point; time moves on only when
+all hands sleep; a power cut ends all processes, and takes from the log what was not synced, with
+the index, WAKE and all that is not a log; the order of sleepers is that of the kernel, first come,
+first woken.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ import os
 import random
 import shutil
 import signal
+import zlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from logstore.engine.shm.wait_words import BUCKETS_OFFSET
-from tests.simulation.actor import STREAMS, Op, Setup, start
+from tests.simulation import watch
+from tests.simulation.actor import STREAMS, Op, start
+from tests.simulation.cast import Hand, Process
+from tests.simulation.draw import draw
 from tests.simulation.judge import COUNTS, REFUSED, Call, Judge, Wrong
 from tests.simulation.system import SHORT, Clock
 
@@ -32,70 +36,31 @@ STUCK_S = 60.0
 STEPS_MAX = 200_000
 PROCESSES_MAX = 200
 TIMEOUT_S = 0.4  # of a reader that waits, in simulated time
-KINDS = ("calm", "calm", "kills", "kills", "faults", "syncs", "cuts")
-STOPS = {"syncs": ("fdatasync",), "faults": ("pwrite",), "kills": ("store",)}
 OPS = (
-    *["add"] * 14, *["together"] * 3, "many", *["read"] * 5, *["wait"] * 3, *["ack"] * 5,
-    *["range"] * 3, *["follow"] * 3, "sync", "roll",
+    *["add"] * 14, *["together"] * 3, "many", *["read"] * 4, *["wait"] * 5, *["ack"] * 4,
+    *["settle"] * 3, *["claim"] * 2, *["range"] * 3, *["follow"] * 5, "sync", "roll",
 )  # fmt: skip
-
-
-@dataclass
-class Hand:
-    """A hand, as the director sees it."""
-
-    line: Connection
-    process: Process
-    number: int
-    state: str = "idle"  # runs, wait, sleep, lock; at a point or not
-    at: tuple[Any, ...] = ()  # its last report
-    call: Call | None = None
-    until_ns: int = 0
-    answer: int = 0
-    steps: int = 0
-    given: dict[str, list[tuple[int, int]]] = field(
-        default_factory=lambda: {name: [] for name in STREAMS}
-    )
-    seen: dict[str, tuple[int, int]] = field(
-        default_factory=lambda: dict.fromkeys(STREAMS, (0, 0))
-    )  # the last entry that it follows
-
-
-@dataclass
-class Process:
-    """A simulated process."""
-
-    number: int
-    pid: int = 0
-    hands: list[Hand] = field(default_factory=list)
-    is_open: bool = False
-    leaves: bool = False
 
 
 class History:
     """One history."""
 
     def __init__(self, path: Path, seed: str, plant: Callable[[], None]) -> None:
-        self.rng = rng = random.Random(seed)
-        self.seed, self.plant = seed, plant
-        self.kind = rng.choice(KINDS)
-        self.setup = Setup(
-            path / "store",
-            "always" if self.kind == "cuts" else rng.choice(("always", "everysec", "os")),
-            rng.choice((3, 6, 20)),
-            rng.choice((2, 5, 64)),
-            rng.random() < 0.15,
-            STOPS[self.kind] if self.kind in STOPS and rng.random() < 0.6 else (),
+        self.rng = random.Random(seed)
+        self.plant = plant
+        self.kind, self.setup, self.moment, self.mean, self.again, self.ops = draw(
+            self.rng, path, seed
         )
-        self.mean = rng.choice((1, 3, 10, 40))  # points between two looks of the director
-        self.ops = rng.randrange(20, 60)
         self.clock = Clock(mmap.mmap(-1, 4096))
         self.processes: list[Process] = []
         self.sleepers: list[Hand] = []
         self.synced: dict[str, int] = {}
         self.calls: list[Call] = []
+        self.last: Hand | None = None  # that was chosen
         self.numbers = self.made = self.hands = self.step = 0
-        self.failed = False  # a sync did
+        self.newest = dict.fromkeys(STREAMS, (0, 0))  # that was told
+        # What the dead were given, and is pending for sure.
+        self.left: dict[str, list[tuple[int, int]]] = {name: [] for name in STREAMS}
         self.did: Counter[str] = Counter()
         self.trace: list[str] = []
 
@@ -108,7 +73,7 @@ class History:
             raise Wrong(f"the store cannot be opened: {self.calls[-1].error}")
         lines = [Pipe() for _ in range(count)]
         others = [hand.line for each in self.processes for hand in each.hands]
-        process.pid = start(lines, self.clock, self.setup, self.plant, others)
+        process.pid = start(lines, self.clock, self.setup, process.number, self.plant, others)
         for ours, theirs in lines:
             theirs.close()
             process.hands.append(Hand(ours, process, self.hands))
@@ -126,6 +91,8 @@ class History:
         self.processes.remove(process)
         for hand in process.hands:
             hand.line.close()
+            for name, ids in hand.given.items():
+                self.left[name] += ids
             if hand in self.sleepers:
                 self.sleepers.remove(hand)
 
@@ -157,7 +124,7 @@ class History:
             if not hand.line.poll(STUCK_S):
                 raise Wrong(f"hand {hand.number} is stuck behind {hand.at}")
             try:
-                told, more = hand.line.recv()
+                told, more, hand.alone = hand.line.recv()
             except EOFError:
                 raise Wrong(f"process {hand.process.number} died behind {hand.at}") from None
             hand.at = told
@@ -165,8 +132,12 @@ class History:
             for what, *rest in more:
                 if what == "synced":
                     self.synced[rest[0]] = max(self.synced.get(rest[0], 0), rest[1])
+                elif what == "wrong":
+                    raise Wrong(f"{hand.at}: {rest[0]}")
                 else:
                     self._unlocked(hand.process, rest[0])
+            if hand.call is None or hand.call.op[0] != "check":  # which has a copy of its own
+                watch.look(self.setup.path, told, self.synced)
             if told[0] != "wake":
                 break
             hand.line.send((self._left(), self._wake(told[1], told[2])))
@@ -191,8 +162,10 @@ class History:
         if told[0] == "done":
             call.outcome, call.answer = COUNTS, told[1]
             if call.added:
+                for (name, _), id in zip(call.added, call.ids, strict=True):
+                    self.newest[name] = max(self.newest[name], id)
                 self._look_for_sleepers(call)
-            elif call.op[0] == "read":
+            elif call.op[0] in ("read", "claim"):
                 hand.given[call.op[1]] += [one[0] for one in call.answer]
             elif call.op[0] == "follow" and call.answer:
                 hand.seen[call.op[1]] = call.answer[-1][0]
@@ -309,7 +282,7 @@ class History:
         if (self.ops and len(self.processes) < 3 and rng.random() < 0.2) or not self.processes:
             self.start(rng.choice((1, 1, 2)))
         ready = [
-            hand for each in self.processes for hand in each.hands
+            hand for each in self.processes for hand in each.free()
             if hand.state == "runs" or (hand.state == "idle" and self._may_begin(hand))
         ]  # fmt: skip
         if not ready:
@@ -318,7 +291,9 @@ class History:
             else:
                 self.ops = 0
             return
-        hand = rng.choice(ready)
+        hand = self.last
+        if hand not in ready or hand.state != "idle" or rng.random() >= self.again:
+            hand = self.last = rng.choice(ready)
         if hand.state == "idle":
             self._next(hand)
         elif not self._disturb(hand):
@@ -383,17 +358,39 @@ class History:
             return "many", name, [self._number() for _ in range(rng.randrange(1, 5))]
         if what in ("read", "wait"):
             timeout = TIMEOUT_S if what == "wait" else 0
-            return "read", name, f"c{hand.number}", rng.randrange(1, 4), timeout
-        if what == "ack":
-            for each in rng.sample(STREAMS, len(STREAMS)):
-                if given := hand.given[each]:
-                    some = sorted(rng.sample(given, rng.randrange(1, min(len(given), 4) + 1)))
-                    hand.given[each] = [id for id in given if id not in some]
-                    return "ack", each, some
-            return "range", name
+            return "read", name, f"c{hand.number}", rng.choice((1, 2, 3, 50)), timeout
+        if what in ("ack", "settle"):
+            return self._acks(hand, what, name)
+        if what == "claim":
+            return self._claims(hand, name)
         if what == "follow":
-            return "follow", name, hand.seen[name], TIMEOUT_S
+            after = hand.seen[name]
+            if rng.random() < 0.7:  # or it would hardly ever wait
+                after = max(after, self.newest[name])
+            return "follow", name, after, TIMEOUT_S
         return (what, name) if what == "range" else (what,)
+
+    def _acks(self, hand: Hand, what: str, name: str) -> Op:
+        """Ack some of what the hand was given, alone or with an entry to a stream."""
+        rng = self.rng
+        for each in rng.sample(STREAMS, len(STREAMS)):
+            if given := hand.given[each]:
+                some = sorted(rng.sample(given, rng.randrange(1, min(len(given), 4) + 1)))
+                hand.given[each] = [id for id in given if id not in some]
+                rows = [(name, self._number())] if what == "settle" else []
+                return (what, each, some, rows) if rows else (what, each, some)
+        return "range", name
+
+    def _claims(self, hand: Hand, name: str) -> Op:
+        """Take over what the dead were given, or another who lives."""
+        others = [each.given[name] for process in self.processes for each in process.hands]
+        pools = [ids for ids in (self.left[name], *others) if ids]
+        if not pools:
+            return "range", name
+        pool = pools[0]
+        ids = sorted(self.rng.sample(pool, self.rng.randrange(1, min(len(pool), 4) + 1)))
+        pool[:] = [id for id in pool if id not in ids]
+        return "claim", name, f"c{hand.number}", ids
 
     def _number(self) -> int:
         self.numbers += 1
@@ -406,7 +403,14 @@ class History:
         chance = min(0.3, (self.mean + 1) / 400)
         if what in ("store", "pwrite", "fdatasync", "truncate", "rename"):
             chance = 0.008 if what in self.setup.stops else 2 * chance
+        if self.moment and self.moment in (what, " ".join(map(str, hand.at[1:3]))):
+            chance = 0.1
+        if hand.torn:
+            chance, hand.torn = 0.6, False
         if self.kind in ("kills", "faults") and rng.random() < chance:
+            if what == "pwrite" and rng.random() < 0.6:
+                self._tear(hand)  # and kill it in the midst of the write, perhaps
+                return False
             self.did["kills"] += 1
             self.kill(hand.process)
             return True
@@ -419,13 +423,18 @@ class History:
         if self.kind != "faults" or rng.random() > 0.2:
             return False
         if what == "pwrite":
-            self.did["short or failed writes"] += 1
-            size = hand.at[2] if isinstance(hand.at[2], int) else 1
-            hand.answer = rng.choice((errno.ENOSPC, errno.EIO, SHORT - rng.randrange(max(size, 1))))
+            self._tear(hand)
+            hand.answer = rng.choice((errno.ENOSPC, errno.EIO, hand.answer))
+            hand.torn = hand.answer < 0
         elif what == "realloc":
             self.did["no memory"] += 1
             hand.answer = errno.ENOMEM
         return False
+
+    def _tear(self, hand: Hand) -> None:
+        """Let it write a part of what it writes, and look at it before the rest."""
+        self.did["short or failed writes"] += 1
+        hand.answer, hand.torn = SHORT - self.rng.randrange(max(hand.at[2], 1)), True
 
     # -- the end -------------------------------------------------------------------------------
     def _judge(self) -> None:
@@ -435,6 +444,8 @@ class History:
         self.finish(last, ("open",))
         end = self.finish(last, ("look",))
         self.finish(last, ("close",))
+        for file in sorted((self.setup.path / "log").iterdir()):
+            self.trace.append(f"{file.name} {zlib.crc32(file.read_bytes()):08x}")
         damage = self.finish(last, ("check",))
         if damage:
             raise Wrong(f"the log is damaged: {damage}")

@@ -42,6 +42,8 @@ class Call:
             return [(self.op[1], self.op[2])]
         if kind == "together":
             return list(self.op[1])
+        if kind == "settle":
+            return list(self.op[3])
         if kind == "many":
             return [(self.op[1], number) for number in self.op[2]]
         return []
@@ -50,6 +52,11 @@ class Call:
     def ids(self) -> list[ID]:
         """The IDs that were told of these."""
         return [self.answer] if self.op[0] == "add" else list(self.answer)
+
+    @property
+    def acked(self) -> tuple[str, list[ID]]:
+        """A stream, and the entries of it that it acks."""
+        return (self.op[1], list(self.op[2])) if self.op[0] in ("ack", "settle") else ("", [])
 
     def before(self, other: Call) -> bool:
         """Whether it was over when the other began."""
@@ -122,8 +129,10 @@ class Judge:
                     raise Wrong(f"lost, or moved: {call.op} told {call.ids}, found {ids}")
             elif call.outcome == REFUSED and any(there):
                 raise Wrong(f"{call.op} was refused ({call.error}), and is there")
-            elif call.op[0] == "together" and len(set(there)) > 1:
+            elif call.op[0] in ("together", "settle") and len(set(there)) > 1:
                 raise Wrong(f"{call.op} is there in part: {there}")
+            elif call.op[0] == "settle":
+                self._settled(call, all(there))
         for name in STREAMS:
             last = -1  # the latest beginning so far
             for id, _ in self.end[name]["rows"]:
@@ -134,6 +143,13 @@ class Judge:
                 if 0 <= call.ended < last:
                     raise Wrong(f"{name}: {id} was told before one with a lower ID was asked for")
                 last = max(last, call.began)
+
+    def _settled(self, call: Call, counts: bool) -> None:
+        """What a transaction added is there, or not, and what it acked is acked with that."""
+        name, ids = call.acked
+        pending = dict(self.end[name]["pending"])
+        if any((id in pending) is counts for id in ids):
+            raise Wrong(f"{call.op} is there in part: {counts}, and pending are {sorted(pending)}")
 
     def _model(self) -> None:
         """The model holds the same in the end."""
@@ -193,14 +209,15 @@ class Judge:
 
     def _pending(self, name: str, given: dict[ID, Call], reads: list[Call]) -> None:
         ended, may_have = self._acked(name)
+        owners = self._owners(name, given)
         pending = dict(self.end[name]["pending"])
         if len(pending) != len(self.end[name]["pending"]):
             raise Wrong(f"{name}: {self.end[name]['pending']}")
-        for id, call in given.items():
+        for id in given:
             if id in ended and id in pending:
                 raise Wrong(f"{name}: {id} was acked, and is pending")
-            if id not in ended | may_have and pending.get(id) != call.op[2].encode():
-                raise Wrong(f"{name}: {id} is not pending with {call.op[2]}: {pending.get(id)}")
+            if id not in ended | may_have and pending.get(id) not in owners[id]:
+                raise Wrong(f"{name}: {id} is not pending with {owners[id]}: {pending.get(id)}")
         lost = Counter(
             call.op[2].encode() for call in reads if call.outcome == MAY_COUNT
         )  # who may have more than it was told of
@@ -212,16 +229,39 @@ class Judge:
         if were != rows[: len(were)]:
             raise Wrong(f"{name}: {sorted(set(rows[: len(were)]) - set(were))} were never given")
 
+    def _owners(self, name: str, given: dict[ID, Call]) -> dict[ID, set[bytes]]:
+        """Who may have what was given: who claimed it last, or perhaps did. Only what is pending
+        for sure is claimed, and by one at a time."""
+        owners = {id: {call.op[2].encode()} for id, call in given.items()}
+        for call in self.calls:
+            if call.op[:2] != ("claim", name) or call.outcome == REFUSED:
+                continue
+            who, ids = call.op[2].encode(), call.op[3]
+            if call.outcome == MAY_COUNT:
+                for id in ids:
+                    owners[id].add(who)
+                continue
+            if [id for id, _, _ in call.answer] != ids:
+                raise Wrong(f"{call.op} took over {call.answer}")
+            for id, count, pairs in call.answer:
+                self._number(name, id, pairs)
+                if count < 2:
+                    raise Wrong(f"{call.op} took {id} over for the first time")
+                owners[id] = {who}
+        return owners
+
     def _acked(self, name: str) -> tuple[set[ID], set[ID]]:
         """What is acked, and what may be."""
         ended: set[ID] = set()
         may_have: set[ID] = set()
         for call in self.calls:
-            if call.op[:2] != ("ack", name):
+            if call.acked[0] != name:
                 continue
-            ids = set(call.op[2])
+            ids = set(call.acked[1])
             if call.outcome == COUNTS:
-                if not len(ids - may_have - ended) <= call.answer <= len(ids - ended):
+                if call.op[0] == "ack" and not len(ids - may_have - ended) <= call.answer <= len(
+                    ids - ended
+                ):
                     raise Wrong(f"{call.op} told {call.answer}")
                 ended |= ids
             elif call.outcome == MAY_COUNT:

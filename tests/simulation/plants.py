@@ -1,4 +1,4 @@
-"""Ten bugs, which the simulation must find; those of ``NOT_YET`` it has not found so far.
+"""Ten bugs, which the simulation must find.
 
 Those of compiled code are other texts in a copy of its sources, which is built aside
 (``tests.support.rebuilt``); those of Python replace a function of the simulated process. Nothing of
@@ -16,8 +16,8 @@ from logstore.index.txn import IndexTxn
 from tests.simulation.system import Lock
 from tests.support.rebuilt import Change
 
-_APPENDED = "        became = self.append(size, start, now_ns, tried)\n"
-_PUBLISHED = "            self.publish(tried, size, asked, count)\n        # -- to here\n"
+_APPENDED = "        became = self.append(self.out.size, start, now_ns, tried)\n"
+_PUBLISHED = "            self.publish(tried, self.out.size, asked, count)\n        # -- to here\n"
 COMPILED: dict[str, tuple[str, Change]] = {
     "names of another version": (
         "names that are kept count for one version of the node",
@@ -30,7 +30,9 @@ COMPILED: dict[str, tuple[str, Change]] = {
     "published before it is appended": (
         "what is published stands in the log",
         Change(
-            "_lane.pxi", _APPENDED, "        ls_store(w + W_APPLIED, start + size)\n" + _APPENDED
+            "_lane.pxi",
+            _APPENDED,
+            "        ls_store(w + W_APPLIED, start + self.out.size)\n" + _APPENDED,
         ),
     ),
     "a wake-up is missed": (
@@ -103,11 +105,6 @@ PYTHON: dict[str, tuple[str, Callable[[], None]]] = {
     "a reader does not see another's tail": (
         "a reader lays over the index what it lacks of the log", _blind_reader
     ),
-}  # fmt: skip
-# Not in the first 40 histories of seed 1, each of which takes a third of a second.
-NOT_YET = {
-    "a wake-up is missed", "the word of a commit in progress is not set",
-    "LOCK is given back before it is published", "INDEXED is raised too early",
 }  # fmt: skip
 
 

@@ -16,19 +16,25 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
+import lmdb
+
 from logstore import fs
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.shm import control_block, futex
+from logstore.engine.shm import control_block, futex, writer_lock
 from logstore.errors import typed
 from logstore.index.env import Generation
+from logstore.index.txn import IndexTxn
 
 LOOK_NS = 1000
+SPIN_NS = 3 * LOOK_NS  # on every machine, whatever processors it has
 WALL_NS = 1_800_000_000 * 10**9
 SHORT = -1  # what -1 - n says of a write: n bytes of it
 GO_ON, STORED = 0, "store"
@@ -72,13 +78,14 @@ class Hand:
     def __init__(self, line: Connection, host: Host) -> None:
         self.line, self.host = line, host
         self.left = 0  # points until it must report
+        self.alone = False  # it keeps the interpreter: no other hand of its process runs meanwhile
         self.must = False  # report at the next point, whatever is left
 
     def point(self, what: str, *more: object) -> int:
         """A place where another hand may come in between, or a call may fail: 0 if it may not."""
         self.left -= 1
         self.host.clock.points += 1
-        if self.left >= 0 and not self.must and what not in self.host.stops:
+        if self.left >= 0 and not self.must and not self.host.stops_at(what, more):
             return GO_ON
         self.must = False
         return self.report("at", what, *more)
@@ -89,7 +96,7 @@ class Hand:
         gc.disable()
         try:
             told_on, self.host.told = self.host.told, []
-            self.line.send((told, told_on))
+            self.line.send((told, told_on, self.alone))
             self.left, answer = self.line.recv()
             return int(answer)
         finally:
@@ -100,12 +107,17 @@ class Hand:
 class Host:
     """What the hands of one process share."""
 
-    def __init__(self, clock: Clock, stops: tuple[str, ...]) -> None:
-        self.clock, self.stops = clock, stops
+    def __init__(self, clock: Clock, stops: tuple[str, ...], rng: random.Random) -> None:
+        self.clock, self.stops, self.rng = clock, stops, rng
         self.hands: dict[int, Hand] = {}  # by thread
         self.told: list[tuple[object, ...]] = []  # that goes along with the next report
         self.address = 0  # where WAKE is mapped
+        self.index: Generation | None = None  # the last that was opened
         self.locks = 0
+
+    def stops_at(self, what: str, more: tuple[object, ...]) -> bool:
+        """Whether the director always looks here: a call, or the storing of one of the words."""
+        return what in self.stops or (what == STORED and f"{what} {more[0]}" in self.stops)
 
     def hand(self) -> Hand | None:
         """The hand that runs; None for a thread of nobody."""
@@ -121,19 +133,30 @@ class Host:
         name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}")).removesuffix(".tmp")
         self.told.append(("synced", name, os.fstat(fd).st_size))
 
+    def look_at_index(self, wake: control_block.Wake, upto: int) -> None:
+        """Have the director told if INDEXED is above what LMDB has."""
+        index = self.index
+        if index is None or index.number != wake.generation():
+            return
+        with suppress(lmdb.Error), index.env.begin() as txn:
+            found = IndexTxn(index, txn).meta().applied
+            if upto > found:
+                self.told.append(("wrong", f"INDEXED is {upto:#x}, and LMDB has {found:#x}"))
+
     # -- what the lane asks --------------------------------------------------------------------
-    def asked(self, call: str, first: int, second: int) -> int:
+    def asked(self, call: str, first: int, second: int, held: int) -> int:
         """What it does at a call: as ``native.simulate`` says."""
         hand = self.hand()
         if call == "clock":
             return self.clock.look() + (0 if first else WALL_NS)
         if hand is None:
             return GO_ON
-        counts = gc.isenabled()
+        counts, hand.alone = gc.isenabled(), bool(held)
         gc.disable()
         try:
             return self._asked(hand, call, first, second)
         finally:
+            hand.alone = False
             if counts:
                 gc.enable()
 
@@ -142,6 +165,9 @@ class Host:
             hand.point("before wake")
             hand.report("wake", first - self.address, second)
             return 1
+        if call == "sleep":
+            hand.report("wait", first - self.address, self.clock.ns + second)
+            return GO_ON
         if call == "store":
             return hand.point(STORED, first - self.address, second)
         if call == "fdatasync":
@@ -243,6 +269,9 @@ def install(host: Host) -> None:
     threading.Lock = Lock  # type: ignore[assignment,misc]
     threading.RLock = RLock  # type: ignore[assignment,misc]
     _install_time(host)
+    # A store's UUID is in each checksum, and so in how well a hint packs.
+    os.urandom = host.rng.randbytes
+    writer_lock.SPIN_NS = SPIN_NS
     futex.wait, futex.wake = host.wait, host.wake
     futex.let_run = lambda: None
     futex.fence = lambda _address: None
@@ -319,10 +348,16 @@ def _install_words(host: Host) -> None:
     def published(self: Any, *args: Any, **named: Any) -> None:
         host.point(STORED, "publish")
         publish(self, *args, **named)
+        host.look_at_index(self, indexed.fget(self))
 
     def raised(self: Any, position: int) -> None:
         host.point(STORED, "indexed")
         indexed.fset(self, position)
+        host.look_at_index(self, position)
+
+    def opened(self: Any, *args: Any, **named: Any) -> None:
+        open_index(self, *args, **named)
+        host.index = self
 
     def loaded(self: Any) -> int:
         found: int = indexed.fget(self)
@@ -335,5 +370,7 @@ def _install_words(host: Host) -> None:
         return found
 
     indexed, applied = wake.indexed_upto, wake.applied
+    index: Any = Generation
+    open_index, index.__init__ = index.__init__, opened
     wake.__init__, wake.begin, wake.publish = init, begun, published
     wake.indexed_upto, wake.applied = property(loaded, raised), property(ended)

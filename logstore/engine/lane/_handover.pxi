@@ -329,7 +329,7 @@ cdef class Lane(GroupLane):
 
     cdef Handle enter(self, bytes name):
         """The mutex is taken, and what is held here stands where the log does; the stream. None:
-        that cannot be had at once. `leave` gives the mutex back.
+        that cannot be had at once. `leave` gives the mutex back, and whatever is raised here did.
 
         LOCK is not needed: what is published does not change, and the mutex keeps this process's
         own commits away. Nothing is written but what is held here.
@@ -340,15 +340,24 @@ cdef class Lane(GroupLane):
         if self.is_owned() is True or self.acquire(False) is not True:
             return None
         self.locked = True
-        if self.wake != NULL and not ls_load(self.wake + W_FAILED):
-            h = self.handle(name)
-            if h is not None and self.stand(ls_load(self.wake + W_APPLIED)):
-                if h.epoch != self.epoch:
-                    self.learn(h, name)
-                if h.epoch == self.epoch and h.known:
-                    return h
-        self.leave()
-        return None
+        try:
+            if self.wake != NULL and not ls_load(self.wake + W_FAILED):
+                h = self.current(name)
+        except MemoryError:
+            h = None            # others look in another way, which may need less
+        finally:
+            if h is None:
+                self.leave()
+        return h
+
+    cdef Handle current(self, bytes name):
+        """A stream as the log has it; None: that is not known here."""
+        cdef Handle h = self.handle(name)
+        if h is None or not self.stand(ls_load(self.wake + W_APPLIED)):
+            return None
+        if h.epoch != self.epoch:
+            self.learn(h, name)
+        return h if h.epoch == self.epoch and h.known else None
 
     cdef int leave(self) except -1:
         self.locked = False

@@ -871,8 +871,18 @@ cdef class AddLane:
         return there >= 0 and <u64>there == self.base and cache.generation == self.generation
 
     cdef bint catch_up(self, u64 upto) except -1:
-        """Take in what others committed since; False: it is not all plain adds to streams that are
-        held here, and then nothing is held any more."""
+        """Take in what others committed since; False: it cannot, and then nothing is held any more,
+        as behind an error, which may leave half of a frame."""
+        cdef bint there = False
+        try:
+            there = self.take_in(upto)
+        finally:
+            if not there:
+                self.forget()
+        return there
+
+    cdef bint take_in(self, u64 upto) except -1:
+        """The same; False: it is not all plain, or not of what is held here."""
         cdef u64 at = 0, count, size, start, epoch = self.epoch
         cdef u8* p
         cdef Append body
@@ -881,13 +891,11 @@ cdef class AddLane:
                 or upto - self.applied > CATCH_UP_BYTES_MAX or self.engine.active is not self.file
                 or self.engine.limits is not self.limits_given
                 or ls_load(self.wake + W_GENERATION) != self.generation):
-            self.forget()
             return False
         count = upto - self.applied
         self.tail.size = 0
         fail(buf_reserve(&self.tail, count))
         if pread(self.file_fd, self.tail.data, count, self.applied & 0xFFFFFFFF) != <ssize_t>count:
-            self.forget()
             return False
         while at < count:
             p, start = self.tail.data + at, self.applied
@@ -904,7 +912,6 @@ cdef class AddLane:
                 h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
                 self.count(h)
             elif h is not None or not self.take_in_frame(p, count - at, start, &size):
-                self.forget()
                 return False
             self.commit = little(p + 8, 8)
             self.last_frame = start

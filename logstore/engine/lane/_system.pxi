@@ -20,15 +20,17 @@ cdef extern from *:
     #include <errno.h>
     static PyObject *ls_simulator = NULL;
     #define LS_SIMULATED __builtin_expect(ls_simulator != NULL, 0)
-    /* What the simulator says. It may touch nothing of the engine that asks. */
+    /* What the simulator says. It may touch nothing of the engine that asks. It is told whether the
+       interpreter is held: then no other thread of this process runs before this goes on. */
     __attribute__((cold, noinline))
     static int64_t ls_ask(const char *call, int64_t first, int64_t second) {
+        int held = PyGILState_Check();
         PyGILState_STATE state = PyGILState_Ensure();
         PyObject *type, *value, *trace, *said;
         int64_t answer;
         PyErr_Fetch(&type, &value, &trace);
         said = PyObject_CallFunction(
-            ls_simulator, "sLL", call, (long long)first, (long long)second);
+            ls_simulator, "sLLi", call, (long long)first, (long long)second, held);
         answer = said ? PyLong_AsLongLong(said) : -1;
         if (PyErr_Occurred()) {
             PyErr_Print();
@@ -66,7 +68,11 @@ cdef extern from *:
     /* Sleep while the word is as expected, at most so long; -1 if a signal ended that. */
     static inline int ls_sleep(uint32_t *word, uint32_t expected, int64_t most_ns) {
         struct timespec t = {most_ns / 1000000000, most_ns % 1000000000};
-        if (LS_SIMULATED) return (int)ls_ask("sleep", (int64_t)(intptr_t)word, most_ns);
+        if (LS_SIMULATED) {
+            ls_ask("before wait", (int64_t)(intptr_t)word, 0);
+            return __atomic_load_n(word, __ATOMIC_ACQUIRE) != expected
+                ? 0 : (int)ls_ask("sleep", (int64_t)(intptr_t)word, most_ns);
+        }
         return syscall(SYS_futex, word, FUTEX_WAIT, expected, &t, NULL, 0) < 0 && errno == EINTR
             ? -1 : 0;
     }
@@ -155,12 +161,14 @@ cdef extern from *:
 
 
 def simulate(simulator):
-    """Ask `simulator(call, first, second)` before each call of the system from here on; with None
-    nobody is asked. For tests, before a store is opened.
+    """Ask `simulator(call, first, second, held)` before each call of the system from here on; with
+    None nobody is asked. For tests, before a store is opened. `held`: 1 if the caller keeps the
+    interpreter over the call, so that in truth no other thread of the process runs meanwhile.
 
-    Of a sleep that it did itself it gives 0, or -1 as behind a signal. Else it gives 0 to let the call be, an error of the system above 0 to let it fail, and below 0:
-    -1 - n for a write of n bytes; -1 for a sync that it did itself, and for wake-ups anything but 0.
-    Of a clock it gives the nanoseconds. A word is stored, whatever it gives.
+    Of a sleep, which it does itself, it gives 0, or -1 as behind a signal. Else it gives 0 to let the
+    call be, an error of the system above 0 to let it fail, and below 0: -1 - n for a write of n
+    bytes; -1 for a sync that it did itself, and for wake-ups anything but 0. Of a clock it gives the
+    nanoseconds. A word is stored, whatever it gives.
     """
     ls_simulate(simulator)
 
