@@ -12,9 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-import build_engine
 from logstore import tuples
-from tests.house.repo import ROOT
 
 T = TypeVar("T")
 
@@ -125,9 +123,8 @@ def test_classes_below_add_no_fields() -> None:
     assert Empty() == ()
 
 
-def test_opening_makes_none_with_typing_but_in_compiled_modules(tmp_path: Any) -> None:
+def test_opening_makes_none_with_typing(tmp_path: Any) -> None:
     """Each takes ten times as long to make as one of ours."""
-    compiled = {f"logstore.{name}" for name in build_engine.modules(ROOT)}
     code = f"""
 import typing
 real, made = typing.NamedTupleMeta.__new__, []
@@ -141,4 +138,4 @@ with logstore.open({str(tmp_path / "store")!r}, background=False) as store:
 print(*made)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= compiled
+    assert done.stdout == "\n"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from logstore import mapped
 from logstore.clock import monotonic_ms
@@ -26,6 +26,7 @@ from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
 from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
+from logstore.tuples import NamedTuple
 
 MAGIC = b"LGSTWAK\x08"
 SIZE_BYTES = 160 * 1024
