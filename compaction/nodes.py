@@ -57,9 +57,7 @@ class Group:
 
     __slots__ = ("live", "lp", "parts")
 
-    def __init__(
-        self, parts: list[Source] | None = None, live: int = 0, lp: bytes = b""
-    ) -> None:
+    def __init__(self, parts: list[Source] | None = None, live: int = 0, lp: bytes = b"") -> None:
         self.parts: list[Source] = [] if parts is None else parts
         self.live = live
         self.lp = lp

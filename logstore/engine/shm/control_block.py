@@ -14,7 +14,6 @@ Knows nothing of frames or of the index.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from pathlib import Path
 from typing import Any, Final
@@ -158,7 +157,7 @@ class Wake:
             self._map, self.file_id = _mapped(fs, path, hold=hold, join=join)
             self._guard = mapped.guard_memory(self._map)
         self._words = memoryview(self._map).cast("Q")
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self._address = mapped.address_of(self._map)
         self.waits = Waits(memoryview(self._map), self._address)
 
     @property
