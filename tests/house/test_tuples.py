@@ -74,7 +74,8 @@ def test_instances_are_made_alike_the_first_and_the_next() -> None:
             "__qualname__": "Ours",
         })  # fmt: skip
         wanted = made(Theirs, values, named)
-        assert [made(fresh, values, named) for _ in range(2)] == [wanted, wanted]
+        times = tuples.FEW + 2  # with a ``__new__`` of its own at the end
+        assert [made(fresh, values, named) for _ in range(times)] == [wanted] * times
 
 
 def test_the_class_and_its_instances_answer_alike() -> None:
@@ -86,6 +87,10 @@ def test_the_class_and_its_instances_answer_alike() -> None:
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
     assert ours.twice == 2
     assert (ours.number, ours.text, ours.rest) == ours
+    for given in (Ours, *(type("Ours", (Ours,), {}) for _ in range(2))):
+        assert str(inspect.signature(given)) == "(number, text='x', rest=None)"
+        assert [given(1) for _ in range(tuples.FEW + 1)][-1] == (1, "x", None)
+        assert str(inspect.signature(given)) == "(number, text='x', rest=None)"
     for name in ("_fields", "_field_defaults", "__match_args__", "__slots__", "__doc__"):
         assert getattr(Ours, name) == getattr(Theirs, name)
     assert ours._asdict() == theirs._asdict()
