@@ -3,7 +3,8 @@
 Entries that were added one by one lie in the log as they came, and once more in their node: such a
 log is four fifths dead. Compaction in the background leaves the newest segments alone, so a store
 that is closed early would keep all of that. Here segments are emptied that are dead by more than
-``SHARE``, the one that writers are in too, as long as what has to be moved for it is bounded.
+half, the one that writers are in too, as long as what has to be moved for it is bounded: so a close
+frees more than it moves, and who closes a store of which most lives does not wait for that.
 
 Invariants: what is done is what a run by call does, in the same crash order; no other process is
 waited for; a process that wrote little, or shares the store with another one, looks at two counters
@@ -26,7 +27,8 @@ from logstore.engine.runtime.engine import Engine
 from logstore.errors import LockTimeoutError
 from logstore.log import names
 
-SHARE = 0.07  # of a segment that is dead
+SEGMENT_SHARE = 0.5  # of a segment that is dead: less than half of it has to be moved
+LOG_SHARE = 0.07  # of the whole log that is dead
 DEAD_MIN_BYTES = 512 << 10  # of the whole log: less is not worth two checkpoints
 INDEX_FREE_BYTES, INDEX_MAX_BYTES = 256 << 10, 16 << 20  # free pages that are worth a copy
 STREAM_BYTES = 140  # of a stream in a checkpoint
@@ -37,7 +39,7 @@ def run(engine: Engine, committer: Committer) -> CompactionReport | None:
     """Compact what is worth it; what was done, None if nothing was."""
     if not _enough_is_dead(engine) or _others_have_it(engine):
         return None
-    if reclaimable.log_bytes(engine, SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
+    if reclaimable.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
         return None
     report = CompactionReport()
     try:
@@ -72,7 +74,7 @@ def _enough_is_dead(engine: Engine) -> bool:
         if (row := rows.get(number)) is not None:
             live_bytes += row.live_bytes + row.live_nodes * fmt.FRAME_HEAD_BYTES
     dead_bytes = log_bytes - live_bytes
-    return dead_bytes >= max(DEAD_MIN_BYTES, SHARE * live_bytes)
+    return dead_bytes >= max(DEAD_MIN_BYTES, LOG_SHARE * live_bytes)
 
 
 def _checkpoint_bytes(engine: Engine) -> int:
@@ -96,7 +98,7 @@ def _victims(engine: Engine) -> set[int]:
             continue
         body = max(1, measure.size_bytes(engine, number) - fmt.SEGMENT_HEAD_BYTES)
         live = staying.get(number, 0)
-        if live < (1 - SHARE) * body:
+        if live < (1 - SEGMENT_SHARE) * body:
             found.append((live / body, number, live))
     moved = 0
     some: set[int] = set()

@@ -13,7 +13,6 @@ stream and ID.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
 from logstore.codec import codec
@@ -53,13 +52,15 @@ class Source(NamedTuple):
         return self.locator.live
 
 
-@dataclass(slots=True)
 class Group:
     """Neighbours that become one node."""
 
-    parts: list[Source] = field(default_factory=list)
-    live: int = 0
-    lp: bytes = b""
+    __slots__ = ("live", "lp", "parts")
+
+    def __init__(self, parts: list[Source] | None = None, live: int = 0, lp: bytes = b"") -> None:
+        self.parts: list[Source] = [] if parts is None else parts
+        self.live = live
+        self.lp = lp
 
     @property
     def last(self) -> StreamID:

@@ -11,7 +11,6 @@ next run unlinks, and the pins that name it with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -40,30 +39,34 @@ RECORDS_A_SNAPSHOT = 10_000
 _HINTS = ("hint", f"hint{names.TEMPORARY}")
 
 
-@dataclass(slots=True)
 class CompactionReport:
     """Counts and sizes of one run."""
 
-    purge: bool = False
-    disk_bytes_before: int = 0
-    disk_bytes_after: int = 0
-    nodes_read: int = 0
-    nodes_written: int = 0
-    nodes_skipped: int = 0  # changed by others while they were copied: left for the next run
-    open_nodes_restated: int = 0
-    segments_written: int = 0
-    segments_dropped: int = 0
-    written_bytes: int = 0  # of segments that compaction wrote
-    dropped_bytes: int = 0  # of segments that went
-    segments_pinned: int = 0  # nothing lives in them, but a pin still names them
-    pinned_bytes: int = 0  # of these segments
-    pinned_by: list[str] = field(default_factory=list)  # who has the pins, and since when
-    index_rebuilt: bool = False
-    took_ms: int = 0
+    def __init__(self, *, purge: bool = False) -> None:
+        self.purge = purge
+        self.disk_bytes_before = 0
+        self.disk_bytes_after = 0
+        self.nodes_read = 0
+        self.nodes_written = 0
+        self.nodes_skipped = 0  # changed by others while they were copied: left for the next run
+        self.open_nodes_restated = 0
+        self.segments_written = 0
+        self.segments_dropped = 0
+        self.written_bytes = 0  # of segments that compaction wrote
+        self.dropped_bytes = 0  # of segments that went
+        self.segments_pinned = 0  # nothing lives in them, but a pin still names them
+        self.pinned_bytes = 0  # of these segments
+        self.pinned_by: list[str] = []  # who has the pins, and since when
+        self.index_rebuilt = False
+        self.took_ms = 0
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"CompactionReport({named})"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name."""
-        return asdict(self)
+        return vars(self) | {"pinned_by": list(self.pinned_by)}
 
 
 def write_and_adopt(

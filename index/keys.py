@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
-from typing import NamedTuple
 
 from logstore import format as fmt
 from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import seal
+from logstore.tuples import NamedTuple
 
 NAME_KEY_BYTES = 400
 NUMBER = struct.Struct(">Q")

@@ -6,13 +6,13 @@ files of /proc and /sys.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 from contextlib import suppress
 from pathlib import Path
 
 from logstore.fs import reach
+from logstore.mapped import NATIVE
 
 # Locks, mmap and rename are not what they are on a local disk.
 LOOKS = 5  # at most, at the locks of the system
@@ -124,14 +124,8 @@ def file_identity(path: Path) -> tuple[int, int, int, int]:
         plain = os.stat(name)
     except OSError:
         return 0, 0, 0, 0
-    if os.name != "posix" or not hasattr(ctypes.CDLL(None), "statx"):
-        return 0, plain.st_dev, plain.st_ino, 0
-    buffer = ctypes.create_string_buffer(256)
-    mask = _STATX_BASIC | _STATX_BTIME | _STATX_MNT_ID_UNIQUE
-    failed = ctypes.CDLL(None, use_errno=True).statx(
-        _AT_FDCWD, os.fsencode(name), 0, mask, ctypes.byref(buffer)
-    )
-    if failed:
+    buffer = _statx(os.fsencode(name), _STATX_BASIC | _STATX_BTIME | _STATX_MNT_ID_UNIQUE)
+    if buffer is None:
         return 0, plain.st_dev, plain.st_ino, 0
     given = struct.unpack_from("<I", buffer, 0)[0]
     seconds, nanoseconds = struct.unpack_from("<qI", buffer, _BTIME_OFFSET)
@@ -142,6 +136,20 @@ def file_identity(path: Path) -> tuple[int, int, int, int]:
         plain.st_ino,
         seconds * 1_000_000_000 + nanoseconds if given & _STATX_BTIME else 0,
     )
+
+
+def _statx(name: bytes, mask: int) -> bytes | None:
+    """What statx gives of a file; None if it gives nothing, or is not there."""
+    if NATIVE is not None:
+        found: bytes | None = NATIVE.statx(name, mask)
+        return found
+    import ctypes
+
+    if os.name != "posix" or not hasattr(ctypes.CDLL(None), "statx"):
+        return None
+    buffer = ctypes.create_string_buffer(256)
+    failed = ctypes.CDLL(None).statx(_AT_FDCWD, name, 0, mask, ctypes.byref(buffer))
+    return None if failed else buffer.raw
 
 
 def flock_owner(path: Path, locks: str | None = None) -> int:

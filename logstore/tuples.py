@@ -2,8 +2,8 @@
 
 Opening a store loads about eighty of them, and making each with ``typing`` takes longer than all
 else in its module: annotations are compiled one by one, and ``__new__`` is compiled from text. Here
-annotations stay text, and ``__new__`` is compiled when the first instance is made. Type checkers
-see the class of ``typing``. Modules that mypyc compiles use that one: it knows no other.
+annotations stay text, and ``__new__`` is compiled when some instances were made. Type checkers
+see the class of ``typing``, and ``build_engine.py`` has mypyc use this one for compiled modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 else:
     from collections import _tuplegetter
 
-    class _Fields(type):
+    FEW = 4  # instances that a class without a ``__new__`` of its own makes: most make no more
+    _made = {}  # how many were, by class
+
+    class NamedTupleMeta(type):
         """Turns the annotated names of a class body into fields; subclasses of that add none."""
 
         def __new__(meta, name, bases, body):
@@ -27,11 +30,32 @@ else:
                 body["__slots__"] = ()
             return super().__new__(meta, name, bases, body)
 
-    class NamedTuple(tuple, metaclass=_Fields):
+        @property
+        def __signature__(cls):
+            """What ``inspect`` is told as long as there is no ``__new__`` that tells it."""
+            if cls.__new__ is not NamedTuple.__new__:
+                raise AttributeError("__signature__")
+            from inspect import Parameter, Signature
+
+            kind, defaults = Parameter.POSITIONAL_OR_KEYWORD, cls._field_defaults
+            return Signature(
+                [
+                    Parameter(name, kind, default=defaults.get(name, Parameter.empty))
+                    for name in cls._fields
+                ]
+            )
+
+    class NamedTuple(tuple, metaclass=NamedTupleMeta):
         """Base of a class whose annotated names are its fields, in order, with their defaults."""
 
         def __new__(cls, *values: Any, **named: Any):
-            """The first instance of a class: gives it a ``__new__`` of its own."""
+            """The first instances of a class; the next gives it a ``__new__`` of its own."""
+            rest, given = set(cls._fields[len(values) :]), cls._field_defaults | named
+            if rest >= named.keys() and rest <= given.keys() and len(values) <= len(cls._fields):
+                count = _made[cls] = _made.get(cls, 0) + 1
+                if count <= FEW:
+                    left = [given[name] for name in cls._fields[len(values) :]]
+                    return tuple.__new__(cls, (*values, *left))
             names = "".join(f"{name}, " for name in cls._fields)
             made = eval(  # as collections.namedtuple does it
                 f"lambda _cls, {names}: _new(_cls, ({names}))", {"_new": tuple.__new__}
@@ -70,6 +94,8 @@ else:
 
         def __getnewargs__(self):
             return tuple(self)
+
+    _NamedTuple = NamedTuple  # as mypyc calls it
 
 
 __all__ = ["NamedTuple"]

@@ -16,7 +16,6 @@ body of a segment is read; every step may be cut off by a crash, and the next op
 
 from __future__ import annotations
 
-from enum import IntEnum
 from pathlib import Path
 
 from logstore import format as fmt
@@ -45,6 +44,10 @@ from logstore.recovery import entering, index_validity
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
 
+# What an opener gives up on a full disk, cheapest first: all of it can be made again. An index goes
+# that is not valid, and is rebuilt beside what is there of it; else hints go.
+RESERVE, INDEX, HINTS = 1, 2, 3
+
 
 class NotOpenError(StoreError):
     """No other process has the store open, as ``only_join`` asks for; nothing was changed."""
@@ -68,7 +71,7 @@ def open_engine(
     goes past.
     """
     path = creation.place(fs, path, create=create)
-    shortage = Shortage.NONE
+    shortage = 0  # nothing is given up yet
     while True:
         report = RecoveryReport()
         try:
@@ -83,32 +86,23 @@ def open_engine(
                 shortage=shortage,
             )
         except DiskFullError:
-            if not report.first_opener or report.created or shortage == Shortage.HINTS:
+            if not report.first_opener or report.created or shortage == HINTS:
                 raise
             # Every step may be cut off anywhere: this try ends like a crash, and the next begins.
-            shortage = Shortage(shortage + 1)
-            if shortage == Shortage.INDEX and report.index_trusted:
-                shortage = Shortage.HINTS
+            shortage += 1
+            if shortage == INDEX and report.index_trusted:
+                shortage = HINTS
             continue
         return engine, report
 
 
-class Shortage(IntEnum):
-    """What an opener gives up on a full disk, cheapest first: all of it can be made again."""
-
-    NONE = 0
-    RESERVE = 1
-    INDEX = 2  # one that is not valid, and is rebuilt beside what is there of it
-    HINTS = 3
-
-
-def _give_up(fs: FileSystem, path: Path, shortage: Shortage) -> None:
+def _give_up(fs: FileSystem, path: Path, shortage: int) -> None:
     """Make room, after an opener that found none. Nobody else has the store open."""
     fs.remove(path / names.RESERVE)
-    if shortage == Shortage.INDEX:
+    if shortage == INDEX:
         for name in filter(names.is_generation, fs.names(path / names.INDEX)):
             fs.remove_tree(path / names.INDEX / name)
-    if shortage == Shortage.HINTS:
+    if shortage == HINTS:
         reserve.give_up_hints(fs, path)
 
 
@@ -121,7 +115,7 @@ def _open_locked(
     create: bool,
     limits: StoreLimits,
     accept_loss: bool,
-    shortage: Shortage,
+    shortage: int,
 ) -> Engine:
     """Take LOCK, go through the passes, give LOCK back."""
     lock = WriterLock(fs, path / names.LOCK)

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
-from logstore.engine.features import settings as configures
 from logstore.engine.runtime import snapshot
 from logstore.errors import OptionError, shown
 from logstore.features.settings import SettingRows
@@ -93,6 +92,8 @@ def configure_stream(
     opened: OpenStore[Any], name: bytes, changes: dict[str, Any], *, create: bool, sync: Sync | None
 ) -> StreamSettings:
     """One commit; all settings after it. A limit is for giving space back, also of a full disk."""
+    from logstore.engine.features import settings as configures
+
     step = partial(configures.stream, name=name, changes=changes, create=create)
     limited = any(changes.get(limit) is not None for limit in LIMITS)
     after: StreamSettings = (opened.free if limited else opened.commit)(step, sync)
@@ -103,6 +104,8 @@ def configure_group(
     opened: OpenStore[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
 ) -> GroupSettings[T]:
     """One commit; all settings after it."""
+    from logstore.engine.features import settings as configures
+
     step = partial(configures.group, stream=stream, name=name, changes=changes)
     after: GroupSettings[bytes] = opened.commit(step, sync)
     return told(after, opened.text)

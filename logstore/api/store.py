@@ -18,7 +18,6 @@ from logstore.api.opening import OpenStore
 from logstore.api.store_care import StoreCare
 from logstore.api.stream import Stream
 from logstore.engine.runtime.snapshot import Snapshot
-from logstore.engine.streams import lifecycle
 from logstore.ids import IDLike
 from logstore.options import Sync
 
@@ -155,6 +154,8 @@ class Store(StoreCare[T]):
             TooLargeError: ``name`` has above 64 KiB.
         """
         raw = arguments.stream_name(name, self.encoding)
+        from logstore.engine.streams import lifecycle
+
         made: bool = self._opened.commit(partial(lifecycle.create_empty, name=raw), sync)
         return made
 
@@ -174,6 +175,8 @@ class Store(StoreCare[T]):
             TooLargeError: ``name`` has above 64 KiB.
         """
         raw = arguments.stream_name(name, self.encoding)
+        from logstore.engine.streams import lifecycle
+
         dropped: bool = self._opened.free(partial(lifecycle.drop, name=raw), sync)
         return dropped
 
@@ -202,6 +205,8 @@ class Store(StoreCare[T]):
         """
         arguments.check_flag(replace, "replace")
         before, after = (arguments.stream_name(name, self.encoding) for name in (old, new))
+        from logstore.engine.streams import lifecycle
+
         step = partial(lifecycle.rename, old=before, new=after, replace=replace)
         renamed: bool = self._opened.commit(step, sync)
         return renamed

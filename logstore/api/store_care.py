@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
-from logstore.api.handlers import PLAIN, check_callable
 from logstore.api.opening import OpenStore
 from logstore.engine.registry import Shared
 from logstore.engine.runtime.engine import Engine
@@ -261,6 +260,8 @@ class StoreCare(Generic[T]):
         Raises:
             OptionError: it cannot be called, or is a coroutine function, which nobody would await.
         """
+        from logstore.api.handlers import PLAIN, check_callable
+
         check_callable(callback, "the callback", coroutines=PLAIN)
         self._opened.on_dead.append(callback)
         return callback

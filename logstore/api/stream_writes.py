@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from logstore.api import arguments
 from logstore.api.entry import DeleteOutcome, outcomes
 from logstore.api.stream_adds import StreamAdds
-from logstore.engine.streams import delete, lifecycle, trim
+from logstore.engine.streams import delete, trim
 from logstore.ids import IDLike, parse_id
 from logstore.options import References, Sync
 
@@ -179,6 +179,8 @@ class StreamWrites(StreamAdds[T]):
             StreamNotFoundError: there is no stream.
             UsageError: they contradict what is in the stream.
         """
+        from logstore.engine.streams import lifecycle
+
         last = parse_id(last_id)
         arguments.check_count(entries_added, "entries_added")
         deleted = None if max_deleted_id is None else parse_id(max_deleted_id)

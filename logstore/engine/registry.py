@@ -15,7 +15,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logstore.engine.commit.committer import Committer
 from logstore.engine.commit.durability import Flusher
@@ -23,9 +23,12 @@ from logstore.engine.lane.lane import open_lane
 from logstore.engine.maintenance.due_work import DueWorker
 from logstore.engine.maintenance.worker import Compact, MaintenanceThread
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.waiting import handoff
 from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions
+
+if TYPE_CHECKING:
+    from logstore.engine.apply.write_txn import WriteTxn
+    from logstore.engine.shm.wait_words import Waits
 
 Key = tuple[int, int, bool]
 
@@ -45,7 +48,7 @@ class Shared:
         self.committer = Committer(engine)
         if not engine.options.readonly:
             engine.due_work = DueWorker(engine, self.committer)
-            engine.hand_out = handoff.hand_out
+            engine.hand_out = _hand_out
         self.lane = open_lane(engine, self.committer)
         self.flusher = Flusher(engine, self.committer, reap)
         compact = None if compacting is None else compacting(engine, self.committer)
@@ -64,6 +67,12 @@ class Shared:
                 "the store was closed from inside one of its own calls (a signal handler or a "
                 "finaliser): do it outside"
             )
+
+
+def _hand_out(txn: WriteTxn, waits: Waits) -> None:
+    from logstore.engine.waiting import handoff  # (not loaded where nobody waits)
+
+    handoff.hand_out(txn, waits)
 
 
 _lock = threading.RLock()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgpack
 
@@ -24,6 +24,7 @@ from logstore.features.feature import Compared, Copied, Feature, FrameKind, Inde
 from logstore.format import Kind
 from logstore.row_seal import fetch, key_parts, seal, unseal
 from logstore.settings import GroupSettings, StreamSettings, restored, stored
+from logstore.tuples import NamedTuple
 
 DATABASE = "settings"
 SETTINGS_MAX_BYTES = 1 << 20
@@ -246,7 +247,7 @@ def _every_row(index: Index) -> Iterator[Any]:
             yield which, row
 
 
-FEATURE = Feature(
+FEATURE: Feature = Feature(
     database=DATABASE,
     frames=(
         FrameKind(

@@ -9,6 +9,8 @@ Invariants: a fault elsewhere goes to the handler that was there before (faultha
 program's), or ends the process as ever; the handler is there only while a region is. It is put on
 top again whenever a region is made: who installs another handler later gets the faults first.
 Without the compiled module there is no handler, and nothing is ever lost: the process ends.
+``NATIVE`` is that module, if it is there: it also sleeps on words (``engine.shm.futex``), and asks
+what ctypes would have to be loaded for, which takes longer than all else of this package.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def _load() -> Any:
         return None
 
 
-_native = _load()
+NATIVE = _load()
 
 
 def nothing() -> Guard:
@@ -60,15 +62,25 @@ def nothing() -> Guard:
 
 def guard_memory(memory: Any) -> Guard:
     """Look after the memory of a map, which stays mapped for as long."""
-    if _native is None:
+    if NATIVE is None:
         return nothing()
-    made: Guard = _native.guard_memory(memory)
+    made: Guard = NATIVE.guard_memory(memory)
     return made
+
+
+def address_of(memory: Any) -> int:
+    """Where the memory of a map that may be written to begins."""
+    if NATIVE is None:
+        import ctypes
+
+        return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    address: int = NATIVE.address_of(memory)
+    return address
 
 
 def guard_file(inode: int, size_bytes: int) -> Guard:
     """Look after what another library mapped for reading: so many bytes of the file of an inode."""
-    if _native is None:
+    if NATIVE is None:
         return nothing()
-    made: Guard = _native.guard_file(inode, size_bytes)
+    made: Guard = NATIVE.guard_file(inode, size_bytes)
     return made

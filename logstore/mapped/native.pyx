@@ -1,15 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=True
 # cython: freethreading_compatible=False
-"""The handler of SIGBUS, and the regions that it looks after; see the package.
+"""The handler of SIGBUS, and the regions that it looks after; sleeping on words; see the package.
 
 Invariants: the handler calls nothing but mmap, sigaction and raise, takes no lock and no memory; it
 touches a page only if that lies in a region that was given; a region is in the table before it can
 be touched by who gave it, and out of it before its memory is unmapped. The table is changed with
-the interpreter's lock held.
+the interpreter's lock held. Who sleeps on a word, or asks for a file's times, lets go of that
+lock; the memory stays mapped meanwhile, as callers hold it.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uint64_t, uintptr_t
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
+)
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 
 cdef extern from *:
     """
@@ -129,6 +132,33 @@ cdef extern from *:
     int ls_lost(int place) nogil
     uintptr_t ls_find(uint64_t inode, uint64_t size) nogil
 
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <linux/futex.h>
+    #include <sched.h>
+    #include <sys/syscall.h>
+    #include <time.h>
+
+    /* For other processes, too: without FUTEX_PRIVATE_FLAG. */
+    static void ls_sleep_on(uintptr_t word, uint32_t expected, double most_s) {
+        struct timespec t;
+        t.tv_sec = (time_t)most_s;
+        t.tv_nsec = (long)((most_s - (double)t.tv_sec) * 1e9);
+        syscall(SYS_futex, word, FUTEX_WAIT, expected, &t, NULL, 0);
+    }
+    static int ls_wake_word(uintptr_t word, int count) {
+        return (int)syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+    }
+    static int ls_statx(const char *path, unsigned mask, void *into) {
+        return (int)syscall(SYS_statx, AT_FDCWD, path, 0, mask, into);
+    }
+    """
+    void ls_sleep_on(uintptr_t word, uint32_t expected, double most_s) nogil
+    int ls_wake_word(uintptr_t word, int count) nogil
+    int ls_statx(const char *path, unsigned mask, void *into) nogil
+    void sched_yield() nogil
+
 
 cdef class Guard:
     """A region; it is looked after until this is closed or freed."""
@@ -177,3 +207,39 @@ def guard_file(uint64_t inode, uint64_t size_bytes):
     if begin:
         made.place = ls_add(begin, begin + size_bytes, 0)
     return made
+
+
+def address_of(memory):
+    """Where the memory of a map that may be written to begins."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
+    begin = <uintptr_t>view.buf
+    PyBuffer_Release(&view)
+    return begin
+
+
+def sleep_on(uintptr_t address, uint32_t expected, double timeout_s):
+    """Sleep while the word is as expected, until woken, at most so long."""
+    with nogil:
+        ls_sleep_on(address, expected, timeout_s)
+
+
+def wake(uintptr_t address, int count):
+    """Wake at most so many who sleep on the word; how many."""
+    return ls_wake_word(address, count)
+
+
+def let_run():
+    """Let those run who wait for this processor."""
+    with nogil:
+        sched_yield()
+
+
+def statx(bytes path not None, unsigned mask):
+    """What the system's call gives of a file, as it lays it out; None if it refuses."""
+    cdef char[256] into
+    cdef const char* name = path
+    cdef int failed
+    with nogil:
+        failed = ls_statx(name, mask, into)
+    return None if failed else into[:256]

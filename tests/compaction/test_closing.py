@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.compaction import closing
+from logstore.api.opening import opened_of
+from logstore.compaction import closing, measure
 from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.recovery.check import check
@@ -50,6 +51,22 @@ def test_single_adds_lie_in_the_log_once_behind_a_close(tmp_path: Path) -> None:
     shutil.rmtree(path / names.INDEX)
     with logstore.open(path) as store:
         assert dump(store) == before
+
+
+def test_a_segment_of_which_most_lives_is_left_as_it_is(tmp_path: Path) -> None:
+    """Moving it would take longer than what it gives back is worth to who closes a store."""
+    path = tmp_path / "store"
+    store = logstore.open(path, sync="os")
+    store.stream("many").add_many({"n": number} | PAD for number in range(40_000))
+    for number in range(6000):
+        store.stream("single").add({"n": number} | PAD)
+    store.stream("many").trim(maxlen=36_000)
+    rows, active = measure.rows_and_active(opened_of(store).engine())
+    size = measure.size_bytes(opened_of(store).engine(), active)
+    assert closing.DEAD_MIN_BYTES < size - rows[active].live_bytes < size / 2
+    segments = names.segments(LOCAL, path)
+    store.close()
+    assert names.segments(LOCAL, path) == segments
 
 
 @pytest.mark.parametrize("options", [{"background": False}, {"compact_rate": 0}], ids=str)

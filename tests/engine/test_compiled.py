@@ -8,6 +8,7 @@ import os
 import pytest
 
 import build_engine
+from logstore.tuples import NamedTuple
 from tests.house.repo import ROOT
 
 MODULES = build_engine.modules(ROOT)
@@ -20,6 +21,18 @@ MODULES = build_engine.modules(ROOT)
 def test_every_module_that_should_be_is_compiled() -> None:
     found = {name: importlib.import_module(f"logstore.{name}").__file__ for name in MODULES}
     assert [name for name, file in found.items() if file is None or file.endswith(".py")] == []
+
+
+def test_named_tuples_of_compiled_modules_are_ours() -> None:
+    """mypyc puts those of ``typing`` in their place, if the build does not tell it otherwise."""
+    theirs = [
+        f"{name}.{each.__name__}"
+        for name in MODULES
+        for each in vars(importlib.import_module(f"logstore.{name}")).values()
+        if isinstance(each, type) and issubclass(each, tuple) and each is not NamedTuple
+        if hasattr(each, "_fields") and not issubclass(each, NamedTuple)
+    ]
+    assert theirs == []
 
 
 def test_what_the_build_names_is_there() -> None:

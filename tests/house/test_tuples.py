@@ -12,9 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-import build_engine
 from logstore import tuples
-from tests.house.repo import ROOT
 
 T = TypeVar("T")
 
@@ -76,7 +74,8 @@ def test_instances_are_made_alike_the_first_and_the_next() -> None:
             "__qualname__": "Ours",
         })  # fmt: skip
         wanted = made(Theirs, values, named)
-        assert [made(fresh, values, named) for _ in range(2)] == [wanted, wanted]
+        times = tuples.FEW + 2  # with a ``__new__`` of its own at the end
+        assert [made(fresh, values, named) for _ in range(times)] == [wanted] * times
 
 
 def test_the_class_and_its_instances_answer_alike() -> None:
@@ -88,6 +87,10 @@ def test_the_class_and_its_instances_answer_alike() -> None:
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
     assert ours.twice == 2
     assert (ours.number, ours.text, ours.rest) == ours
+    for given in (Ours, *(type("Ours", (Ours,), {}) for _ in range(2))):
+        assert str(inspect.signature(given)) == "(number, text='x', rest=None)"
+        assert [given(1) for _ in range(tuples.FEW + 1)][-1] == (1, "x", None)
+        assert str(inspect.signature(given)) == "(number, text='x', rest=None)"
     for name in ("_fields", "_field_defaults", "__match_args__", "__slots__", "__doc__"):
         assert getattr(Ours, name) == getattr(Theirs, name)
     assert ours._asdict() == theirs._asdict()
@@ -125,9 +128,8 @@ def test_classes_below_add_no_fields() -> None:
     assert Empty() == ()
 
 
-def test_opening_makes_none_with_typing_but_in_compiled_modules(tmp_path: Any) -> None:
+def test_opening_makes_none_with_typing(tmp_path: Any) -> None:
     """Each takes ten times as long to make as one of ours."""
-    compiled = {f"logstore.{name}" for name in build_engine.modules(ROOT)}
     code = f"""
 import typing
 real, made = typing.NamedTupleMeta.__new__, []
@@ -141,4 +143,4 @@ with logstore.open({str(tmp_path / "store")!r}, background=False) as store:
 print(*made)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= compiled
+    assert done.stdout == "\n"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
 from logstore.engine.apply import groups
@@ -23,6 +23,7 @@ from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
 from logstore.log import frame as frames
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.codec.batch import Place

@@ -31,7 +31,7 @@ from logstore.format import Kind
 from logstore.fs import File
 from logstore.index import env
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, hint, names, reader, segment
+from logstore.log import chain, names, reader, segment
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
@@ -333,6 +333,8 @@ def _complete_roll(engine: Engine, txn: WriteTxn) -> None:
     following = txn.meta.active_segment
     if engine.fs.exists(names.segment(engine.path, following)):
         return
+    from logstore.log import hint
+
     number, offset = fmt.position_parts(txn.meta.last_frame)
     try:
         source = engine.segments.source(number)

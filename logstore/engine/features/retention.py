@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from functools import partial
-from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
@@ -34,6 +33,7 @@ from logstore.log import frame as frames
 from logstore.log import names, shipfile
 from logstore.log.shipfile import ShipRecord
 from logstore.settings import StreamSettings, restored
+from logstore.tuples import NamedTuple
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.02  # of the time at most goes into looking

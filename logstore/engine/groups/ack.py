@@ -8,7 +8,6 @@ moved to the dead letter stream at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
@@ -24,6 +23,7 @@ from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 from logstore.settings import backoff_ms
+from logstore.tuples import NamedTuple
 
 NACK_MODES = ("silent", "fail", "fatal")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
@@ -29,6 +28,7 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
+from logstore.tuples import NamedTuple
 
 ATTEMPTS_AN_ENTRY = 10
 FEW = 8  # IDs that are looked up one by one

@@ -12,7 +12,7 @@ what was delivered too often for its group is moved to its dead letter stream, n
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
@@ -26,6 +26,7 @@ from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
+from logstore.tuples import NamedTuple
 
 _new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes some
 _PACK_IDS: Final[Any] = codec().pack_ids

@@ -7,8 +7,6 @@ refused in the words of the command.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.engine.groups import admin
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import pel
@@ -19,6 +17,7 @@ from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.settings import GroupSettings
+from logstore.tuples import NamedTuple
 
 PAGE_ENTRIES = 2000  # pending entries that are looked at on one snapshot
 PAGE_ROWS = 1000  # groups or consumers

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from logstore.engine.maintenance.space_alarm import SpaceAlarm
 
 POLL_S = 0.2
+SETTLED_S = 1.0  # who has a store open for less loads nothing of compaction
 PINS_LOOK_S = 20.0  # how soon what the dead left is given back
 OPERATIONS_MAX_BYTES = 64 << 20
 CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
@@ -81,9 +82,12 @@ class MaintenanceThread:
 
     def _run(self) -> None:
         trouble = Repeated("work in the background")
+        settled_s = time.monotonic() + SETTLED_S
         while not self._stop.wait(POLL_S):
             try:
                 self.tick()
+                if time.monotonic() >= settled_s:
+                    self._compact_some()
                 trouble.went()
             except StoppedError:
                 continue
@@ -95,7 +99,7 @@ class MaintenanceThread:
                     return
 
     def tick(self) -> None:
-        """Do what is due."""
+        """Do what is due, but for compaction."""
         self._committer.leave_sealed()
         active = self._engine.wake.log().active_segment
         # A compaction by call seals a segment first, and mostly empties it: it needs no hint.
@@ -106,6 +110,8 @@ class MaintenanceThread:
             self._pins_next_s = time.monotonic() + PINS_LOOK_S
             self._look_at_pins()
         self._tick_features()
+
+    def _compact_some(self) -> None:
         rate = self._engine.options.compact_rate_bytes_s
         if self._compact is not None and rate > 0 and not self._waiting:
             self._compact(self._throttle(rate))

@@ -20,7 +20,7 @@ from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptFrameError, LockTimeoutError
 from logstore.fs import File
-from logstore.log import chain, hint, names
+from logstore.log import chain, names
 
 CARE_TIMEOUT_S = 600.0
 TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
@@ -101,6 +101,8 @@ def write_missing_hints(engine: Engine, but: Collection[int] = ()) -> int:
     for link in chain.main_links(engine.fs, engine.path, engine.uuid, lacking[0]):
         if link.number in lacking and link.number < active:
             try:
+                from logstore.log import hint
+
                 hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link)
                 written += 1
             except (CorruptFrameError, FileNotFoundError):

@@ -17,7 +17,7 @@ long may be gone, and it looks again then (``SegmentGone``).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore import format as fmt
 from logstore.engine.runtime.overlaid_groups import GroupFrame, Rows, laid_over
@@ -29,6 +29,7 @@ from logstore.index.env import Generation
 from logstore.index.keys import Meta, Run
 from logstore.log import frame as frames
 from logstore.log import groupframe, reader
+from logstore.tuples import NamedTuple
 
 KEPT_MAX_BYTES = 256 * 1024
 

@@ -17,7 +17,6 @@ What is owed may be forgotten by ``clear`` at any time: the index can follow fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from logstore.features.settings import SettingCache
 from logstore.ids import StreamID
@@ -25,6 +24,7 @@ from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, Near
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.tuples import NamedTuple
 
 CACHED_STREAMS_MAX = 2000
 SHRINK_COMMITS = 64

@@ -14,10 +14,9 @@ Knows nothing of frames or of the index.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from logstore import mapped
 from logstore.clock import monotonic_ms
@@ -26,6 +25,7 @@ from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
 from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError
 from logstore.fs import File, FileSystem
+from logstore.tuples import NamedTuple
 
 MAGIC = b"LGSTWAK\x08"
 SIZE_BYTES = 160 * 1024
@@ -157,7 +157,7 @@ class Wake:
             self._map, self.file_id = _mapped(fs, path, hold=hold, join=join)
             self._guard = mapped.guard_memory(self._map)
         self._words = memoryview(self._map).cast("Q")
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self._address = mapped.address_of(self._map)
         self.waits = Waits(memoryview(self._map), self._address)
 
     @property

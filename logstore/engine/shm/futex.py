@@ -9,43 +9,51 @@ Elsewhere than Linux waiting is a short sleep, and waking does nothing: callers 
 
 from __future__ import annotations
 
-import ctypes
 import os
+import struct
 import sys
 import time
+from functools import cache
+from typing import Any
+
+from logstore.mapped import NATIVE
 
 _FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # shared between processes: without FUTEX_PRIVATE_FLAG
 _CALLS = {"x86_64": 202, "aarch64": 98}
 _POLL_S = 0.001
 WAKE_ALL = (1 << 31) - 1
 
-
-class _Timespec(ctypes.Structure):
-    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
-
-
 _call = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
-_libc = ctypes.CDLL(None) if _call is not None else None
+
+
+@cache
+def _ctypes() -> Any:
+    """For who has nothing compiled; it takes long to load."""
+    import ctypes
+
+    return ctypes
+
+
+@cache
+def _libc() -> Any:
+    return None if _call is None else _ctypes().CDLL(None)
 
 
 def wait(address: int, expected: int, timeout_s: float) -> None:
     """Sleep while the u32 at ``address`` is ``expected``, until woken, at most ``timeout_s``."""
     if timeout_s <= 0:
         return
-    if _libc is None:
+    if NATIVE is not None:
+        NATIVE.sleep_on(address, expected, timeout_s)
+        return
+    libc = _libc()
+    if libc is None:
         time.sleep(min(timeout_s, _POLL_S))
         return
-    whole = int(timeout_s)
-    timeout = _Timespec(whole, int((timeout_s - whole) * 1e9))
-    _libc.syscall(
-        _call,
-        ctypes.c_void_p(address),
-        _FUTEX_WAIT,
-        ctypes.c_uint(expected),
-        ctypes.byref(timeout),
-        None,
-        0,
-    )
+    ctypes, whole = _ctypes(), int(timeout_s)
+    timeout = struct.pack("@ll", whole, int((timeout_s - whole) * 1e9))
+    word, value = ctypes.c_void_p(address), ctypes.c_uint(expected)
+    libc.syscall(_call, word, _FUTEX_WAIT, value, timeout, None, 0)
 
 
 def fence(address: int) -> None:
@@ -57,13 +65,20 @@ def fence(address: int) -> None:
 
 def wake(address: int, count: int = WAKE_ALL) -> int:
     """Wake at most ``count`` of those who sleep on the word, who waits longest first; how many."""
-    if _libc is None:
+    if NATIVE is not None:
+        told: int = NATIVE.wake(address, count)
+        return told
+    libc = _libc()
+    if libc is None:
         return 0
-    woken: int = _libc.syscall(_call, ctypes.c_void_p(address), _FUTEX_WAKE, count, None, None, 0)
+    word = _ctypes().c_void_p(address)
+    woken: int = libc.syscall(_call, word, _FUTEX_WAKE, count, None, None, 0)
     return woken
 
 
 def let_run() -> None:
     """Let those run first who wait for this processor, such as one that was just woken."""
-    if _libc is not None:
-        _libc.sched_yield()
+    if NATIVE is not None:
+        NATIVE.let_run()
+    elif (libc := _libc()) is not None:
+        libc.sched_yield()

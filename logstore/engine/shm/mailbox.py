@@ -14,9 +14,9 @@ it does not wait. A mailbox has the number of its waiter record.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from logstore.ids import StreamID
+from logstore.tuples import NamedTuple
 
 MAILBOX_BYTES = 64
 _MAILBOX = struct.Struct("@8Q")

@@ -27,10 +27,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
 
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex, process
+from logstore.tuples import NamedTuple
 
 WAITERS_MAX = 1024
 WAITER_BYTES = 64

@@ -7,7 +7,7 @@ after another would give; a sealed last node that still has room becomes open ag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine.apply.streams import nodes_added
@@ -29,6 +29,7 @@ from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.options import ENTRY_MAX_BYTES, check_name
+from logstore.tuples import NamedTuple
 
 _NOT_ABOVE = (
     "The ID specified in XADD is equal or smaller than the target stream top item: "

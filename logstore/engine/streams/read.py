@@ -7,7 +7,7 @@ long; what is appended behind a batch is seen by the next one; entries come in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from logstore.codec import codec
 from logstore.engine.reading.loading import MISS
@@ -17,6 +17,7 @@ from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.codec.interface import ID

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.txn import nodes, pel
+from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import NodeRef
 from logstore.errors import OptionError
 from logstore.ids import ZERO_ID, StreamID
@@ -112,6 +112,8 @@ def check_mode(mode: str) -> None:
 
 def referenced(txn: WriteTxn, groups: Sequence[GroupRecord], id: StreamID) -> bool:
     """Whether one of the stream's ``groups`` has not read so far, or has the entry pending."""
+    from logstore.engine.txn import pel
+
     for group in groups:
         if group.last < id:
             return True
@@ -142,6 +144,8 @@ def _pending(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> byte
     packed, ascending = codec().pack_ids(ids)
     if not ascending:
         packed, _ = codec().pack_ids(sorted(set(ids)))
+    from logstore.engine.txn import pel
+
     return pel.present(txn.groups.index, group.number, packed)
 
 

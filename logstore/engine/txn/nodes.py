@@ -12,7 +12,7 @@ tombstones of the listpack that it begins with.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from logstore.codec import codec
 from logstore.codec.listpack import encode_int, finish
@@ -23,6 +23,7 @@ from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, Run, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView

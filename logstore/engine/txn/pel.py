@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from logstore.codec.pending_run import EVERYONE, Due, end_below
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ID_BYTES
 from logstore.index.group_txn import GroupTxn
+from logstore.tuples import NamedTuple
 
 LATEST_MS = (1 << 63) - 1
 

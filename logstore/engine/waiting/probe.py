@@ -7,8 +7,6 @@ reader, and so when the next one becomes claimable, ``groups.deliver`` alone dec
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from logstore.codec import codec
 from logstore.engine.groups import admin, dead_letter, deliver
 from logstore.engine.groups.deliver import GIVEN_BACK_MS
@@ -23,6 +21,7 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.settings import GroupSettings
+from logstore.tuples import NamedTuple
 
 _new = tuple.__new__  # without the layers of a named tuple: each look makes one
 

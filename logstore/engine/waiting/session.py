@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from logstore.codec import NodeEntry, codec
 from logstore.engine.apply.write_txn import WriteTxn
@@ -44,6 +44,7 @@ from logstore.engine.waiting.queue import NONE, Ticket
 from logstore.ids import StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
+from logstore.tuples import NamedTuple
 
 UNKNOWN = -1  # as a position: no commit ends there
 _new = tuple.__new__  # without the layers of a named tuple
