@@ -224,6 +224,8 @@ def test_the_commit_of_another_process_is_waited_for(store: Store) -> None:
     word = memoryview(engine_of(store).wake.memory)[control_block._WAITING_OFFSET :]
     try:
         for _ in range(50):
+            store.stream("s").add(ROW)  # who waited in vain does not wait again until LOCK was had
+            lane_commits(store)
             with lock_of(store).open("r+b") as other:
                 fcntl.flock(other, fcntl.LOCK_EX)
                 thread = threading.Thread(target=lambda: store.stream("s").add(ROW))

@@ -16,8 +16,8 @@ from logstore.index.txn import IndexTxn
 from tests.simulation.system import Lock
 from tests.support.rebuilt import Change
 
-_APPENDED = "        became = self.append(self.out.size, start, now_ns, tried)\n"
-_PUBLISHED = "            self.publish(tried, self.out.size, asked, count)\n        # -- to here\n"
+_APPENDED = "        became = self.append(size, start, now_ns, tried)\n"
+_PUBLISHED = "            self.publish(tried, size, asked, count)\n        # -- to here\n"
 COMPILED: dict[str, tuple[str, Change]] = {
     "names of another version": (
         "names that are kept count for one version of the node",
@@ -32,7 +32,7 @@ COMPILED: dict[str, tuple[str, Change]] = {
         Change(
             "_lane.pxi",
             _APPENDED,
-            "        ls_store(w + W_APPLIED, start + self.out.size)\n" + _APPENDED,
+            "        ls_store(w + W_APPLIED, start + size)\n" + _APPENDED,
         ),
     ),
     "a wake-up is missed": (

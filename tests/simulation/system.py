@@ -14,6 +14,7 @@ done; a garbage collection never runs inside of a point, where the real system w
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import random
@@ -187,7 +188,7 @@ class Host:
         if hand is None or timeout_s <= 0:
             return
         hand.point("before wait")
-        word = futex.ctypes.c_uint32.from_address(address)  # type: ignore[attr-defined]
+        word = ctypes.c_uint32.from_address(address)
         if word.value == expected:
             until = self.clock.ns + max(int(timeout_s * 1e9), 1)
             hand.report("wait", address - self.address, until)
