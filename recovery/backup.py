@@ -1,15 +1,16 @@
 """A backup: a copy of the log that is itself a store, taken without stopping anybody; and a store
 made of one.
 
-Crash order: everything but STORE is copied and synced, then STORE: without it the copy is not a
-store yet. Invariants: only bytes below the position that was published and durable at the start are
-copied, and the copy is read again: of a log that is damaged no backup is made; the maintenance lock
-keeps compaction from unlinking meanwhile. No index goes along: it is derived.
+Crash order: as ``filling`` has it. Invariants: only bytes below the position that was published and
+durable at the start are copied, and the copy is read again: of a log that is damaged no backup is
+made; the maintenance lock keeps compaction from unlinking meanwhile. No index goes along: it is
+derived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from logstore import format as fmt
@@ -21,6 +22,7 @@ from logstore.engine.shm.users import users_alone
 from logstore.errors import DamagedStoreError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import names, storefile
+from logstore.recovery.filling import filling
 
 COPY_BYTES = 4 << 20
 Progress = Callable[[int, int], None]
@@ -29,26 +31,19 @@ Progress = Callable[[int, int], None]
 def take(engine: Engine, committer: Committer, target: Path) -> None:
     """Copy a store into an empty or new directory; DamagedStoreError for a log that is damaged."""
     fs = engine.fs
-    if fs.names(target):
-        raise OptionError(f"{target} is not empty: give a new or an empty directory for a backup")
-    with maintenance_locks.alone(engine):
+    with filling(fs, target, "a backup") as made, maintenance_locks.alone(engine):
         moment = whole_log.now(engine, committer)
-        for folder in (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX):
-            fs.make_directory(target / folder)
         for link, _, size in moment.pieces:
             copy = names.segment(target, link.number)
-            _copy(fs, names.segment(engine.path, link.number), copy, size)
+            _copy(fs, names.segment(engine.path, link.number), made.file(copy), size)
             file = fs.open(copy)
             try:
                 whole_log.verify(engine, file, link)
             finally:
                 file.close()
         for path in moment.others:
-            _copy(fs, path, target / path.relative_to(engine.path))
-        for folder in (names.LOG, names.CHECKPOINTS):
-            fs.sync_directory(target / folder)
-        store = fs.read(engine.path / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2)
-        fs.write_atomic(target / names.STORE, store)
+            _copy(fs, path, made.file(target / path.relative_to(engine.path)))
+        made.end(fs.read(engine.path / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
 
 
 def restore(
@@ -56,35 +51,27 @@ def restore(
 ) -> None:
     """Make a store in an empty or new directory of a backup, which stays as it is.
 
-    Crash order: as ``take``, everything but STORE first. OptionError if the target holds something,
-    or lies in the backup; StoreInUseError while a process has the backup itself open as a store;
-    NotAStoreError if it is no backup.
+    OptionError if the target holds something, or lies in the backup; StoreInUseError while a
+    process has the backup itself open as a store; NotAStoreError if it is no backup.
     """
-    if fs.names(target):
-        raise OptionError(f"{target} is not empty: give a new or an empty directory for the store")
     if target.absolute().is_relative_to(source.absolute()):
         raise OptionError(f"{target} is in the backup itself: give a directory outside it")
     storefile.read(fs, source)
     users = users_alone(fs, source)
     try:
-        parts: list[tuple[Path, Path]] = []
-        for folder, numbers, name in (
-            (names.LOG, names.segments, names.segment),
-            (names.LOG, names.hints, names.hint),
-            (names.CHECKPOINTS, names.checkpoints, names.checkpoint),
-        ):
-            fs.make_directory(target / folder)
-            parts += [(name(source, each), name(target, each)) for each in numbers(fs, source)]
-        for folder in (names.PINS, names.INDEX):
-            fs.make_directory(target / folder)
-        for place, (old, new) in enumerate(parts):
-            if progress is not None:
-                progress(place, len(parts))
-            _copy(fs, old, new)
-        for folder in (names.LOG, names.CHECKPOINTS):
-            fs.sync_directory(target / folder)
-        store = fs.read(source / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2)
-        fs.write_atomic(target / names.STORE, store)
+        with filling(fs, target, "the store") as made:
+            parts: list[tuple[Path, Path]] = []
+            for numbers, name in (
+                (names.segments, names.segment),
+                (names.hints, names.hint),
+                (names.checkpoints, names.checkpoint),
+            ):
+                parts += [(name(source, each), name(target, each)) for each in numbers(fs, source)]
+            for place, (old, new) in enumerate(parts):
+                if progress is not None:
+                    progress(place, len(parts))
+                _copy(fs, old, made.file(new))
+            made.end(fs.read(source / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
     finally:
         if users is not None:
             users.close()
@@ -95,10 +82,8 @@ def size_bytes(path: Path, fs: FileSystem = LOCAL) -> int:
     return fs.tree_bytes(path)
 
 
-def _copy(fs: FileSystem, source: Path, target: Path, limit_bytes: int | None = None) -> None:
-    reading: File = fs.open(source)
-    writing: File = fs.open_new(target)
-    try:
+def _copy(fs: FileSystem, source: Path, writing: File, limit_bytes: int | None = None) -> None:
+    with closing(writing), closing(fs.open(source)) as reading:
         left = reading.size_bytes() if limit_bytes is None else limit_bytes
         offset = 0
         while left:
@@ -109,6 +94,3 @@ def _copy(fs: FileSystem, source: Path, target: Path, limit_bytes: int | None = 
             offset += len(data)
             left -= len(data)
         writing.sync()
-    finally:
-        reading.close()
-        writing.close()

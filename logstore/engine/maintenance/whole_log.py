@@ -102,8 +102,8 @@ def damaged(segment: int, offset: int, why: str) -> DamagedStoreError:
     """The error of a segment that is not what was written."""
     return DamagedStoreError(
         f"the log is damaged: {why}; nothing is made of it. Run 'logstore check' to see what is "
-        "affected; restore the segment from a backup, or go on with what is left: 'logstore "
-        "recover', then 'logstore compact'",
+        "affected; restore the segment from a backup, or take what is left into a new store: "
+        "'logstore recover --salvage NEW'",
         segment=segment,
         offset=offset,
     )
