@@ -31,6 +31,7 @@ from logstore.engine.runtime import identity
 from logstore.engine.shm import control_block, wait_words
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
 from logstore.log import names
+from logstore.recovery.check import check
 from tests.engine.procs import Forked, Waiting
 from tests.support.inside import (
     FixedClock,
@@ -441,6 +442,46 @@ def test_processes_add_beside_each_other(tmp_path: Path, processes: int) -> None
             mine = [[id for each, id in ids if each == name] for ids, _ in told]
             assert all(ids == sorted(ids) for ids in mine)
             assert sorted(id for ids in mine for id in ids) == there[1:]
+
+
+@pytest.mark.parametrize("name", ["s", "other"])
+def test_nodes_that_another_process_begins_leave_the_lane_what_it_holds(
+    tmp_path: Path, store: Store, name: str
+) -> None:
+    """Its stream is looked up again, alone: each add is of the lane, and nothing counts twice."""
+    path, (mine, theirs) = Path(str(engine_of(store).path)), (os.pipe(), os.pipe())
+
+    def play() -> None:
+        os.close(mine[1])
+        with logstore.open(path, background=False) as opened:
+            opened.stream(name).add(ROW)
+            while os.read(mine[0], 1):
+                for _ in range(70):  # a node holds a hundred
+                    opened.stream(name).add(ROW)
+                os.write(theirs[1], b"b")
+
+    store.stream("other").add(ROW)
+    with Forked(play):
+        os.close(mine[0])
+        warm(store)
+        laned = added = 0
+        for _ in range(20):
+            os.write(mine[1], b"a")
+            os.read(theirs[0], 1)
+            lane_commits(store)
+            for each in ("s", "own", "other"):
+                store.stream(each).add(ROW)
+            laned += lane_commits(store)
+            added += 3
+            assert len(store.stream(name)) == len(read(store, name))
+        os.close(mine[1])
+    assert laned >= added - 6
+    before = {each: read(store, each) for each in ("s", "own", "other")}
+    store.close()
+    with logstore.open(path, background=False) as again:
+        assert {each: read(again, each) for each in before} == before
+        assert all(len(again.stream(each)) == len(rows) for each, rows in before.items())
+    assert check(path).as_dict()["clean"]
 
 
 def test_two_processes_in_turn_stay_in_their_lanes(tmp_path: Path, store: Store) -> None:

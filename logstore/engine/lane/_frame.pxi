@@ -6,8 +6,11 @@ cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordi
     APPEND_BODY = 32
     DELIVER_BODY = 45
     ACK_BODY = 8
+    NODE_BODY = 44          # of open frames, too
+    RECORD_BODY = 72
     ID_BYTES = 16
     LAST = 1                # a flag: the last frame of its commit
+    KIND_OPEN = 4
     KIND_APPEND = 5
     KIND_NODE = 6
     KIND_RECORD = 9

@@ -2,10 +2,7 @@
 
 cdef enum:
     CREATE_BODY = 8
-    NODE_BODY = 44          # of open frames, too
-    RECORD_BODY = 72
     KIND_CREATE = 2
-    KIND_OPEN = 4
     NAME_BYTES_MAX = 1 << 16
 
 cdef inline void put_node_body(u8* p, u64 stream, u64 ms, u64 seq, u64 last_ms, u64 last_seq,

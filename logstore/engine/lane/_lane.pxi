@@ -845,7 +845,6 @@ cdef class AddLane:
                 return False
             record, node = loaded
             number = record.number
-            record, node = cache.records.get(number, record), cache.opens.get(number, node)
         if record.name != name or number in self.by_number:
             return False    # there is one handle of a stream
         h.learn(record, node)
@@ -905,13 +904,16 @@ cdef class AddLane:
                 h = self.held(body.stream)
                 if self.epoch != epoch:
                     return False
-            if h is not None and h.can_grow(size - APPEND_BODY, &body):
+            if h is not None and h.position >= start:
+                pass            # it was looked up just now, in an index that had followed
+            elif h is not None and h.can_grow(size - APPEND_BODY, &body):
                 if not h.dirty:
                     self.dirty.append(h)
                     h.dirty = True
                 h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
                 self.count(h)
-            elif h is not None or not self.take_in_frame(p, count - at, start, &size):
+            elif h is not None or not (self.unlearn(p, count - at, start, &size)
+                                       or self.take_in_frame(p, count - at, start, &size)):
                 return False
             self.commit = little(p + 8, 8)
             self.last_frame = start
@@ -922,6 +924,35 @@ cdef class AddLane:
             if self.applied <= ls_load(self.wake + W_INDEXED):
                 self.since = self.owed = 0      # the other one let the index follow
             at += HEAD + size
+        return True
+
+    cdef bint unlearn(self, const u8* p, u64 left, u64 position, u64* size) except -1:
+        """Of a frame that seals or begins a node: its stream is looked up again when it is needed,
+        in the index, which had followed before such a commit was published. False: it is another
+        frame, or that is not so.
+
+        From here on the record cache lacks the stream, too: it stands where this took over, and the
+        index is beyond that. So nothing of the stream is owed.
+        """
+        cdef Handle h
+        cdef PyObject* found
+        if not (is_frame(p, left, NODE_BODY, KIND_NODE, size)
+                or is_frame(p, left, NODE_BODY, KIND_OPEN, size)
+                or is_frame(p, left, RECORD_BODY, KIND_RECORD, size)):
+            return False
+        if (frame_crc(p, position, size[0], self.seed) != little(p, 4)
+                or ls_load(self.wake + W_INDEXED) < position + HEAD + size[0]):
+            return False
+        number = little(p + HEAD, 8)
+        found = PyDict_GetItemWithError(self.by_number, number)
+        if found != NULL:
+            h = <Handle>found
+            h.epoch = 0
+            if h.dirty:
+                h.dirty = False
+                self.dirty.remove(h)
+            del self.by_number[number]
+        self.cache.lack(number)
         return True
 
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:

@@ -117,8 +117,13 @@ class IndexPort(Indexed):
     def load(
         self, name: bytes | None, number: int | None
     ) -> tuple[StreamRecord, OpenNode | None] | Literal[False] | None:
-        """A stream's record and open node as the index has them, by its name or its number; False
-        if there is none."""
+        """A stream's record and open node, by its name or its number; False if there is none.
+
+        As the record cache has them, and else the index; that may be beyond where the cache stands,
+        as far as WAKE says. Then the cache lacks the stream from here on, and the lane passes over
+        frames that the record has already.
+        """
+        cache = self._engine.cache
 
         def look(
             index: IndexTxn,
@@ -126,10 +131,14 @@ class IndexPort(Indexed):
             record = index.record(number or 0) if name is None else index.record_by_name(name)
             if record is None:
                 return False
-            return record, index.open_node(record.number) if record.open_version else None
+            if index.meta().applied > cache.applied:
+                cache.lack(record.number)
+            record, node = cache.records.get(record.number, record), cache.opens.get(record.number)
+            if node is None and record.open_version:
+                node = index.open_node(record.number)
+            return record, node
 
-        # Beyond where the cache stands it may hold what the lane is about to take in.
-        return self._look(self._engine.cache.applied, look)
+        return self._look(max(cache.applied, self._engine.wake.indexed_upto), look)
 
     def first_node(self, stream: int) -> tuple[int, int, int] | None:
         """The first sealed node: its live entries, and its last ID in two parts."""

@@ -16,9 +16,7 @@ cdef extern from *:
 cdef enum:
     W_DROPPED = 120
     FOLLOW_MAX_BYTES = 1 << 18
-    NODE_BODY = 44          # stream, master ID, last ID, live entries; then the listpack
     KIND_CREATE = 2
-    KIND_OPEN = 4
     KIND_TOMBSTONE = 7
     KIND_TRIM = 8
     KIND_GROUP = 32         # from here to CLAIM: groups, with consumers and what is pending

@@ -190,6 +190,13 @@ class RecordCache:
         self.groups.runs.clear()
         self.paid()
 
+    def lack(self, stream: int) -> None:
+        """The index has all of a stream, beyond where the cache stands: it is asked now."""
+        self.records.pop(stream, None)
+        self.opens.pop(stream, None)
+        self.owed_records.discard(stream)
+        self.owed_opens.discard(stream)
+
     @property
     def must_follow(self) -> bool:
         """Whether the index must follow before it may be asked, or written to."""
