@@ -78,13 +78,15 @@ def let_lag(
 
 @contextmanager
 def close_gives_back(dead_min_bytes: int = 4096) -> Iterator[None]:
-    """A close gives back what is dead, and copies the index, also of a store as small as this."""
-    before = closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES
+    """A close gives back what is dead, and copies the index, also of a store as small as this, and
+    with as little dead in it."""
+    before = closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES, closing.SEGMENT_SHARE
     closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES = dead_min_bytes, 0
+    closing.SEGMENT_SHARE = 0.07
     try:
         yield
     finally:
-        closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES = before
+        closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES, closing.SEGMENT_SHARE = before
 
 
 def indexed(store: Store[Any]) -> int:

@@ -215,7 +215,10 @@ def _ask(
     batch.number, batch.last_crc, batch.appended = number, crc, synced
     through(pipeline.resolve, engine, batch, exc)
     if request.error is not None:
-        raise request.error
+        try:
+            raise request.error
+        finally:
+            del request, batch, exc  # or its frames keep it, and the index that was valid now
 
 
 def _nothing(*_: Any) -> None:
