@@ -81,17 +81,11 @@ def test_a_copy_has_as_many_bytes_as_it_should(
     source, target = tmp_path / "from", tmp_path / "to"
     source.write_bytes(b"0123456789")
     fs = Told()
-
-    class Engine:
-        pass
-
-    engine: Any = Engine()
-    engine.fs = fs
     if limit is not None and limit > 10:
         with pytest.raises(DamagedStoreError, match="shorter than it was"):
-            backup._copy(engine.fs, source, target, limit)
+            backup._copy(fs, source, fs.open_new(target), limit)
         return
-    backup._copy(engine.fs, source, target, limit)
+    backup._copy(fs, source, fs.open_new(target), limit)
     assert target.read_bytes() == b"0123456789"[:limit]
     assert fs.done == [("sync", "to")]
 
