@@ -18,32 +18,34 @@ from benchmarks import job_table
 HEAD = """| | here | beside |
 |---|---:|---:|
 """
-# What it is called here, the question, and the unit of one.
+# What it is called here, the question, the unit of one, and how many of that a measured one is.
 QUESTIONS = (
-    ("add one entry", "append one row", "us"),
-    ("get one by its ID", "get one row by its name", "us"),
-    ("`add_many`", "add_many of two-field dicts", "M rows/s"),
-    ("a group reads one entry and acks it", "group read + ack, one by one", "/s"),
-    ("jobs done by four worker processes", "jobs done by 4 worker processes", "k jobs/s"),
-    ("`logstore serve`, 50 clients", "XADD through the server, 50 clients, no pipeline", "/s"),
-    ("scan of two fields to Arrow", "scan two text fields to Arrow, one core", "M rows/s"),
-    ("open 10 million entries", "opening 10,000,000 entries", "ms"),
+    ("add one, three shapes in turn", "add, three shapes in turn", "us", 1),
+    ("add one, to any of 5,000 streams", "add, 5,000 streams at random", "us", 1),
+    ("add ten at once, each", "add_many of ten, an entry", "us", 1),
+    ("get one of 100,000 by its ID", "get, at random of 100,000", "us", 1),
+    ("read ten of them from an ID on", "range of ten, at random of 100,000", "us", 1),
+    ("delete one of them", "delete, at random", "us", 1),
+    ("a worker takes one, and acks it", "queue: the same, with a timeout of 1 s", "us", 1),
+    ("a process opens a store, adds one, and ends", "a process that opens, adds one and ends",
+     "ms", 1e-3),
+    ("one producer, 1 waiting worker, in processes",
+     "live: one producer, 1 waiting consumer in processes", "/s", 1),
+    ("one producer, 5 waiting workers",
+     "live: one producer, 5 waiting consumers in processes", "/s", 1),
+    ("`logstore serve`, XADD by 50 clients", "XADD through the server, 50 clients, no pipeline",
+     "/s", 1),
 )  # fmt: skip
-PEERS = {"XREADGROUP + XACK": "Redis", "SQLite executemany": "SQLite"}
-ITSELF = "100,000 entries"  # a smaller store: no peer
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:
     """The table of these runs; KeyError if one of the questions is in none of them."""
     found = {result["name"]: result for run in runs for result in run["results"]}
     lines = []
-    for label, name, unit in QUESTIONS:
-        result = found[name]
-        peer = result["peer"]
-        beside = ""
-        if peer["label"] != ITSELF:
-            beside = f"{PEERS.get(peer['label'], peer['label'])} {_short(peer['mean'])}"
-        lines.append(f"| {label} | {_short(result['ours']['mean'])} {unit} | {beside} |")
+    for label, name, unit, times in QUESTIONS:
+        ours, peer = found[name]["ours"]["mean"] * times, found[name]["peer"]
+        beside = f"{peer['label']} {_short(peer['mean'] * times)}"
+        lines.append(f"| {label} | {_short(ours)} {unit} | {beside} |")
     return HEAD + "\n".join(lines).replace(" /s", " a second") + "\n"
 
 
