@@ -154,17 +154,22 @@ cdef inline bint next_id(const Asked* asked, u64 now_ms, u64* ms, u64* seq) noex
     return seq[0] != 0
 
 
-cdef bint nothing_goes(const Asked* asked, Handle h, int64_t ahead) noexcept:
-    """Whether a trim behind the entry with this ID, and so many before it, takes nothing away. Who
-    calls has had the first sealed node looked up, if there is one."""
-    cdef u64 length = h.length + ahead + 1
-    cdef int64_t head
+cdef bint nothing_goes(const Asked* asked, u64 length, int64_t head_live, u64 head_ms, u64 head_seq,
+                       u64 first_ms, u64 first_seq) noexcept nogil:
+    """Whether a trim behind an entry takes nothing away from a stream that has so many with it. The
+    head is its first node: live entries, and its last ID; then the ID of its first entry."""
     if asked.trims == ABOVE_COUNT:
-        if length <= <u64>asked.most:
-            return True
-        head = h.head_live if h.nodes else h.live + ahead + 1
-        return not asked.exact and <int64_t>length - head < asked.most
-    if not at_least(h.head_ms if h.nodes else asked.ms, h.head_seq if h.nodes else asked.seq,
-                    asked.least_ms, asked.least_seq):
+        return length <= <u64>asked.most or (
+            not asked.exact and <int64_t>length - head_live < asked.most)
+    if not at_least(head_ms, head_seq, asked.least_ms, asked.least_seq):
         return False
-    return not asked.exact or at_least(h.first_ms, h.first_seq, asked.least_ms, asked.least_seq)
+    return not asked.exact or at_least(first_ms, first_seq, asked.least_ms, asked.least_seq)
+
+
+cdef bint stays_whole(const Asked* asked, Handle h, int64_t ahead) noexcept:
+    """The same of an entry for the open node, behind so many before it. Who calls has had the first
+    sealed node looked up, if there is one."""
+    cdef u64 length = h.length + ahead + 1
+    if h.nodes:
+        return nothing_goes(asked, length, h.head_live, h.head_ms, h.head_seq, h.first_ms, h.first_seq)
+    return nothing_goes(asked, length, h.live + ahead + 1, asked.ms, asked.seq, h.first_ms, h.first_seq)

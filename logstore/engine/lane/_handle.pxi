@@ -183,6 +183,27 @@ cdef int put_plain(object value, Buf* out, u64* raw_bytes, bint ascii) except -1
     return 1
 
 
+cdef int put_all(object fields, Buf* names, Buf* values, u64* raw_bytes, bint ascii) except -1:
+    """Append names and values of a dict, or of a tuple of bytes by turns, each to its own end, which
+    may be the same for both; 0: there are none, or one is not plain. `ascii`: as `put_plain`."""
+    cdef PyObject* key
+    cdef PyObject* item
+    cdef Py_ssize_t i, at = 0
+    if PyTuple_CheckExact(fields):
+        if not PyTuple_GET_SIZE(fields) or PyTuple_GET_SIZE(fields) & 1:
+            return 0
+        for i in range(PyTuple_GET_SIZE(fields)):
+            if not put_bytes(<object>PyTuple_GET_ITEM(fields, i), values if i & 1 else names, raw_bytes):
+                return 0
+        return 1
+    while PyDict_Next(fields, &at, &key, &item):
+        if not put_plain(<object>key, names, raw_bytes, ascii):
+            return 0
+        if not put_plain(<object>item, values, raw_bytes, ascii):
+            return 0
+    return at > 0
+
+
 cdef inline bint is_full(u64 size, int64_t entries, const Limits* limits) noexcept nogil:
     """Whether a node has no room, as `pack` of the codec decides: for an entry with which it has so
     many bytes, as servers count them, and so many entries without."""
@@ -366,13 +387,10 @@ cdef class Handle:
         cdef PyObject* key
         cdef PyObject* item
         cdef Py_ssize_t at = 0, i = 0
-        if PyTuple_CheckExact(fields):
-            return self.encode_flat(row, <tuple>fields)
-        row.width = PyDict_Size(fields)
-        row.same = False
-        if not row.width:
-            return 0
-        if self.keys_count == row.width and self.keys_version == self.version:
+        cdef bint flat = PyTuple_CheckExact(fields)
+        if not flat:
+            row.width = PyDict_Size(fields)
+        if not flat and self.keys_count == row.width and self.keys_version == self.version:
             row.elements.size = 0
             row.raw_bytes = self.names_raw_bytes
             while PyDict_Next(fields, &at, &key, &item):
@@ -383,64 +401,25 @@ cdef class Handle:
                 i += 1
             else:
                 row.same = True
-                return 1
-        row.names.size = row.elements.size = row.raw_bytes = at = 0
-        while PyDict_Next(fields, &at, &key, &item):
-            if not put_plain(<object>key, &row.names, &row.raw_bytes, ascii):
-                return 0
-            if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
-                return 0
-        row.same = (row.names.size == self.names.size and row.width == self.width
-                    and not memcmp(row.names.data, self.names.data, self.names.size))
-        if row.same:
-            self.know(<dict>fields)
-            return 1
-        row.elements.size = row.raw_bytes = at = 0
-        while PyDict_Next(fields, &at, &key, &item):
-            put_plain(<object>key, &row.elements, &row.raw_bytes, ascii)
-            put_plain(<object>item, &row.elements, &row.raw_bytes, ascii)
-        return 1
-
-    cdef int encode_split(self, Row* row, object fields, bint ascii) except -1:
-        """As `encode`, of an entry that begins a node: names and values apart."""
-        cdef PyObject* key
-        cdef PyObject* item
-        cdef Py_ssize_t i, at = 0
-        row.names.size = row.elements.size = row.raw_bytes = 0
-        if PyTuple_CheckExact(fields):
-            row.width = PyTuple_GET_SIZE(fields) // 2
-            for i in range(2 * row.width):
-                if not put_bytes(<object>PyTuple_GET_ITEM(fields, i),
-                                 &row.elements if i & 1 else &row.names, &row.raw_bytes):
-                    return 0
-            return row.width > 0
-        row.width = PyDict_Size(fields)
-        while PyDict_Next(fields, &at, &key, &item):
-            if not put_plain(<object>key, &row.names, &row.raw_bytes, ascii):
-                return 0
-            if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
-                return 0
-        return row.width > 0
-
-    cdef int encode_flat(self, Row* row, tuple flat) except -1:
-        """The same of field, value, field, value, ..., all of them bytes."""
-        cdef Py_ssize_t i, count = PyTuple_GET_SIZE(flat)
-        cdef Buf* out
-        if not count or count & 1:
+                return row.width > 0
+        if not self.encode_split(row, fields, ascii):
             return 0
-        row.width = count // 2
-        row.names.size = row.elements.size = row.raw_bytes = 0
-        for i in range(count):
-            out = &row.elements if i & 1 else &row.names
-            if not put_bytes(<object>PyTuple_GET_ITEM(flat, i), out, &row.raw_bytes):
-                return 0
         row.same = (row.names.size == self.names.size and row.width == self.width
                     and not memcmp(row.names.data, self.names.data, self.names.size))
         if not row.same:
             row.elements.size = row.raw_bytes = 0
-            for i in range(count):
-                put_bytes(<object>PyTuple_GET_ITEM(flat, i), &row.elements, &row.raw_bytes)
+            return put_all(fields, &row.elements, &row.elements, &row.raw_bytes, ascii)
+        if not flat:
+            self.know(<dict>fields)
         return 1
+
+    cdef int encode_split(self, Row* row, object fields, bint ascii) except -1:
+        """As `encode`, with names and values apart: so they stand where a node begins."""
+        row.names.size = row.elements.size = row.raw_bytes = 0
+        row.same = False
+        row.width = (PyTuple_GET_SIZE(fields) // 2 if PyTuple_CheckExact(fields)
+                     else PyDict_Size(fields))
+        return put_all(fields, &row.names, &row.elements, &row.raw_bytes, ascii)
 
     # -- its frame, and what the frame does to the stream --------------------------------------------
     cdef bint has_room(self, const Row* row, const Limits* limits, const Ahead* ahead) noexcept nogil:
@@ -454,10 +433,6 @@ cdef class Handle:
             return False
         return (self.element_count + ahead.elements < ELEMENTS_MAX and row.width < ELEMENTS_MAX // 2
                 and size + row.elements.size + 6 * INT_BYTES_MAX <= PLAIN_BYTES_MAX)
-
-    cdef bint is_full(self, const Row* row, const Limits* limits) noexcept nogil:
-        """Whether the entry begins another node, by these limits alone."""
-        return is_full(self.lp.size + row.raw_bytes, self.live + self.deleted, limits)
 
     cdef int put_frame(self, Buf* out, const Row* row, u64 ms, u64 seq, const Ahead* ahead,
                        Append* body) noexcept nogil:

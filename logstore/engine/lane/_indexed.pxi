@@ -125,7 +125,7 @@ cdef class IndexedLane(AddLane):
         if not next_id(asked, now_ms, &asked.ms, &asked.seq):
             return False
         if full and (at_least(h.master_ms, h.master_seq, asked.ms, asked.seq)
-                     or not h.is_full(row, &self.limits)):
+                     or not is_full(h.lp.size + row.raw_bytes, h.live + h.deleted, &self.limits)):
             return False
         if asked.trims and not self.stays(asked, h, new, last_ms, last_seq):
             return False
@@ -186,22 +186,13 @@ cdef class IndexedLane(AddLane):
 
     cdef bint stays(self, const Asked* asked, Handle h, bint new, u64 last_ms, u64 last_seq) noexcept:
         """Whether a trim behind the entry, which begins a node, takes nothing away."""
-        cdef u64 length = 1 if new else h.length + 1
-        cdef u64 ms = asked.ms, seq = asked.seq
-        cdef int64_t head = 1
-        if not new and h.nodes:
-            if h.head_epoch != self.epoch:
-                return False
-            head, ms, seq = h.head_live, h.head_ms, h.head_seq
-        elif not new:           # the node that is sealed now
-            head, ms, seq = h.live, last_ms, last_seq
-        if asked.trims == ABOVE_COUNT:
-            return length <= <u64>asked.most or (
-                not asked.exact and <int64_t>length - head < asked.most)
-        if not at_least(ms, seq, asked.least_ms, asked.least_seq):
-            return False
-        return not asked.exact or new or at_least(h.first_ms, h.first_seq, asked.least_ms,
-                                                  asked.least_seq)
+        if new:
+            return nothing_goes(asked, 1, 1, asked.ms, asked.seq, asked.ms, asked.seq)
+        if h.nodes:
+            return h.head_epoch == self.epoch and nothing_goes(
+                asked, h.length + 1, h.head_live, h.head_ms, h.head_seq, h.first_ms, h.first_seq)
+        # Its first node is the one that is sealed now.
+        return nothing_goes(asked, h.length + 1, h.live, last_ms, last_seq, h.first_ms, h.first_seq)
 
 
 cdef u64 new_node_bytes(const Row* row) noexcept nogil:

@@ -189,22 +189,16 @@ cdef class AddLane:
 
     def plain(self, fields not None, bint ascii=False, tuple options=None):
         """A copy of an entry for `add_all`; None if it is not plain, or its options are not."""
-        cdef PyObject* key
-        cdef PyObject* item
-        cdef Py_ssize_t at = 0
         cdef Row* row = &self.steps[0].row
         cdef Asked asked
         if options is not None and not self.take_options(&asked, options):
             return None
-        if type(fields) is not dict or not PyDict_Size(fields):
+        if type(fields) is not dict:
             return None
         self.turn += 1          # what stands in the row is of nobody then
         row.elements.size = row.raw_bytes = 0
-        while PyDict_Next(fields, &at, &key, &item):
-            if not put_plain(<object>key, &row.elements, &row.raw_bytes, ascii):
-                return None
-            if not put_plain(<object>item, &row.elements, &row.raw_bytes, ascii):
-                return None
+        if not put_all(fields, &row.elements, &row.elements, &row.raw_bytes, ascii):
+            return None
         return PyDict_Copy(fields)
 
     cdef bint may_try(self) except -1:
@@ -539,7 +533,7 @@ cdef class AddLane:
                     asked[i].ms, asked[i].seq = asked[before].ms, asked[before].seq
             if not next_id(&asked[i], now_ms, &asked[i].ms, &asked[i].seq):
                 return False
-            if asked[i].trims and not nothing_goes(&asked[i], h, ahead.entries):
+            if asked[i].trims and not stays_whole(&asked[i], h, ahead.entries):
                 return False
             if not h.has_room(&step.row, &self.limits, &ahead):
                 return False
@@ -818,16 +812,16 @@ cdef class AddLane:
         cdef PyObject* found = PyDict_GetItemWithError(self.by_number, number)
         if found != NULL:
             return <Handle>found
-        record = self.cache.records.get(number)
+        record, loaded = self.cache.records.get(number), None
         if record is None:
             loaded = self.port.load(None, number)
             if not loaded:
                 return None
             record = loaded[0]
         h = self.handle(record.name)
-        return h if self.learn(h, record.name, number) else None
+        return h if self.learn(h, record.name, number, loaded) else None
 
-    cdef bint learn(self, Handle h, bytes name, number=None) except -1:
+    cdef bint learn(self, Handle h, bytes name, number=None, loaded=None) except -1:
         """Take a stream over from the cache, which is what it was where this took over: nothing that
         was committed since is of a stream that has no handle here. What the cache has not is looked
         up in the index: that lacks of it nothing, as what is owed to the index stays in the cache,
@@ -839,7 +833,8 @@ cdef class AddLane:
         number = cache.numbers.get(name) if number is None else number
         record, node = cache.records.get(number), cache.opens.get(number)
         if record is None or record.name != name or (record.open_version and node is None):
-            loaded = self.port.load(name, None)
+            if loaded is None:
+                loaded = self.port.load(name, None)
             h.absent = loaded is False
             if not loaded:
                 return False

@@ -15,20 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logstore import format as fmt
 from logstore.codec import codec
 from logstore.engine.apply.streams import apply
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import write_back
 from logstore.engine.commit.pipeline import Batch
+from logstore.engine.txn import nodes
 from logstore.index.keys import Meta
 from logstore.log import frame as frames
 
 if TYPE_CHECKING:
     from logstore.engine.runtime.engine import Engine
     from logstore.index.keys import OpenNode, StreamRecord
-
-_COUNTER_SLACK = 8  # as ``streams.add`` has it where it asks whether a sealed node opens again
 
 
 class Indexed:
@@ -136,6 +134,5 @@ def _begins_a_node(txn: WriteTxn, first: Any, raw_bytes: int, most_bytes: int) -
     tail = txn.index.last_node(first.stream)
     if tail is None:
         return True
-    size = tail[1].payload_bytes - fmt.OPEN_BODY.size
     above = tail[0] >= (first.master_ms, first.master_seq)
-    return not above and size + raw_bytes - _COUNTER_SLACK >= most_bytes
+    return not above and nodes.is_full(tail[1], raw_bytes, most_bytes)

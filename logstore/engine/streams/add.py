@@ -24,7 +24,6 @@ from logstore.errors import (
     LastIDConflictError,
     StreamNotFoundError,
 )
-from logstore.format import OPEN_BODY
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
@@ -399,10 +398,7 @@ def _reopen(txn: WriteTxn, record: StreamRecord, raw_bytes: int) -> None:
         return
     master, locator = tail
     limits = txn.limits
-    max_bytes = limits.node_max_bytes or ENTRY_MAX_BYTES
-    counter_slack = 8  # folding the vector may change the width of the two counters
-    size = locator.payload_bytes - OPEN_BODY.size
-    if size + raw_bytes - counter_slack >= max_bytes:
+    if nodes.is_full(locator, raw_bytes, limits.node_max_bytes or ENTRY_MAX_BYTES):
         return
     lp = codec().fold(txn.read_node(record.number, master, locator), locator.vector)
     if codec().fits(lp, raw_bytes, limits.node_max_bytes, limits.node_max_entries):

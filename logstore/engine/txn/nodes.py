@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView
 
 
+_COUNTERS_MAX_BYTES = 8  # by which the two counters of a node may change their width
 AHEAD_MAX = 64  # entries that a lookup decodes at a time
 
 
@@ -375,3 +376,9 @@ class Lookup:
         if self._ref is not None:
             self._lp, self._vector = listpack(self._view, self._record, self._ref)
         return self._ref is not None
+
+
+def is_full(locator: Locator, raw_bytes: int, max_bytes: int) -> bool:
+    """Whether a sealed node has no room for an entry of so many bytes, and so does not open again;
+    whatever folding its tombstones makes of the width of its two counters."""
+    return locator.payload_bytes - OPEN_BODY.size + raw_bytes - _COUNTERS_MAX_BYTES >= max_bytes

@@ -62,8 +62,8 @@ def xadd(client: Client, words: Words) -> Step:
 
 
 def _beside(key: bytes, fields: dict[bytes, bytes], opened: OpenStore[bytes]) -> Reply | None:
-    added = opened.add_plain(key, fields) or None
-    return None if added is None else bytes(added)
+    added = opened.add_plain(key, fields)
+    return bytes(added) if added else None
 
 
 def _request(
