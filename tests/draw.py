@@ -1,8 +1,8 @@
 """The draw of `make test`: which tests of a stage run, from a seed and a budget.
 
 Invariants: the same tests, table, stage and seed give the same draw, in every process that collects
-them; no clock is asked; every test file gives one test at least, those of ``WHOLE`` all of theirs.
-A stage may leave dear files to chance: the compiled ones, as interpreted each gives its test.
+them; no clock is asked; every test file gives one test at least, those of ``WHOLE`` all of theirs,
+but that a stage may leave dear files to chance: those of which one test takes long.
 What a test takes is looked up in ``durations.json``, which `make test-full` writes: a row a file,
 with its number of tests, what its first one takes on top of the others (servers, fixtures of the
 module), and what each takes, in seconds of a machine with nothing else to do. A file without a row
@@ -50,6 +50,13 @@ WHOLE = (
     "log/test_frames.py",
     "recovery/test_small.py",
 )
+# Of these the rest is drawn: each test runs a page, a run of pytest, or most of what there is.
+IN_PART = (
+    "house/test_docs.py",
+    "house/test_rooms.py",
+    "house/test_stages.py",
+    "house/test_torture.py",
+)
 
 
 def file_of(nodeid: str) -> str:
@@ -59,7 +66,9 @@ def file_of(nodeid: str) -> str:
 
 def is_whole(file: str) -> bool:
     """Tell whether a file is always drawn whole."""
-    return any(file == name or file.startswith(f"{name}/") for name in WHOLE)
+    return file not in IN_PART and any(
+        file == name or file.startswith(f"{name}/") for name in WHOLE
+    )
 
 
 def draw(

@@ -69,7 +69,7 @@ COMPILED = (
 )  # fmt: skip
 STAGES: dict[str, Stage] = {
     "alone": Stage("alone", 100),
-    "beside": Stage("not alone", 270, jobs=True),
+    "beside": Stage("not alone", 270, jobs=True, dear_s=5),
     "compiled-alone": Stage("alone and not inside", 40, only=COMPILED, dear_s=2),
     "compiled": Stage("not alone and not inside", 150, jobs=True, only=COMPILED, dear_s=5),
 }
