@@ -88,8 +88,26 @@ class Disk:
 
     def mount(self) -> None:
         """Mount it; the loop device goes with the mount."""
-        options = ",".join(filter(None, ("loop", self.kind.options)))
-        run_tool("mount", "-t", self.kind.name, "-o", options, str(self.image), str(self.at))
+        self._mount(self.image, "loop")
+
+    def mount_anew(self) -> None:
+        """Unmount and mount, on the same device: only the mount is another one.
+
+        The loop device is kept open in between, or another process would take it.
+        """
+        before = self.device  # a file system that was shut down does not tell
+        device = Path(f"/dev/loop{os.minor(before)}")
+        kept = os.open(device, os.O_RDONLY)
+        try:
+            self.unmount()
+            self._mount(device, "rw")
+            assert self.at.stat().st_dev == before
+        finally:
+            os.close(kept)
+
+    def _mount(self, source: Path, option: str) -> None:
+        options = ",".join(filter(None, (option, self.kind.options)))
+        run_tool("mount", "-t", self.kind.name, "-o", options, str(source), str(self.at))
         self.mounted = True
         self.device = self.at.stat().st_dev
 

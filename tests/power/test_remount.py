@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from logstore.fs import LOCAL
 from logstore.log import names
 from tests.power import children
 from tests.power.conftest import MakeDisk
-from tests.power.disks import Disk
 
 FIRST, LAST, TODAY = 1, 200, 500  # entries of yesterday, and of today: some segments more
 
@@ -35,17 +33,6 @@ def over(path: Path, data: bytes) -> None:
         file.write(data)
         file.truncate(len(data))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def anew(disk: Disk) -> None:
-    """Unmount and mount, on the same device: nothing is lost by that, and only the mount tells."""
-    before = disk.device  # a file system that was shut down does not tell
-    for _ in range(20):  # another may have taken the loop device meanwhile
-        disk.unmount()
-        disk.mount()
-        if disk.device == before:
-            return
-        time.sleep(0.2)
 
 
 def expect(folder: Path, store: Path, last: int) -> dict[str, object]:
@@ -68,7 +55,7 @@ def test_mounted_anew_without_a_reboot(
     before = data_of(store).stat()
     if how == "power cut":
         disk.cut()
-    anew(disk)
+    disk.mount_anew()
     after = data_of(store).stat()
     assert (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino)
     for data in (store / "index").glob("*/data.mdb"):
@@ -79,7 +66,7 @@ def test_mounted_anew_without_a_reboot(
     assert found["why_not_trusted"] == "the index files were moved, copied or remounted"
     assert found["rebuilt"]
     # It was closed now: such an index is trusted also on the next mount.
-    anew(disk)
+    disk.mount_anew()
     assert expect(tmp_path, store, LAST)["index_trusted"]
 
 
@@ -99,7 +86,7 @@ def test_an_index_of_yesterday_put_back(
         children.killed(tmp_path, partial(children.add, store, LAST + 1, TODAY))
     over(data_of(store), yesterday)
     if mounted == "anew":
-        anew(disk)
+        disk.mount_anew()
     found = expect(tmp_path, store, TODAY)
     # After a kill on the same mount it may be used: it is older, and the log tells what came since.
     assert not found["index_trusted"] or (close, mounted) == ("killed", "still")
