@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from _blake2 import blake2b  # what hashlib gives, without loading OpenSSL
+from collections.abc import Sequence
 
 from logstore import format as fmt
 from logstore.ids import ZERO_ID, StreamID
@@ -221,6 +222,10 @@ class Locator(NamedTuple):
         """Live entries now."""
         return self.entries - int.from_bytes(self.vector, "little").bit_count()
 
+    def marked(self, ordinals: Sequence[int]) -> Locator:
+        """The locator after these entries were deleted."""
+        return Locator.unpack(marked(self.pack(), ordinals))
+
     def pack(self) -> bytes:
         """The stored value, without CRC."""
         head = LOCATOR.pack(self.position, self.payload_bytes, self.entries, *self.last)
@@ -231,6 +236,20 @@ class Locator(NamedTuple):
         """The locator of a stored value."""
         at, size, entries, ms, seq = LOCATOR.unpack_from(value)
         return cls(at, size, entries, StreamID(ms, seq), value[LOCATOR.size :])
+
+
+def position_of(value: bytes) -> int:
+    """The position in a locator's stored value."""
+    return int.from_bytes(value[:8], "little")
+
+
+def marked(value: bytes, ordinals: Sequence[int]) -> bytes:
+    """A locator's stored value after these entries were deleted."""
+    size = LOCATOR.size
+    bits = int.from_bytes(value[size:], "little")
+    for ordinal in ordinals:
+        bits |= 1 << ordinal
+    return value[:size] + bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
 class Run(NamedTuple):

@@ -6,7 +6,7 @@ transaction; a name is only said to be absent when its twin record is absent too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -269,6 +269,13 @@ class IndexTxn:
         key = _NODE.pack(stream, *master)
         self.txn.put(key, _seal(key, locator.pack()), db=self.generation.nodes)
 
+    def mark_node(self, stream: int, master: StreamID, version: int, gone: Sequence[int]) -> None:
+        """Entries of this version of a sealed node were deleted; nothing, if it is another one."""
+        key = _NODE.pack(stream, *master)
+        value = _fetch(self.txn, self.generation.nodes, key)
+        if value is not None and keys.position_of(value) == version:
+            self.txn.put(key, _seal(key, keys.marked(value, gone)), db=self.generation.nodes)
+
     def delete_node(self, stream: int, master: StreamID) -> None:
         """Remove a sealed node's locator."""
         self.txn.delete(_NODE.pack(stream, *master), db=self.generation.nodes)
@@ -423,19 +430,19 @@ class IndexTxn:
         """Of at most so many nodes from a key on, those of which something was deleted, with their
         streams; and the key to go on from, None at the end. A row without tombstones is known by
         its length alone."""
-        rows, following = self._some_nodes(after, most)
+        rows, following = self.rows_from(after, most)
         return _tombstoned(rows), following
 
     def node_totals_from(
         self, after: bytes, most: int
     ) -> tuple[dict[tuple[int, int], list[int]], list[tuple[int, Locator]], bytes | None]:
         """The same, with ``node_totals`` of all of these nodes in front."""
-        rows, following = self._some_nodes(after, most)
+        rows, following = self.rows_from(after, most)
         return _totals(rows), _tombstoned(rows), following
 
-    def _some_nodes(
-        self, after: bytes, most: int
-    ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+    def rows_from(self, after: bytes, most: int) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+        """Rows of at most so many nodes from a key on, with checksums that are still to be checked;
+        and the key to go on from, None at the end."""
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             rows = list(islice(cursor, most)) if cursor.set_range(after) else []
         return rows, rows[-1][0] + b"\0" if len(rows) == most else None

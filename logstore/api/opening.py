@@ -279,6 +279,20 @@ class OpenStore(Generic[T]):
             return None
         return done
 
+    def delete_plain(self, stream: bytes, id: StreamID) -> int | None:
+        """Delete an entry beside the pipeline; how many there were, or None as of ``add_plain``."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None:
+            return None
+        try:
+            done: int | None = _beside(lane.delete, stream, id)
+            if done is False:
+                read.keep_place(shared.engine, stream, id)
+                done = _beside(lane.delete, stream, id)
+        except DiskFullError:  # nothing happened: the pipeline has space set aside for it
+            return None
+        return None if done is False else done
+
     def plain_entry(self, fields: object, options: Options | None = None) -> dict[Any, Any] | None:
         """A copy of an entry for ``add_all_plain``; None if it, or an option, is not plain."""
         shared = self._shared

@@ -56,9 +56,14 @@ class StreamWrites(StreamAdds[T]):
             OptionError: an option is not valid.
             ErasureIncompleteError: ``purge`` could not reach some bytes.
         """
+        wanted = parse_id(id)
+        if not more_ids and references == "keep" and purge is False and sync is None:
+            done = self._opened.delete_plain(self._name, wanted)
+            if done is not None:
+                return done
         arguments.check_choice(references, References, "references")
         arguments.check_flag(purge, "purge")
-        ids = [parse_id(wanted) for wanted in (id, *more_ids)]
+        ids = [wanted, *map(parse_id, more_ids)]
         step = partial(delete.delete, name=self._name, ids=ids, mode=references)
         gone: int = self._opened.free(step, sync)
         if purge:

@@ -94,13 +94,13 @@ def _again(store: Store[bytes]) -> None:
 
 # What is done; what is told of the entry then; whether it is told without another snapshot.
 CHANGES: dict[str, tuple[Change, bytes | None, bool]] = {
-    "delete": (lambda store: store.stream("s").delete(HERE), None, False),
-    "delete another": (lambda store: store.stream("s").delete(IDS[1]), b"4", False),
-    "trim": (lambda store: store.stream("s").trim(maxlen=1), None, False),
+    "delete": (lambda store: store.stream("s").delete(HERE), None, True),
+    "delete another": (lambda store: store.stream("s").delete(IDS[1]), b"4", True),
+    "trim": (lambda store: store.stream("s").trim(maxlen=1), None, True),
     "drop": (lambda store: store.drop("s"), None, False),
     "drop and make again": (_again, b"again", False),
     "rename": (lambda store: store.rename("s", "t"), None, False),
-    "set the last ID": (lambda store: store.stream("s").set_id(StreamID(50, 0)), b"4", False),
+    "set the last ID": (lambda store: store.stream("s").set_id(StreamID(50, 0)), b"4", True),
     "purge": (lambda store: store.stream("s").delete(HERE, purge=True), None, False),
     "add": (lambda store: store.stream("s").add(row(9), id=StreamID(9, 0)), b"4", True),
     "add to another": (lambda store: store.stream("t").add(row(9)), b"4", True),
@@ -167,7 +167,7 @@ def test_a_commit_that_is_not_published_is_seen_by_all_or_by_none(
         return publish(self, *given)
 
     monkeypatch.setattr(Wake, "publish", later)
-    deleting = threading.Thread(target=lambda: store.stream("s").delete(HERE))
+    deleting = threading.Thread(target=lambda: store.stream("s").delete(HERE, HERE))
     deleting.start()
     try:
         assert at.wait(60)

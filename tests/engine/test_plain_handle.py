@@ -264,7 +264,10 @@ def test_layouts_are_those_of_the_format() -> None:
     told = lane.layout()
     for name in ("FRAME_HEAD_BYTES", "FRAME_FLAG_LAST", "FRAME_MARK"):
         assert told.pop(name) == getattr(fmt, name)
-    for name in ("FRAME_HEAD_AFTER_CRC", "APPEND_BODY", "DELIVER_BODY", "ACK_BODY"):
+    for name in (
+        "FRAME_HEAD_AFTER_CRC", "APPEND_BODY", "DELIVER_BODY", "ACK_BODY", "TOMBSTONE_BODY",
+        "RECORD_BODY",
+    ):  # fmt: skip
         assert told.pop(name) == getattr(fmt, name).size
     for kind in (Kind.APPEND, Kind.DELIVER, Kind.ACK):
         assert told.pop(kind.name) == kind

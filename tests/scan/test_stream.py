@@ -124,11 +124,13 @@ def test_a_scan_goes_on_by_id_while_a_writer_changes_the_stream(
         finally:
             stop.set()
             writer.join()
+    beside = 0
     for ids in scans:
         found = [int(id.partition("-")[0]) for id in ids]
+        beside += 0 < sum(n <= count and not n % 2 for n in found) < count // 2
         assert found == sorted(set(found))
         assert set(range(1, count + 1, 2)) <= set(found)
-    assert len(scans[-1]) < count, "the writer did not run beside the scans"
+    assert beside, "the writer did not run beside the scans"
 
 
 def test_no_snapshot_is_held_between_batches(tmp_path: Path) -> None:

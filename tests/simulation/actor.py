@@ -148,6 +148,9 @@ class Actor:
         ids = self.store.stream(name).add_many([row(number) for number in numbers])
         return [tuple(id) for id in ids]  # type: ignore[misc]
 
+    def delete(self, name: str, id: tuple[int, int]) -> int:
+        return self.store.stream(name).delete(logstore.StreamID(*id))
+
     def read(self, name: str, who: str, count: int, timeout: float) -> list[Any]:
         found = self.store.stream(name).group(GROUP).read(who, count=count, timeout=timeout)
         return self._told(name, found)

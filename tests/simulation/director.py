@@ -38,7 +38,8 @@ PROCESSES_MAX = 200
 TIMEOUT_S = 0.4  # of a reader that waits, in simulated time
 OPS = (
     *["add"] * 14, *["together"] * 3, "many", *["read"] * 4, *["wait"] * 5, *["ack"] * 4,
-    *["settle"] * 3, *["claim"] * 2, *["range"] * 3, *["follow"] * 5, "sync", "roll",
+    *["settle"] * 3, *["claim"] * 2, *["range"] * 3, *["follow"] * 5, *["delete"] * 5,
+    "sync", "roll",
 )  # fmt: skip
 
 
@@ -59,6 +60,9 @@ class History:
         self.last: Hand | None = None  # that was chosen
         self.numbers = self.made = self.hands = self.step = 0
         self.newest = dict.fromkeys(STREAMS, (0, 0))  # that was told
+        # IDs that were told, and that somebody was asked to delete.
+        self.there: dict[str, list[tuple[int, int]]] = {name: [] for name in STREAMS}
+        self.gone: dict[str, set[tuple[int, int]]] = {name: set() for name in STREAMS}
         # What the dead were given, and is pending for sure.
         self.left: dict[str, list[tuple[int, int]]] = {name: [] for name in STREAMS}
         self.did: Counter[str] = Counter()
@@ -164,6 +168,7 @@ class History:
             if call.added:
                 for (name, _), id in zip(call.added, call.ids, strict=True):
                     self.newest[name] = max(self.newest[name], id)
+                    self.there[name].append(id)
                 self._look_for_sleepers(call)
             elif call.op[0] in ("read", "claim"):
                 hand.given[call.op[1]] += [one[0] for one in call.answer]
@@ -231,11 +236,14 @@ class History:
             name = read.op[1]
             ids = [
                 id for call in told if call.added
-                for key, id in zip(call.added, call.ids, strict=True) if key[0] == name
+                for key, id in zip(call.added, call.ids, strict=True)
+                if key[0] == name and id not in self.gone[name]
             ]  # fmt: skip
             if read.op[0] == "read":
-                given = sum(len(call.answer) for call in told if call.op[:2] == ("read", name))
-                missed = len(ids) > given
+                given = {
+                    one[0] for call in told if call.op[:2] == ("read", name) for one in call.answer
+                }
+                missed = not given.issuperset(ids)
             else:
                 missed = any(id > read.op[2] for id in ids)
             if missed:
@@ -361,14 +369,14 @@ class History:
             return "read", name, f"c{hand.number}", rng.choice((1, 2, 3, 50)), timeout
         if what in ("ack", "settle"):
             return self._acks(hand, what, name)
-        if what == "claim":
-            return self._claims(hand, name)
+        if what in ("claim", "delete"):
+            return self._claims(hand, name) if what == "claim" else self._deletes(name)
         if what == "follow":
             after = hand.seen[name]
             if rng.random() < 0.7:  # or it would hardly ever wait
                 after = max(after, self.newest[name])
             return "follow", name, after, TIMEOUT_S
-        return (what, name) if what == "range" else (what,)
+        return (what, name)[: 1 + (what == "range")]
 
     def _acks(self, hand: Hand, what: str, name: str) -> Op:
         """Ack some of what the hand was given, alone or with an entry to a stream."""
@@ -384,13 +392,27 @@ class History:
     def _claims(self, hand: Hand, name: str) -> Op:
         """Take over what the dead were given, or another who lives."""
         others = [each.given[name] for process in self.processes for each in process.hands]
-        pools = [ids for ids in (self.left[name], *others) if ids]
+        pools = [ids for ids in (self.left[name], *others) if not self.gone[name].issuperset(ids)]
         if not pools:
             return "range", name
         pool = pools[0]
-        ids = sorted(self.rng.sample(pool, self.rng.randrange(1, min(len(pool), 4) + 1)))
+        live = [id for id in pool if id not in self.gone[name]]
+        ids = sorted(self.rng.sample(live, self.rng.randrange(1, min(len(live), 4) + 1)))
         pool[:] = [id for id in pool if id not in ids]
         return "claim", name, f"c{hand.number}", ids
+
+    def _deletes(self, name: str) -> Op:
+        """Delete an entry of which somebody was told, and that nobody is about to take over."""
+        claimed = {
+            id for call in self.calls if call.ended < 0 and call.op[:2] == ("claim", name)
+            for id in call.op[3]
+        }  # fmt: skip
+        ids = [id for id in self.there[name] if id not in self.gone[name] | claimed]
+        if not ids:
+            return "range", name
+        id = self.rng.choice((ids[0], ids[-1], self.rng.choice(ids)))
+        self.gone[name].add(id)
+        return "delete", name, id
 
     def _number(self) -> int:
         self.numbers += 1

@@ -1,8 +1,9 @@
 """What was asked, what was told, and whether some order of it gives what is there in the end.
 
-Entries are only added, so at each moment a stream is the first part of what it is in the end: that
-end, by the IDs, is the order that all answers must agree with. A call *may count* if its process
-was killed in it, or if the store said so. Invariants: nothing of the store is asked here but what
+Each entry is added once, and perhaps deleted once, by its ID: so at each moment a stream is the
+first part of all that was ever in it, but for what was deleted by then. That order, by the IDs, is
+what all answers must agree with. A call *may count* if its process was killed in it, or if the
+store said so. Invariants: nothing of the store is asked here but what
 it told; the fields of an entry are those of its number; the end of the streams is that of the one
 model (``tests.model.shelf``), to which the calls that count were added in this order.
 """
@@ -79,6 +80,8 @@ class Judge:
         self.calls, self.end = calls, end
         self.numbers: dict[tuple[str, ID], int] = {}
         self.ids: dict[tuple[str, int], ID] = {}
+        self.rows: dict[str, list[ID]] = {}  # all that was ever told to be there, or is
+        self.deletes = {call.op[1:3]: call for call in calls if call.op[0] == "delete"}
 
     def judge(self) -> None:
         """Raise ``Wrong`` if something is."""
@@ -108,6 +111,35 @@ class Judge:
                 raise Wrong(f"{name}: entry {number} is there twice")
             self.ids[name, number], self.numbers[name, id] = id, number
             before = id
+        self._deleted(name, {id for id, _ in rows})
+        self.rows[name] = sorted(id for of, id in self.numbers if of == name)
+
+    def _deleted(self, name: str, there: set[ID]) -> None:
+        """What a delete took is not there any more, and what a refused one did not take is."""
+        told = {
+            (key[0], id): key[1] for call in self.calls if call.outcome == COUNTS and call.added
+            for key, id in zip(call.added, call.ids, strict=True)
+        }  # fmt: skip
+        for (of, id), call in self.deletes.items():
+            if of != name:
+                continue
+            if call.outcome == COUNTS and (id in there or call.answer != 1):
+                raise Wrong(f"{call.op} told {call.answer}, and the entry is there: {id in there}")
+            if call.outcome == REFUSED and id not in there:
+                raise Wrong(f"{call.op} was refused ({call.error}), and the entry is gone")
+            if id not in there:
+                number = told[name, id]
+                self.ids[name, number], self.numbers[name, id] = id, number
+
+    def _is_gone(self, name: str, id: ID, call: Call) -> bool:
+        """Whether an entry was deleted before a call began."""
+        delete = self.deletes.get((name, id))
+        return delete is not None and delete.outcome == COUNTS and delete.before(call)
+
+    def _may_be_gone(self, name: str, id: ID, call: Call) -> bool:
+        """Whether a call may have found an entry deleted."""
+        delete = self.deletes.get((name, id))
+        return delete is not None and delete.outcome != REFUSED and not call.before(delete)
 
     @staticmethod
     def _number(name: str, id: ID, pairs: list[tuple[bytes, bytes]]) -> int:
@@ -135,7 +167,7 @@ class Judge:
                 self._settled(call, all(there))
         for name in STREAMS:
             last = -1  # the latest beginning so far
-            for id, _ in self.end[name]["rows"]:
+            for id in self.rows[name]:
                 key = name, self.numbers[name, id]
                 if key not in of:
                     raise Wrong(f"{key} was never added")
@@ -155,9 +187,11 @@ class Judge:
         """The model holds the same in the end."""
         shelf = Shelf(0)
         for name in STREAMS:
-            for id, _ in self.end[name]["rows"]:
+            there = {id for id, _ in self.end[name]["rows"]}
+            for id in self.rows[name]:
                 number = self.numbers[name, id]
                 shelf.add(name.encode(), tuple(fields(number)), id)
+            shelf.delete(name.encode(), [id for id in self.rows[name] if id not in there])
         expected = told(shelf)
         for name in STREAMS:
             rows = expected.get(name, {"rows": []})["rows"]
@@ -179,11 +213,18 @@ class Judge:
 
     def _range(self, call: Call, after: ID) -> None:
         name = call.op[1]
-        rows = [one for one in self.end[name]["rows"] if one[0] > after]
-        if call.answer != rows[: len(call.answer)]:
-            raise Wrong(f"{call.op} is not how {name} begins: {call.answer}")
-        missing = self._known(name, call) - {one[0] for one in call.answer}
-        missing = {id for id in missing if id > after}
+        for id, pairs in call.answer:
+            if self._number(name, id, pairs) != self.numbers.get((name, id)):
+                raise Wrong(f"{call.op} shows {id}, which is not there in the end")
+            if self._is_gone(name, id, call):
+                raise Wrong(f"{call.op} at {call.began} shows {id}, which was deleted before")
+        found = [id for id, _ in call.answer]
+        if found != sorted(set(found)):
+            raise Wrong(f"{call.op} is not in order: {found}")
+        last = max(found, default=after)
+        first = {id for id in self.rows[name] if after < id <= last}
+        missing = (first | self._known(name, call)) - set(found)
+        missing = {id for id in missing if id > after and not self._may_be_gone(name, id, call)}
         if missing:
             raise Wrong(f"{call.op} at {call.began} does not show {sorted(missing)}")
 
@@ -201,6 +242,8 @@ class Judge:
                     raise Wrong(f"{call.op} gave {id}, which is not there in the end")
                 if count != 1 or id in given:
                     raise Wrong(f"{name}: {id} was given twice")
+                if self._is_gone(name, id, call):
+                    raise Wrong(f"{call.op} at {call.began} gave {id}, which was deleted before")
                 given[id] = call
         self._pending(name, given, reads)
         for call in reads:
@@ -222,12 +265,21 @@ class Judge:
             call.op[2].encode() for call in reads if call.outcome == MAY_COUNT
         )  # who may have more than it was told of
         for id, who in pending.items():
-            if id not in given and not lost[who]:
+            if id not in given and not lost[who] and not self._handed(name, id, who, reads):
                 raise Wrong(f"{name}: {id} is pending with {who!r}, who was not given it")
-        rows = [id for id, _ in self.end[name]["rows"]]
-        were = [id for id in rows if id in given or id in pending]
+        were = [id for id in self.rows[name] if id in given or id in pending]
+        rows = [id for id in self.rows[name] if id in were or (name, id) not in self.deletes]
         if were != rows[: len(were)]:
             raise Wrong(f"{name}: {sorted(set(rows[: len(were)]) - set(were))} were never given")
+
+    def _handed(self, name: str, id: ID, who: bytes, reads: list[Call]) -> bool:
+        """Whether a reader who waited may have been handed an entry that was gone when it came."""
+        delete = self.deletes.get((name, id))
+        return delete is not None and any(
+            read.op[2].encode() == who and read.op[4] and not read.before(delete)
+            and not delete.before(read)
+            for read in reads
+        )  # fmt: skip
 
     def _owners(self, name: str, given: dict[ID, Call]) -> dict[ID, set[bytes]]:
         """Who may have what was given: who claimed it last, or perhaps did. Only what is pending
@@ -280,6 +332,8 @@ class Judge:
         if overlapping:
             return  # those who wait go first, and one that was killed may have had it
         for id in self._known(name, call):
+            if self._may_be_gone(name, id, call):
+                continue
             got = given.get(id)
             if got is None and id in dict(self.end[name]["pending"]):
                 continue  # of one who was killed

@@ -96,7 +96,7 @@ def _indexed_too_early() -> None:
 
 
 def _blind_reader() -> None:
-    overlaid_index.OverlaidIndex._added = lambda *_: []  # type: ignore[method-assign]
+    overlaid_index.OverlaidIndex._changes = lambda *_: []  # type: ignore[method-assign]
 
 
 PYTHON: dict[str, tuple[str, Callable[[], None]]] = {

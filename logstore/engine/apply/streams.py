@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
 from logstore.engine.apply import groups
-from logstore.engine.runtime.append_frame import extend_node
+from logstore.engine.runtime.plain_frames import extend_node, mark_open, restate_record
 from logstore.engine.txn import nodes
 from logstore.features.registry import DROPPED, FRAMES
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
@@ -183,16 +183,11 @@ def _tombstone(txn: TxnView, at: int, _: int, body: frames.Tombstone) -> None:
     if record.open_version == body.version:
         node = txn.open_node(body.stream)
         if node is not None:
-            txn.put_open(body.stream, nodes.open_deleted(node, body.ordinals))
+            mark_open(node, body.ordinals)
+            txn.put_open(body.stream, node)
     else:
         master = StreamID(body.master_ms, body.master_seq)
-        locator = txn.index.node(body.stream, master)
-        if locator is not None and locator.position == body.version:
-            bits = int.from_bytes(locator.vector, "little")
-            for ordinal in body.ordinals:
-                bits |= 1 << ordinal
-            vector = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            txn.restate_node(body.stream, master, locator._replace(vector=vector))
+        txn.mark_node(body.stream, master, body.version, body.ordinals)
     if record.position < at:
         record.position = at
         txn.touch(record)
@@ -234,13 +229,8 @@ def _drop_nodes(
 
 def _record(txn: TxnView, at: int, _: int, body: frames.Record) -> None:
     record = txn.advance(body.stream, at)
-    if record is None:
-        return
-    record.length = body.length
-    record.entries_added = body.entries_added
-    record.last = StreamID(body.last_ms, body.last_seq)
-    record.first = StreamID(body.first_ms, body.first_seq)
-    record.max_deleted = StreamID(body.max_deleted_ms, body.max_deleted_seq)
+    if record is not None:
+        restate_record(record, at, body)
 
 
 def _rename(txn: TxnView, at: int, _: int, body: frames.Rename) -> None:

@@ -1,8 +1,9 @@
 """The index lags behind plain commits, and follows.
 
 A *plain commit* only added entries to small open nodes that the record cache has, or, in the
-compiled lane, delivered or acked new entries of a group that it has: its frames are append frames,
-deliveries and acks, in the active segment, and it asked the index for nothing. It does not touch
+compiled lane, deleted an entry of a node that keeps others, or delivered or acked new entries of a
+group that it has: its frames are append frames, tombstones and records,
+deliveries and acks, in the active segment, and it wrote nothing to the index. It does not touch
 LMDB. What it changed stays in the record cache, as owed to the index (``RecordCache.owe``). The
 next commit that is not plain writes what is owed in its own LMDB transaction, which begins before
 its append. The next one of any kind, if the index is as far behind as it may be, and whoever holds
@@ -13,11 +14,13 @@ What a compiled lane needs of this: ``is_due`` and ``follow_locked`` before it d
 before its append, and behind it ``RecordCache.owe``; or ``RecordCache.clear``, if it does not give
 its state back: the index follows from the log then.
 
-Rows of groups are owed by the lane alone. The pipeline lets the index follow before it decides, if
-any are, or if others changed groups that the cache has not: so whatever it asks of groups is there.
+Rows of groups and tombstones are owed by the lane alone. The pipeline lets the index follow before
+it decides, if any are, or if others changed groups that the cache has not: so whatever it asks is
+there.
 
 Invariants: what the index lacks of the published log are append frames to open nodes that it has,
-and deliveries and acks of groups that it has, all in the active segment, of at most
+tombstones in nodes that it has with the records behind them, and deliveries and acks of groups that
+it has, all in the active segment, of at most
 ``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``; what is owed is all of that, if the
 cache stands where WAKE does; ``indexed_upto`` in WAKE is never above what LMDB has committed.
 Nothing here syncs: what is published keeps the promise that it had.
@@ -33,6 +36,7 @@ from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
+from logstore.ids import StreamID
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
 
@@ -81,6 +85,9 @@ def follow_locked(engine: Engine, words: LogWords) -> LogWords:
             index = IndexTxn(generation, index_txn)
             if cache.groups.owed:
                 cache.groups.write_owed(index.groups)
+            for body in cache.owed_tombstones:
+                master = StreamID(body.master_ms, body.master_seq)
+                index.mark_node(body.stream, master, body.version, body.ordinals)
             index.put_changes(records, opens, cache.meta)
     except Exception:  # noqa: BLE001  from the log then, which makes room and raises what stays
         log_tail.follow_locked(engine, words)

@@ -8,11 +8,14 @@ cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordi
     ACK_BODY = 8
     NODE_BODY = 44          # of open frames, too
     RECORD_BODY = 72
+    TOMBSTONE_BODY = 32     # then 4 bytes for each ordinal
+    MARK_BYTES = 28         # of one that a `Handle` keeps: master ID, version, ordinal
     ID_BYTES = 16
     LAST = 1                # a flag: the last frame of its commit
     KIND_OPEN = 4
     KIND_APPEND = 5
     KIND_NODE = 6
+    KIND_TOMBSTONE = 7
     KIND_RECORD = 9
     KIND_DELIVER = 35
     KIND_ACK = 36
@@ -31,7 +34,7 @@ def layout():
     return {
         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
         "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
-        "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
+        "TOMBSTONE_BODY": TOMBSTONE_BODY, "RECORD_BODY": RECORD_BODY, "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
     }
 
 

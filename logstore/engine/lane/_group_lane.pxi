@@ -87,7 +87,7 @@ cdef int put_delivery(Buf* out, u64 group, uint32_t consumer, const u8* ids, int
     return OK
 
 
-cdef class GroupLane(IndexedLane):
+cdef class GroupLane(DeleteLane):
     """Plain adds, reads and acks of groups of one engine, each a commit."""
 
     cdef Decided decided[STEPS_MAX]     # by the steps of the commit
@@ -256,6 +256,11 @@ cdef class GroupLane(IndexedLane):
             if not is_below(ms, seq, h.last_ms, h.last_seq):
                 return found    # no node is behind it
 
+    cdef int deleted_in(self, u64 stream, u64 version) except -1:
+        if stream == self.node_stream:
+            self.node_lp = None
+        return 0
+
     cdef bint load_node(self, Handle h, u64 ms, u64 seq, start) except -1:
         """Have the sealed node with the first entries from an ID on at hand."""
         if (self.node_lp is not None and self.node_stream == h.number
@@ -266,7 +271,9 @@ cdef class GroupLane(IndexedLane):
         found = self.port.node(h.number, start)
         if found is None or self.epoch != h.epoch:
             return False
-        (first_ms, first_seq), (last_ms, last_seq), vector, lp = found
+        (first_ms, first_seq), (last_ms, last_seq), position, vector, lp = found
+        if h.marks.size:
+            vector = h.marked_vector(position, vector)
         self.node_stream = h.number
         self.node_ms, self.node_seq = first_ms, first_seq
         self.node_last_ms, self.node_last_seq = last_ms, last_seq
@@ -426,7 +433,7 @@ cdef class GroupLane(IndexedLane):
             g.position = position
             self.acks += n
         else:
-            AddLane.apply_step(self, asked, i, position)
+            DeleteLane.apply_step(self, asked, i, position)
 
     cdef bint decide_acks(self, const Asked* asked, int count, u64 start) except -1:
         cdef int i, k
@@ -599,7 +606,7 @@ cdef class GroupLane(IndexedLane):
         elif is_frame(p, left, ACK_BODY, KIND_ACK, size):
             kind = KIND_ACK
         else:
-            return False
+            return DeleteLane.take_in_frame(self, p, left, position, size)
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
         number = little(p + HEAD, 8)
@@ -659,6 +666,7 @@ cdef class GroupLane(IndexedLane):
 
     cdef bint give_back_groups(self, cache) except -1:
         cdef Group g
+        DeleteLane.give_back_groups(self, cache)
         for g in self.dirty_groups:
             if not g.give_back(cache.groups):
                 return False
@@ -673,7 +681,7 @@ cdef class GroupLane(IndexedLane):
     def take_counts(self):
         cdef int64_t deliveries = self.deliveries, acks = self.acks
         self.deliveries = self.acks = 0
-        counts = AddLane.take_counts(self)
+        counts = DeleteLane.take_counts(self)
         counts["deliveries"], counts["acks"] = deliveries, acks
         return counts
 

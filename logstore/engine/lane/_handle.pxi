@@ -245,6 +245,7 @@ cdef class Handle:
     cdef u64 counted            # bytes, in what the lane holds
     cdef uint32_t bucket
     cdef dict groups            # by name, of this epoch or an older one
+    cdef Buf marks              # tombstones of sealed nodes that the record cache has not
 
     def __cinit__(self):
         self.groups = {}
@@ -256,6 +257,7 @@ cdef class Handle:
         free(self.keys)
         buf_free(&self.lp)
         buf_free(&self.names)
+        buf_free(&self.marks)
 
     def learn(self, record not None, node):
         """Take over a `StreamRecord` and its `OpenNode`; whether plain adds can go on from them.
@@ -266,6 +268,7 @@ cdef class Handle:
         cdef bytes lp
         cdef int code
         self.usable = self.known = False
+        self.marks.size = 0
         if record.expires_ms or not record.length:
             return False
         self.number = record.number
@@ -354,26 +357,81 @@ cdef class Handle:
         return HANDLE_BYTES + self.lp.room + self.names.room + self.keys_room * sizeof(PyObject*)
 
     cdef tuple whole(self):
-        """A `StreamRecord` and an `OpenNode` of what it holds."""
-        first = ls_id(_StreamID, self.first_ms, self.first_seq)
-        gone = ls_id(_StreamID, self.gone_ms, self.gone_seq)
+        """A `StreamRecord` and an `OpenNode` of what it holds; None for a node that it does not hold."""
         master = ls_id(_StreamID, self.master_ms, self.master_seq)
-        record, node = _StreamRecord(self.number, self.name), _OpenNode(b"")
-        record.first, record.max_deleted, record.open_master = first, gone, master
+        record, node = _StreamRecord(self.number, self.name), _OpenNode(b"") if self.usable else None
+        record.open_master = master
         record.nodes, record.node_bytes = self.nodes, self.node_bytes
         record.open_version = self.open_version
         self.give_back(record, node)
         return record, node
 
-    def give_back(self, record not None, node not None):
+    def give_back(self, record not None, node):
         """Put what it holds into a `StreamRecord` and an `OpenNode`, as applying the frames would."""
-        lp = PyBytes_FromStringAndSize(<char*>self.lp.data, self.lp.size)
+        cdef u64 length = self.length, added = self.added, position = self.position
+        lp = None if node is None else PyBytes_FromStringAndSize(<char*>self.lp.data, self.lp.size)
+        first = ls_id(_StreamID, self.first_ms, self.first_seq)
+        gone = ls_id(_StreamID, self.gone_ms, self.gone_seq)
         last = ls_id(_StreamID, self.last_ms, self.last_seq)
-        record.length = self.length
-        record.entries_added = self.added
-        record.last = last
-        record.position = self.position
-        node.lp = lp
+        record.length, record.entries_added, record.position = length, added, position
+        record.first, record.max_deleted, record.last = first, gone, last
+        if node is not None:
+            node.lp = lp
+
+    # -- deletes -----------------------------------------------------------------------------------
+    cdef void state(self, const u8* body, u64 position) noexcept nogil:
+        """Be as a frame says that states the record."""
+        self.length, self.added = little(body + 8, 8), little(body + 16, 8)
+        self.last_ms, self.last_seq = little(body + 24, 8), little(body + 32, 8)
+        self.first_ms, self.first_seq = little(body + 40, 8), little(body + 48, 8)
+        self.gone_ms, self.gone_seq = little(body + 56, 8), little(body + 64, 8)
+        self.position = position
+
+    cdef void mark(self, const u8* body, uint32_t ordinal) noexcept nogil:
+        """An entry of the sealed node that a frame names is deleted. There is room for it."""
+        memcpy(self.marks.data + self.marks.size, body + 8, 24)
+        put_32(self.marks.data + self.marks.size + 24, ordinal)
+        self.marks.size += MARK_BYTES
+
+    cdef void put_marked(self, bytes lp) noexcept:
+        """The open node is this one now, in which entries are marked as deleted. There is room."""
+        cdef Master m
+        memcpy(self.lp.data, data_of(lp), size_of(lp))
+        self.lp.size = size_of(lp)
+        if read_master(self.lp.data, self.lp.size, &m) == OK:   # as it was before
+            self.live, self.deleted = m.live, m.deleted
+            self.live_bytes = m.deleted_at - HEADER_BYTES
+
+    cdef int64_t marks_of(self, u64 version) noexcept nogil:
+        """How many tombstones it keeps of a version of a sealed node."""
+        cdef u64 at = 0
+        cdef int64_t count = 0
+        while at < self.marks.size:
+            count += little(self.marks.data + at + 16, 8) == version
+            at += MARK_BYTES
+        return count
+
+    cdef bytes marked_vector(self, u64 version, bytes vector):
+        """What is deleted of a version of a sealed node, with what the record cache does not know."""
+        cdef u64 at = 0
+        bits = int.from_bytes(vector, "little")
+        while at < self.marks.size:
+            if little(self.marks.data + at + 16, 8) == version:
+                bits |= 1 << <object>little(self.marks.data + at + 24, 4)
+            at += MARK_BYTES
+        return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+    cdef list tombstones(self):
+        """These tombstones, as frames have them."""
+        cdef u64 at = 0
+        cdef const u8* p
+        cdef list made = []
+        while at < self.marks.size:
+            p = self.marks.data + at
+            made.append(_Tombstone(self.number, little(p, 8), little(p + 8, 8), little(p + 16, 8),
+                                   (little(p + 24, 4),)))
+            at += MARK_BYTES
+        return made
 
     # -- an entry, before any lock -----------------------------------------------------------------
     cdef int encode(self, Row* row, object fields, bint ascii) except -1:

@@ -158,19 +158,20 @@ cdef class IndexedLane(AddLane):
         first_ms, first_seq = asked.ms, asked.seq
         if length:
             first_ms, first_seq = h.first_ms, h.first_seq
-        self.put_record(number, length + 1, 1 if new else h.added + 1, asked, first_ms, first_seq,
-                        0 if new else h.gone_ms, 0 if new else h.gone_seq)
+        self.put_record(number, length + 1, 1 if new else h.added + 1, asked.ms, asked.seq, first_ms,
+                        first_seq, 0 if new else h.gone_ms, 0 if new else h.gone_seq)
         return True
 
-    cdef void put_record(self, u64 number, u64 length, u64 added, const Asked* asked, u64 first_ms,
-                         u64 first_seq, u64 gone_ms, u64 gone_seq) noexcept:
-        """State the record: a node that is sealed at once adds no entries by itself."""
+    cdef void put_record(self, u64 number, u64 length, u64 added, u64 last_ms, u64 last_seq,
+                         u64 first_ms, u64 first_seq, u64 gone_ms, u64 gone_seq) noexcept:
+        """State the record: a node that is sealed at once adds no entries by itself, and a tombstone
+        takes none away."""
         cdef u8* p = self.out.data + self.out.size + HEAD
         put_64(p, number)
         put_64(p + 8, length)
         put_64(p + 16, added)
-        put_64(p + 24, asked.ms)
-        put_64(p + 32, asked.seq)
+        put_64(p + 24, last_ms)
+        put_64(p + 32, last_seq)
         put_64(p + 40, first_ms)
         put_64(p + 48, first_seq)
         put_64(p + 56, gone_ms)

@@ -472,7 +472,8 @@ cdef class AddLane:
         found = self.port.first_node(h.number)
         if found is None or self.epoch != epoch or h.epoch != epoch:
             return False
-        live, ms, seq = found
+        live, ms, seq, position = found
+        live -= h.marks_of(position)
         h.head_live, h.head_ms, h.head_seq, h.head_epoch = live, ms, seq, epoch
         return True
 
@@ -684,6 +685,7 @@ cdef class AddLane:
         cdef Handle h
         for h in self.dirty:
             h.dirty = False
+            h.marks.size = 0
         self.dirty.clear()
         self.by_number.clear()
         self.epoch += 1
@@ -945,6 +947,7 @@ cdef class AddLane:
             h.epoch = 0
             if h.dirty:
                 h.dirty = False
+                h.marks.size = 0
                 self.dirty.remove(h)
             del self.by_number[number]
         self.cache.lack(number)
@@ -957,6 +960,10 @@ cdef class AddLane:
     cdef bint give_back_groups(self, cache) except -1:
         """What else is held here; False: the cache cannot take it."""
         return True
+
+    cdef int deleted_in(self, u64 stream, u64 version) except -1:
+        """Entries of a version of a node were deleted: what is kept of it is not so any more."""
+        return 0
 
     cdef bint follow_locked(self, u64 applied) except -1:
         """Let the index follow; False: it cannot, and the pipeline says why."""
@@ -995,13 +1002,17 @@ cdef class AddLane:
         if not self.give_back_groups(cache):
             return
         numbers = {h.number for h in self.dirty}
+        opens = {h.number for h in self.dirty if h.usable}
         for h in self.dirty:
             record, node = cache.records.get(h.number), cache.opens.get(h.number)
-            if record is None or node is None:
-                cache.records[h.number], cache.opens[h.number] = h.whole()
-            else:
-                h.give_back(record, node)
-        cache.owe(numbers, numbers, self.since)
+            if record is None or (node is None and h.usable):
+                record, node = h.whole()
+                cache.records[h.number] = record
+                if node is not None:
+                    cache.opens[h.number] = node
+            else:       # of a node that is not held here it changed nothing
+                h.give_back(record, node if h.usable else None)
+        cache.owe(numbers, opens, self.since)
         cache.meta = _Meta(self.applied, self.commit, self.last_frame, self.last_crc, *meta[4:])
         for h in self.dirty:
             h.dirty = False

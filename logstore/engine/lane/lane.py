@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from logstore.ids import StreamID
     from logstore.index.group_keys import ConsumerRecord
     from logstore.index.group_txn import Near
-    from logstore.index.keys import OpenNode, StreamRecord
+    from logstore.index.keys import Locator, OpenNode, StreamRecord
 
 T = TypeVar("T")
 MAX_MS = MAX_POSITION = (1 << 64) - 1
@@ -96,13 +96,15 @@ class IndexPort(Indexed):
     told so (``skipped``).
     """
 
-    def node(self, stream: int, start: StreamID) -> tuple[StreamID, StreamID, bytes, bytes] | None:
-        """The sealed node with the first entries from an ID on, which no plain commit changes:
-        master ID, last ID, what is deleted, listpack. None if there is none, or the next one
-        overlaps it."""
+    def node(
+        self, stream: int, start: StreamID
+    ) -> tuple[StreamID, StreamID, int, bytes, bytes] | None:
+        """The sealed node with the first entries from an ID on: master ID, last ID, position, what
+        was deleted of it where the record cache stands, listpack. None if there is none, or the
+        next one overlaps it."""
         segments = self._engine.segments
 
-        def look(index: IndexTxn) -> tuple[StreamID, StreamID, bytes, bytes] | None:
+        def look(index: IndexTxn) -> tuple[StreamID, StreamID, int, bytes, bytes] | None:
             found = index.node_from(stream, start)
             if found is None:
                 return None
@@ -110,7 +112,8 @@ class IndexPort(Indexed):
             if not locator.live or (above is not None and above <= locator.last):
                 return None
             lp = segments.node(stream, master, locator)
-            return master, locator.last, locator.vector, lp
+            locator = self._marked(stream, locator)
+            return master, locator.last, locator.position, locator.vector, lp
 
         return self._look(MAX_POSITION, look)
 
@@ -140,13 +143,21 @@ class IndexPort(Indexed):
 
         return self._look(max(cache.applied, self._engine.wake.indexed_upto), look)
 
-    def first_node(self, stream: int) -> tuple[int, int, int] | None:
-        """The first sealed node: its live entries, and its last ID in two parts."""
+    def first_node(self, stream: int) -> tuple[int, int, int, int] | None:
+        """The first sealed node: its live entries where the record cache stands, its last ID in two
+        parts, its position."""
         found = self._look(MAX_POSITION, lambda index: index.first_node(stream))
         if found is None:
             return None
-        last = found[1].last
-        return found[1].live, last.ms, last.seq
+        locator = self._marked(stream, found[1])
+        return locator.live, locator.last.ms, locator.last.seq, locator.position
+
+    def _marked(self, stream: int, locator: Locator) -> Locator:
+        """A locator with the tombstones that the record cache owes to the index."""
+        for body in self._engine.cache.owed_tombstones:
+            if body.stream == stream and body.version == locator.position:
+                locator = locator.marked(body.ordinals)
+        return locator
 
     def learn_settings(self, group: int) -> None:
         """Have the record cache know the settings of a group: the commit that changes them is not

@@ -74,6 +74,9 @@ class Lane:
     def add_all(
         self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
     ) -> bool: ...
+    def delete(
+        self, name: bytes, id: tuple[int, int], told: list[int]
+    ) -> int | None: ...  # False: see `DeleteLane`
     def plain(
         self, fields: object, ascii: bool = False, options: Options | None = None
     ) -> dict[Any, Any] | None: ...

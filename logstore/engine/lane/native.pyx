@@ -6,16 +6,17 @@ Its parts: _system.pxi (the system, through one interface), parts of the codec (
 listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append frame), _handle.pxi
 (`Handle`: a stream's record and open node in C), _words.pxi (the control block), _asked.pxi (IDs
 and options of adds), _lane.pxi (`AddLane`: commits of adds), _indexed.pxi (`IndexedLane`: of such
-that begin a node or a stream), _group.pxi (`Group`: a group's record, consumers and runs of pending
-entries in C), _group_lane.pxi (`GroupLane`: these, and commits of reads and acks) and _handover.pxi
-(`Lane`: these, and adds that are handed to who waits).
+that begin a node or a stream), _delete.pxi (`DeleteLane`: of deletes), _group.pxi (`Group`: a
+group's record, consumers and runs of pending entries in C), _group_lane.pxi (`GroupLane`: these, and
+commits of reads and acks) and _handover.pxi (`Lane`: these, and adds that are handed to who waits).
 
 A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
 with room, and does not expire; who waits for a group of it, if anybody, can be handed the entry, or
 is woken. Some plain adds, to one stream or many, may be one commit (`add_all`), a frame each, and
 acks of deliveries beside them. One that begins a node, as the last one is full or there is none, is
-a commit by itself, which the index follows at once. The moment is plain if the mutex is free, LOCK
+a commit by itself, which the index follows at once. A *plain delete* takes one entry of a node that
+keeps others. The moment is plain if the mutex is free, LOCK
 is too within some milliseconds, no commit is in progress, the index may lag one more commit, and
 the segment has room. Everything else, and what is rare (a look at the store's files, a full disk),
 goes through the
@@ -64,12 +65,15 @@ from libc.string cimport memcmp, memcpy, memmove, memset, strlen
 
 from zlib import crc32
 
+from logstore.codec import codec as _codec
 from logstore.codec.backend_classes import PendingRun as _PendingRun
+from logstore.engine.reading.loading import MISS as _MISS
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Meta as _Meta
 from logstore.index.keys import OpenNode as _OpenNode
 from logstore.index.keys import StreamRecord as _StreamRecord
+from logstore.log.frame import Tombstone as _Tombstone
 
 include "_system.pxi"
 include "../../codec/_base.pxi"
@@ -83,6 +87,7 @@ include "_words.pxi"
 include "_asked.pxi"
 include "_lane.pxi"
 include "_indexed.pxi"
+include "_delete.pxi"
 include "_group.pxi"
 include "_group_lane.pxi"
 include "_handover.pxi"

@@ -22,7 +22,7 @@ cdef class Page:
 
     cdef Slot* slots
     cdef Py_ssize_t size
-    cdef dict vectors       # what was deleted, by the place of the node; None: nothing
+    cdef list vectors       # what was deleted, by the place of the node: a bitmap, or None
     cdef u64 high_ms, high_seq
     cdef bint from_start, to_end
     cdef Py_ssize_t cost
@@ -49,11 +49,59 @@ cdef class Page:
                 low = middle + 1
         return low - 1
 
+    # Before it is known to others:
+    cdef int cut_below(self, u64 ms, u64 seq) except -1:
+        """Know nothing of nodes below this one, if it is among them."""
+        cdef Py_ssize_t place = self.floor(ms, seq)
+        if place <= 0 or self.slots[place].ms != ms or self.slots[place].seq != seq:
+            return 0
+        self.size -= place
+        memmove(self.slots, self.slots + place, self.size * sizeof(Slot))
+        self.from_start = False
+        if self.vectors is not None:
+            del self.vectors[:place]
+        return 0
+
+    cdef int cut_from(self, u64 ms, u64 seq) except -1:
+        """Know nothing of this node and those behind it, if it is among them."""
+        cdef Py_ssize_t place = self.floor(ms, seq)
+        if place <= 0 or self.slots[place].ms != ms or self.slots[place].seq != seq:
+            return 0
+        self.size = place
+        self.high_ms, self.high_seq, self.to_end = ms, seq, False
+        return 0
+
+    cdef Page marked(self, Py_ssize_t place, const u8* ordinals, u64 count):
+        """Another page like it, with these entries of a node deleted. An ordinal: 4 bytes."""
+        cdef Page made = Page.__new__(Page)
+        cdef bytes before = self.vector(place), vector
+        cdef u64 size = size_of(before), i, ordinal
+        cdef u8* p
+        for i in range(count):
+            size = max(size, (little(ordinals + 4 * i, 4) >> 3) + 1)
+        vector = PyBytes_FromStringAndSize(NULL, size)
+        p = <u8*>data_of(vector)
+        memset(p, 0, size)
+        memcpy(p, data_of(before), size_of(before))
+        for i in range(count):
+            ordinal = little(ordinals + 4 * i, 4)
+            p[ordinal >> 3] |= <u8>(1 << (ordinal & 7))
+        made.slots = <Slot*>malloc((self.size + 1) * sizeof(Slot))
+        if made.slots == NULL:
+            raise MemoryError
+        memcpy(made.slots, self.slots, self.size * sizeof(Slot))
+        made.slots[place].live -= min(self.slots[place].live, ones(p, size) - ones(data_of(before), size_of(before)))
+        made.size, made.high_ms, made.high_seq = self.size, self.high_ms, self.high_seq
+        made.from_start, made.to_end = self.from_start, self.to_end
+        made.vectors = [None] * self.size if self.vectors is None else list(self.vectors)
+        made.vectors[place] = vector
+        made.cost = self.cost + size - size_of(before) + (0 if before else 100)
+        return made
+
     cdef bytes vector(self, Py_ssize_t place):
         """What was deleted of a node since it was written: a bitmap of ordinals."""
-        if self.vectors is None:
-            return b""
-        return self.vectors.get(place, b"")
+        vector = None if self.vectors is None else self.vectors[place]
+        return b"" if vector is None else <bytes>vector
 
 
 cdef inline u64 big(const u8* p) noexcept nogil:
@@ -124,7 +172,7 @@ cdef Page page_of(u64 stream, list rows, bint at_front, bint at_back):
         size -= LOCATOR_BYTES + CRC_BYTES
         if size:
             if page.vectors is None:
-                page.vectors = {}
+                page.vectors = [None] * count
             page.vectors[page.size] = value[LOCATOR_BYTES:LOCATOR_BYTES + size]
             slot.live -= min(slot.live, ones(v + LOCATOR_BYTES, size))
             page.cost += size + 100

@@ -17,7 +17,6 @@ cdef enum:
     W_DROPPED = 120
     FOLLOW_MAX_BYTES = 1 << 18
     KIND_CREATE = 2
-    KIND_TOMBSTONE = 7
     KIND_TRIM = 8
     KIND_GROUP = 32         # from here to CLAIM: groups, with consumers and what is pending
     KIND_CLAIM = 37
@@ -118,6 +117,7 @@ cdef class Reader:
         """Be as the log is at a published position that is not this one; False: it was not reached."""
         cdef u64 start = self.at, count
         cdef bytes data
+        cdef bint there
         if (start == NO_POSITION or upto < start or upto >> 32 != start >> 32
                 or upto - start > FOLLOW_MAX_BYTES):
             self.forget()
@@ -127,14 +127,17 @@ cdef class Reader:
         data = self.bytes_at(start, count)
         if self.wake == NULL or self.at != start:
             return False        # closed meanwhile, or another thread followed
-        if data is None or not self.take_in(data, start):
+        # A list is made in it now and then: a collection may look, and finds that nothing is kept.
+        self.at = NO_POSITION
+        there = data is not None and self.take_in(data, start)
+        if not there or self.at != NO_POSITION:
             self.forget()
         self.at = upto
         return True
 
     cdef bint take_in(self, bytes data, u64 start) except -1:
         """Change what frames change, which end with a commit; False: all is to be forgotten. No Python
-        runs in it."""
+        runs in it, but that of a collection."""
         cdef const u8* p = data_of(data)
         cdef u64 at = 0, size, count = size_of(data)
         while at < count:
@@ -169,11 +172,23 @@ cdef class Reader:
             if not s.append(body, size, position):
                 s.stale = True
             return True
+        if kind == KIND_RECORD:
+            if size < RECORD_BODY:
+                return False
+            if not s.state(body, position):
+                s.stale = True
+            return True
+        if kind == KIND_TOMBSTONE:
+            if size < TOMBSTONE_BODY or size & 3:
+                return False
+            if not s.mark(body, size, position):
+                s.stale = True
+            return True
         s.stale = True
-        s.lp = s.finder = s.appended = None
+        s.forget_open()
         if kind == KIND_TRIM:
             s.pages, s.pages_cost = [], 0
-        elif kind != KIND_RECORD:       # an open node, a sealed one, tombstones: of this master ID
+        else:               # an open node, or a sealed one: of this master ID
             s.forget_node(little(body + 8, 8), little(body + 16, 8))
         return True
 
@@ -254,7 +269,7 @@ cdef class Reader:
         r = s.record
         return _StreamRecord(
             r.number, r.name, s.length, <u64>r.entries_added + s.added, _StreamID(s.last_ms, s.last_seq),
-            r.first, r.max_deleted, s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,
+            _StreamID(s.first_ms, s.first_seq), _StreamID(s.gone_ms, s.gone_seq), s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,
             r.expires_ms)
 
     def get(self, bytes name not None, id not None, maker not None):
@@ -267,6 +282,34 @@ cdef class Reader:
             return entry_of(s, self, None, id, ms, seq, maker)
         except _CorruptionError:    # the twin meets it, too, and says what it is
             return MISSED
+
+    def place(self, bytes name not None, u64 ms, u64 seq):
+        """The sealed node into which an ID belongs, at the published end: its master ID in two parts,
+        its position, how many of its entries live, which do not, its listpack. None: there is none, or
+        nothing lives in it; MISS."""
+        cdef Stream s = self.kept(name)
+        if s is None:
+            return MISSED
+        return self.place_in(s, None, ms, seq)
+
+    def place_in(self, Stream s not None, view, u64 ms, u64 seq):
+        """The same in the snapshot that gave the stream; None for that: of what is kept."""
+        cdef Page page = s.page_at(ms, seq)
+        cdef Slot slot
+        cdef Node n
+        cdef Py_ssize_t at
+        cdef bytes vector
+        if page is None and view is not None:
+            page = self.load(s, view, ms, seq, False)
+        at = -1 if page is None else page.floor(ms, seq)
+        if at < 0:
+            return MISSED
+        slot = page.slots[at]
+        if below(slot.last_ms, slot.last_seq, ms, seq) or not slot.live:
+            return None
+        vector = page.vector(at)
+        n = self.node_of(s, slot)
+        return MISSED if n is None else (slot.ms, slot.seq, slot.position, slot.live, vector, n.lp)
 
     def get_in(self, Stream s not None, view not None, id not None, maker not None):
         """The same in the snapshot that gave the stream."""
@@ -281,12 +324,11 @@ cdef class Reader:
         many as wanted, else the master ID of the first node that was not read, its last ID with
         `reverse`; MISS. `walked`: the interval of all batches, of one behind the first."""
         cdef tuple got
-        cdef u64 length
-        cdef bint whole, within
+        cdef u64 length, deletes
         cdef Stream s = self.kept(name)
         if s is None:
             return MISSED
-        length = s.length
+        length, deletes = s.length, s.deletes
         if not length:
             return [], None
         first, last = (s.first_ms, s.first_seq), (s.last_ms, s.last_seq)
@@ -294,7 +336,7 @@ cdef class Reader:
             got = entries_of(s, self, None, start, end, limit, reverse, decode)
         except _CorruptionError:
             got = None
-        if got is None:
+        if got is None or s.deletes != deletes:     # another thread followed: nodes of two moments
             return MISSED
         entries, stop, met = got
         # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a snapshot.

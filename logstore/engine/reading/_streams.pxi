@@ -17,13 +17,16 @@ cdef class Stream:
     cdef object record      # as it was loaded: entries that were added since are in what stands below
     cdef u64 length, added, position, expires_ms
     cdef u64 first_ms, first_seq, last_ms, last_seq
-    cdef bint is_open       # it has an open node, which begins with this ID
-    cdef u64 open_ms, open_seq
+    cdef u64 gone_ms, gone_seq  # the largest ID that was ever deleted
+    cdef bint is_open       # it has an open node, of this version, which begins with this ID
+    cdef u64 open_version, open_ms, open_seq
     cdef bytes lp           # of the open node; None: it was not loaded, or is large
     cdef bint large
     cdef list appended      # listpack bytes that belong behind it, and how many entries and elements
     cdef int64_t entries, elements
     cdef u64 appended_bytes
+    cdef list gone          # places of entries that are to be marked as deleted in it, with these
+    cdef u64 deletes        # counts frames that took something away
     cdef object finder      # of an open node that was looked into before
     cdef bint seen
     cdef Py_ssize_t counted     # what it was counted with when it was kept
@@ -39,7 +42,9 @@ cdef class Stream:
         self.expires_ms = record.expires_ms
         self.first_ms, self.first_seq = record.first
         self.last_ms, self.last_seq = record.last
-        self.is_open = record.open_version != 0
+        self.gone_ms, self.gone_seq = record.max_deleted
+        self.open_version = record.open_version
+        self.is_open = self.open_version != 0
         self.open_ms, self.open_seq = record.open_master
         return 0
 
@@ -51,7 +56,10 @@ cdef class Stream:
         made.expires_ms = self.expires_ms
         made.first_ms, made.first_seq = self.first_ms, self.first_seq
         made.last_ms, made.last_seq = self.last_ms, self.last_seq
+        made.gone_ms, made.gone_seq, made.deletes = self.gone_ms, self.gone_seq, self.deletes
         made.is_open, made.open_ms, made.open_seq = self.is_open, self.open_ms, self.open_seq
+        made.open_version = self.open_version
+        made.gone = None if self.gone is None else list(self.gone)
         made.lp, made.large, made.finder, made.seen = self.lp, self.large, self.finder, self.seen
         made.appended = None if self.appended is None else list(self.appended)
         made.entries, made.elements = self.entries, self.elements
@@ -82,30 +90,93 @@ cdef class Stream:
             self.appended, self.entries, self.elements, self.appended_bytes = [], 0, 0, 0
         self.appended_bytes += size
         if size_of(self.lp) + self.appended_bytes > OPEN_MAX_BYTES:
-            self.lp = self.finder = self.appended = None
+            self.forget_open()
             self.large = True
             return True
         if len(self.appended) >= ADDED_MAX:     # nobody looks into it
-            self.lp = self.finder = self.appended = None
+            self.forget_open()
             return True
         self.appended.append(PyBytes_FromStringAndSize(<const char*>body + APPEND_BODY, size - APPEND_BODY))
         self.entries += entries
         self.elements += <int64_t>little(body + 28, 4)
         return True
 
+    cdef int forget_open(self) except -1:
+        """Keep nothing of the open node."""
+        self.lp = self.finder = self.appended = self.gone = None
+        return 0
+
     cdef bytes open_listpack(self):
         """The listpack of the open node, if it is kept."""
         cdef bytes lp = self.lp
-        cdef list appended = self.appended
-        cdef Py_ssize_t count
-        if lp is None or appended is None:
+        cdef list appended = self.appended, gone = self.gone
+        cdef Py_ssize_t count = 0, gone_count = 0
+        if lp is None or (appended is None and gone is None):
             return lp
-        count = len(appended)
-        made = _codec().extend(lp, b"".join(appended), self.entries, self.elements)
+        made = lp
+        if gone is not None:
+            gone_count = len(gone)
+        if appended is not None:
+            count = len(appended)
+            made = _codec().extend(lp, b"".join(appended), self.entries, self.elements)
+        if gone_count:      # behind the others: places do not change
+            made = _codec().mark_deleted(made, tuple(gone[:gone_count]))
         # What is kept may have followed the log meanwhile: then this is of a moment that was.
-        if self.lp is lp and self.appended is appended and len(appended) == count:
-            self.lp, self.appended, self.finder, self.seen = made, None, None, False
+        if (self.lp is lp and self.appended is appended and self.gone is gone
+                and (appended is None or len(appended) == count)
+                and (gone is None or len(gone) == gone_count)):
+            self.lp, self.appended, self.gone, self.finder, self.seen = made, None, None, None, False
         return made
+
+    # -- deletes -----------------------------------------------------------------------------------
+    cdef bint state(self, const u8* body, u64 position) except -1:
+        """Be as a frame says that states the record; False: it is to be loaded anew."""
+        if position < self.position:
+            return False
+        self.length = little(body + 8, 8)
+        self.added = little(body + 16, 8) - <u64>self.record.entries_added
+        self.last_ms, self.last_seq = little(body + 24, 8), little(body + 32, 8)
+        self.first_ms, self.first_seq = little(body + 40, 8), little(body + 48, 8)
+        self.gone_ms, self.gone_seq = little(body + 56, 8), little(body + 64, 8)
+        self.position = position
+        self.deletes += 1
+        return True
+
+    cdef bint mark(self, const u8* body, u64 size, u64 position) except -1:
+        """Be as a frame of tombstones leaves it; False: it is to be loaded anew."""
+        cdef u64 ms = little(body + 8, 8), seq = little(body + 16, 8), version = little(body + 24, 8)
+        cdef u64 count = (size - TOMBSTONE_BODY) >> 2, i
+        cdef Py_ssize_t at, place
+        cdef Page page
+        if position < self.position:
+            return False
+        self.position = position
+        self.deletes += 1
+        if self.is_open and version == self.open_version:
+            if self.lp is not None:
+                if self.gone is None:
+                    self.gone = []
+                if len(self.gone) + count > ADDED_MAX:
+                    self.forget_open()
+                    return True
+                for i in range(count):
+                    self.gone.append(<uint32_t>little(body + TOMBSTONE_BODY + 4 * i, 4))
+                self.finder = None
+            return True
+        at = self.pages_upto(ms, seq) - 1
+        if at < 0:
+            return True
+        page = <Page>self.pages[at]
+        place = page.floor(ms, seq) if page.covers(ms, seq) else -1
+        if place < 0:
+            return True
+        if page.slots[place].position != version or page.slots[place].ms != ms or page.slots[place].seq != seq:
+            self.forget_page(at)
+            return True
+        self.pages_cost -= page.cost
+        self.pages[at] = page.marked(place, body + TOMBSTONE_BODY, count)
+        self.pages_cost += (<Page>self.pages[at]).cost
+        return True
 
     # -- its sealed nodes --------------------------------------------------------------------------
     cdef Py_ssize_t pages_upto(self, u64 ms, u64 seq) noexcept:
@@ -131,10 +202,20 @@ cdef class Stream:
         return page if page.covers(ms, seq) else None
 
     cdef int put_page(self, Page page) except -1:
-        """Know one more page, instead of those that overlap it."""
+        """Know one more page: what no other one knows of it. Where that cannot be told, it stands
+        instead of those that overlap it."""
         cdef Py_ssize_t at = 0, behind
+        cdef Page other
         if page.size and not page.from_start:
             at = self.pages_upto(page.slots[0].ms, page.slots[0].seq)
+        if at:
+            other = <Page>self.pages[at - 1]
+            if not other.to_end:
+                page.cut_below(other.high_ms, other.high_seq)
+        if at < len(self.pages):
+            other = <Page>self.pages[at]
+            if other.size and not other.from_start:
+                page.cut_from(other.slots[0].ms, other.slots[0].seq)
         while at and not self.ends_below(<Page>self.pages[at - 1], page):
             at -= 1
         behind = at

@@ -63,6 +63,16 @@ class Reader(Protocol):
         """
         ...
 
+    def place(self, name: bytes, ms: int, seq: int) -> Any:
+        """The sealed node into which an ID belongs, at the published end: its master ID in two
+        parts, its position, how many entries live, the vector of those that do not, its listpack;
+        None; or MISS."""
+        ...
+
+    def place_in(self, stream: Any, view: Any, ms: int, seq: int) -> Any:
+        """As ``place``, in the snapshot that gave the stream."""
+        ...
+
     def of(self, view: Any, name: bytes) -> Any:
         """What a snapshot says of a stream, to be read in and to be kept; None without a stream."""
         ...

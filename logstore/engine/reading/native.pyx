@@ -12,9 +12,9 @@ What is kept stands at `at`, a position of the log in a generation of the index.
 1. loads PROGRESS, then APPLIED and GENERATION. A commit in progress, another generation, or a
    segment that was dropped: it is a miss. LMDB shows a commit before it is published, and what
    somebody has seen must not go again;
-2. lets what is kept follow to APPLIED: one pread of the log, each frame checked. Append frames
-   change record and open node of their stream; others make what they name be forgotten; a kind
-   that is not known here makes all be forgotten;
+2. lets what is kept follow to APPLIED: one pread of the log, each frame checked. Append frames,
+   tombstones and records change record and nodes of their stream; others make what they name be
+   forgotten; a kind that is not known here makes all be forgotten;
 3. finds the node by the kept places, and the entry in it. What is not kept is a miss.
 
 A miss is read in a snapshot (`of`, `get_in`, `batch_in`), whose position says whether what is kept
@@ -22,8 +22,8 @@ counts there, too; what it loads is kept only behind the snapshot's end, when th
 and only if `at` is its position still.
 
 Invariants: a `Page` never changes once it is made; what changes in a `Stream` that is kept changes
-while no Python runs (`Reader.follow`), and whoever reads it takes what he needs before he calls
-anything. What a snapshot loads stands in a copy that nobody else has. Bytes at a position of the
+while no Python runs (`Reader.follow`: but in a collection, which finds that nothing is kept), and
+whoever reads it takes what he needs before he calls anything. What a snapshot loads stands in a copy that nobody else has. Bytes at a position of the
 log never change, and no position is used again, so nodes stay true in any generation. Whatever is
 odd (a length, a checksum, an order, a file that is gone) makes a miss, and no error: the twin meets
 it, too, and says what it is. Nothing is kept mapped: files are read with pread.

@@ -1,11 +1,12 @@
 """The index as a reader sees it: one transaction, and over it what it lacks of the published log.
 
 Invariants: who looks at a stream sees it as it is at one position, which is ``meta().applied``: the
-record and the open node with all frames up to there, or neither; a record or node that is given out
-is the caller's own, never a part of what others see; and a group, with its consumers and pending
-entries, with all deliveries and acks up to there. Nothing else of the index is different: these
-frames change no sealed node, no segment's row, and nothing that features store. For reading alone;
-whoever commits brings the index up to date first, and reads it as it is.
+record and the nodes with all frames up to there, or none of them; a record or node that is given
+out is the caller's own, never a part of what others see; and a group, with its consumers and
+pending entries, with all deliveries and acks up to there. Nothing else of the index is different:
+these frames change of sealed nodes what is deleted of them, no segment's row, and nothing that
+features store. For reading alone; whoever commits brings the index up to date first, and reads it
+as it is.
 """
 
 from __future__ import annotations
@@ -13,13 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from logstore.engine.runtime.append_frame import extend_node, grow_record
 from logstore.engine.runtime.overlaid_groups import OverlaidRows
-from logstore.engine.runtime.published_tail import Appended, PublishedTail, Tail, unexpected
+from logstore.engine.runtime.plain_frames import (
+    extend_node,
+    grow_record,
+    mark_open,
+    restate_record,
+)
+from logstore.engine.runtime.published_tail import (
+    Appended,
+    Change,
+    PublishedTail,
+    Tail,
+    unexpected,
+)
 from logstore.index.env import Generation
 from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.log import frame as frames
 
 
 class OverlaidIndex(IndexTxn):
@@ -80,26 +93,45 @@ class OverlaidIndex(IndexTxn):
         return self._extended(stream, IndexTxn.open_node(self, stream))
 
     def _extended(self, stream: int, node: OpenNode | None) -> OpenNode | None:
-        added = self._added(stream)
+        changes = self._changes(stream)
+        added = [each for each in changes if isinstance(each, Appended)]
         if added:
             if node is None:
-                raise unexpected(added[0].run.position, "its stream has no open node to add to")
+                raise unexpected(added[0].position, "its stream has no open node to add to")
             runs = [each.run for each in added]
             extend_node(node, runs, b"".join([each.data for each in added]))
+        if node is not None and len(added) < len(changes):
+            self._mark(stream, node, changes)
         return node
 
-    def _added(self, stream: int) -> list[Appended]:
+    def _mark(self, stream: int, node: OpenNode, changes: list[Change]) -> None:
+        """Tombstones name entries by their places in the node, which no later frame changes."""
+        record = IndexTxn.record(self, stream)
+        version = 0 if record is None else record.open_version
+        for change in changes:
+            body = None if isinstance(change, Appended) else change.body
+            if isinstance(body, frames.Tombstone) and body.version == version:
+                mark_open(node, body.ordinals)
+
+    def _changes(self, stream: int) -> list[Change]:
         """The frames of a stream that the index itself has not."""
-        frames = self._tail.by_stream.get(stream)
-        if frames is None:
+        changes = self._tail.by_stream.get(stream)
+        if changes is None:
             return []
-        return [each for each in frames if each.run.position >= self._applied]
+        return [each for each in changes if each.position >= self._applied]
 
     def _grown(self, record: StreamRecord) -> StreamRecord:
-        for run, last, _ in self._added(record.number):
-            if not record.open_version or record.position >= run.position:
-                raise unexpected(run.position, "its stream has no open node to add to")
-            grow_record(record, run.position, run.entries, last)
+        for change in self._changes(record.number):
+            if record.position >= change.position:
+                raise unexpected(change.position, "its stream has it already")
+            if isinstance(change, Appended):
+                if not record.open_version:
+                    raise unexpected(change.position, "its stream has no open node to add to")
+                grow_record(record, change.position, change.run.entries, change.last)
+            elif isinstance(change.body, frames.Record):
+                restate_record(record, change.position, change.body)
+            else:
+                record.position = change.position
         return record
 
 
@@ -110,4 +142,9 @@ def index_upto(tail: PublishedTail, generation: Generation, txn: Any, upto: int)
     meta = index.meta()
     if meta.applied >= upto:
         return index
-    return OverlaidIndex(generation, txn, meta, tail.behind(meta, upto), tail)
+    behind = tail.behind(meta, upto)
+    if not behind.tombstones:
+        return OverlaidIndex(generation, txn, meta, behind, tail)
+    from logstore.engine.runtime.overlaid_nodes import OverlaidNodes
+
+    return OverlaidNodes(generation, txn, meta, behind, tail)

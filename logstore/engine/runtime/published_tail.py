@@ -1,8 +1,9 @@
 """The published tail: frames that stand in the log, and may not be in the index yet.
 
 Plain commits are published before LMDB has their rows. Between the position where the index stands
-and the published end there are append frames to open nodes that the index has, and deliveries and
-acks of groups that it has, all in the active segment, and nothing else: every other commit has its
+and the published end there are append frames to open nodes that the index has, tombstones in nodes
+that it has and the records behind them, and deliveries and acks of groups that it has, all in the
+active segment, and nothing else: every other commit has its
 rows, and those of all before it, in LMDB before it is published. Readers lay these frames over what
 the index says (``overlaid_index``).
 
@@ -17,7 +18,7 @@ long may be gone, and it looks again then (``SegmentGone``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore import format as fmt
 from logstore.engine.runtime.overlaid_groups import GroupFrame, Rows, laid_over
@@ -41,12 +42,29 @@ class Appended(NamedTuple):
     last: StreamID
     data: bytes
 
+    @property
+    def position(self) -> int:
+        """Where it stands."""
+        return self.run.position
+
+
+class Stated(NamedTuple):
+    """One frame of a delete: where it stands, and what it says of a node or of the record."""
+
+    position: int
+    body: frames.Tombstone | frames.Record
+
+
+Change: TypeAlias = Appended | Stated
+
 
 class Tail:
-    """The frames between two positions of one segment: append frames by stream, and those of
-    groups, ascending."""
+    """The frames between two positions of one segment, ascending: those of streams by stream,
+    tombstones once more, of all streams, and those of groups."""
 
-    __slots__ = ("by_stream", "commit", "end", "last_crc", "last_frame", "of_groups", "start")
+    __slots__ = (
+        "by_stream", "commit", "end", "last_crc", "last_frame", "of_groups", "start", "tombstones",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,7 +73,8 @@ class Tail:
         commit: int,
         last_frame: int,
         last_crc: int,
-        by_stream: dict[int, tuple[Appended, ...]],
+        by_stream: dict[int, tuple[Change, ...]],
+        tombstones: tuple[Stated, ...],
         of_groups: tuple[GroupFrame, ...],
     ) -> None:
         self.start = start  # the position of the first frame
@@ -64,6 +83,7 @@ class Tail:
         self.last_frame = last_frame  # the position of its last frame
         self.last_crc = last_crc
         self.by_stream = by_stream
+        self.tombstones = tombstones
         self.of_groups = of_groups
 
 
@@ -102,7 +122,7 @@ class PublishedTail:
                 return kept
             if upto - kept.start <= KEPT_MAX_BYTES:
                 return self._keep(self._longer(kept, upto))
-        fresh = Tail(start, start, meta.commit, meta.last_frame, meta.last_crc, {}, ())
+        fresh = Tail(start, start, meta.commit, meta.last_frame, meta.last_crc, {}, (), ())
         return self._keep(self._longer(fresh, upto))
 
     def group_rows(self, generation: Generation, txn: Any, meta: Meta, tail: Tail) -> Rows:
@@ -132,7 +152,8 @@ class PublishedTail:
         """The tail with the frames behind it, up to a position where a commit ends."""
         segment, offset = fmt.position_parts(tail.end)
         source = self._segments.source(segment)
-        by_stream, of_groups = dict(tail.by_stream), list(tail.of_groups)
+        by_stream = dict(tail.by_stream)
+        tombstones, of_groups = list(tail.tombstones), list(tail.of_groups)
         end, number = tail.end, tail.commit
         last_frame, last_crc = tail.last_frame, tail.last_crc
         scanned = reader.scan(source, self._segments.seed, segment, offset, fmt.offset_of(upto))
@@ -143,14 +164,23 @@ class PublishedTail:
                 if isinstance(body, groupframe.Deliver | groupframe.Ack):
                     of_groups.append((frame.position, body))
                     continue
-                if not isinstance(body, frames.Append) or body.data is None:
+                change: Change
+                if isinstance(body, frames.Append) and body.data is not None:
+                    run = Run(frame.position, frame.payload_bytes, body.entries, body.elements)
+                    change = Appended(run, StreamID(body.last_ms, body.last_seq), body.data)
+                elif isinstance(body, frames.Tombstone):
+                    change = Stated(frame.position, body)
+                    tombstones.append(change)
+                elif isinstance(body, frames.Record):
+                    change = Stated(frame.position, body)
+                else:
                     raise unexpected(frame.position, f"a frame of kind {frame.kind} stands there")
-                run = Run(frame.position, frame.payload_bytes, body.entries, body.elements)
-                last = StreamID(body.last_ms, body.last_seq)
-                before = by_stream.get(body.stream, ())
-                by_stream[body.stream] = (*before, Appended(run, last, body.data))
+                by_stream[body.stream] = (*by_stream.get(body.stream, ()), change)
             end, number = commit.end, commit.number
-        return Tail(tail.start, end, number, last_frame, last_crc, by_stream, tuple(of_groups))
+        return Tail(
+            tail.start, end, number, last_frame, last_crc,
+            by_stream, tuple(tombstones), tuple(of_groups),
+        )  # fmt: skip
 
 
 def unexpected(at: int, why: str) -> CorruptionError:

@@ -8,9 +8,10 @@ used again when its locator is still the one in the index.
 
 It is a write-back cache: rows that plain commits changed may be *owed* to the index, which lags
 behind them. Then record and open node are here, and a write that fails or is aborted leaves them
-owed. Rows of groups are owed only while a lane commits: the pipeline lets the index follow before
-it decides anything. It does so, too, if ``skipped`` is set: commits of other processes changed
-groups that are not here, so that the index must have followed, from the log, before it is asked.
+owed. Rows of groups, and tombstones of sealed nodes, are owed only while a lane commits: the
+pipeline lets the index follow before it decides anything. It does so, too, if ``skipped`` is set:
+commits of other processes changed groups that are not here, so that the index must have followed,
+from the log, before it is asked.
 What is owed may be forgotten by ``clear`` at any time: the index can follow from the log.
 """
 
@@ -24,6 +25,7 @@ from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, Near
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
+from logstore.log.frame import Tombstone
 from logstore.tuples import NamedTuple
 
 CACHED_STREAMS_MAX = 2000
@@ -139,6 +141,7 @@ class RecordCache:
         # commits, at most, LMDB has no row.
         self.owed_records: set[int] = set()
         self.owed_opens: set[int] = set()
+        self.owed_tombstones: list[Tombstone] = []
         self.owed_commits = 0
         self.skipped = False
         self._shrunk_at = 0  # the number of a commit
@@ -153,10 +156,17 @@ class RecordCache:
         self.owed_opens |= opens
         self.owed_commits += commits
 
+    def owe_tombstones(self, bodies: Sequence[Tombstone]) -> None:
+        """Commits deleted entries of sealed nodes, of which the index has the rows as they were."""
+        if bodies:
+            self.owed_tombstones += bodies
+            self.node = None
+
     def paid(self) -> None:
         """LMDB has committed all that was owed."""
         self.owed_records.clear()
         self.owed_opens.clear()
+        self.owed_tombstones.clear()
         self.owed_commits = 0
         self.skipped = False
         self.groups.paid()
@@ -200,7 +210,7 @@ class RecordCache:
     @property
     def must_follow(self) -> bool:
         """Whether the index must follow before it may be asked, or written to."""
-        return self.skipped or bool(self.groups.owed)
+        return self.skipped or bool(self.groups.owed or self.owed_tombstones)
 
     def node_at(self, index: IndexTxn, stream: int, at: StreamID) -> CachedNode | None:
         """The node that was read last, if this ID belongs into it."""

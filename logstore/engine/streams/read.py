@@ -104,6 +104,22 @@ def _get_in(
     return (_get(view, name, id, maker) if entry is MISS else entry), stream
 
 
+def keep_place(engine: Engine, name: bytes, id: StreamID) -> None:
+    """Have the read core keep where the node lies that an ID belongs to, and the node."""
+    reader = engine.reader
+    if reader is not None:
+        stream = snapshot.read(engine, _place_in, reader, name, id)
+        if stream is not None:
+            reader.keep(stream)
+
+
+def _place_in(view: Snapshot, reader: Reader, name: bytes, id: StreamID) -> Any:
+    stream = reader.of(view, name)
+    if stream is not None:
+        reader.place_in(stream, view, *id)
+    return stream
+
+
 def _counted(engine: Engine, entry: Any) -> Any:
     if entry is not None:
         engine.metrics.count("read_entries", 1)

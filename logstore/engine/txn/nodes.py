@@ -297,17 +297,6 @@ def open_from_frame(run: Run, data: bytes | None) -> OpenNode:
     return OpenNode(data)
 
 
-def open_deleted(node: OpenNode, ordinals: tuple[int, ...]) -> OpenNode:
-    """The open node with tombstones set."""
-    if node.runs:
-        for ordinal in ordinals:
-            node.vector |= 1 << ordinal
-    else:
-        assert node.lp is not None
-        node.lp = codec().mark_deleted(node.lp, ordinals)
-    return node
-
-
 def open_settled(node: OpenNode, segments: Segments) -> OpenNode:
     """After a rebuild: inline if small, else with its skeleton."""
     if not node.runs:

@@ -12,11 +12,12 @@ are asked for here. Nothing here decides anything, and nothing here writes to th
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from logstore.engine.runtime.append_frame import grow_record
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.group_state import GroupState
+from logstore.engine.runtime.plain_frames import grow_record
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.features.registry import first_due
@@ -282,16 +283,18 @@ class TxnView:
 
     def put_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Store a locator and count it in its segment."""
-        self.restate_node(stream, master, locator)
+        self.cache.node = None
+        self.changed.add(stream)
+        self.index.put_node(stream, master, locator)
         if master > self._tops.get(stream, MAX_ID):
             self._tops[stream] = master
         self.count_live(locator.position, locator.payload_bytes, 1)
 
-    def restate_node(self, stream: int, master: StreamID, locator: Locator) -> None:
-        """Store a locator again, which is counted already."""
+    def mark_node(self, stream: int, master: StreamID, version: int, gone: Sequence[int]) -> None:
+        """Entries of this version of a sealed node were deleted."""
         self.cache.node = None
         self.changed.add(stream)
-        self.index.put_node(stream, master, locator)
+        self.index.mark_node(stream, master, version, gone)
 
     def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Remove a locator and uncount it."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import delete, lifecycle, trim
 from logstore.engine.streams.trim import TrimRule
@@ -120,7 +121,14 @@ def xdel(_client: Client, words: Words) -> Step:
             return 0  # the peers do not look at the IDs then
         return delete.delete(state, key, wanted()[items])
 
-    return Change(op, frees=True, parts=counting(len(given), op))
+    def beside(opened: OpenStore[bytes]) -> int | None:
+        try:
+            return opened.delete_plain(key, wanted()[0])
+        except Failed:  # it is no ID: that is told only if there is a stream
+            return None
+
+    parts = counting(len(given), op)
+    return Change(op, frees=True, beside=beside if len(given) == 1 else None, parts=parts)
 
 
 class IdBlock:

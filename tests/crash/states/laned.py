@@ -22,8 +22,10 @@ from logstore.api import opening
 from logstore.engine.commit import write_back
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.lane.loading import native_or_none
+from logstore.engine.reading.loading import node_cache, open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.shm.control_block import LogWords, Wake
+from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.options import Sync
 from tests.crash.states import look
@@ -69,11 +71,12 @@ class LaneSession(Session):
     def __init__(self, path: Path, sync: Sync) -> None:
         super().__init__(path, sync)
         self.clock = SystemClock()
-        self.commits = dict.fromkeys(("add", BEGIN, "read", "ack"), 0)  # of the lane
+        self.commits = dict.fromkeys(("add", BEGIN, "delete", "read", "ack"), 0)  # of the lane
         self.ids: list[logstore.StreamID] = []  # of the entries of stream s, in order
         self.given: list[logstore.StreamID] = []  # that are pending in its group g
         self.held: list[Any] = []  # deliveries of these, and of others
         self.next = 0  # place of the entry that the group reads next
+        self.last: logstore.StreamID | str = "0-0"  # of those that it was given
 
     def open(self) -> None:
         """Open it, and give it a lane."""
@@ -93,7 +96,7 @@ class LaneSession(Session):
         assert [id for id, _ in rows] == [str(id) for id in self.ids]
         if group is not None:
             assert [row[0] for row in group["pending"]] == [str(id) for id in sorted(self.given)]
-            assert group["last"] == (str(self.ids[self.next - 1]) if self.next else "0-0")
+            assert group["last"] == str(self.last)
 
 
 class RecordedPort(plain_lane.IndexPort):
@@ -137,6 +140,12 @@ class RecordedLane:
         finally:
             identity.LOOK_NS, module.IndexPort = look_ns, port
         store._live().lane = self  # type: ignore[assignment]
+        # A delete asks it where an entry stands; it reads files as they are on the disk.
+        engine = self.engine
+        engine.reader = open_reader(
+            engine.wake.memory, engine.seed, node_cache(), {},
+            lambda number: LOCAL.open(names.segment(recorder.store, number)), engine.clock.now_ms,
+        )  # fmt: skip
 
     def add(self, *args: Any) -> Any:
         """As the lane's."""
@@ -153,6 +162,10 @@ class RecordedLane:
     def ack(self, *args: Any) -> Any:
         """As the lane's."""
         return self._recorded("ack", self._lane.ack, args)
+
+    def delete(self, *args: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("delete", self._lane.delete, args)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lane, name)
@@ -245,6 +258,16 @@ def result(n: int, *places: int) -> Do:
     return Do(f"result {n} of {places}", do)
 
 
+def delete(place: int) -> Do:
+    """One entry, of a node that keeps others."""
+
+    def do(at: LaneSession) -> None:
+        at.next -= place < at.next
+        assert at.store.stream("s").delete(at.ids.pop(place)) == 1
+
+    return Do(f"delete {place}", do)
+
+
 def read(count: int, who: str = "c") -> Do:
     """New entries for a consumer."""
 
@@ -254,6 +277,7 @@ def read(count: int, who: str = "c") -> Do:
         at.given += [each.id for each in found]
         at.held += found
         at.next += len(found)
+        at.last = found[-1].id
 
     return Do(f"read {count}", do)
 
@@ -279,9 +303,9 @@ OTHER = Do("add to another stream", lambda at: at.store.stream("t").add({"v": b"
 BY_LANE = Do("the lane did it", _by_lane)
 GROUPS = (
     add(1), MAKE, add(2), read(1), add(3), read(1), ack(0), add(4), read(2), ack(0, 1), ack(0),
-    add(5), together(6, 7), read(2), OTHER, result(12, 0), read(1), ack(0), BACK, add(8),
-    CHECKPOINT, add(9), add(10), read(1), ack(1), SYNC, read(2), ack(0), REOPEN, add(11),
-    read(1), BY_LANE,
+    add(5), together(6, 7), delete(5), read(2), OTHER, result(12, 0), delete(0), read(1), ack(0),
+    BACK, add(8), delete(3), CHECKPOINT, add(9), add(10), delete(4), read(1), ack(1), delete(5),
+    SYNC, read(2), ack(0), REOPEN, add(11), delete(0), read(1), BY_LANE,
 )  # fmt: skip
 
 WORKLOADS = (

@@ -1,4 +1,4 @@
-"""What append frames do to a stream: to its record, and to its open node.
+"""What frames of plain commits do to a stream: to its record, and to its open node.
 
 The one place for it: a commit, the replay of the log, and a reader that lays the newest frames over
 its snapshot all come here, so that they cannot disagree.
@@ -9,9 +9,12 @@ listpack is only looked into through the codec. Knows no transaction, and reads 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from logstore.codec import codec
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.keys import OpenNode, Run, StreamRecord
+from logstore.log import frame as frames
 
 
 def grow_record(record: StreamRecord, at: int, entries: int, last: StreamID) -> None:
@@ -21,6 +24,26 @@ def grow_record(record: StreamRecord, at: int, entries: int, last: StreamID) -> 
     record.entries_added = (record.entries_added + entries) & U64_MAX  # as servers count
     record.last = last
     record.position = at
+
+
+def restate_record(record: StreamRecord, at: int, body: frames.Record) -> None:
+    """The record after a frame at position ``at`` that states it."""
+    record.length = body.length
+    record.entries_added = body.entries_added
+    record.last = StreamID(body.last_ms, body.last_seq)
+    record.first = StreamID(body.first_ms, body.first_seq)
+    record.max_deleted = StreamID(body.max_deleted_ms, body.max_deleted_seq)
+    record.position = at
+
+
+def mark_open(node: OpenNode, ordinals: Sequence[int]) -> None:
+    """The open node after these of its entries were deleted."""
+    if node.runs:
+        for ordinal in ordinals:
+            node.vector |= 1 << ordinal
+    else:
+        assert node.lp is not None
+        node.lp = codec().mark_deleted(node.lp, tuple(ordinals))
 
 
 def extend_node(node: OpenNode, runs: list[Run], data: bytes | None) -> None:
