@@ -31,7 +31,7 @@ help: ## list the targets
 demo: ## the main job on real input: load, kill, resume, delete, compact, ask Spark
 	@$(ENV) demo -- python -m tests.demo
 
-test: everything ## every check, and of the tests a draw that takes ten minutes; prints its seed
+test: everything ## every check, and of the tests a draw that takes a quarter of an hour; prints its seed
 test-full: everything ## every check and every test, interpreted and compiled; a table of it
 test-full: export FULL = 1
 

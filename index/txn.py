@@ -360,8 +360,7 @@ class IndexTxn:
                 yield StreamID(ms, seq), Locator.unpack(_unseal(key, data))
 
     def node_rows(self, stream: int, start: StreamID, count_max: int) -> list[tuple[bytes, bytes]]:
-        """Rows of sealed nodes from a master ID on, at most so many, with checksums that are still
-        to be checked; the last may be another stream's."""
+        """So many rows at most from a master ID on, unchecked; the last may be another stream's."""
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             if not cursor.set_range(_NODE.pack(stream, *start)):
                 return []
@@ -441,8 +440,7 @@ class IndexTxn:
         return _totals(rows), _tombstoned(rows), following
 
     def rows_from(self, after: bytes, most: int) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
-        """Rows of at most so many nodes from a key on, with checksums that are still to be checked;
-        and the key to go on from, None at the end."""
+        """So many rows at most from a key on, unchecked; the key to go on from, None at the end."""
         with self.txn.cursor(db=self.generation.nodes) as cursor:
             rows = list(islice(cursor, most)) if cursor.set_range(after) else []
         return rows, rows[-1][0] + b"\0" if len(rows) == most else None

@@ -19,6 +19,7 @@ from logstore.errors import EntryNotFoundError, StreamExistsError
 from logstore.tools import durations, options
 from logstore.tools.durations import LENGTH, MOMENT, SIZE
 from logstore.tools.entries import split_pair
+from logstore.tools.lines import BARE_END_MS, BARE_MIN_MS
 from logstore.tools.output import Output, readable
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
     from logstore.settings import GroupSettings, StreamSettings
 
 KEY = re.compile(r"[0-9]+-[0-9]+")
+
+
+def _check_meant(bound: str) -> None:
+    """A number alone is milliseconds; of seconds, or a row, it would take all, or nothing."""
+    text = bound.removeprefix("(")
+    if not (text.isascii() and text.isdigit()) or BARE_MIN_MS <= int(text[:20]) < BARE_END_MS:
+        return
+    raise click.UsageError(
+        f"{text} alone is no time of today in milliseconds, but looks like seconds, or the number "
+        f"of a row: seconds need three zeros more; the ID itself is {text}-0"
+    )
 
 
 @click.command("delete")
@@ -52,6 +64,8 @@ def delete(
         raise click.UsageError("give IDs, or --range START END")
     what = units.counted(len(ids), "entry", "entries")
     if interval is not None:
+        for end in interval:
+            _check_meant(end)
         what = f"all from {' to '.join(interval)}"
     with options.changing(path) as store:
         stream = options.existing(store, name)
@@ -86,6 +100,8 @@ def trim(
     """Drop the oldest entries, as XTRIM."""
     if sum(each is not None for each in (maxlen, minid, max_age)) != 1:
         raise click.UsageError("give one of --maxlen, --minid and --max-age")
+    if minid is not None:
+        _check_meant(minid)
     what = f"all but the newest {maxlen:,}" if maxlen is not None else f"what is below {minid}"
     if max_age is not None:
         what = f"what is older than {durations.in_words(max_age)}"

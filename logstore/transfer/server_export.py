@@ -30,7 +30,14 @@ from logstore.errors import (
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
-from logstore.rdb.value import NOBODY, GroupValue, Node, StreamInfoValue, StreamValue
+from logstore.rdb.value import (
+    NOBODY,
+    GroupValue,
+    Idempotence,
+    Node,
+    StreamInfoValue,
+    StreamValue,
+)
 from logstore.rdb.writer import kind_of
 from logstore.transfer.file_export import expires_ms, names, spelt
 from logstore.transfer.job import Progress, Report, Wanted, unwatched
@@ -113,7 +120,7 @@ class _Export:
                         f"{name!r} went by XADD, since it has {export.node_bytes} bytes of nodes: "
                         "its nodes were made anew, its consumers were seen when they were made"
                     )
-                    commands = _Commands(self._server, self._report, progress)
+                    commands = _Commands(self._server, self._peer, self._report, progress)
                     nodes = export.nodes(engine)
                     commands.bring(
                         target, nodes, export.info, expires, replace=self._wanted.replace
@@ -176,8 +183,11 @@ BATCH_BYTES = 8 << 20
 class _Commands:
     """One stream on its way out, by commands."""
 
-    def __init__(self, server: Server, report: Report, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, server: Server, peer: Peer, report: Report, progress: Callable[[int], None]
+    ) -> None:
         self._server = server
+        self._peer = peer
         self._report = report
         self._progress = progress
 
@@ -200,6 +210,8 @@ class _Commands:
         if info.entries_added is not None:
             last += ["ENTRIESADDED", info.entries_added, "MAXDELETEDID", str(info.max_deleted)]
         self._send([tuple(last)])
+        if info.idempotence is not None:
+            self._idempotence(name, target, info.idempotence)
         for group in info.groups:
             self._group(name, group, info.read_by(group))
         if expires_ms is not None:
@@ -228,6 +240,25 @@ class _Commands:
         if waiting:
             self._send(waiting)
 
+    def _idempotence(self, name: bytes, target: bytes, kept: Idempotence) -> None:
+        """What is remembered of idempotent adds, as far as the server takes it."""
+        limits = "IDMP-DURATION", kept.duration_s, "IDMP-MAXSIZE", kept.max_ids
+        commands: list[Command] = [("XCFGSET", name, *limits)]  # first: it forgets all IDs
+        commands += [
+            ("XIDMPRECORD", name, producer, given, str(id))
+            for producer, items in kept.producers
+            for given, id in items
+        ]
+        refused = 0
+        for at in range(0, len(commands), BATCH):
+            replies = self._server.many(commands[at : at + BATCH])
+            refused += sum(isinstance(reply, PeerError) for reply in replies)
+        if refused and len(commands) > 1:
+            self._report.note(
+                f"idempotent IDs of {target!r} were not all carried: the server refused "
+                f"{refused} of {len(commands)} commands"
+            )
+
     def _group(self, name: bytes, group: GroupValue, read: int | None) -> None:
         made: list[Any] = ["XGROUP", "CREATE", name, group.name, str(group.last)]
         if read is not None and read >= 0:
@@ -241,7 +272,18 @@ class _Commands:
         for place, owner in enumerate(pending.owners):
             id = str(StreamID.unpacked(pending.id_at(place)))
             alike[owner, pending.times[place], pending.counts[place]].append(id)
+        unowned = 0
         for (owner, time_ms, times), ids in alike.items():
+            if owner == NOBODY and self._peer == "redis-8.8":
+                unowned += len(ids)
+                commands += [
+                    (
+                        "XNACK", name, group.name, "FAIL", "IDS", len(some), *some,
+                        "RETRYCOUNT", times, "FORCE",
+                    )
+                    for some in (ids[at : at + BATCH] for at in range(0, len(ids), BATCH))
+                ]  # fmt: skip
+                continue
             who = b"" if owner == NOBODY else group.consumers[owner - 1].name
             for at in range(0, len(ids), BATCH):
                 commands.append(
@@ -260,7 +302,9 @@ class _Commands:
                         "JUSTID",
                     )
                 )
-        claimed = sum(len(reply) for reply in self._send(commands) if isinstance(reply, list))
+        claimed = unowned + sum(
+            len(reply) for reply in self._send(commands) if isinstance(reply, list)
+        )
         if claimed < len(pending):
             self._report.note(
                 f"{len(pending) - claimed} pending entries of group {group.name!r} of {name!r} "

@@ -27,6 +27,10 @@ from tests.collections.collector import Collector
 from tests.support.inside import committer_of, delete_index, engine_of, lane_commits
 
 NAMES = ("a", "b", "c")  # all but the last have a group; of the last one entries are deleted
+# Nothing goes for them, but the add is another one.
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {}, {}, {"maxlen": 1 << 20}, {"minid": "0-1"}, {"maxlen": 1 << 20, "approximate": True},
+)  # fmt: skip
 NO_LONGER_S = 150
 CHECKED_EVERY = 60
 
@@ -39,14 +43,15 @@ class Play:
         self.there: dict[str, dict[Any, dict[bytes, bytes]]] = {name: {} for name in NAMES}
         self.given: dict[str, Counter[Any]] = {name: Counter() for name in NAMES}
         self.pending: dict[str, set[Any]] = {name: set() for name in NAMES}
+        self.held: list[tuple[str, Any]] = []  # deliveries, of which some are pending still
         self.outcomes: Counter[str] = Counter()
         self.same = [sealed.any_entry(rng) for _ in range(3)]
         for name in NAMES[:-1]:
             store.stream(name).group("g", start="0")
         self.calls: list[Callable[[str], object]] = [
-            *[self.add] * 12, *[self.transact] * 3, self.add_many, *[self.read_new] * 4,
-            *[self.end] * 4, self.give_back, self.take_over, self.delete, self.look, self.look_up,
-            self.scan,
+            *[self.add] * 12, self.add_at, *[self.transact] * 3, self.add_many,
+            *[self.read_new] * 4, *[self.end] * 4, self.give_back, self.take_over, self.delete,
+            self.look, self.look_up, self.scan,
         ]  # fmt: skip
         self.of_groups = {self.read_new, self.end, self.give_back, self.take_over}
 
@@ -64,15 +69,33 @@ class Play:
         return self.rng.choice(self.same) if self.rng.random() < 0.4 else sealed.any_entry(self.rng)
 
     def add(self, name: str) -> None:
-        row = self.row()
-        self.there[name][self.store.stream(name).add(row)] = sealed.as_read(row)
+        row, options = self.row(), self.rng.choice(OPTIONS)
+        self.there[name][self.store.stream(name).add(row, **options)] = sealed.as_read(row)
+
+    def add_at(self, name: str) -> None:
+        """With an ID of its own, which another one may be above meanwhile."""
+        row, last = self.row(), max(self.there[name], default=logstore.StreamID(0, 0))
+        try:
+            id = self.store.stream(name).add(row, id=(last[0], last[1] + 1))
+        except logstore.IDOrderError:
+            return
+        self.there[name][id] = sealed.as_read(row)
 
     def transact(self, name: str) -> None:
         rows = [(self.rng.choice(NAMES), self.row()) for _ in range(self.rng.randrange(1, 6))]
-        with self.store.transaction() as opened:
-            made = [opened.stream(to).add(row) for to, row in rows]
+        held = [each for each in self.held if self.rng.random() < 0.1][:3]
+        try:
+            with self.store.transaction() as opened:
+                made = [opened.stream(to).add(row) for to, row in rows]
+                opened.ack(*[delivery for _, delivery in held])
+        except logstore.NotOwner:  # it was acked, or another one has it: nothing happened
+            held_ids = {delivery.id for _, delivery in held}
+            self.held = [each for each in self.held if each[1].id not in held_ids]
+            return
         for one, (to, row) in zip(made, rows, strict=True):
             self.there[to][one.id] = sealed.as_read(row)
+        for of, delivery in held:
+            self.pending[of].discard(delivery.id)
 
     def add_many(self, name: str) -> None:
         rows = [self.row() for _ in range(self.rng.randrange(1, 30))]
@@ -80,7 +103,12 @@ class Play:
             self.there[name][id] = sealed.as_read(row)
 
     def read_new(self, name: str) -> None:
-        deliveries = self.store.stream(name).group("g").read("c", count=self.rng.randrange(1, 9))
+        deliveries = (
+            self.store.stream(name)
+            .group("g")
+            .read("c", count=self.rng.randrange(1, 9), timeout=self.rng.choice((0, 0, 0.001)))
+        )
+        self.held += [(name, delivery) for delivery in deliveries]
         for delivery in deliveries:
             self.given[name][delivery.id] += delivery.delivery_count == 1
             self.pending[name].add(delivery.id)

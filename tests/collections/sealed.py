@@ -37,7 +37,15 @@ def any_entry(rng: random.Random) -> dict[Any, Any]:
     """An entry of some shape."""
     names = rng.choice(SHAPES)
     values: list[Any] = [
-        rng.choice([str(rng.randrange(1000)), rng.randrange(1 << 40), b"v" * rng.randrange(30)])
+        rng.choice(
+            [
+                str(rng.randrange(1000)),
+                rng.randrange(1 << 40),
+                b"v" * rng.randrange(30),
+                rng.random(),
+                "\xfc" * rng.randrange(9),
+            ]
+        )
         for _ in names
     ]
     return entry(names, values, fresh=rng.random() < 0.5)

@@ -7,7 +7,6 @@ of what is not. LOGSTORE_COLLECTIONS_SEED repeats one.
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import seeds
+
 ROOT = Path(__file__).resolve().parents[2]
-GIVEN = int(os.environ.get("LOGSTORE_COLLECTIONS_SEED", "0"))
-SEED = GIVEN or random.SystemRandom().getrandbits(32)
+SEED = seeds.seed()
 STEPS = 600 * max(1, int(os.environ.get("LOGSTORE_TORTURE", "1")))
 
 

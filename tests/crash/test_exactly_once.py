@@ -12,6 +12,7 @@ from pathlib import Path
 
 import logstore
 from logstore.ids import MAX_ID, ZERO_ID
+from tests import seeds
 from tests.crash import group_worker
 
 ENTRIES = 1500
@@ -29,7 +30,7 @@ def start(path: Path, number: int, seed: int) -> subprocess.Popen[bytes]:
 
 def test_each_entry_has_one_output_whoever_is_killed(tmp_path: Path) -> None:
     """Reads from one stream, adds to another, acks: kills at any moment and stalls included."""
-    seed = random.randrange(1 << 30)
+    seed = seeds.seed()
     print("seed", seed)
     chance = random.Random(seed)
     path = tmp_path / "s"

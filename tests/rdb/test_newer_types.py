@@ -258,3 +258,32 @@ def test_a_server_gets_what_it_knows(
             assert payload[0] == (27 if profile == "redis-8.10" else 21)
         assert lost(store, "there") == kept
         assert lost(served.service.store, "s") == kept
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_large_stream_brings_it_by_commands(tmp_path: Path, knows: bool) -> None:
+    """Where the server takes them; else the report says so."""
+    profile: Profile = "redis-8.10" if knows else "redis-8.2"
+    with (
+        logstore.open(tmp_path / "here", encoding=None, background=False) as store,
+        serving(tmp_path / "served", profile=profile) as served,
+    ):
+        stream = store.stream("t")
+        ids = [stream.add({"n": 1}, producer=b"p", idempotent_id=own) for own in (b"1", b"2")]
+        group = stream.group("g", start="0")
+        assert len(group.read("c", count=2)) == 2
+        assert group.nack(ids[0]) == 1
+        with Server(f"redis://127.0.0.1:{served.port}/0") as server:
+            report = export_server(store, server, dump_max_bytes=-1)
+        there = served.service.store
+        kept = export.read(there._engine(), b"t").info.idempotence
+        group = there.stream("t").group("g")
+        consumers = {each.name: each.pending for each in group.consumers()}
+        assert len(list(group.pending_entries())) == 2
+    assert consumers == ({b"c": 1} if knows else {b"c": 1, b"": 1})
+    assert [kept.producers if kept else []] == (
+        [[(b"p", [(b"1", ids[0]), (b"2", ids[1])])]] if knows else [[]]
+    )
+    assert any("idempotent IDs of b't' were not all carried" in note for note in report.notes) is (
+        not knows
+    )

@@ -18,6 +18,7 @@ from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.scan import read
 from logstore.scan.arrow import Gather
+from tests import seeds
 from tests.scan.look import make_plan, make_store
 
 NUMBERS = itertools.count()
@@ -100,7 +101,7 @@ def random_ids(shape: str, seed: int, count: int = 1000) -> list[StreamID]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_key_of_an_id_sorts_as_the_id_does(store: Store[bytes], shape: str) -> None:
-    seed = random.randrange(2**32)
+    seed = seeds.seed()
     print("seed", seed)
     ids = random_ids(shape, seed)
     stream = store.stream(f"keys {next(NUMBERS)}")

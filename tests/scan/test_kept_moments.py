@@ -14,10 +14,11 @@ from logstore.api.store import Store
 from logstore.engine.runtime import pins
 from logstore.errors import OptionError, ReadOnlyError, SnapshotExpired, StreamNotFoundError
 from logstore.ids import StreamID
+from tests import seeds
 from tests.scan.look import make_plan, make_store, rows_of, split_rows
 
 TRIES = 1000 if os.environ.get("LOGSTORE_TORTURE") else 12
-SEED = int(os.environ.get("LOGSTORE_MOMENTS", random.randrange(1 << 32)))
+SEED = seeds.seed()
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def write(path: Path, going: threading.Event, rng: random.Random) -> None:
 
 
 def test_streams_of_one_transaction_are_never_torn(tmp_path: Path) -> None:
-    """LOGSTORE_MOMENTS=<seed>; with LOGSTORE_TORTURE a thousand tries."""
+    """LOGSTORE_SEED=<seed>; with LOGSTORE_TORTURE a thousand tries."""
     path = tmp_path / "store"
     going = threading.Event()
     going.set()

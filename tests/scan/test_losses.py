@@ -27,6 +27,7 @@ from logstore.scan import absent, read
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
 from logstore.scan.plan import Plan
+from tests import seeds
 from tests.corruption import frames
 from tests.corruption.injections import INJECTIONS
 from tests.scan.look import Row, batch_rows, make_plan, make_store, rows_of
@@ -167,7 +168,7 @@ def test_an_open_node_that_is_damaged(tmp_path: Path) -> None:
 
 
 def test_any_damage_is_told(made: tuple[Path, Path, list[Row]], tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
+    seed = seeds.seed()
     rng = random.Random(seed)
     for number in range(ROUNDS):
         for place, inject in enumerate(INJECTIONS[:OF_SEGMENTS]):

@@ -1,7 +1,7 @@
 """Prevents a condition of Polars that answers otherwise on a store than on a frame of its rows.
 
 Random conditions are asked of `logstore.polars.scan` and of Polars over all rows, collected. The
-seed is printed; LOGSTORE_POLARS_SEED is one again, LOGSTORE_TORTURE=<times> asks more of them.
+seed is printed; LOGSTORE_SEED is one again, LOGSTORE_TORTURE=<times> asks more of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pytest
 
 import logstore.polars
 from logstore.api.store import Store
+from tests import seeds
 from tests.scan.conditions import INF, NAN
 from tests.scan.look import make_store
 
@@ -177,8 +178,8 @@ def same(races: Store[bytes], every: pl.DataFrame, asked: pl.Expr, told: str) ->
 
 
 def test_random_conditions_answer_as_those_over_a_frame(races: Store[bytes]) -> None:
-    seed = int(os.environ.get("LOGSTORE_POLARS_SEED") or random.randrange(1 << 32))
-    print(f"seed: LOGSTORE_POLARS_SEED={seed}")
+    seed = seeds.seed()
+    print(f"seed: LOGSTORE_SEED={seed}")
     draw = random.Random(seed)
     every = logstore.polars.scan(races, columns=COLUMNS).collect()
     for at in range(ASKED * int(os.environ.get("LOGSTORE_TORTURE") or 1)):

@@ -118,10 +118,24 @@ def test_on_a_terminal_it_asks(store: Path, answer: bytes, left: int) -> None:
 
 def test_delete(store: Path) -> None:
     assert told("delete", store, "orders", "1-0", "2-0", "99-0", "--yes") == {"deleted": 2}
-    assert told("delete", store, "orders", "--range", "(3-0", "5", "--yes") == {"deleted": 2}
+    assert told("delete", store, "orders", "--range", "(3-0", "5-0", "--yes") == {"deleted": 2}
     assert ids(store)[0] == "3-0"
     assert invoke("delete", store, "orders", "--yes").exit_code == 2
     assert invoke("delete", store, "orders", "4-0", "--range", "1", "2", "--yes").exit_code == 2
+
+
+@pytest.mark.parametrize("number", ["1700000000", "7", "(7", "9" * 30, "0"])
+@pytest.mark.parametrize(
+    "words",
+    [("delete", "--range", "{}", "+"), ("delete", "--range", "-", "{}"), ("trim", "--minid", "{}")],
+    ids=" ".join,
+)
+def test_seconds_delete_nothing(store: Path, words: tuple[str, ...], number: str) -> None:
+    """As an ID 1700000000 is of 1970: all that is above it is everything."""
+    command, *options = [word.format(number) for word in words]
+    done = invoke(command, store, "orders", *options, "--yes")
+    assert (done.exit_code, "three zeros more" in done.stderr) == (2, True)
+    assert len(ids(store)) == 10
 
 
 def test_trim(store: Path) -> None:

@@ -63,6 +63,11 @@ ROWS: dict[str, str | list[Reply]] = {
     "SLOWLOG RESET": SAME, "SLOWLOG HELP": KIND, "CLUSTER INFO": SAME, "CLUSTER HELP": KIND,
     "NOSUCH": SAME,
 }  # fmt: skip
+# Of no peer that is installed here: what they do behind XREADGROUP of the entry, in MULTI or not.
+NEWEST: dict[str, Reply] = {
+    "XNACK k g FAIL IDS 1 1-1": 1, "XNACK k g FAIL IDS 1 9-9": 0, "XIDMPRECORD k p one 1-1": b"OK",
+    "XCFGSET k IDMP-DURATION 60": b"OK",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -79,12 +84,12 @@ def names(commands: Iterator[Command]) -> Iterator[str]:
         yield from names(iter(command.subcommands.values()))
 
 
-@pytest.mark.parametrize("profile", ["redis-8.2", "valkey-9"])
+@pytest.mark.parametrize("profile", ["redis-8.2", "redis-8.10", "valkey-9", "valkey-9.2"])
 def test_every_command_has_its_row(profile: Profile) -> None:
     """A command that is new here would else be asked of no peer."""
     table = table_of(profile)
     asked = {table.find([word.encode() for word in ask.split()]).name
-             for ask in ROWS if ask not in ("NOSUCH", "XADD s")
+             for ask in (*ROWS, *NEWEST) if ask not in ("NOSUCH", "XADD s")
              and ask.split()[0].lower() in table.commands}  # fmt: skip
     assert set(names(iter(table.commands.values()))) - asked == set()
 
@@ -125,6 +130,21 @@ def test_each_command_does_there_what_the_peers_do(peer: Peer, served: Served) -
         if told(how, ours) != told(how, theirs):
             wrong[words] = (ours, theirs)
     assert wrong == {}
+
+
+@pytest.mark.parametrize("words", NEWEST)
+def test_the_newest_commands_do_there_what_they_do_elsewhere(words: str, tmp_path: Path) -> None:
+    with serving(tmp_path / "s", profile="redis-8.10") as served, Line(served.port) as line:
+        for opened in (False, True):
+            line("DEL", "k")
+            line("XADD", "k", "1-1", "a", "b")
+            line("XGROUP", "CREATE", "k", "g", "0")
+            line("XREADGROUP", "GROUP", "g", "c", "STREAMS", "k", ">")
+            if not opened:
+                assert line(*words.split()) == NEWEST[words]
+                continue
+            assert [line("MULTI"), line(*words.split())] == [b"OK", b"QUEUED"]
+            assert line("EXEC") == [NEWEST[words]]
 
 
 def test_unwatch_after_multi_leaves_what_is_watched(peer: Peer, served: Served) -> None:

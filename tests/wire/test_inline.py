@@ -18,6 +18,7 @@ import pytest
 
 from logstore.wire.resp import requests
 from logstore.wire.resp.requests import INLINE_MAX_BYTES
+from tests import seeds
 from tests.peers.servers import Peer
 from tests.tools.commands import TIMEOUT_S
 from tests.wire.lines import Line, Refusal
@@ -40,7 +41,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def test_random_lines_are_the_words_of_redis(redis_peer: Peer, tell: Callable[[str], None]) -> None:
     """COMMAND GETKEYS tells a command's words, as many as there are."""
-    seed = random.randrange(1 << 32)
+    seed = seeds.seed()
     tell(f"inline lines, seed {seed}")
     rng = random.Random(seed)
     unbalanced = 0
