@@ -224,7 +224,7 @@ class Locator(NamedTuple):
 
     def marked(self, ordinals: Sequence[int]) -> Locator:
         """The locator after these entries were deleted."""
-        return Locator.unpack(marked(self.pack(), ordinals))
+        return self._replace(vector=vector_with(self.vector, ordinals))
 
     def pack(self) -> bytes:
         """The stored value, without CRC."""
@@ -245,11 +245,15 @@ def position_of(value: bytes) -> int:
 
 def marked(value: bytes, ordinals: Sequence[int]) -> bytes:
     """A locator's stored value after these entries were deleted."""
-    size = LOCATOR.size
-    bits = int.from_bytes(value[size:], "little")
+    return value[: LOCATOR.size] + vector_with(value[LOCATOR.size :], ordinals)
+
+
+def vector_with(vector: bytes, ordinals: Sequence[int]) -> bytes:
+    """What is deleted of a node, with these entries."""
+    bits = int.from_bytes(vector, "little")
     for ordinal in ordinals:
         bits |= 1 << ordinal
-    return value[:size] + bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
 class Run(NamedTuple):

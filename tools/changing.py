@@ -19,7 +19,7 @@ from logstore.errors import EntryNotFoundError, StreamExistsError
 from logstore.tools import durations, options
 from logstore.tools.durations import LENGTH, MOMENT, SIZE
 from logstore.tools.entries import split_pair
-from logstore.tools.lines import BARE_END_MS, BARE_MIN_MS
+from logstore.tools.lines import is_time
 from logstore.tools.output import Output, readable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ KEY = re.compile(r"[0-9]+-[0-9]+")
 def _check_meant(bound: str) -> None:
     """A number alone is milliseconds; of seconds, or a row, it would take all, or nothing."""
     text = bound.removeprefix("(")
-    if not (text.isascii() and text.isdigit()) or BARE_MIN_MS <= int(text[:20]) < BARE_END_MS:
+    if not (text.isascii() and text.isdigit()) or is_time(int(text[:20])):
         return
     raise click.UsageError(
         f"{text} alone is no time of today in milliseconds, but looks like seconds, or the number "

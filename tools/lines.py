@@ -30,6 +30,11 @@ BARE_MIN_MS, BARE_END_MS = 10**11, 253_402_300_800_000
 TIME_FORMATS = ("iso", "s", "ms")
 
 
+def is_time(number: int) -> bool:
+    """Whether a number alone is a time in milliseconds, and not in seconds, or of a row."""
+    return BARE_MIN_MS <= number < BARE_END_MS
+
+
 class RowIDs:
     """The rule of one import; it counts ranks, so it is good for one reading of one input."""
 
@@ -64,7 +69,7 @@ class RowIDs:
 
     def check_meant(self, given: str, found: StreamID) -> None:
         """InvalidIDError if nobody named ``id`` for the ID, and it has a number of another kind."""
-        if self.surely_meant(given) or BARE_MIN_MS <= found.ms < BARE_END_MS:
+        if self.surely_meant(given) or is_time(found.ms):
             return
         raise InvalidIDError(
             f"{DEFAULT_FIELD!r} has {given!r}, which is no time of today in milliseconds, but "

@@ -272,39 +272,20 @@ class _Commands:
         for place, owner in enumerate(pending.owners):
             id = str(StreamID.unpacked(pending.id_at(place)))
             alike[owner, pending.times[place], pending.counts[place]].append(id)
-        unowned = 0
+        unowned: list[Command] = []
         for (owner, time_ms, times), ids in alike.items():
-            if owner == NOBODY and self._peer == "redis-8.8":
-                unowned += len(ids)
-                commands += [
-                    (
-                        "XNACK", name, group.name, "FAIL", "IDS", len(some), *some,
-                        "RETRYCOUNT", times, "FORCE",
-                    )
-                    for some in (ids[at : at + BATCH] for at in range(0, len(ids), BATCH))
-                ]  # fmt: skip
-                continue
             who = b"" if owner == NOBODY else group.consumers[owner - 1].name
             for at in range(0, len(ids), BATCH):
-                commands.append(
-                    (
-                        "XCLAIM",
-                        name,
-                        group.name,
-                        who,
-                        0,
-                        *ids[at : at + BATCH],
-                        "TIME",
-                        time_ms,
-                        "RETRYCOUNT",
-                        times,
-                        "FORCE",
-                        "JUSTID",
-                    )
-                )
-        claimed = unowned + sum(
-            len(reply) for reply in self._send(commands) if isinstance(reply, list)
-        )
+                some = ids[at : at + BATCH]
+                count = "RETRYCOUNT", times, "FORCE"
+                if owner == NOBODY and self._peer == "redis-8.8":
+                    given_back = "FAIL", "IDS", len(some), *some
+                    unowned.append(("XNACK", name, group.name, *given_back, *count))
+                else:
+                    taken = who, 0, *some, "TIME", time_ms
+                    commands.append(("XCLAIM", name, group.name, *taken, *count, "JUSTID"))
+        claimed = sum(len(reply) for reply in self._send(commands) if isinstance(reply, list))
+        claimed += sum(self._send(unowned))
         if claimed < len(pending):
             self._report.note(
                 f"{len(pending) - claimed} pending entries of group {group.name!r} of {name!r} "

@@ -356,14 +356,8 @@ class History:
     def _op(self, hand: Hand) -> Op:
         rng = self.rng
         what, name = rng.choice(OPS), rng.choice(STREAMS)
-        if what == "add":
-            return "add", name, self._number()
-        if what == "together":
-            return "together", [
-                (rng.choice(STREAMS), self._number()) for _ in range(rng.randrange(1, 4))
-            ]
-        if what == "many":
-            return "many", name, [self._number() for _ in range(rng.randrange(1, 5))]
+        if what in ("add", "together", "many"):
+            return self._adds(what, name)
         if what in ("read", "wait"):
             timeout = TIMEOUT_S if what == "wait" else 0
             return "read", name, f"c{hand.number}", rng.choice((1, 2, 3, 50)), timeout
@@ -376,7 +370,18 @@ class History:
             if rng.random() < 0.7:  # or it would hardly ever wait
                 after = max(after, self.newest[name])
             return "follow", name, after, TIMEOUT_S
-        return (what, name)[: 1 + (what == "range")]
+        return (what, name) if what == "range" else (what,)
+
+    def _adds(self, what: str, name: str) -> Op:
+        """Add one, some to streams at random in one transaction, or some to one at once."""
+        rng = self.rng
+        if what == "add":
+            return "add", name, self._number()
+        if what == "together":
+            return "together", [
+                (rng.choice(STREAMS), self._number()) for _ in range(rng.randrange(1, 4))
+            ]
+        return "many", name, [self._number() for _ in range(rng.randrange(1, 5))]
 
     def _acks(self, hand: Hand, what: str, name: str) -> Op:
         """Ack some of what the hand was given, alone or with an entry to a stream."""

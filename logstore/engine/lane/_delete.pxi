@@ -2,10 +2,10 @@
 
 cdef enum:
     NOT_THERE = 0           # nothing to commit
-    NOT_DELETED = -2        # the pipeline does it
-    NOT_KEPT = -4           # or this, once the read core has read the node
+    FOUND = 1
+    NOT_KEPT = -4           # NOT_DONE, but for a node that the read core has not read
 
-ctypedef struct Deleted:    # an entry that goes; borrowed from who deletes
+ctypedef struct Target:     # an entry that goes; borrowed from who deletes
     PyObject* handle        # NULL: nobody does
     bint in_open            # of the open node
     u64 node_ms             # the node
@@ -21,8 +21,8 @@ ctypedef struct Deleted:    # an entry that goes; borrowed from who deletes
 cdef class DeleteLane(IndexedLane):
     """Deletes, too; see native.pyx."""
 
-    cdef Deleted goes
-    cdef bytes marked           # the open node behind the delete that is decided
+    cdef Target target
+    cdef bytes marked_lp        # the open node behind the delete that is decided
     cdef int64_t deletes
 
     def delete(self, bytes name not None, id not None, list told not None):
@@ -48,154 +48,153 @@ cdef class DeleteLane(IndexedLane):
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
-            self.goes.handle = NULL
+            self.target.handle = NULL
             grouped = self.unlock(&asked, 1 if became else 0)
-            self.marked = None
+            self.marked_lp = None
             self.release()
         if became:
             told.append(done)
         if grouped:
             self.engine.wake.waits.waiters.wake_buckets({h.bucket}, set())
         if done < 0:
-            return None if done == NOT_DELETED else False
+            return None if done == NOT_DONE else False
         return done
 
     cdef int delete_locked(self, Handle h, bytes name, u64 ms, u64 seq, const Asked* asked,
                            Tried* tried, int* became) except -3:
-        """Decide and commit; what `delete` gives, or NOT_DELETED."""
+        """Decide and commit; what `delete` gives, or NOT_DONE."""
         cdef u64 start = ls_load(self.wake + W_APPLIED), epoch
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
-        cdef Deleted* goes = &self.goes
+        cdef Target* target = &self.target
         cdef int found
         if not self.may_commit_now(start, now_ns):
-            return NOT_DELETED
+            return NOT_DONE
         if h.epoch != self.epoch:
             self.learn(h, name)
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
-            return NOT_DELETED
+            return NOT_DONE
         if h.epoch != self.epoch or not h.known or not h.length:
-            return NOT_DELETED
+            return NOT_DONE
         if not (at_least(ms, seq, h.first_ms, h.first_seq)
                 and at_least(h.last_ms, h.last_seq, ms, seq)):
             return NOT_THERE
         epoch = self.epoch
-        goes.handle, goes.ms, goes.seq = <PyObject*>h, ms, seq
-        goes.in_open = h.open_version and at_least(ms, seq, h.master_ms, h.master_seq)
+        target.handle, target.ms, target.seq = <PyObject*>h, ms, seq
+        target.in_open = h.open_version and at_least(ms, seq, h.master_ms, h.master_seq)
         try:
-            found = self.find_in_open(h) if goes.in_open else self.find_sealed(h)
+            found = self.find_in_open(h) if target.in_open else self.find_sealed(h)
         except CorruptNodeError:
-            return NOT_DELETED      # the pipeline says what it is
-        if found != COMMITTED:
+            return NOT_DONE     # the pipeline says what it is
+        if found != FOUND:
             return found
         # Python ran: is everything as it was?
         if self.epoch != epoch or h.epoch != epoch or self.wake == NULL:
-            return NOT_DELETED
-        self.deleted_in(h.number, goes.version)
+            return NOT_DONE
+        self.deleted_in(h.number, target.version)
         self.lay_out_delete(h)
         if not self.fits(start, self.out.size):
-            return NOT_DELETED
+            return NOT_DONE
         if not h.dirty:
             self.dirty.append(h)
             h.dirty = True
         self.count(h)
         self.put_heads(2, start, tried)
         became[0] = self.commit_steps(asked, 1, 2, None, now_ns, tried)
-        return COMMITTED
+        return 1
 
     cdef int find_in_open(self, Handle h) except -3:
-        """Where the entry stands in the open node; NOT_THERE, or NOT_DELETED."""
-        cdef Deleted* goes = &self.goes
+        """Where the entry stands in the open node; NOT_THERE, or NOT_DONE."""
+        cdef Target* target = &self.target
         cdef bytes lp
         cdef int64_t place
         if not h.usable:
-            return NOT_DELETED
-        goes.node_ms, goes.node_seq, goes.version = h.master_ms, h.master_seq, h.open_version
+            return NOT_DONE
+        target.node_ms, target.node_seq, target.version = h.master_ms, h.master_seq, h.open_version
         lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
-        place = _codec().find(lp, goes.node_ms, goes.node_seq, goes.ms, goes.seq, b"")
+        place = _codec().find(lp, target.node_ms, target.node_seq, target.ms, target.seq, b"")
         if place < 0:
             return NOT_THERE
         if h.live <= 1:
-            return NOT_DELETED      # the node goes, too
-        goes.ordinal = <uint32_t>place
-        self.marked = _codec().mark_deleted(lp, (place,))
-        return self.know_first(h, self.marked, b"")
+            return NOT_DONE     # the node goes, too
+        target.ordinal = <uint32_t>place
+        self.marked_lp = _codec().mark_deleted(lp, (place,))
+        return self.know_first(h, self.marked_lp, b"")
 
     cdef int find_sealed(self, Handle h) except -3:
         """The same of one in a sealed node, as the read core has it."""
-        cdef Deleted* goes = &self.goes
+        cdef Target* target = &self.target
         cdef int64_t place
         cdef bytes lp, vector
         reader = self.engine.reader
-        found = _MISS if reader is None else reader.place(h.name, goes.ms, goes.seq)
+        found = _MISS if reader is None else reader.place(h.name, target.ms, target.seq)
         if found is _MISS:
-            return NOT_DELETED if reader is None else NOT_KEPT
+            return NOT_DONE if reader is None else NOT_KEPT
         if found is None:
             return NOT_THERE
         node_ms, node_seq, version, live, vector, lp = found
-        goes.node_ms, goes.node_seq, goes.version = node_ms, node_seq, version
-        place = _codec().find(lp, node_ms, node_seq, goes.ms, goes.seq, vector)
+        target.node_ms, target.node_seq, target.version = node_ms, node_seq, version
+        place = _codec().find(lp, node_ms, node_seq, target.ms, target.seq, vector)
         if place < 0:
             return NOT_THERE
         if live <= 1:
-            return NOT_DELETED
-        goes.ordinal = <uint32_t>place
+            return NOT_DONE
+        target.ordinal = <uint32_t>place
         return self.know_first(h, lp, vector)
 
     cdef int know_first(self, Handle h, bytes lp, bytes vector) except -3:
         """The first ID behind the delete. If the first entry goes, the next one is of its node, which
         keeps one; that is the first node with entries."""
-        cdef Deleted* goes = &self.goes
+        cdef Target* target = &self.target
         cdef u64 ms = h.first_ms, seq = h.first_seq
-        if goes.ms == ms and goes.seq == seq:
-            if not goes.in_open:
-                gone = int.from_bytes(vector, "little") | 1 << goes.ordinal
-                vector = gone.to_bytes((gone.bit_length() + 7) // 8, "little")
-            first = _codec().first_live_id(lp, goes.node_ms, goes.node_seq, vector)
+        if target.ms == ms and target.seq == seq:
+            if not target.in_open:
+                vector = _vector_with(vector, (target.ordinal,))
+            first = _codec().first_live_id(lp, target.node_ms, target.node_seq, vector)
             if first is None:
-                return NOT_DELETED
+                return NOT_DONE
             ms, seq = first
-        goes.first_ms, goes.first_seq = ms, seq
-        return COMMITTED
+        target.first_ms, target.first_seq = ms, seq
+        return FOUND
 
     cdef int lay_out_delete(self, Handle h) except -1:
         """Write both frames but for their heads, and take the memory that applying them needs."""
-        cdef Deleted* goes = &self.goes
+        cdef Target* target = &self.target
         cdef u64 gone_ms = h.gone_ms, gone_seq = h.gone_seq
         cdef u8* p
-        if at_least(goes.ms, goes.seq, gone_ms, gone_seq):
-            gone_ms, gone_seq = goes.ms, goes.seq
-        if goes.in_open:
-            fail(buf_reserve(&h.lp, size_of(self.marked) + INT_BYTES_MAX))
+        if at_least(target.ms, target.seq, gone_ms, gone_seq):
+            gone_ms, gone_seq = target.ms, target.seq
+        if target.in_open:
+            fail(buf_reserve(&h.lp, size_of(self.marked_lp) + INT_BYTES_MAX))
         else:
             fail(buf_reserve(&h.marks, MARK_BYTES))
         self.out.size = self.frames = 0
         fail(buf_reserve(&self.out, HEAD + TOMBSTONE_BODY + 4 + HEAD + RECORD_BODY))
         p = self.out.data + HEAD
         put_64(p, h.number)
-        put_64(p + 8, goes.node_ms)
-        put_64(p + 16, goes.node_seq)
-        put_64(p + 24, goes.version)
-        put_32(p + TOMBSTONE_BODY, goes.ordinal)
+        put_64(p + 8, target.node_ms)
+        put_64(p + 16, target.node_seq)
+        put_64(p + 24, target.version)
+        put_32(p + TOMBSTONE_BODY, target.ordinal)
         self.framed_to(KIND_TOMBSTONE, HEAD + TOMBSTONE_BODY + 4)
-        self.put_record(h.number, h.length - 1, h.added, h.last_ms, h.last_seq, goes.first_ms,
-                        goes.first_seq, gone_ms, gone_seq)
+        self.put_record(h.number, h.length - 1, h.added, h.last_ms, h.last_seq, target.first_ms,
+                        target.first_seq, gone_ms, gone_seq)
         return 0
 
     cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
         cdef const u8* body = self.out.data + self.steps[i].at + HEAD
         cdef Handle h
         if self.steps[i].kind == KIND_TOMBSTONE:
-            h = <Handle>self.goes.handle
-            if self.goes.in_open:
-                h.put_marked(self.marked)
+            h = <Handle>self.target.handle
+            if self.target.in_open:
+                h.put_marked(self.marked_lp)
             else:
-                h.mark(body, self.goes.ordinal)
+                h.mark(body, self.target.ordinal)
             if (h.head_epoch == self.epoch
-                    and at_least(h.head_ms, h.head_seq, self.goes.node_ms, self.goes.node_seq)):
+                    and at_least(h.head_ms, h.head_seq, self.target.node_ms, self.target.node_seq)):
                 h.head_live -= 1
             self.deletes += 1
-        elif self.steps[i].kind == KIND_RECORD and self.goes.handle != NULL:
-            (<Handle>self.goes.handle).state(body, position)
+        elif self.steps[i].kind == KIND_RECORD and self.target.handle != NULL:
+            (<Handle>self.target.handle).state(body, position)
         else:
             IndexedLane.apply_step(self, asked, i, position)
 
@@ -239,7 +238,7 @@ cdef class DeleteLane(IndexedLane):
         h.put_marked(made)
         return True
 
-    cdef bint give_back_groups(self, cache) except -1:
+    cdef bint give_back_rest(self, cache) except -1:
         cdef Handle h
         for h in self.dirty:
             if h.marks.size:

@@ -21,7 +21,6 @@ cdef enum:
     ACKED_MAX = 512         # entries of one ack
     HELD_MAX = 1024         # of `held_max`: 5 MiB
     NONE_PENDING = 0        # nothing to commit
-    NOT_DONE = -2           # the pipeline does it
 
 ctypedef struct Decided:    # what a commit does to a group; borrowed from the lane
     PyObject* group
@@ -664,9 +663,9 @@ cdef class GroupLane(DeleteLane):
         self.node_lp = None
         AddLane.forget(self)
 
-    cdef bint give_back_groups(self, cache) except -1:
+    cdef bint give_back_rest(self, cache) except -1:
         cdef Group g
-        DeleteLane.give_back_groups(self, cache)
+        DeleteLane.give_back_rest(self, cache)
         for g in self.dirty_groups:
             if not g.give_back(cache.groups):
                 return False

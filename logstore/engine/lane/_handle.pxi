@@ -414,12 +414,12 @@ cdef class Handle:
     cdef bytes marked_vector(self, u64 version, bytes vector):
         """What is deleted of a version of a sealed node, with what the record cache does not know."""
         cdef u64 at = 0
-        bits = int.from_bytes(vector, "little")
+        cdef list ordinals = []
         while at < self.marks.size:
             if little(self.marks.data + at + 16, 8) == version:
-                bits |= 1 << <object>little(self.marks.data + at + 24, 4)
+                ordinals.append(little(self.marks.data + at + 24, 4))
             at += MARK_BYTES
-        return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        return _vector_with(vector, ordinals)
 
     cdef list tombstones(self):
         """These tombstones, as frames have them."""

@@ -15,6 +15,9 @@ cdef enum:                  # what became of a try
     SYNC_FAILED = 3
     INDEX_FAILED = 4        # behind the append, which counts
 
+cdef enum:                  # what a decision gives instead of a number
+    NOT_DONE = -2           # the pipeline does it
+
 ctypedef struct Tried:      # a commit that was begun, for who asks the log what became of it
     u64 start
     u64 last                # where its last frame starts
@@ -957,7 +960,7 @@ cdef class AddLane:
         """Let a frame of another process count that adds nothing to a stream; False: it cannot."""
         return False
 
-    cdef bint give_back_groups(self, cache) except -1:
+    cdef bint give_back_rest(self, cache) except -1:
         """What else is held here; False: the cache cannot take it."""
         return True
 
@@ -999,7 +1002,7 @@ cdef class AddLane:
         cache.applied = -1
         if ls_load(self.wake + W_INDEXED) >= self.base:
             cache.paid_by_another()
-        if not self.give_back_groups(cache):
+        if not self.give_back_rest(cache):
             return
         numbers = {h.number for h in self.dirty}
         opens = {h.number for h in self.dirty if h.usable}

@@ -18,6 +18,7 @@ from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.lane.indexed import Indexed
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
+from logstore.engine.runtime.plain_frames import mark_sealed
 from logstore.engine.shm import process
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, through
@@ -112,7 +113,7 @@ class IndexPort(Indexed):
             if not locator.live or (above is not None and above <= locator.last):
                 return None
             lp = segments.node(stream, master, locator)
-            locator = self._marked(stream, locator)
+            locator = self._marked(locator)
             return master, locator.last, locator.position, locator.vector, lp
 
         return self._look(MAX_POSITION, look)
@@ -149,15 +150,12 @@ class IndexPort(Indexed):
         found = self._look(MAX_POSITION, lambda index: index.first_node(stream))
         if found is None:
             return None
-        locator = self._marked(stream, found[1])
+        locator = self._marked(found[1])
         return locator.live, locator.last.ms, locator.last.seq, locator.position
 
-    def _marked(self, stream: int, locator: Locator) -> Locator:
+    def _marked(self, locator: Locator) -> Locator:
         """A locator with the tombstones that the record cache owes to the index."""
-        for body in self._engine.cache.owed_tombstones:
-            if body.stream == stream and body.version == locator.position:
-                locator = locator.marked(body.ordinals)
-        return locator
+        return mark_sealed(locator, self._engine.cache.owed_tombstones)
 
     def learn_settings(self, group: int) -> None:
         """Have the record cache know the settings of a group: the commit that changes them is not

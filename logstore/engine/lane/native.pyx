@@ -73,6 +73,7 @@ from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Meta as _Meta
 from logstore.index.keys import OpenNode as _OpenNode
 from logstore.index.keys import StreamRecord as _StreamRecord
+from logstore.index.keys import vector_with as _vector_with
 from logstore.log.frame import Tombstone as _Tombstone
 
 include "_system.pxi"

@@ -7,10 +7,11 @@ tombstone counts only for the version of the node that it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from logstore.engine.runtime.overlaid_index import OverlaidIndex
+from logstore.engine.runtime.plain_frames import mark_sealed
 from logstore.engine.runtime.published_tail import PublishedTail, Tail
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index import keys
@@ -102,19 +103,11 @@ class OverlaidNodes(OverlaidIndex):
         return None if found is None else (found[0], self._marked(stream, *found))
 
     def _marked(self, stream: int, master: StreamID, locator: Locator) -> Locator:
-        gone = self._gone.get(_KEY(stream, *master))
-        return locator if gone is None else Locator.unpack(_with(gone, locator.pack()))
+        return mark_sealed(locator, self._gone.get(_KEY(stream, *master), ()))
 
     def _rows(self, rows: list[Row]) -> list[Row]:
         return [self._row(key, data) if key in self._gone else (key, data) for key, data in rows]
 
     def _row(self, key: bytes, data: bytes) -> Row:
-        return key, seal(key, _with(self._gone[key], unseal(key, data)))
-
-
-def _with(gone: Sequence[Tombstone], value: bytes) -> bytes:
-    """A locator's stored value with those of its entries deleted."""
-    for body in gone:
-        if body.version == keys.position_of(value):
-            value = keys.marked(value, body.ordinals)
-    return value
+        locator = Locator.unpack(unseal(key, data))
+        return key, seal(key, mark_sealed(locator, self._gone[key]).pack())

@@ -1,4 +1,4 @@
-"""What frames of plain commits do to a stream: to its record, and to its open node.
+"""What frames of plain commits do to a stream: to its record, and to its nodes.
 
 The one place for it: a commit, the replay of the log, and a reader that lays the newest frames over
 its snapshot all come here, so that they cannot disagree.
@@ -9,11 +9,11 @@ listpack is only looked into through the codec. Knows no transaction, and reads 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from logstore.codec import codec
 from logstore.ids import U64_MAX, StreamID
-from logstore.index.keys import OpenNode, Run, StreamRecord
+from logstore.index.keys import Locator, OpenNode, Run, StreamRecord
 from logstore.log import frame as frames
 
 
@@ -44,6 +44,14 @@ def mark_open(node: OpenNode, ordinals: Sequence[int]) -> None:
     else:
         assert node.lp is not None
         node.lp = codec().mark_deleted(node.lp, tuple(ordinals))
+
+
+def mark_sealed(locator: Locator, bodies: Iterable[frames.Tombstone]) -> Locator:
+    """A sealed node's locator with the tombstones of these frames that name its version."""
+    for body in bodies:
+        if body.version == locator.position:
+            locator = locator.marked(body.ordinals)
+    return locator
 
 
 def extend_node(node: OpenNode, runs: list[Run], data: bytes | None) -> None:
