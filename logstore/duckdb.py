@@ -4,7 +4,8 @@
 a query does not need by its columns, times and IDs is not read at all: DuckDB hands these over.
 
 Invariants: a view shows what is in the store at each query; nothing is copied into DuckDB; no name
-of a view or column is another one to DuckDB, which tells none by case (`column_names`). The package
+of a view or column is another one to DuckDB, which tells none by case (`column_names`); a field
+that a sample missed is never answered with another one's column (`NameGuard`). The package
 ``duckdb`` is not imported here: its user brings the connection.
 """
 
@@ -100,6 +101,7 @@ def attach(
             schema=None,
             where=None,
             batch_rows=BATCH_ROWS,
+            guarded=schema is None,
         )
         con.register(name, needing("arrow", scan.dataset))
     return list(parts)

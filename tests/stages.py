@@ -60,12 +60,13 @@ class Stage(NamedTuple):
 
 # What is run with the engine compiled, too: the rooms of users' faces, and those near the engine.
 COMPILED = (
-    "benchmarks/test_instructions.py", "compaction", "engine/test_compiled.py",
+    "benchmarks/test_instructions.py", "collections", "compaction", "engine/test_compiled.py",
     "engine/test_copied_while_open.py", "engine/test_forks.py", "engine/test_interrupts.py",
     "engine/test_threads_under_erasure.py", "engine/test_writers.py", "groups", "index", "jobs",
-    "log", "model", "retention", "scan/test_columns.py", "scan/test_counting.py",
-    "scan/test_scans.py", "spark", "store", "telemetry", "tools", "waiting/test_aio.py",
-    "waiting/test_reads.py", "web", "wire",
+    "lifetimes", "log", "model", "retention", "scan/test_columns.py", "scan/test_conditions.py",
+    "scan/test_counting.py", "scan/test_moments.py", "scan/test_scans.py", "scan/test_tools.py",
+    "schedules", "settings", "spark", "store", "telemetry", "tools", "transfer",
+    "waiting/test_aio.py", "waiting/test_reads.py", "web", "wire",
 )  # fmt: skip
 STAGES: dict[str, Stage] = {
     "alone": Stage("alone", 100),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ENTRIES = "entries"
 ROWS = 10_000
+_TRACE = ". Detail: Python exception: "
 _NO_TABLE = re.compile(r"Table with name (.+?) does not exist", re.DOTALL)
 
 
@@ -141,7 +142,7 @@ def rows_of(
             tables.execute(each)
         columns = [each[0] for each in con.description or ()] if statements else []
     except duckdb.Error as error:
-        raise UsageError(f"{error}{tables.hint(str(error))}") from error
+        raise UsageError(f"{_told(error)}{tables.hint(str(error))}") from error
     if not columns:
         raise UsageError(f"there is no query: give one, as in 'select * from {ENTRIES} limit 10'")
 
@@ -150,9 +151,14 @@ def rows_of(
             while found := con.fetchmany(ROWS):
                 yield from map(list, found)
         except duckdb.Error as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(_told(error)) from error
 
     return columns, rows()
+
+
+def _told(error: duckdb.Error) -> str:
+    """What DuckDB says, without the lines of our code that pyarrow adds to an error of a scan."""
+    return str(error).partition(_TRACE)[0]
 
 
 def distinct(columns: list[str]) -> list[str]:

@@ -158,8 +158,9 @@ def make_scan(
     where: Sequence[tuple[str, str, Any]] | pc.Expression | None,
     batch_rows: int,
     merge: bool = False,
+    guarded: bool = False,
 ) -> Scan:
-    """A scan; what it says is checked. UsageError without pyarrow."""
+    """A scan; what it says is checked. ``guarded``: see `Query`. UsageError without pyarrow."""
     low, high = arguments.interval(start, end)
     arguments.check_flag(merge, "merge")
     opened.engine()  # ClosedError
@@ -168,6 +169,7 @@ def make_scan(
         from logstore.scan import query
 
         read = query.Where(opened.engine, names, low, high)
-        return Scan(query.Query(read, columns, schema, where, batch_rows, merge=merge))
+        options = {"merge": merge, "guarded": guarded}
+        return Scan(query.Query(read, columns, schema, where, batch_rows, **options))
 
     return needing("arrow", made)

@@ -4,6 +4,17 @@
 cdef tuple STANDARD_NAMES = (*ARROW_COLUMNS, *EXACT_COLUMNS)
 
 
+cdef int add_names(Buf* to, names) except -1:
+    """Add an Elem for each name; the names outlive them."""
+    cdef Elem elem
+    for name in names:
+        elem.is_int = False
+        elem.data = data_of(name)
+        elem.size = size_of(name)
+        fail(buf_add(to, &elem, sizeof(Elem)))
+    return 0
+
+
 @cython.final
 cdef class ArrowBuilder(_Entries):
     """Nodes made into one pyarrow.RecordBatch; see `interface.ArrowBuilderFactory`."""
@@ -12,11 +23,12 @@ cdef class ArrowBuilder(_Entries):
     cdef tuple names
     cdef tuple field_names
     cdef list field_keys
+    cdef object guard           # the fields that may have a name that is reserved, or None
+    cdef tuple guard_names      # what the Elems of the names lie in
     cdef list binary            # of each column
 
-    def __cinit__(self, columns=ARROW_COLUMNS, field_columns=(), binary=False):
+    def __cinit__(self, columns=ARROW_COLUMNS, field_columns=(), binary=False, guard=None):
         cdef Py_ssize_t i
-        cdef Elem elem
         from logstore.codec.arrow import binary_flags, check_columns
 
         check_columns(columns, field_columns)
@@ -42,11 +54,12 @@ cdef class ArrowBuilder(_Entries):
                 self.columns[PAIR_ITEMS].binary = self.binary[i]
         for i in range(self.field_count):
             self.columns[FIRST_FIELD + i].binary = self.binary[len(self.names) + i]
-        for key in self.field_keys:
-            elem.is_int = False
-            elem.data = data_of(key)
-            elem.size = size_of(key)
-            fail(buf_add(&self.field_elems, &elem, sizeof(Elem)))
+        add_names(&self.field_elems, self.field_keys)
+        self.guard = guard
+        if guard is not None:
+            self.guard_names = tuple(guard.reserved), tuple(guard.known)
+            add_names(&self.reserved_elems, self.guard_names[0])
+            add_names(&self.known_elems, self.guard_names[1])
         self.clear()
 
     cdef int clear(self) except -1:
@@ -102,6 +115,8 @@ cdef class ArrowBuilder(_Entries):
                                  data_of(vector), size_of(vector), &r)
         finally:
             self.busy = False
+        if code == E_NAME:
+            self.guard.refuse(stream_name, lp, master_ms, master_seq, vector, start, end)
         fail(code)
         return self.row_count - before
 

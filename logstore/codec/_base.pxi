@@ -32,6 +32,7 @@ cdef enum:
     E_ELEMENTS = -18
     E_NO_ENTRY = -19
     E_COLUMN = -20
+    E_NAME = -21        # of columns alone, which say it by themselves
 
 cdef u64 TOTAL_MAX = 0xFFFFFFFF
 cdef u64 ENTRY_BYTES_MAX = 1 << 30

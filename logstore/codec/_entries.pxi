@@ -41,6 +41,8 @@ cdef class _Entries:
     cdef u64 text_size
     cdef u8 text[24]
     cdef Buf field_elems        # Elem of the field columns' names
+    cdef Buf reserved_elems     # Elem of names that no other fields than these may have
+    cdef Buf known_elems
     cdef Buf items              # Elem of the entry's fields and values
     # Of the node's fields, kept while one node after the other has the same:
     cdef Buf shape              # their bytes
@@ -49,6 +51,7 @@ cdef class _Entries:
     cdef Buf absent             # int64 of the field columns that none of them goes to
     cdef Column key_texts       # they as texts
     cdef Buf node_picks         # of repeated ones; see `pick_last`
+    cdef bint misread_shape     # whether one of them has a name that is another's
     cdef Buf entry_picks        # of the entry
     # Whether the map has children of its own. It shares those of `pairs`, if both are wanted, until
     # an entry repeats a field.
@@ -63,6 +66,8 @@ cdef class _Entries:
             buf_free(&self.columns[i].valid)
         free(self.columns)
         buf_free(&self.field_elems)
+        buf_free(&self.reserved_elems)
+        buf_free(&self.known_elems)
         buf_free(&self.items)
         buf_free(&self.shape)
         buf_free(&self.master_elems)
@@ -166,6 +171,7 @@ cdef class _Entries:
         code = read_elems(p, m.fields_at, m.end, m.width, &self.master_elems)
         if code == OK:
             code = self.begin_slots(m.width)
+            self.misread_shape = self.misread(<const Elem*>self.master_elems.data, m.width, 1)
         if code == OK and self.of_pairs:
             code = self.begin_keys(m.width)
         if code == OK:
@@ -197,6 +203,27 @@ cdef class _Entries:
             elif buf_add(&self.absent, &column, sizeof(int64_t)) != OK:
                 return E_MEMORY
         return OK
+
+    @cython.final
+    cdef bint misread(self, const Elem* fields, int64_t count, int64_t step) noexcept nogil:
+        """Whether one of some fields has a reserved name, and is none of those that are known."""
+        cdef const Elem* reserved = <const Elem*>self.reserved_elems.data
+        cdef const Elem* known = <const Elem*>self.known_elems.data
+        cdef u64 names = self.reserved_elems.size // sizeof(Elem)
+        cdef u64 j, k
+        cdef int64_t i
+        cdef bint other
+        for i in range(count if names else 0):
+            for j in range(names):
+                if not folds_to(fields + i * step, reserved + j):
+                    continue
+                other = True
+                for k in range(self.known_elems.size // sizeof(Elem)):
+                    if same_elem(fields + i * step, known + k):
+                        other = False
+                if other:
+                    return True
+        return False
 
     @cython.final
     cdef int begin_keys(self, int64_t width) noexcept nogil:
@@ -254,6 +281,8 @@ cdef class _Entries:
         cdef int64_t items
         cdef u64 pos = e.body
         cdef int code
+        if e.flags & SAME_FIELDS and self.misread_shape:
+            return E_NAME
         # In one step, unless a field is repeated, or the map differs from `pairs`.
         if e.flags & SAME_FIELDS and not (self.wanted[FIELDS] and (
             self.node_picks.size or self.own_map and self.wanted[PAIRS]
@@ -261,6 +290,9 @@ cdef class _Entries:
             return self.add_same(p, m, e, row, after)
         items = e.pairs if e.flags & SAME_FIELDS else 2 * e.pairs
         code = read_elems(p, pos, m.end, items, &self.items)
+        if code == OK and not e.flags & SAME_FIELDS:
+            if self.misread(<const Elem*>self.items.data, e.pairs, 2):
+                return E_NAME
         if code == OK:
             if items:
                 pos = (<const Elem*>self.items.data)[items - 1].after

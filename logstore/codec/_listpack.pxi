@@ -155,6 +155,21 @@ cdef bint same_elem(const Elem* a, const Elem* b) noexcept nogil:
     return a.size == b.size and memcmp(a.data, b.data, a.size) == 0
 
 
+cdef bint folds_to(const Elem* a, const Elem* folded) noexcept nogil:
+    """True if both are the same text without upper case; the second one has none."""
+    cdef u64 i
+    cdef u8 c
+    if a.is_int or a.size != folded.size:
+        return False
+    for i in range(a.size):
+        c = a.data[i]
+        if 65 <= c <= 90:
+            c += 32
+        if c != folded.data[i]:
+            return False
+    return True
+
+
 cdef inline u64 little(const u8* p, u64 width) noexcept nogil:
     cdef u64 value = 0, i
     for i in range(width):

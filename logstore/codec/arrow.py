@@ -8,7 +8,7 @@ It may not know where nodes come from, or how many rows a batch should have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from logstore.codec import node
@@ -22,7 +22,7 @@ from logstore.codec.interface import (
     NodeEntry,
     Section,
 )
-from logstore.errors import CorruptNodeError, OptionError, TooLargeError
+from logstore.errors import CorruptNodeError, OptionError, TooLargeError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +69,43 @@ def arrow_type(name: str, binary: bool) -> Any:
     return types.get(name, values)
 
 
+class NameGuard:
+    """Which fields may have the names of columns, for who does not tell names by case.
+
+    An entry with another field of such a name is refused: a query for its name would answer with
+    the column. Names are folded in ASCII, as DuckDB does it.
+
+    Args:
+        columns: the names of columns.
+        known: the fields that are columns, by these names or by others.
+    """
+
+    def __init__(self, columns: Iterable[str], known: Iterable[str]) -> None:
+        self.columns = {name.encode().lower(): name for name in columns}
+        self.reserved = tuple(self.columns)
+        self.known = tuple(name.encode() for name in known)
+
+    def check(self, stream_name: bytes, entries: Iterable[NodeEntry]) -> None:
+        """OptionError if one of some entries has such a field."""
+        for _, ms, seq, flat in entries:
+            for field in flat[::2]:
+                column = self.columns.get(field.lower())
+                if column is not None and field not in self.known:
+                    name = _text(field)
+                    raise OptionError(
+                        f"entry {ms}-{seq} of stream {shown(stream_name)} has the field {name!r}, "
+                        f"which would be taken for the column {column!r}, as names are not told by "
+                        f"case here; read it as fields['{name}'] and {column!r} in the same way, "
+                        "or say with schema= which fields are columns"
+                    )
+
+    def refuse(
+        self, stream_name: bytes, lp: bytes, ms: int, seq: int, vector: bytes, start: ID, end: ID
+    ) -> None:
+        """The same, of the entries of a node."""
+        self.check(stream_name, node.entries(lp, ms, seq, vector, start, end))
+
+
 class ArrowBuilder:
     """Nodes made into one pyarrow.RecordBatch; see `interface.ArrowBuilderFactory`."""
 
@@ -77,12 +114,14 @@ class ArrowBuilder:
         columns: Sequence[str] = ARROW_COLUMNS,
         field_columns: Sequence[str] = (),
         binary: bool | Sequence[bool] = False,
+        guard: NameGuard | None = None,
     ) -> None:
         check_columns(columns, field_columns)
         self._columns = tuple(columns)
         self._field_columns = tuple(field_columns)
         self._field_keys = [name.encode() for name in field_columns]
         self._binary = binary_flags(binary, len(self._columns) + len(self._field_columns))
+        self._guard = guard
         self._clear()
 
     def _clear(self) -> None:
@@ -112,6 +151,8 @@ class ArrowBuilder:
     ) -> int:
         """Add the live entries with start <= ID <= end; return how many."""
         entries = node.entries(lp, master_ms, master_seq, vector, start, end)
+        if self._guard is not None:
+            self._guard.check(stream_name, entries)
         name = _text(stream_name)
         made = [
             self._column(column, name, entries, binary)
@@ -159,7 +200,7 @@ class ArrowBuilder:
                     break
                 try:
                     self.add(name, lp, *item.master, item.vector, start, end)
-                except (CorruptNodeError, TooLargeError):
+                except (CorruptNodeError, TooLargeError, OptionError):
                     break
             at = after
         return at

@@ -21,6 +21,8 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logstore.codec.arrow import NameGuard
+
 ID: TypeAlias = tuple[int, int]
 NodeEntry: TypeAlias = tuple[int, int, int, list[bytes]]  # ordinal, ms, seq, flat
 NodePart: TypeAlias = tuple[bytes, int, int, bytes]  # lp, master ms, master seq, vector
@@ -164,7 +166,8 @@ class ArrowBuilder(Protocol):
     ) -> int:
         """Add the live entries with start <= ID <= end; return how many.
 
-        CorruptNodeError or TooLargeError (a column would pass 2 GiB: finish first) add nothing.
+        CorruptNodeError, TooLargeError (a column would pass 2 GiB: finish first), and OptionError
+        of a `NameGuard` add nothing.
         """
         ...
 
@@ -212,7 +215,8 @@ class ArrowBuilderFactory(Protocol):
     columns string. Of a repeated field the last value counts, in the map (at the place of the
     first) and in field columns; names are the same if their text is; pairs has all of them.
     ``binary`` makes the values of map and pairs and the field columns binary: of all, or of those
-    of the columns, field columns behind the others, for which it is true. What is not UTF-8 has
+    of the columns, field columns behind the others, for which it is true. ``guard`` refuses entries
+    with a field that would be taken for a column (OptionError). What is not UTF-8 has
     U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
     """
 
@@ -221,6 +225,7 @@ class ArrowBuilderFactory(Protocol):
         columns: Sequence[str] = ARROW_COLUMNS,
         field_columns: Sequence[str] = (),
         binary: bool | Sequence[bool] = False,
+        guard: NameGuard | None = None,
     ) -> ArrowBuilder: ...
 
 

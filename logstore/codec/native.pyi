@@ -3,6 +3,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from logstore.codec.arrow import NameGuard
 from logstore.codec.batch import Place
 from logstore.codec.interface import (
     ID,
@@ -175,6 +176,7 @@ class ArrowBuilder:
         columns: Sequence[str] = ...,
         field_columns: Sequence[str] = (),
         binary: bool | Sequence[bool] = False,
+        guard: NameGuard | None = None,
     ) -> None: ...
     def add(
         self,

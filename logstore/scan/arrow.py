@@ -22,6 +22,7 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logstore.codec.arrow import NameGuard
 
 BATCH_BYTES = 8 << 20
 BATCH_ROWS = 65536
@@ -38,7 +39,8 @@ class Source(NamedTuple):
 
 
 class Gather:
-    """Nodes gathered into record batches; ``binary`` names columns whose values stay bytes."""
+    """Nodes gathered into record batches; ``binary`` names columns whose values stay bytes;
+    ``guard`` refuses fields that would be taken for columns."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Gather:
         batch_rows: int = BATCH_ROWS,
         *,
         binary: Collection[str] = (),
+        guard: NameGuard | None = None,
     ) -> None:
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise OptionError(f"batch_rows must be 1 to {BATCH_ROWS_MAX}: {batch_rows}")
@@ -60,7 +63,8 @@ class Gather:
         for each in self._sources:
             first.setdefault((each.name, each.standard), each)
         both = dict.fromkeys(each for each in self._sources if each not in first.values())
-        self._parts = [_Columns(list(first.values()))] + [_Columns(list(both))] * bool(both)
+        split = [list(first.values()), list(both)] if both else [list(first.values())]
+        self._parts = [_Columns(each, guard) for each in split]
         self._builders = [each.builder for each in self._parts]
         self._batch_rows = batch_rows
         self.add: Callable[[bytes, bytes, int, int, bytes, ID, ID], int] = (
@@ -145,7 +149,7 @@ class Gather:
 class _Columns:
     """A builder, and what its columns are in order."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[Source], guard: NameGuard | None) -> None:
         standard = [each for each in sources if each.standard]
         fields = [each for each in sources if not each.standard]
         self.order = standard + fields
@@ -153,4 +157,5 @@ class _Columns:
             [each.name for each in standard],
             [each.name for each in fields],
             [each.binary for each in self.order],
+            guard,
         )

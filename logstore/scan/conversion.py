@@ -32,6 +32,11 @@ class Target(NamedTuple):
     nullable: bool = True
     field: str | None = None
 
+    @property
+    def read_from(self) -> str:
+        """The field of a column that is no standard one."""
+        return self.name if self.field is None else self.field
+
 
 def typed(columns: Mapping[str, Any]) -> list[Target]:
     """Names and Arrow types of a user, checked; for a type that is None, that of the column."""
@@ -67,8 +72,7 @@ def source(target: Target) -> Source | None:
 
     name, kind = target.standard, target.type
     if not name:
-        field = target.name if target.field is None else target.field
-        plain = Source(field, standard=False, binary=kind == pa.binary())
+        plain = Source(target.read_from, standard=False, binary=kind == pa.binary())
         return plain if _plain(kind) else None
     for binary in (False, True):
         if kind == arrow_type(name, binary):

@@ -13,6 +13,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
+from logstore.codec.arrow import NameGuard
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError, shown
 from logstore.ids import StreamID
@@ -36,7 +37,11 @@ class Where(NamedTuple):
 
 
 class Query:
-    """What a scan reads, and how it is told. ``merge``: in the order of IDs over all streams."""
+    """What a scan reads, and how it is told.
+
+    ``merge``: in the order of IDs over all streams. ``guarded``: its reader tells no names by case,
+    and an entry whose field would be taken for a column of another one is an OptionError.
+    """
 
     def __init__(
         self,
@@ -47,12 +52,14 @@ class Query:
         batch_rows: int = BATCH_ROWS,
         *,
         merge: bool = False,
+        guarded: bool = False,
     ) -> None:
         if not isinstance(batch_rows, int) or not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise OptionError(f"batch_rows must be 1 to {BATCH_ROWS_MAX}: {batch_rows}")
         self._where = where
         self._batch_rows = batch_rows
         self._merge = merge
+        self._guarded = guarded
         self._targets = targets(columns, schema)
         self.schema: pa.Schema = Shape(self._targets).schema
         known = {each.name: each for each in self._typed_by(schema)}
@@ -89,7 +96,8 @@ class Query:
         rows = self._batch_rows
         if limit is not None and condition is None:
             rows = max(1, min(rows, limit))
-        reading = _Reading(self._where.engine(), shape, condition, len(wanted), rows)
+        guard = self._guard([*wanted, *hidden])
+        reading = _Reading(self._where.engine(), shape, condition, len(wanted), rows, guard)
         if merge:
             few = merging.rows_each(len(names), rows)
             found = merging.merged([reading.of([name], start, end, few) for name in names])
@@ -99,6 +107,14 @@ class Query:
         if limit is not None:
             result = _first(result, limit)
         return pa.RecordBatchReader.from_batches(Shape(wanted).schema, result)
+
+    def _guard(self, read: Sequence[Target]) -> NameGuard | None:
+        """The names of the columns of fields that are read, which other fields may not have."""
+        names = [each.name for each in read if not each.standard]
+        if not self._guarded or not names:
+            return None
+        every = [each for each in self._known.values() if not each.standard]
+        return NameGuard(names, [each.read_from for each in every])
 
     def _narrowed(
         self, condition: Any, names: Sequence[bytes], start: StreamID, end: StreamID
@@ -123,19 +139,26 @@ class _Reading:
     """One reading: how gathered batches become those that are asked for."""
 
     def __init__(
-        self, engine: Engine, shape: Shape, condition: Any, columns: int, batch_rows: int
+        self,
+        engine: Engine,
+        shape: Shape,
+        condition: Any,
+        columns: int,
+        batch_rows: int,
+        guard: NameGuard | None,
     ) -> None:
         self._engine = engine
         self._shape = shape
         self._condition = condition
         self._columns = columns  # of the shape's, those that are not for the filter alone
         self._batch_rows = batch_rows
+        self._guard = guard
 
     def of(
         self, names: Sequence[bytes], start: StreamID, end: StreamID, rows: int | None = None
     ) -> Iterator[Any]:
         """The batches of streams, each behind the one before, with the columns of the filter."""
-        gather = Gather(self._shape.sources, rows or self._batch_rows)
+        gather = Gather(self._shape.sources, rows or self._batch_rows, guard=self._guard)
         for gathered in live.batches(self._engine, names, start, end, gather):
             batch = self._shape.batch(gathered)
             if self._condition is not None:

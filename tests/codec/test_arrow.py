@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, Codec, pure
+from logstore.codec.arrow import NameGuard
 from logstore.errors import CorruptNodeError, OptionError
 from tests.codec.strategies import entries, next_id, steps
 
@@ -275,6 +276,57 @@ def test_both_codecs_give_the_same_columns(
         batches[-1].validate(full=True)
     assert batches[0].schema == batches[1].schema
     assert batches[0].equals(batches[1])
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        ([[b"name", b"1"]], None),
+        ([[b"NAME", b"1"]], "NAME"),
+        ([[b"name", b"1"], [b"x", b"1"], [b"Name", b"2"]], "Name"),  # of an entry's own fields
+        ([[b"x", b"1", b"nAme", b"2"], [b"x", b"1", b"nAme", b"2"]], "nAme"),  # of the node's
+        ([[b"Other", b"1"], [b"other", b"1"]], None),  # it has a column of its own
+        ([[b"OTHER_2", b"1"]], "OTHER_2"),
+        ([[b"names", b"1", b"nam", b"2", b"7", b"3"]], None),
+        ([["\u00c4".encode(), b"1"]], None),  # DuckDB folds ASCII alone
+        ([["\u00e4".encode(), b"1"]], None),
+    ],
+)
+def test_a_field_with_the_name_of_another_ones_column_is_refused(
+    codec: Codec, fields: list[list[bytes]], refused: str | None
+) -> None:
+    node = _node(codec, *(((at + 1, 0), flat) for at, flat in enumerate(fields)))
+    guard = NameGuard(["name", "other_2", "7", "\u00e4"], ["name", "Other", "other", "7", "\u00e4"])
+    builder = codec.ArrowBuilder(["id"], ["name", "other"], guard=guard)
+    for _ in range(2):
+        if refused is None:
+            builder.add(b"s", *node)
+        else:
+            with pytest.raises(OptionError, match=f"stream b's' has the field '{refused}'"):
+                builder.add(b"s", *node)
+            assert builder.rows == 0
+    # What is not read is not looked at.
+    assert builder.add(b"s", *node, b"", (100, 0)) == 0
+    assert builder.finish().num_rows == (0 if refused else 2 * len(fields))
+
+
+@given(drawn=st.lists(st.tuples(steps, entries), min_size=1, max_size=12))
+def test_both_codecs_refuse_the_same_names(native: Codec, drawn: list[Any]) -> None:
+    id = (1, 1)
+    added = [(id, drawn[0][1])]
+    for step, flat in drawn[1:]:
+        id = next_id(id, step)
+        added.append((id, flat))
+    node = _node(pure, *added)
+    guard = NameGuard(["A", "b", "X", "7", ""], ["b", "7"])
+    told = []
+    for codec in (pure, native):
+        builder = codec.ArrowBuilder(("id",), ("b",), False, guard)
+        try:
+            told.append(str(builder.add(b"s", *node)))
+        except OptionError as error:
+            told.append(str(error))
+    assert told[0] == told[1]
 
 
 def test_pyarrow_is_imported_by_finish_only() -> None:

@@ -61,10 +61,6 @@ def scanned(store: Store[bytes], kind: Any, where: Any) -> pa.Table:
     return store.stream("v:a").scan(columns=columns, where=where).to_arrow()
 
 
-def field_of_no_column(store: Store[bytes], kind: Any, where: Any) -> pa.Table:
-    return store.stream("v:a").scan(columns={"row_number": pa.int64()}, where=where).to_arrow()
-
-
 def typed_by_the_schema(store: Store[bytes], kind: Any, where: Any) -> pa.Table:
     types = {"n": kind, "row_number": pa.int64()}
     found = store.scan("v:b", columns=["row_number"], schema=types, where=where)

@@ -174,6 +174,46 @@ def test_a_new_field_takes_no_column_from_an_older_one(alike: Store[bytes]) -> N
         assert con.execute(sql).fetchall() == [("3", None), (None, "7")]
 
 
+@pytest.fixture(params=["the field's own bytes", "fields of the node"])
+def between(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store[bytes]]:
+    """A stream of which no sample has the field that its middle has."""
+    alone = request.param == "the field's own bytes"
+    with make_store(tmp_path / "between", node_max_entries=10) as store:
+        stream = store.stream("t")
+        for at in range(1, 700):
+            odd = 340 <= at < 360 and (at % 2 == 0 or not alone)
+            row = {"Name": at, "id_2": at, "x": at} if odd else {"name": at, "id": at, "x": at}
+            stream.add(row, id=f"{at}-0")
+        yield store
+
+
+def test_a_field_that_no_sample_has_is_never_answered_by_another_one(
+    between: Store[bytes],
+) -> None:
+    """`Name` answered with `name`, whose case alone is another one: the query is refused."""
+    with duckdb.connect() as con:
+        logstore.duckdb.attach(con, between)
+        told = r"entry 340-0 of stream b't' has the field 'Name', .* the column 'name'"
+        for sql in (
+            'select "Name" from t',
+            "select x from t where NAME = '341'",
+            "select max(name) from t where ms between 300 and 400",
+        ):
+            with pytest.raises(duckdb.Error, match=told):
+                con.execute(sql).fetchall()
+        with pytest.raises(duckdb.Error, match=r"the field 'id_2', .* the column 'id_2'"):
+            con.execute("select id_2 from t").fetchall()
+        # What names none of these columns, or reads none of these entries, is answered.
+        assert con.execute("select count(x), count(*) from t").fetchone() == (699, 699)
+        found = con.execute("select max(name), max(id_2) from t where ms < 340").fetchone()
+        assert found == ("99", "99")
+        sql = "select fields['Name'], fields['name'] from t where ms in (340, 360) order by id_key"
+        assert con.execute(sql).fetchall() == [("340", None), (None, "360")]
+        # Nor is it refused where a schema says what the columns are.
+        logstore.duckdb.attach(con, between, schema={"name": pa.int64()})
+        assert con.execute("select count(name) from t").fetchone()[0] in (679, 689)
+
+
 def test_a_scan_with_columns_that_differ_by_case_in_duckdb(alike: Store[bytes]) -> None:
     """DuckDB counts from 1 there; the column of each is its own."""
     scan = alike["Orders"].scan(schema={"Name": pa.int64(), "name": pa.int64()})  # noqa: F841
@@ -277,6 +317,14 @@ def test_all_columns_and_paths_in_polars(races: Store[bytes], tmp_path: Any) -> 
     assert found.filter(pl.col("a") == 1).collect().rows() == [(1, "1-1")]
     merged = logstore.polars.scan(races, columns=["ms"], merge=True).collect()["ms"]
     assert merged.to_list() == [BEGIN_MS + n for n in range(COUNT)]
+
+
+def test_polars_tells_names_by_case(alike: Store[bytes]) -> None:
+    schema = {"Name": pa.int64(), "name": pa.int64(), "stream": None}
+    found = logstore.polars.scan(alike, schema=schema).filter(pl.col("name") > 1).collect()
+    assert found.rows() == [(1, 2, "Orders"), (None, 3, "orders")]
+    only = logstore.polars.scan(alike, "orders", schema=schema).select("Name", "name").collect()
+    assert only.rows() == [(None, 3)]
 
 
 def test_what_polars_cannot_scan(races: Store[bytes]) -> None:

@@ -148,6 +148,19 @@ def test_fields_that_are_named_alike_have_columns_of_their_own(alike: Path) -> N
     assert rows(alike, 'select _ as nameless from "odd ""name"".x"') == [{"nameless": "nameless"}]
 
 
+def test_a_field_that_no_sample_has_is_refused_by_name(tmp_path: Path) -> None:
+    """Where the tool had seen `name` only, a query of `Name` answered with it."""
+    with logstore.open(tmp_path / "store", sync="os", background=False) as store:
+        for at in range(1, 500):
+            store.stream("t").add({"Name" if at == 250 else "name": at}, id=(at, 0))
+    done = run(tmp_path / "store", 'select "Name" from t')
+    assert done.exit_code == 1
+    assert "entry 250-0 of stream b't' has the field 'Name'" in done.stderr
+    assert "Traceback" not in done.stderr
+    query = "select fields['Name'] as name from t where ms = 250"
+    assert rows(tmp_path / "store", query) == [{"name": "250"}]
+
+
 def test_columns_of_one_name_are_all_in_json(alike: Path) -> None:
     found = rows(alike, "select w.id, o.id, 7 as id from w join orders_3 o on true")
     assert found == [{"id": "4-0", "id_2": "2-0", "id_3": 7}]
