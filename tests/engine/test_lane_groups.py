@@ -106,6 +106,34 @@ def told_by_log(path: Path, to: Path) -> dict[bytes, Any]:
         return told_by(judge)
 
 
+@pytest.mark.parametrize("what", ["another stream", "the stream", "the group"])
+def test_a_group_is_the_lanes_again_behind_a_commit_of_the_pipeline(
+    store: Store, what: str
+) -> None:
+    """Streams that it left as they were are kept by the lane, groups are learned anew."""
+    stream = store.stream(b"s")
+    group = stream.group(b"g")
+    group.read(b"w", count=1)[0].ack()
+    for number in range(2, 5):
+        if what == "another stream":
+            store.create(f"other {number}")
+        elif what == "the stream":
+            stream.add({b"n": 0}, f"{1000 + number}-1", sync="os")
+        else:
+            (given,) = group.read(b"w", count=1)
+            given.nack(mode="silent")
+            group.ack(given.id)
+        counts(store)
+        (given,) = group.read(b"w", count=1)
+        given.ack()
+        assert counts(store) == (1, 1)
+    assert group.info().pending == 0
+    assert given.id == ((4, 1) if what != "the group" else (7, 1))
+    before = told_by(store)
+    follow(store)
+    assert told_by(store) == before
+
+
 def test_numbers_of_groups_are_those_of_python() -> None:
     layout = native_or_none.group_layout()
     for name in list(layout):

@@ -69,11 +69,11 @@ cdef class DeleteLane(IndexedLane):
         cdef int found
         if not self.may_commit_now(start, now_ns):
             return NOT_DONE
-        if h.epoch != self.epoch:
+        if not self.is_current(h):
             self.learn(h, name)
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
             return NOT_DONE
-        if h.epoch != self.epoch or not h.known or not h.length:
+        if not self.is_current(h) or not h.known or not h.length:
             return NOT_DONE
         if not (at_least(ms, seq, h.first_ms, h.first_seq)
                 and at_least(h.last_ms, h.last_seq, ms, seq)):
@@ -88,7 +88,7 @@ cdef class DeleteLane(IndexedLane):
         if found != FOUND:
             return found
         # Python ran: is everything as it was?
-        if self.epoch != epoch or h.epoch != epoch or self.wake == NULL:
+        if self.epoch != epoch or not self.is_current(h) or self.wake == NULL:
             return NOT_DONE
         self.deleted_in(h.number, target.version)
         self.lay_out_delete(h)
@@ -189,7 +189,7 @@ cdef class DeleteLane(IndexedLane):
                 h.put_marked(self.marked_lp)
             else:
                 h.mark(body, self.target.ordinal)
-            if (h.head_epoch == self.epoch
+            if (h.knows_head
                     and at_least(h.head_ms, h.head_seq, self.target.node_ms, self.target.node_seq)):
                 h.head_live -= 1
             self.deletes += 1
@@ -208,7 +208,7 @@ cdef class DeleteLane(IndexedLane):
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
         h = self.held(little(p + HEAD, 8))
-        if h is None or self.epoch != epoch or h.epoch != epoch:
+        if h is None or self.epoch != epoch or not self.is_current(h):
             return False
         if h.position >= position:
             return True         # it was looked up just now, in an index that had followed
@@ -219,7 +219,7 @@ cdef class DeleteLane(IndexedLane):
             h.state(p + HEAD, position)
             return True
         version, count = little(p + HEAD + 24, 8), (size[0] - TOMBSTONE_BODY) >> 2
-        h.head_epoch = 0
+        h.knows_head = False
         h.position = position
         self.deleted_in(h.number, version)
         if version != h.open_version:
@@ -232,7 +232,7 @@ cdef class DeleteLane(IndexedLane):
         places = tuple([little(p + HEAD + TOMBSTONE_BODY + 4 * i, 4) for i in range(count)])
         made = <bytes?>_codec().mark_deleted(
             PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size), places)
-        if self.epoch != epoch or h.epoch != epoch:
+        if self.epoch != epoch or not self.is_current(h):
             return False
         fail(buf_reserve(&h.lp, size_of(made) + INT_BYTES_MAX))
         h.put_marked(made)

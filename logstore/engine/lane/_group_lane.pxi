@@ -194,7 +194,7 @@ cdef class GroupLane(DeleteLane):
         only for a moment, as is every look without one: who is told so waits, and looks again."""
         cdef Group g
         cdef PyObject* found
-        if h.epoch != self.epoch or self.wake == NULL or ls_load(self.wake + W_APPLIED) != self.applied:
+        if not self.is_current(h) or self.wake == NULL or ls_load(self.wake + W_APPLIED) != self.applied:
             return False
         found = PyDict_GetItemWithError(h.groups, group_name)
         if found == NULL:
@@ -262,13 +262,15 @@ cdef class GroupLane(DeleteLane):
 
     cdef bint load_node(self, Handle h, u64 ms, u64 seq, start) except -1:
         """Have the sealed node with the first entries from an ID on at hand."""
+        cdef u64 epoch
         if (self.node_lp is not None and self.node_stream == h.number
                 and not is_below(ms, seq, self.node_ms, self.node_seq)
                 and not is_below(self.node_last_ms, self.node_last_seq, ms, seq)):
             return True
         self.node_lp = None
+        epoch = self.epoch
         found = self.port.node(h.number, start)
-        if found is None or self.epoch != h.epoch:
+        if found is None or self.epoch != epoch or not self.is_current(h):
             return False
         (first_ms, first_seq), (last_ms, last_seq), position, vector, lp = found
         if h.marks.size:
@@ -484,7 +486,7 @@ cdef class GroupLane(DeleteLane):
         cdef Group g
         if not self.may_commit_now(start, now_ns):
             return None
-        if h.epoch != self.epoch and not self.learn_known(h, name):
+        if not self.is_current(h) and not self.learn_known(h, name):
             return None
         g = self.group_of(h, group_name)
         if g is None:
@@ -494,7 +496,7 @@ cdef class GroupLane(DeleteLane):
             return None
         if self.held > self.held_max:
             self.let_go()
-        return g if g.epoch == self.epoch and h.epoch == self.epoch else None
+        return g if g.epoch == self.epoch and self.is_current(h) else None
 
     cdef Group group_of(self, Handle h, bytes group_name):
         """A group of a stream that is known; None: it is not at hand."""
@@ -522,7 +524,7 @@ cdef class GroupLane(DeleteLane):
 
     cdef bint learn_known(self, Handle h, bytes name) except -1:
         self.learn(h, name)
-        return h.epoch == self.epoch and h.known
+        return self.is_current(h) and h.known
 
     cdef Group learn_group(self, u64 stream, number, bytes name):
         """Take a group over from the cache, by its number, or its stream and name, as `learn` does
@@ -652,7 +654,7 @@ cdef class GroupLane(DeleteLane):
         g.position = position
         return True
 
-    cdef void forget(self) noexcept:
+    cdef void stand_nowhere(self) noexcept:
         cdef Group g
         for g in self.dirty_groups:
             g.clean()
@@ -661,7 +663,7 @@ cdef class GroupLane(DeleteLane):
         self.held = 0
         self.skipped = False
         self.node_lp = None
-        AddLane.forget(self)
+        DeleteLane.stand_nowhere(self)
 
     cdef bint give_back_rest(self, cache) except -1:
         cdef Group g

@@ -224,7 +224,7 @@ cdef class Handle:
     cdef u64 open_version
     cdef bytes name
     cdef bint absent            # when it was asked last there was no stream of the name
-    cdef u64 head_epoch             # of the lane's, in which the first of them was looked up:
+    cdef bint knows_head            # the first of them was looked up:
     cdef int64_t head_live          # its live entries
     cdef u64 head_ms, head_seq      # and its last ID
     cdef Buf lp                 # the open node
@@ -238,7 +238,7 @@ cdef class Handle:
     cdef PyObject** keys
     cdef int64_t keys_count, keys_room
     cdef u64 keys_version
-    # What the lane knows of it: when it was learned, whether the record cache has less, its bucket.
+    # What the lane knows of it: when it was learned (0: it is not so any more), whether the record cache has less, its bucket.
     cdef u64 epoch
     cdef bint dirty
     cdef bint used              # since it was asked last whether it may be given up
@@ -285,7 +285,7 @@ cdef class Handle:
         self.nodes, self.node_bytes = record.nodes, record.node_bytes
         self.open_version = record.open_version
         self.name = record.name
-        self.head_epoch = 0
+        self.knows_head = False
         self.known = True
         if not record.open_version or node is None or node.runs or node.lp is None:
             return False

@@ -355,9 +355,9 @@ cdef class Lane(GroupLane):
         cdef Handle h = self.handle(name)
         if h is None or not self.stand(ls_load(self.wake + W_APPLIED)):
             return None
-        if h.epoch != self.epoch:
+        if not self.is_current(h):
             self.learn(h, name)
-        return h if h.epoch == self.epoch and h.known else None
+        return h if self.is_current(h) and h.known else None
 
     cdef int leave(self) except -1:
         self.locked = False
@@ -367,4 +367,4 @@ cdef class Lane(GroupLane):
     cdef bint is_of(self, Handle h, u64 group) except -1:
         """Whether a group is held, and of this stream."""
         cdef Group g = self.group_by_number(h, group)
-        return g is not None and g.stream == h.number and g.epoch == self.epoch and h.epoch == self.epoch
+        return g is not None and g.stream == h.number and g.epoch == self.epoch and self.is_current(h)

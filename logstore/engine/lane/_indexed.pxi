@@ -30,7 +30,7 @@ cdef class IndexedLane(AddLane):
         cdef Handle h = <Handle>asked.handle
         cdef int became
         cdef u64 size
-        cdef bint new = h.epoch != self.epoch
+        cdef bint new = not self.is_current(h)
         if self.applied != start or (new and not (h.absent and asked.create)):
             return NOT_PLAIN
         if not new and (not h.known or (h.open_version and not h.usable)):
@@ -38,7 +38,7 @@ cdef class IndexedLane(AddLane):
         if (<int64_t>ls_load(w + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL)
                 >= now_ns // 1000000):
             return NOT_PLAIN
-        if (asked.trims and not new and h.nodes and h.head_epoch != self.epoch
+        if (asked.trims and not new and h.nodes and not h.knows_head
                 and not self.look_at_head(h)):
             return NOT_PLAIN
         if not self.lay_out_node(asked, h, new, start):
@@ -108,7 +108,7 @@ cdef class IndexedLane(AddLane):
         if full:
             last = self.port.last_id(PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size),
                                      h.master_ms, h.master_seq)
-            if last is None or h.epoch != self.epoch:
+            if last is None or not self.is_current(h):
                 return False
             last_ms, last_seq = last
         elif not new and not length:
@@ -190,7 +190,7 @@ cdef class IndexedLane(AddLane):
         if new:
             return nothing_goes(asked, 1, 1, asked.ms, asked.seq, asked.ms, asked.seq)
         if h.nodes:
-            return h.head_epoch == self.epoch and nothing_goes(
+            return h.knows_head and nothing_goes(
                 asked, h.length + 1, h.head_live, h.head_ms, h.head_seq, h.first_ms, h.first_seq)
         # Its first node is the one that is sealed now.
         return nothing_goes(asked, h.length + 1, h.live, last_ms, last_seq, h.first_ms, h.first_seq)

@@ -58,7 +58,8 @@ cdef class AddLane:
     cdef object file, limits_given
     cdef Limits limits
     cdef int64_t segment_bytes, look_ns
-    cdef u64 epoch              # counts how often this took over; handles of others are learned anew
+    cdef u64 epoch              # counts how often this took over
+    cdef u64 valid_from         # handles that were learned before that epoch are learned anew
     cdef dict handles, by_number
     cdef list dirty             # handles that are ahead of the cache
     cdef readonly u64 held_bytes    # that handles take
@@ -94,6 +95,7 @@ cdef class AddLane:
         self.handles, self.by_number, self.dirty = {}, {}, []
         self.held_bytes, self.held_bytes_max = 0, HANDLES_BYTES_MAX
         self.applied = NOWHERE
+        self.epoch = self.valid_from = 1
         PyObject_GetBuffer(engine.wake.memory, &self.memory, PyBUF_WRITABLE)
         self.wake = <u8*>self.memory.buf
 
@@ -434,17 +436,17 @@ cdef class AddLane:
         cdef bint encoded, acks = False
         for i in range(count):
             h = <Handle>asked[i].handle
-            if h.epoch != self.epoch:
+            if not self.is_current(h):
                 self.learn(h, <bytes>asked[i].name)
-            if asked[i].acks and h.epoch == self.epoch and h.known:
+            if asked[i].acks and self.is_current(h) and h.known:
                 acks = True
                 continue
-            if h.epoch != self.epoch or not h.usable:
+            if not self.is_current(h) or not h.usable:
                 return False
             if self.is_awaited_by_groups(h.bucket, now_ns // 1000000) and not self.serves(h, count,
                                                                                         now_ns):
                 return False    # the pipeline hands out
-            if asked[i].trims and h.nodes and h.head_epoch != self.epoch and not self.look_at_head(h):
+            if asked[i].trims and h.nodes and not h.knows_head and not self.look_at_head(h):
                 return False
         if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
             return False
@@ -454,7 +456,7 @@ cdef class AddLane:
         encoded = turn == self.turn     # or other entries stand there
         for i in range(count):
             h = <Handle>asked[i].handle
-            if h.epoch != self.epoch:
+            if not self.is_current(h):
                 return False
             if not asked[i].acks:
                 encoded = encoded and asked[i].version == h.version     # or its names are others
@@ -473,11 +475,11 @@ cdef class AddLane:
         """Look up the first sealed node, for a trim; False: that cannot be."""
         cdef u64 epoch = self.epoch
         found = self.port.first_node(h.number)
-        if found is None or self.epoch != epoch or h.epoch != epoch:
+        if found is None or self.epoch != epoch or not self.is_current(h):
             return False
         live, ms, seq, position = found
         live -= h.marks_of(position)
-        h.head_live, h.head_ms, h.head_seq, h.head_epoch = live, ms, seq, epoch
+        h.head_live, h.head_ms, h.head_seq, h.knows_head = live, ms, seq, True
         return True
 
     cdef bint is_awaited_by_groups(self, uint32_t bucket, int64_t now_ms) noexcept nogil:
@@ -683,14 +685,23 @@ cdef class AddLane:
     cdef u64 lag_bytes(self) except? 0:
         return self.lag["INDEX_LAG_MAX_BYTES"]
 
+    cdef inline bint is_current(self, Handle h) noexcept:
+        """Whether a handle is its stream where the lane stands: then it is in `by_number`."""
+        return h.epoch >= self.valid_from
+
     cdef void forget(self) noexcept:
         """Handles do not count any more; what the index lacks of them, it follows from the log."""
+        self.stand_nowhere()
+        self.valid_from = self.epoch
+        self.by_number.clear()
+
+    cdef void stand_nowhere(self) noexcept:
+        """What is ahead of the record cache does not count any more; nor do groups."""
         cdef Handle h
         for h in self.dirty:
             h.dirty = False
             h.marks.size = 0
         self.dirty.clear()
-        self.by_number.clear()
         self.epoch += 1
         self.applied = self.base = NOWHERE
         self.since = self.owed = 0
@@ -718,10 +729,9 @@ cdef class AddLane:
     cdef bint take_over(self, int64_t applied) except -1:
         """Go on from the record cache, which stands there; -1: nowhere."""
         cdef int64_t owed
-        cdef Handle h
         engine, cache = self.engine, self.cache
-        kept = self.keep_unchanged(cache)
-        self.forget()
+        if not self.keep_unchanged(cache):
+            self.forget()
         file, limits = engine.active, engine.limits
         meta = cache.meta
         if (applied < 0 or meta is None or meta.applied != applied or file is None
@@ -744,27 +754,25 @@ cdef class AddLane:
         self.owed = owed
         self.base = self.applied = applied
         cache.changed_since(applied)
-        for h in kept:
-            if self.handles.get(h.name) is not h:
-                continue        # it was given up in between
-            h.epoch = self.epoch
-            if h.head_epoch:
-                h.head_epoch = self.epoch
-            self.by_number[h.number] = h
         return True
 
-    cdef list keep_unchanged(self, cache):
-        """Handles that are as they were for where the cache stands now: it was given all that is
-        held here, and knows which streams were changed since."""
+    cdef bint keep_unchanged(self, cache) except -1:
+        """Keep the handles that are as they were for where the cache stands now, as far as it was
+        given all that is held here, and knows which streams were changed since; False: it does not.
+        There may be very many: only those that changed are looked at."""
         cdef Handle h
         changed = cache.changed
         if (changed is None or self.applied == NOWHERE or self.applied != self.base
                 or cache.since != self.base or cache.generation != self.generation
                 or self.engine.active is not self.file
                 or self.engine.limits is not self.limits_given):
-            return []
-        return [h for h in self.by_number.values()
-                if h.epoch == self.epoch and h.number not in changed]
+            return False
+        self.stand_nowhere()
+        for number in changed:
+            h = self.by_number.pop(number, None)
+            if h is not None:
+                h.epoch = 0
+        return True
 
     cdef Handle handle(self, bytes name):
         """The handle of a name, which may have learned nothing yet."""
