@@ -44,15 +44,40 @@ cdef inline u64 raw_of(const Elem* elem) noexcept nogil:
     return format_i64(elem.number, text) if elem.is_int else elem.size
 
 
-cdef inline int grow_row(RowRef* ref, const Elem* elem, u64 index) except -1:
-    """Count the bytes of a field or value; refuse the row before they are copied."""
+cdef inline bint grow_row(RowRef* ref, const Elem* elem, u64 index) except -1:
+    """Count the bytes of a field or value; refuse the row before they are copied. True if it is a
+    large one from here on: then `refuse_large` looks at the rest before that is copied, too."""
+    cdef u64 before = ref.raw_bytes
     ref.raw_bytes += raw_of(elem)
     if ref.raw_bytes > ENTRY_BYTES_MAX:
-        raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
+        too_large(index)
+    return before <= LARGE_ROW_BYTES < ref.raw_bytes
+
+
+cdef int too_large(u64 index) except -1:
+    raise TooLargeError(f"row {index}: fields and values exceed 1 GiB together; split it")
+
+
+cdef int refuse_large(object item, u64 index) except -1:
+    """Refuse a row that is too large by what can be known without a copy, and without running code
+    of its own; the length of a text is the least that its bytes can be."""
+    cdef u64 total = 0
+    if type(item) is dict:
+        item = list(item.items())
+    elif type(item) is not list and type(item) is not tuple:
+        return 0
+    for pair in tuple(item):
+        if type(pair) is tuple or type(pair) is list:
+            for part in tuple(pair):
+                if type(part) is bytes or type(part) is str:
+                    total += <u64>len(part)
+    if total > ENTRY_BYTES_MAX:
+        too_large(index)
     return 0
 
 
 cdef enum:
+    LARGE_ROW_BYTES = 1 << 20
     SHORT_TEXT = 64             # of which the length stands in the first byte
 
 
@@ -236,7 +261,8 @@ cdef class RowBatch:
             if not plain:
                 given = encoded_value(self.encode, given)
             self.to_elem(given, &elem, index, name)
-            grow_row(ref, &elem, index)
+            if grow_row(ref, &elem, index) and plain:
+                refuse_large(item, index)
             fail(buf_elem(&self.values, &elem))
         return i == width and (plain or PyDict_Size(item) == width)
 
@@ -259,12 +285,14 @@ cdef class RowBatch:
             field, value = pair
             self.to_elem(field, &elem, index, field)
             names_bytes += raw_of(&elem)
-            grow_row(ref, &elem, index)
+            if grow_row(ref, &elem, index) and self.encode is None:
+                refuse_large(item, index)
             fail(buf_elem(&self.scratch, &elem))
             if self.encode is not None:
                 value = encoded_value(self.encode, value)
             self.to_elem(value, &elem, index, field)
-            grow_row(ref, &elem, index)
+            if grow_row(ref, &elem, index) and self.encode is None:
+                refuse_large(item, index)
             fail(buf_elem(&self.values, &elem))
             keys.append(field)
         if not keys:
@@ -369,7 +397,8 @@ def columns(names, columns):
         for i in present:
             value = <object>PyList_GET_ITEM(<list>PyList_GET_ITEM(lists, i), row)
             batch.to_elem(value, &elem, row, fields[i])
-            grow_row(&ref, &elem, row)
+            if grow_row(&ref, &elem, row):
+                refuse_large([(column[row],) for column in lists], row)
             fail(buf_elem(&batch.values, &elem))
         fail(buf_add(&batch.refs, &ref, sizeof(RowRef)))
     batch.held = None
