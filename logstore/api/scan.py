@@ -169,7 +169,8 @@ def make_scan(
         from logstore.scan import query
 
         read = query.Where(opened.engine, names, low, high)
-        options = {"merge": merge, "guarded": guarded}
-        return Scan(query.Query(read, columns, schema, where, batch_rows, **options))
+        return Scan(
+            query.Query(read, columns, schema, where, batch_rows, merge=merge, guarded=guarded)
+        )
 
     return needing("arrow", made)

@@ -41,8 +41,8 @@ cdef class _Entries:
     cdef u64 text_size
     cdef u8 text[24]
     cdef Buf field_elems        # Elem of the field columns' names
-    cdef Buf reserved_elems     # Elem of names that no other fields than these may have
-    cdef Buf known_elems
+    cdef Buf reserved_elems     # Elem of the names of columns, without upper case; see `NameGuard`
+    cdef Buf known_elems        # Elem of the fields that may have such a name
     cdef Buf items              # Elem of the entry's fields and values
     # Of the node's fields, kept while one node after the other has the same:
     cdef Buf shape              # their bytes
@@ -51,7 +51,7 @@ cdef class _Entries:
     cdef Buf absent             # int64 of the field columns that none of them goes to
     cdef Column key_texts       # they as texts
     cdef Buf node_picks         # of repeated ones; see `pick_last`
-    cdef bint misread_shape     # whether one of them has a name that is another's
+    cdef bint misread_shape     # whether one of them would be taken for a column of another field
     cdef Buf entry_picks        # of the entry
     # Whether the map has children of its own. It shares those of `pairs`, if both are wanted, until
     # an entry repeats a field.
@@ -206,7 +206,7 @@ cdef class _Entries:
 
     @cython.final
     cdef bint misread(self, const Elem* fields, int64_t count, int64_t step) noexcept nogil:
-        """Whether one of some fields has a reserved name, and is none of those that are known."""
+        """Whether one of some fields would be taken for a column of another field."""
         cdef const Elem* reserved = <const Elem*>self.reserved_elems.data
         cdef const Elem* known = <const Elem*>self.known_elems.data
         cdef u64 names = self.reserved_elems.size // sizeof(Elem)

@@ -165,6 +165,13 @@ cdef class RowBatch:
             flat.append(elem_bytes(&elem))
         return flat
 
+    cdef inline int grow(self, RowRef* ref, const Elem* elem, u64 index, object item) except -1:
+        """Count the bytes of a field or value of a row; refuse it before they are copied. What an
+        encoder makes of the others is not known yet."""
+        if grow_row(ref, elem, index) and self.encode is None:
+            refuse_large(item, index)
+        return 0
+
     cdef int to_elem(self, object value, Elem* elem, u64 index, object field) except -1:
         """The bytes of a field or value; they stay valid until the next call."""
         cdef int overflow = 0
@@ -261,8 +268,7 @@ cdef class RowBatch:
             if not plain:
                 given = encoded_value(self.encode, given)
             self.to_elem(given, &elem, index, name)
-            if grow_row(ref, &elem, index) and plain:
-                refuse_large(item, index)
+            self.grow(ref, &elem, index, item)
             fail(buf_elem(&self.values, &elem))
         return i == width and (plain or PyDict_Size(item) == width)
 
@@ -285,14 +291,12 @@ cdef class RowBatch:
             field, value = pair
             self.to_elem(field, &elem, index, field)
             names_bytes += raw_of(&elem)
-            if grow_row(ref, &elem, index) and self.encode is None:
-                refuse_large(item, index)
+            self.grow(ref, &elem, index, item)
             fail(buf_elem(&self.scratch, &elem))
             if self.encode is not None:
                 value = encoded_value(self.encode, value)
             self.to_elem(value, &elem, index, field)
-            if grow_row(ref, &elem, index) and self.encode is None:
-                refuse_large(item, index)
+            self.grow(ref, &elem, index, item)
             fail(buf_elem(&self.values, &elem))
             keys.append(field)
         if not keys:

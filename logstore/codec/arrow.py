@@ -94,9 +94,9 @@ class NameGuard:
                     name = _text(field)
                     raise OptionError(
                         f"entry {ms}-{seq} of stream {shown(stream_name)} has the field {name!r}, "
-                        f"which would be taken for the column {column!r}, as names are not told by "
-                        f"case here; read it as fields['{name}'] and {column!r} in the same way, "
-                        "or say with schema= which fields are columns"
+                        f"which would be taken for the column {column!r} of another field, as "
+                        f"names are not told by case here; fields['{name}'] tells them apart, or "
+                        "say with schema= which fields are columns"
                     )
 
     def refuse(

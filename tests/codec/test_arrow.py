@@ -30,6 +30,16 @@ def _node(codec: Codec, *added: tuple[tuple[int, int], list[bytes]]) -> tuple[by
     return lp, *master
 
 
+def _drawn(drawn: list[Any]) -> tuple[tuple[bytes, int, int], tuple[int, int]]:
+    """A node of entries that were drawn with the steps between their IDs; the last ID."""
+    id = (1, 1)
+    added = [(id, drawn[0][1])]
+    for step, flat in drawn[1:]:
+        id = next_id(id, step)
+        added.append((id, flat))
+    return _node(pure, *added), id
+
+
 def _batch(codec: Codec, *nodes: tuple[bytes, int, int], **options: Any) -> pa.RecordBatch:
     builder = codec.ArrowBuilder(**options)
     for node in nodes:
@@ -260,12 +270,7 @@ def test_columns_that_cannot_be_are_refused(codec: Codec, options: Any) -> None:
 def test_both_codecs_give_the_same_columns(
     native: Codec, drawn: list[Any], vector: bytes, binary: bool
 ) -> None:
-    id = (1, 1)
-    added = [(id, drawn[0][1])]
-    for step, flat in drawn[1:]:
-        id = next_id(id, step)
-        added.append((id, flat))
-    node = _node(pure, *added)
+    node, id = _drawn(drawn)
     batches = []
     for codec in (pure, native):
         columns = (*ARROW_COLUMNS, *EXACT_COLUMNS)
@@ -312,12 +317,7 @@ def test_a_field_with_the_name_of_another_ones_column_is_refused(
 
 @given(drawn=st.lists(st.tuples(steps, entries), min_size=1, max_size=12))
 def test_both_codecs_refuse_the_same_names(native: Codec, drawn: list[Any]) -> None:
-    id = (1, 1)
-    added = [(id, drawn[0][1])]
-    for step, flat in drawn[1:]:
-        id = next_id(id, step)
-        added.append((id, flat))
-    node = _node(pure, *added)
+    node, _ = _drawn(drawn)
     guard = NameGuard(["A", "b", "X", "7", ""], ["b", "7"])
     told = []
     for codec in (pure, native):

@@ -90,7 +90,7 @@ cdef class DeleteLane(IndexedLane):
         # Python ran: is everything as it was?
         if self.epoch != epoch or not self.is_current(h) or self.wake == NULL:
             return NOT_DONE
-        self.deleted_in(h.number, target.version)
+        self.deleted_in(h.number)
         self.lay_out_delete(h)
         if not self.fits(start, self.out.size):
             return NOT_DONE
@@ -207,9 +207,8 @@ cdef class DeleteLane(IndexedLane):
             return False
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
-        version = little(p + HEAD + 24, 8)
         if not states:          # whatever is known of the stream: it may have been looked up since
-            self.deleted_in(little(p + HEAD, 8), version)
+            self.deleted_in(little(p + HEAD, 8))
         h = self.held(little(p + HEAD, 8))
         if h is None or self.epoch != epoch or not self.is_current(h):
             return False
@@ -221,7 +220,7 @@ cdef class DeleteLane(IndexedLane):
         if states:
             h.state(p + HEAD, position)
             return True
-        count = (size[0] - TOMBSTONE_BODY) >> 2
+        version, count = little(p + HEAD + 24, 8), (size[0] - TOMBSTONE_BODY) >> 2
         h.knows_head = False
         h.position = position
         if version != h.open_version:

@@ -255,7 +255,7 @@ cdef class GroupLane(DeleteLane):
             if not is_below(ms, seq, h.last_ms, h.last_seq):
                 return found    # no node is behind it
 
-    cdef int deleted_in(self, u64 stream, u64 version) except -1:
+    cdef int deleted_in(self, u64 stream) except -1:
         if stream == self.node_stream:
             self.node_lp = None
         return 0

@@ -961,7 +961,7 @@ cdef class AddLane:
                 h.marks.size = 0
                 self.dirty.remove(h)
             del self.by_number[number]
-        self.deleted_in(number, 0)
+        self.deleted_in(number)
         self.cache.lack(number)
         return True
 
@@ -973,9 +973,9 @@ cdef class AddLane:
         """What else is held here; False: the cache cannot take it."""
         return True
 
-    cdef int deleted_in(self, u64 stream, u64 version) except -1:
-        """Entries of a version of a node were deleted, or may have been: what is kept of the
-        stream's sealed nodes is not so any more."""
+    cdef int deleted_in(self, u64 stream) except -1:
+        """Entries of a stream were deleted, or may have been: forget what is kept of its sealed
+        nodes."""
         return 0
 
     cdef bint follow_locked(self, u64 applied) except -1:
