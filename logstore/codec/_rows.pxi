@@ -62,13 +62,12 @@ cdef int refuse_large(object item, u64 index) except -1:
     """Refuse a row that is too large by what can be known without a copy, and without running code
     of its own; the length of a text is the least that its bytes can be."""
     cdef u64 total = 0
-    if type(item) is dict:
-        item = list(item.items())
-    elif type(item) is not list and type(item) is not tuple:
+    if type(item) is not dict and type(item) is not list and type(item) is not tuple:
         return 0
-    for pair in tuple(item):
+    # Copies by `list`, which takes all items in one step: a collection may change the row.
+    for pair in list(item.items() if type(item) is dict else item):
         if type(pair) is tuple or type(pair) is list:
-            for part in tuple(pair):
+            for part in list(pair):
                 if type(part) is bytes or type(part) is str:
                     total += <u64>len(part)
     if total > ENTRY_BYTES_MAX:
