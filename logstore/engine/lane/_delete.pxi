@@ -207,6 +207,9 @@ cdef class DeleteLane(IndexedLane):
             return False
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
+        version = little(p + HEAD + 24, 8)
+        if not states:          # whatever is known of the stream: it may have been looked up since
+            self.deleted_in(little(p + HEAD, 8), version)
         h = self.held(little(p + HEAD, 8))
         if h is None or self.epoch != epoch or not self.is_current(h):
             return False
@@ -218,10 +221,9 @@ cdef class DeleteLane(IndexedLane):
         if states:
             h.state(p + HEAD, position)
             return True
-        version, count = little(p + HEAD + 24, 8), (size[0] - TOMBSTONE_BODY) >> 2
+        count = (size[0] - TOMBSTONE_BODY) >> 2
         h.knows_head = False
         h.position = position
-        self.deleted_in(h.number, version)
         if version != h.open_version:
             fail(buf_reserve(&h.marks, count * MARK_BYTES))
             for i in range(count):

@@ -961,6 +961,7 @@ cdef class AddLane:
                 h.marks.size = 0
                 self.dirty.remove(h)
             del self.by_number[number]
+        self.deleted_in(number, 0)
         self.cache.lack(number)
         return True
 
@@ -973,7 +974,8 @@ cdef class AddLane:
         return True
 
     cdef int deleted_in(self, u64 stream, u64 version) except -1:
-        """Entries of a version of a node were deleted: what is kept of it is not so any more."""
+        """Entries of a version of a node were deleted, or may have been: what is kept of the
+        stream's sealed nodes is not so any more."""
         return 0
 
     cdef bint follow_locked(self, u64 applied) except -1:

@@ -206,6 +206,8 @@ class RecordCache:
         self.opens.pop(stream, None)
         self.owed_records.discard(stream)
         self.owed_opens.discard(stream)
+        if self.node is not None and self.node.stream == stream:
+            self.node = None
 
     @property
     def must_follow(self) -> bool:
