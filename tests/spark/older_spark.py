@@ -40,6 +40,7 @@ def main(path: str, token: str) -> None:
         query.writeStream.format("memory").queryName("q").start().processAllAvailable()
         print(STREAMED)
     except StreamingQueryException as error:
+        print(error, file=sys.stderr)
         lines = str(error).splitlines()
         print(next((each for each in lines if "OptionError" in each), lines))
 

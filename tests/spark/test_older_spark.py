@@ -44,4 +44,4 @@ def test_an_older_spark_reads_and_writes_batches(tmp_path: Path) -> None:
         "Row(count(1)=100)",
         repr(COLUMNS),
     ]
-    assert "needs pyspark 4.2 or later, and this is 4.0." in told[5]
+    assert "needs pyspark 4.2 or later, and this is 4.0." in told[5], done.stderr[-6000:]
