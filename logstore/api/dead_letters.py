@@ -20,7 +20,6 @@ from logstore.api import units
 from logstore.api.entry import Entry
 from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
-from logstore.api.info import plain_text
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import requeue as back
 from logstore.engine.groups.dead_letter import DeadLettered
@@ -110,6 +109,8 @@ def tell(
 
     ``groups``: by the names of stream and group, where the entries were pending.
     """
+    from logstore.api.info import plain_text
+
     letters = [DeadLetter(opened, groups[letter.origin, letter.group], letter) for letter in dead]
     for letter in letters[:WARNINGS_MAX]:
         log.warning(

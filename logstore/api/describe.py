@@ -30,7 +30,6 @@ from logstore.api.info import (
 from logstore.api.opening import OpenStore
 from logstore.codec import codec
 from logstore.codec.pending_run import Pending
-from logstore.engine.groups import admin
 from logstore.engine.groups import describe as pel
 from logstore.engine.groups.describe import ConsumerRow, GroupRow
 from logstore.engine.runtime import snapshot
@@ -107,31 +106,6 @@ def _edge(
             if entries:
                 return make_entry(entries[0], encoding)
     return None
-
-
-def group_number(view: Snapshot, stream: bytes, group: bytes) -> int | None:
-    """The number of a group, None if there is no such group."""
-    record = view.record(stream)
-    group_record = None if record is None else view.index.group(record.number, group)
-    return None if group_record is None else group_record.number
-
-
-def group_row(view: Snapshot, stream: bytes, group: bytes) -> GroupRow:
-    """One group's row of XINFO GROUPS; GroupNotFoundError."""
-    for row in pel.group_rows(view, stream):
-        if row.name == group:
-            return row
-    raise admin.not_found(stream, group)
-
-
-def held(view: Snapshot, stream: bytes, group: bytes, consumer: bytes) -> int:
-    """How many entries are pending with a consumer; 0 if there is no such consumer."""
-    number = group_number(view, stream, group)
-    if number is None:
-        return 0
-    who = view.index.groups.consumer_number(number, consumer)
-    consumer_record = None if who is None else view.index.groups.consumer(number, who)
-    return 0 if consumer_record is None else consumer_record.pending
 
 
 def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:

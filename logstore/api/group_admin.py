@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from logstore.api import arguments, configuring, describe
+from logstore.api import arguments, configuring
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.entry import DeleteOutcome, outcomes
-from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
 from logstore.api.opening import OpenStore
 from logstore.api.stream_writes import StreamWrites
 from logstore.engine.groups import ack, admin
@@ -25,6 +24,9 @@ from logstore.engine.groups import describe as pel
 from logstore.ids import MAX_ID, IDLike, StreamID
 from logstore.options import References, Sync
 from logstore.settings import GroupSettings
+
+if TYPE_CHECKING:
+    from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
 
 T = TypeVar("T", bytes, str)
 PAGE_ENTRIES = 1000
@@ -141,7 +143,7 @@ class GroupAdmin(Generic[T]):
         Returns:
             Whether there is such a group.
         """
-        look = partial(describe.group_number, stream=self._stream, group=self._name)
+        look = partial(pel.group_number, stream=self._stream, group=self._name)
         return self._opened.view(look) is not None
 
     def add_consumer(self, consumer: str | bytes, *, sync: Sync | None = None) -> bool:
@@ -351,7 +353,9 @@ class GroupAdmin(Generic[T]):
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
         """
-        row = self._opened.view(partial(describe.group_row, stream=self._stream, group=self._name))
+        from logstore.api import describe
+
+        row = self._opened.view(partial(pel.group_row, stream=self._stream, group=self._name))
         return describe.group_info(row, self._opened.text)
 
     def consumers(self) -> list[ConsumerInfo[T]]:
@@ -364,6 +368,8 @@ class GroupAdmin(Generic[T]):
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
         """
+        from logstore.api import describe
+
         now_ms = self._opened.engine().clock.now_ms()
         rows = self._opened.view(
             partial(pel.consumer_rows, stream=self._stream, group=self._name, now_ms=now_ms)
@@ -379,6 +385,8 @@ class GroupAdmin(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
         """
+        from logstore.api.info import PendingInfo
+
         told = self._opened.view(partial(pel.summary, stream=self._stream, group=self._name))
         consumers = {self._opened.text(name): count for name, count in told.consumers}
         return PendingInfo(told.count, told.first, told.last, consumers)
@@ -420,6 +428,8 @@ class GroupAdmin(Generic[T]):
     def _pending(
         self, low: StreamID, high: StreamID, limit: int, who: bytes | None, min_idle_ms: int
     ) -> Iterator[PendingEntry[T]]:
+        from logstore.api.info import PendingEntry
+
         left, text = limit, self._opened.text
         while low <= high:
             page = min(left, PAGE_ENTRIES) if limit else PAGE_ENTRIES

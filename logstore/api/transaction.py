@@ -18,7 +18,6 @@ from logstore.api.opening import OpenStore
 from logstore.api.transaction_steps import Pending, Steps
 from logstore.api.transaction_stream import TransactionStream
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import copy
 from logstore.engine.groups import ack
 from logstore.engine.streams import lifecycle
 from logstore.errors import EntryTypeError, UsageError
@@ -84,6 +83,8 @@ class Transaction(Generic[T]):
         self, source: str | bytes, target: str | bytes, *, replace: bool = False
     ) -> Pending[bool]:
         """Copy a stream as it is then, as ``Store.copy``; its errors come at the commit."""
+        from logstore.engine.dump import copy
+
         arguments.check_flag(replace, "replace")
         source, target = map(self._stream_name, (source, target))
         return self._steps.do(copy.copy, source=source, target=target, replace=replace)

@@ -22,13 +22,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from logstore.api import arguments, describe
+from logstore.api import arguments
 from logstore.api.arguments import deadline_of
 from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Delivery
 from logstore.api.handlers import PLAIN, USE_AIO, Ends, Event, WorkNotDone, check_callable, not_done
 from logstore.api.opening import OpenStore
-from logstore.engine.groups import ack
+from logstore.engine.groups import ack, describe
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
 from logstore.engine.runtime.snapshot import Snapshot

@@ -29,9 +29,9 @@ from logstore.errors import ClosedError, Error
 from logstore.wire.resp.failures import UNBLOCKED, Failed, failure_of
 from logstore.wire.resp.outgoing import Cut
 from logstore.wire.resp.reply import Failure, Reply
-from logstore.wire.runner import StoreReader
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Look, QueuedRead
+from logstore.wire.store_reader import StoreReader
 
 log = logging.getLogger("logstore.server")
 SMALL_ENTRIES, SMALL_BYTES = 16, 64 * 1024  # a reply so small is made in the event loop

@@ -18,8 +18,7 @@ from logstore.api.opening import OpenStore, opened_of
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import NotFree
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import NotNow, Snapshot
+from logstore.engine.runtime.snapshot import NotNow
 from logstore.errors import DiskFullError, Error
 from logstore.wire.partial_commits import Begun
 from logstore.wire.resp.failures import Failed, failure_of
@@ -36,6 +35,7 @@ from logstore.wire.steps import (
     Step,
     Tell,
 )
+from logstore.wire.store_reader import ReaderAtOnce, StoreReader
 from logstore.wire.together import (
     Added,
     Adds,
@@ -91,34 +91,7 @@ class NotRun:
 NOT_RUN = NotRun()
 
 
-# -- where a look reads ---------------------------------------------------------------------------
-class StoreReader:
-    """Reads of the store as it stands."""
-
-    def __init__(self, store: Store[bytes], owed: Owed) -> None:
-        self._engine = opened_of(store).engine()
-        self.rows = owed.rows
-        self.check = owed.check
-
-    def once(self, batch: Callable[[Snapshot], T]) -> T:
-        """What ``batch`` reads on one snapshot."""
-        self.check()
-        return snapshot.read(self._engine, batch)
-
-    @property
-    def now_ms(self) -> int:
-        """The store's clock."""
-        return self._engine.clock.now_ms()
-
-
-class _ReaderAtOnce(StoreReader):
-    """The same without a wait: ``NotNow``."""
-
-    def once(self, batch: Callable[[Snapshot], T]) -> T:
-        """What ``batch`` reads on one snapshot."""
-        return snapshot.read_at_once(self._engine, batch)
-
-
+# -- reads in slices -------------------------------------------------------------------------------
 class Reading:
     """A walk on its way, for one client; ``reply`` once it is over."""
 
@@ -132,7 +105,7 @@ class Reading:
         self.begun = False  # it had a slice
         self.waits = False  # its next slice is for a thread
         self._walk = look.walk()
-        self._now, self._then = _ReaderAtOnce(store, owed), StoreReader(store, owed)
+        self._now, self._then = ReaderAtOnce(store, owed), StoreReader(store, owed)
         self._worked_ns = 0
 
     def go_on(self, *, at_once: bool) -> bool:
@@ -311,6 +284,8 @@ class Runner:
             return NOT_RUN
         try:
             done = work(self._opened)
+        except Cut:
+            raise
         except Error as exc:
             return failure_of(exc)
         except Exception as exc:
@@ -349,7 +324,7 @@ class Runner:
     def _light(self, look: Look, owed: Owed) -> Reply | NotRun:
         begun = time.monotonic()
         try:
-            return look.find(_ReaderAtOnce(self.store, owed))
+            return look.find(ReaderAtOnce(self.store, owed))
         except Exception:  # noqa: BLE001  the thread meets it, too, and says what it is
             return NOT_RUN
         finally:
@@ -414,7 +389,8 @@ class Runner:
         """A step by itself, its change as a commit of its own."""
         try:
             if isinstance(step, Change):
-                return self._change(step, owed)
+                done = self._laned(step, owed)
+                return self._change(step, owed) if done is None else done
             if isinstance(step, JoinedAdds):
                 return self._joined_adds(step)
             if isinstance(step, Look):
@@ -429,6 +405,19 @@ class Runner:
             return _refused(step, exc)
         except Exception as exc:  # noqa: BLE001
             return _failed(step, exc)
+
+    def _laned(self, step: Change, owed: Owed) -> Reply:
+        """The reply of a change that is a commit beside the pipeline; None, and nothing happened,
+        where it is not."""
+        if step.beside is None:
+            return None
+        begun_ns = time.perf_counter_ns()
+        done = step.beside(self._opened)
+        if done is None:
+            return None
+        if step.request is not None:
+            step.request.took(begun_ns)
+        return owed.made(done)
 
     def _change(self, step: Change, owed: Owed, *, frees: bool = False) -> Reply:
         """The reply is made behind the commit, so that no other one waits for it."""

@@ -16,6 +16,9 @@ from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.streams.read import Batch, Maker
+from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
 from logstore.wire.partial_commits import Begun, Parts
 from logstore.wire.resp.outgoing import Owed, Rows
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Reply
@@ -36,6 +39,24 @@ class Reader(Protocol):
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` finds on one snapshot; each call may see a later moment."""
+        ...
+
+    def record(self, key: bytes) -> StreamRecord | None:
+        """The record of a stream."""
+        ...
+
+    def batch(
+        self,
+        key: bytes,
+        low: StreamID,
+        high: StreamID,
+        limit: int,
+        maker: Maker | None,
+        *,
+        reverse: bool,
+    ) -> Batch | None:
+        """The first entries between two IDs, of one moment, at most ``limit``, by the shortest way
+        there is; None where that is ``once``."""
         ...
 
     def rows(self) -> Rows:

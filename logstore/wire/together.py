@@ -18,8 +18,10 @@ from logstore.codec import RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams import add
+from logstore.engine.streams.read import Batch, Maker
 from logstore.errors import Error
 from logstore.ids import StreamID
+from logstore.index.keys import StreamRecord
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
@@ -43,6 +45,24 @@ class StateReader:
         state = self._state
         state.flush()
         return batch(Snapshot(state.index, state.segments, lambda: state.now_ms))
+
+    def record(self, key: bytes) -> StreamRecord | None:
+        """The record of a stream."""
+        return self.once(lambda view: view.record(key))
+
+    def batch(
+        self,
+        key: bytes,
+        low: StreamID,
+        high: StreamID,
+        limit: int,
+        maker: Maker | None,
+        *,
+        reverse: bool,
+    ) -> Batch | None:
+        """None: what this commit did is in its state alone."""
+        del key, low, high, limit, maker, reverse
+        return None
 
     @property
     def now_ms(self) -> int:

@@ -74,6 +74,27 @@ def test_opening_what_is_there_loads_nothing_more(tmp_path: Path) -> None:
     assert sorted(again - first) == []
 
 
+def test_a_worker_that_commits_transactions_loads_nothing_heavy(tmp_path: Path) -> None:
+    """What tells of groups, copies streams and watches without a right to write took a tenth of a
+    second of the first job."""
+    code = f"""
+import logstore
+with logstore.open({str(tmp_path / "store")!r}, background=False) as store:
+    store.stream("s").add({{"a": "1"}})
+    given = store.stream("s").group("g", start="0").read("w", count=1)[0]
+    with store.transaction() as tx:
+        tx.stream("out").add({{"b": "2"}})
+        tx.ack(given)
+"""
+    found = loaded(code)
+    assert found & (HEAVY | {"ctypes"}) == set()
+    assert {
+        "logstore.api.describe",
+        "logstore.engine.dump",
+        "logstore.api.transaction",
+    } & found == {"logstore.api.transaction"}
+
+
 def test_a_start_that_reads_nothing_loads_neither_reads_nor_the_pure_codec(tmp_path: Path) -> None:
     """Nor what is done when a time has come: a store that is closed at once has no use for it."""
     code = f"""

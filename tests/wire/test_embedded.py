@@ -13,11 +13,13 @@ import redis
 import valkey
 
 import logstore
+from logstore.engine.lane.loading import native_or_none
 from logstore.errors import OptionError
 from logstore.redis import Redis
 from logstore.redis.asyncio import Redis as AsyncRedis
 from logstore.valkey import Valkey
 from logstore.valkey.asyncio import Valkey as AsyncValkey
+from tests.support.inside import lane_commits, let_lag
 from tests.wire.served import serving
 
 SOON_S = 60.0
@@ -62,6 +64,46 @@ def test_it_answers_as_over_a_network(tmp_path: Path, protocol: int, decode: boo
         assert session(near) == wanted
     with logstore.open(tmp_path / "store") as store:
         assert sorted(store.streams()) == [b"s", b"t", b"u"]
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_what_it_commits_by_itself_is_a_commit_of_the_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
+) -> None:
+    """It went through the pipeline; the same answers without a lane are the judge."""
+
+    def told(laned: bool) -> tuple[list[Any], list[int]]:
+        let_lag(monkeypatch, 64, lane=laned)
+        path, commits, answers = tmp_path / f"store {laned}", list[int](), list[Any]()
+        options: dict[str, Any] = {"background": False}
+        with (
+            logstore.open(path, **options) as store,
+            Redis(path, protocol=protocol, store=options) as client,
+        ):
+            client.xadd("s", {"n": 0}, id="1-0")
+            for n in range(1, 8):
+                client.xadd("s", {"n": n}, id=f"{n + 1}-0")
+            client.xgroup_create("s", "g", "0")
+            client.xreadgroup("g", "w", {"s": ">"}, count=1)  # the consumer is there now
+            for call in (
+                lambda: type(client.xadd("t", {"n": 1})),
+                lambda: type(client.xadd("t", {"n": 2})),
+                lambda: client.xreadgroup("g", "w", {"s": ">"}, count=2),
+                lambda: client.xack("s", "g", "2-0"),
+                lambda: client.xdel("s", "5-0"),
+                lambda: client.xreadgroup("g", "w", {"s": ">"}),
+                lambda: client.xack("s", "g", "2-0"),
+                lambda: client.xreadgroup("g", "w", {"s": ">"}),
+            ):
+                lane_commits(store)
+                answers.append(call())
+                commits.append(lane_commits(store))
+        return answers, commits
+
+    answers, commits = told(laned=True)
+    assert commits[:5] == [1] * 5
+    assert told(laned=False) == (answers, [0] * 8)
 
 
 def test_a_read_that_blocks_is_woken_by_another_client(tmp_path: Path) -> None:

@@ -245,3 +245,28 @@ def consumer_page(
         for row in consumers
     ]
     return rows, consumers[-1].number if len(consumers) == PAGE_ROWS else None
+
+
+def group_number(view: Snapshot, stream: bytes, group: bytes) -> int | None:
+    """The number of a group, None if there is no such group."""
+    record = view.record(stream)
+    group_record = None if record is None else view.index.group(record.number, group)
+    return None if group_record is None else group_record.number
+
+
+def group_row(view: Snapshot, stream: bytes, group: bytes) -> GroupRow:
+    """One group's row of XINFO GROUPS; GroupNotFoundError."""
+    for row in group_rows(view, stream):
+        if row.name == group:
+            return row
+    raise admin.not_found(stream, group)
+
+
+def held(view: Snapshot, stream: bytes, group: bytes, consumer: bytes) -> int:
+    """How many entries are pending with a consumer; 0 if there is no such consumer."""
+    number = group_number(view, stream, group)
+    if number is None:
+        return 0
+    who = view.index.groups.consumer_number(number, consumer)
+    consumer_record = None if who is None else view.index.groups.consumer(number, who)
+    return 0 if consumer_record is None else consumer_record.pending

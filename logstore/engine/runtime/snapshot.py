@@ -173,7 +173,7 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
     )
 
 
-def read_at_once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
+def read_at_once(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
     """What a short batch reads on a fresh snapshot, without waiting for anybody.
 
     Raises:
@@ -186,7 +186,7 @@ def read_at_once(engine: Engine, batch: Callable[[Snapshot], T]) -> T:
         readers[token] = threading.get_ident()
         if gate.is_shut or engine.follow is not None:
             raise NotNow
-        return _once(engine, batch, ())
+        return _once(engine, batch, args)
     except Exception as exc:
         raise NotNow from exc
     finally:

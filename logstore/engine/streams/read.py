@@ -29,6 +29,7 @@ BYTES_MAX = 1 << 20
 
 
 Interval: TypeAlias = tuple[StreamID, StreamID]
+Look: TypeAlias = Callable[..., Any]  # on a snapshot of an engine: ``snapshot.read``
 # Start, end, limit, whether in reverse, the interval of all batches, what makes entries.
 _Asked: TypeAlias = "tuple[StreamID, StreamID, int, bool, Interval | None, Maker | None]"
 
@@ -62,14 +63,18 @@ class Batch(NamedTuple):
     rest: Interval | None
 
 
-def record(engine: Engine, name: bytes) -> StreamRecord | None:
-    """The record of a stream, the caller's own; None if there is no such stream."""
+def record(engine: Engine, name: bytes, look: Look = snapshot.read) -> StreamRecord | None:
+    """The record of a stream, the caller's own; None if there is no such stream.
+
+    ``look``: what reads on a snapshot, or raises: ``snapshot.read``, or ``snapshot.read_at_once``.
+    """
     reader = engine.reader
     if reader is None:
-        return snapshot.read(engine, Snapshot.record, name)
+        alone: StreamRecord | None = look(engine, Snapshot.record, name)
+        return alone
     found: Any = reader.record(name)
     if found is MISS:
-        found, stream = snapshot.read(engine, _record_in, reader, name)
+        found, stream = look(engine, _record_in, reader, name)
         if stream is not None:
             reader.keep(stream)
     known: StreamRecord | None = found
@@ -161,23 +166,26 @@ def read_batch(
     reverse: bool = False,
     walked: Interval | None = None,
     maker: Maker | None = None,
+    look: Look = snapshot.read,
 ) -> Batch:
     """The next entries of a closed interval; at most ``limit`` unless it is negative.
 
     ``walked``: the interval of all batches, if this is one behind the first; ``maker``: makes the
-    entries. LostRowsError if the index has lost some of what there must be.
+    entries; ``look``: as ``record``. LostRowsError if the index has lost some of what there must
+    be.
     """
     if start > end or limit == 0:
         return Batch([], None)
     reader = engine.reader
+    batch: Batch
     if reader is None:
-        batch = snapshot.read(engine, _read, name, start, end, limit, reverse, walked, maker)
+        batch = look(engine, _read, name, start, end, limit, reverse, walked, maker)
     else:
         decode = codec().entries if maker is None else maker.entries
         got = reader.batch(name, start, end, limit, reverse, walked, decode)
         if got is MISS:
             asked = start, end, limit, reverse, walked, maker
-            batch, stream = snapshot.read(engine, _read_in, reader, name, asked, decode)
+            batch, stream = look(engine, _read_in, reader, name, asked, decode)
             if stream is not None:
                 reader.keep(stream)
         else:

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.readonly_watch import watching
 from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.engine.shm.waiters import PACE
 from logstore.log import names as files
@@ -97,6 +96,8 @@ def _poll(
     engine: Engine, try_once: Callable[[], T], deadline: float | None, check: Callable[[], object]
 ) -> T | None:
     """Waiting in a read-only store: watch what writers publish, look at the log now and then."""
+    from logstore.engine.shm.readonly_watch import watching
+
     while True:
         with watching(engine.fs, engine.path / files.WAKE) as watch:
             found = try_once()

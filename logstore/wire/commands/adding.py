@@ -187,7 +187,7 @@ def xlen(_client: Client, words: Words) -> Step:
     key = words.next()
 
     def find(reader: Reader) -> Reply:
-        record = reader.once(lambda view: view.record(key))
+        record = reader.record(key)
         return record.length if record is not None else 0
 
     return Look(find, light=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logstore.api.opening import OpenStore
 from logstore.codec import codec
@@ -18,6 +18,7 @@ from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
+from logstore.engine.streams.read import Maker
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import ReadOptions, ReadParser
@@ -25,7 +26,7 @@ from logstore.wire.commands.walking import Budget
 from logstore.wire.partial_commits import PART_ENTRIES, Parts, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import NULL_ARRAY, Array, Pairs, Reply
+from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Beside, Block, Change, QueuedRead, Reader, Step
@@ -195,13 +196,18 @@ class _GroupRead:
         key, count = options.streams[0][0], options.budget().count()
 
         def work(opened: OpenStore[bytes]) -> Reply | None:
+            rows = self._client.owed.rows()
+            made = _NewEntries(rows.maker).first
             try:
-                found = opened.read_plain(key, asked.group, asked.consumer, count, 0, _making, None)
+                found = opened.read_plain(
+                    key, asked.group, asked.consumer, count, 0, lambda _: (made, ()), None
+                )
             except _TooLarge:
                 return None
-            if found is None:
-                return None
-            return Pairs([(key, Array(len(found), [b"".join(found)]))]) if found else NULL_ARRAY
+            if not found:
+                return None if found is None else NULL_ARRAY
+            rows.take(found)
+            return Pairs([(key, rows.done())])
 
         return work
 
@@ -275,11 +281,15 @@ class _TooLarge(Exception):  # noqa: N818  (control flow)
 
 
 class _NewEntries:
-    """Makes new entries replies, as ``DeliveryMaker`` of the codec makes them deliveries."""
+    """Makes new entries what becomes replies, as ``DeliveryMaker`` of the codec makes deliveries.
 
-    __slots__ = ("_left",)
+    ``maker``: of the rows of the reply; None: they stay what the codec finds.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_entries", "_left")
+
+    def __init__(self, maker: Maker | None) -> None:
+        self._entries = codec().entries if maker is None else maker.entries
         self._left = BESIDE_MAX_BYTES
 
     def first(
@@ -291,17 +301,13 @@ class _NewEntries:
         start: StreamID,
         limit: int,
         *_others: object,
-    ) -> tuple[list[bytes], bytes]:
+    ) -> tuple[list[Any], bytes]:
         """Those of a node, and their IDs. ``_TooLarge``, before anything is committed."""
         self._left -= len(lp)
         if self._left < 0:
             raise _TooLarge
-        rows = codec().resp_entries(lp, master_ms, master_seq, vector, start, MAX_ID, limit)
-        return [row[0] for row in rows], codec().pack_ids([row[1:] for row in rows])[0]
-
-
-def _making(_reader: None) -> tuple[Callable[..., tuple[list[bytes], bytes]], tuple[()]]:
-    return _NewEntries().first, ()
+        rows = self._entries(lp, master_ms, master_seq, vector, start, MAX_ID, limit, False)
+        return rows, codec().pack_ids([row[1:3] for row in rows])[0]
 
 
 class _Took(NamedTuple):

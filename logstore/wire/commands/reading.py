@@ -172,6 +172,9 @@ class _Read:
         self.empty = NULL_ARRAY
         self.starts: list[tuple[bytes, StreamID]] | None = None
         self._wanted = wanted
+        known = [(key, at) for key, at in wanted if isinstance(at, StreamID)]
+        if len(known) == len(wanted):
+            self.starts = known
         self._one_id = is_valkey(client.service.profile)  # of "+": the last ID, or none
 
     def walk(self) -> ReadWalk:

@@ -15,9 +15,9 @@ from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.failures import Failed
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Failure, Reply
 from logstore.wire.resp.words import Words
-from logstore.wire.runner import StoreReader
 from logstore.wire.service import QUEUED_BYTES, Client, Multi
 from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.store_reader import StoreReader
 from logstore.wire.table import Command
 from logstore.wire.together import StateReader
 

@@ -79,6 +79,15 @@ class Stretch:
             return (low, last.previous()) if low < last else None
         return (last.next(), high) if last < high else None
 
+    def at_once(self, reader: Reader, limit: int, maker: Maker | None) -> Batch | None:
+        """All of it by the shortest way, if that is no more than a slice; None: it may be more."""
+        low, high = self._rest
+        most = limit if 0 <= limit <= SLICE_ENTRIES else SLICE_ENTRIES
+        batch = reader.batch(self.key, low, high, most, maker, reverse=self._reverse)
+        if batch is None or batch.rest is not None:
+            return None
+        return batch if most == limit or len(batch.entries) < most else None
+
     def went(self, batch: Batch) -> bool:
         """A batch was read; whether more is to be read of the stream."""
         self.begun = True
@@ -200,6 +209,8 @@ class EntriesWalk:
         """Read what comes next; whether another slice follows."""
         rows = self._rows = self._rows or reader.rows()
         maker = None if self._left.weighs else rows.maker
+        if self._is_through(reader, maker):
+            return False
         stretches, batches, ends = reader.once(lambda view: self._read(view, maker))
         self._stretches = stretches
         for stretch, batch in zip(stretches[self._at :], batches, strict=False):
@@ -207,6 +218,17 @@ class EntriesWalk:
         for stretch, end in ends:
             stretch.settle(end)
         return self._at < len(stretches) and not self._left.spent
+
+    def _is_through(self, reader: Reader, maker: Maker | None) -> bool:
+        """Read the one stream that is wanted by the shortest way, if no slice follows."""
+        stretches = self._stretches
+        if stretches is None or len(stretches) > 1 or self._left.weighs or stretches[0].begun:
+            return False
+        limit = least(stretches[0].limit, self._left.count())
+        batch = stretches[0].at_once(reader, limit, maker) if limit else None
+        if batch is not None:
+            self._take(reader, stretches[0], batch, maker)
+        return batch is not None
 
     def _read(self, view: Snapshot, maker: Maker | None) -> _Slice:
         stretches = self.begin(view) if self._stretches is None else self._stretches
