@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import logstore
 from logstore.engine.commit import write_back
+from logstore.engine.runtime import identity
 from tests.collections import sealed
 from tests.collections.collector import Collector
 from tests.simulation.system import Clock, Hand, Host, install
@@ -44,6 +45,7 @@ class Setup(NamedTuple):
     collects: bool  # a garbage collection at every object that is made
     stops: tuple[str, ...]  # calls at which the director always looks
     seed: str  # of what the system draws at random, with the process's number
+    look_ns: int  # between two looks at the store's files, which commits beside the pipeline leave
 
 
 def row(number: int) -> dict[Any, Any]:
@@ -61,6 +63,7 @@ def live(
     faulthandler.enable()
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     write_back.INDEX_LAG_MAX_COMMITS = setup.lag_commits
+    identity.LOOK_NS = setup.look_ns
     actor, host = Actor(setup), Host(clock, setup.stops, random.Random(f"{setup.seed}-{number}"))
     hands = [Hand(line, host) for line in lines]
     threads = [threading.Thread(target=actor.serve, args=(hand,), daemon=True) for hand in hands]

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
+from logstore.engine.runtime import identity
 from tests.simulation.actor import Setup
 
 KINDS = ("calm", "calm", "kills", "kills", "faults", "syncs", "cuts")
@@ -20,6 +21,7 @@ MOMENTS = (
     *(f"store {word}" for word in (8, 16, 32, 56)),
 )  # fmt: skip
 DEADLY = ("kills", "faults", "cuts")
+LOOKS_NS = (20_000, 100_000, identity.LOOK_NS)  # after a call or two, after some, as shipped
 
 
 class Drawn(NamedTuple):
@@ -45,6 +47,7 @@ def draw(rng: random.Random, path: Path, seed: str) -> Drawn:
         rng.random() < 0.15,
         (*_stops(rng, kind), moment),
         seed,
+        rng.choice(LOOKS_NS),
     )
     mean, again = rng.choice((1, 3, 10, 40)), rng.choice((0, 0.5, 0.9))
     return Drawn(kind, setup, moment, mean, again, rng.randrange(20, 100))
