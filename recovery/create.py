@@ -134,7 +134,8 @@ def check_free(fs: FileSystem, path: Path) -> None:
     if names.STORE in there:
         return
     others = [name for name in there if name not in (*FOLDERS, names.LOCK)]
-    sizes = [fs.stat(path / names.LOG / name).size_bytes for name in fs.names(path / names.LOG)]
+    # Another process may be about to make the store: what it renames meanwhile has no size.
+    sizes = [fs.size_bytes(path / names.LOG / name) for name in fs.names(path / names.LOG)]
     if any(not name.endswith(names.TEMPORARY) for name in others) or any(
         size > fmt.SEGMENT_HEAD_BYTES for size in sizes
     ):

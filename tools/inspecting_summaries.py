@@ -27,7 +27,7 @@ def show_hint(output: Output, path: Path, number: int) -> None:
     found = hint.inspected(LOCAL, path, uuid_of(path), number)
     if found is None:
         output.exit_code = EXIT_ERROR
-        size = LOCAL.stat(names.hint(path, number)).size_bytes
+        size = LOCAL.size_bytes(names.hint(path, number))
         rows: list[dict[str, Any]] = [
             {"what": "invalid", "offset": 0, "end": size, "why": "it is passed over"}
         ]
@@ -56,7 +56,7 @@ def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
         head, chunks = checkpoint.read(LOCAL, path, uuid_of(path), chosen)
     except CorruptionError as exc:
         output.exit_code = EXIT_ERROR
-        size = LOCAL.stat(names.checkpoint(path, chosen)).size_bytes
+        size = LOCAL.size_bytes(names.checkpoint(path, chosen))
         _show(output, [{"what": "invalid", "offset": 0, "end": size, "why": exc.message}])
         return
     fits = checkpoint.fits_log(LOCAL, path, uuid_of(path), head)

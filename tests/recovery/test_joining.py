@@ -245,3 +245,28 @@ def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
     with _open(path) as store:
         assert store.recovery["rebuilt"]
         assert _ids(store) == [1, 2, 3, 4, 5]
+
+
+def test_a_store_that_another_process_makes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is listed half made, and whole when it is looked at: it is joined, as any other is."""
+    path = tmp_path / "store"
+    half = names.segment(path, 1)
+    half = half.with_name(half.name + names.TEMPORARY)
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"")
+    listed, ends = FileSystem.names, []
+
+    def then_it_is_made(self: FileSystem, folder: Path) -> list[str]:
+        found = listed(self, folder)
+        if half.name in found and not ends:
+            ends.append(other := _other(path, lambda store: store.stream("s").add({"n": "1"})))
+            other.__enter__()
+        return found
+
+    monkeypatch.setattr(FileSystem, "names", then_it_is_made)
+    with logstore.open(path) as store:
+        assert len(_ids(store)) == 1
+    assert not half.exists()
+    ends[0].__exit__(None, None, None)

@@ -160,7 +160,7 @@ def due(engine: Engine) -> bool:
     last = positions[-1] if positions else 0
     own = 0
     if last:
-        own = engine.fs.stat(names.checkpoint(engine.path, last)).size_bytes
+        own = engine.fs.size_bytes(names.checkpoint(engine.path, last))
     since = snapshot.read(engine, lambda view: _operation_bytes(view, segment_of(last)))
     return since > max(OPERATIONS_MAX_BYTES, own)
 
