@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.spark import conftest
 
+SLOW = "Python worker failed to connect back"
 STREAMED = "streamed"
 
 
@@ -36,13 +37,16 @@ def main(path: str, token: str) -> None:
     print([row.col_name for row in spark.sql("DESCRIBE older").collect()])
     spark.sql("DROP TABLE older")
     query = spark.readStream.format("logstore").options(path=path, stream="x").load()
-    try:
-        query.writeStream.format("memory").queryName("q").start().processAllAvailable()
-        print(STREAMED)
-    except StreamingQueryException as error:
-        print(error, file=sys.stderr)
-        lines = str(error).splitlines()
-        print(next((each for each in lines if "OptionError" in each), lines))
+    told = SLOW
+    while SLOW in told:  # Spark gives its worker ten seconds, which busy cores may take
+        try:
+            query.writeStream.format("memory").queryName("q").start().processAllAvailable()
+            told = STREAMED
+        except StreamingQueryException as error:
+            print(error, file=sys.stderr)
+            lines = str(error).splitlines()
+            told = next((each for each in lines if "OptionError" in each or SLOW in each), "")
+    print(told)
 
 
 if __name__ == "__main__":
