@@ -34,7 +34,7 @@ SWITCH = "LOGSTORE_BUILD_ENGINE"
 # Every module of these packages is compiled, but for those below.
 PACKAGES = (
     "engine.apply", "engine.commit", "engine.groups", "engine.runtime", "engine.shm",
-    "engine.streams", "engine.txn", "engine.waiting", "index",
+    "engine.snapshots", "engine.streams", "engine.txn", "engine.waiting", "index",
 )  # fmt: skip
 # Single ones of other packages: each commit or each read of a group runs them, or their tuples
 # would be made at every start (``logstore/tuples.py``).

@@ -9,8 +9,8 @@ import logstore
 from benchmarks import data, peers
 from benchmarks.harness import Bench, Result, Sample, below, fresh
 from logstore.api.store import Store
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.format import NODE_BODY
 from logstore.fs import LOCAL
 

@@ -20,9 +20,10 @@ from logstore.compaction import deleted_bytes, measure, runner, segments
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
+from logstore.engine.runtime import maintenance_locks, pins, reserve
 from logstore.engine.runtime.background import Pause
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.errors import LockTimeoutError
 from logstore.index.keys import SegmentRow
 from logstore.tuples import NamedTuple

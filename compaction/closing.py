@@ -22,8 +22,9 @@ from logstore.compaction.nodes import Chooser
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.errors import LockTimeoutError
 from logstore.log import names
 

@@ -16,11 +16,12 @@ from typing import TypeAlias
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.measure import locators
-from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError, UnreadableError
 from logstore.format import Kind

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from logstore import format as fmt
 from logstore.compaction.nodes import Chooser
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index.keys import Locator, SegmentRow
 from logstore.log import names
 from logstore.log.pinfile import Pin

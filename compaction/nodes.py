@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from logstore.codec import codec
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.format import segment_of
 from logstore.ids import StreamID
 from logstore.index.keys import Locator

@@ -17,9 +17,9 @@ from itertools import islice
 from logstore import format as fmt
 from logstore.compaction.measure import rows_and_active, size_bytes
 from logstore.compaction.nodes import Chooser
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.index.keys import Locator
 from logstore.log import names

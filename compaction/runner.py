@@ -17,10 +17,11 @@ from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import checkpoint, whole_log
-from logstore.engine.runtime import maintenance_locks, pins, reserve, snapshot
+from logstore.engine.runtime import maintenance_locks, pins, reserve
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
 from logstore.log import chain, names, reader
 from logstore.log import frame as frames

@@ -23,10 +23,11 @@ from logstore.compaction.output import Output, begin
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability, log_tail
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DiskFullError
 from logstore.index.keys import StreamRecord
 from logstore.log import chain, names

@@ -19,9 +19,10 @@ from itertools import islice
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.compaction import measure
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.index.keys import Locator
 from logstore.log import names, segment

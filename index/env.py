@@ -161,6 +161,7 @@ class Generation:
         self.segments = databases["segments"]
         self.groups = databases["groups"]
         self.databases = databases
+        self.database_names = {handle: name for name, handle in databases.items()}
         # ``Wake.readers_changed`` when it was last seen that this process is registered.
         self.registered_at = -1
 

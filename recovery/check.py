@@ -22,9 +22,9 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, CorruptNodeError, Error, UnreadableError
 from logstore.fs import LOCAL, FileSystem

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from logstore import format as fmt
+from logstore.engine.apply.streams import apply_commit
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process
@@ -258,7 +258,7 @@ class Follower:
             for commit in reader.commits(scanned, txn.meta.commit):
                 if bound is not None and commit.end > bound:
                     return False
-                log_tail.apply_commit(txn, commit)
+                apply_commit(txn, commit)
                 good = commit.end
         except CorruptFrameError as exc:
             if isinstance(exc, UnreadableError) or not last or (bound is not None and good < bound):

@@ -23,7 +23,7 @@ from pathlib import Path
 from logstore.api.opening import OpenStore, opened_of
 from logstore.api.store import Store
 from logstore.engine.runtime import pins
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
 from logstore.fs import LOCAL

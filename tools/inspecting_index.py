@@ -17,7 +17,7 @@ from logstore import format as fmt
 from logstore.api.entry import Entry
 from logstore.api.opening import opened_of
 from logstore.codec import listpack, node
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptNodeError, StreamNotFoundError, UsageError
 from logstore.ids import StreamID, parse_end, parse_id

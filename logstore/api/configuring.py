@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.errors import OptionError, shown
 from logstore.features.settings import SettingRows
 from logstore.options import Sync

@@ -32,8 +32,8 @@ from logstore.codec import codec
 from logstore.codec.pending_run import Pending
 from logstore.engine.groups import describe as pel
 from logstore.engine.groups.describe import ConsumerRow, GroupRow
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read
 from logstore.engine.txn import nodes
 from logstore.errors import StreamNotFoundError

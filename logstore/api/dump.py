@@ -14,7 +14,7 @@ from logstore.codec import codec, listpack
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import export
 from logstore.engine.dump.restore import Prepared, bring, check_free, install, prepare
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
     CorruptNodeError,
     EntryTypeError,

@@ -19,10 +19,11 @@ from logstore.engine import registry
 from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.maintenance.worker import Compact
 from logstore.engine.registry import Shared
-from logstore.engine.runtime import reserve, snapshot
+from logstore.engine.runtime import reserve
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import owner_of
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read
 from logstore.engine.streams.add import AutoID
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError

@@ -21,9 +21,9 @@ from logstore.engine.features import expiry as expiring
 from logstore.engine.features import schedule as scheduling
 from logstore.engine.features.expiry import Condition
 from logstore.engine.features.schedule import DUE_MAX_MS, When
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import OptionError, TooLargeError, shown
 from logstore.features import repeat as repeating
 from logstore.features.repeat import CRON_MAX_CHARS, NAME_MAX_BYTES, Repeat

@@ -17,7 +17,7 @@ from logstore.api.entry import Entry
 from logstore.api.opening import OpenStore
 from logstore.api.store_care import StoreCare
 from logstore.api.stream import Stream
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.ids import IDLike
 from logstore.options import Sync
 

@@ -15,10 +15,11 @@ from logstore.api.info import PinInfo, StoreInfo
 from logstore.codec import codec_name
 from logstore.compaction import deleted_bytes, reclaimable
 from logstore.engine.commit import pipeline
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import OptionError, ReadOnlyError
 from logstore.features.expiry import ExpiryRows
 from logstore.features.schedule import ScheduleRows

@@ -15,7 +15,7 @@ from logstore.api.describe import group_info
 from logstore.api.info import GroupInfo
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import describe as pel
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.features.settings import SettingRows
 from logstore.ids import StreamID

@@ -31,7 +31,7 @@ from logstore.api.opening import OpenStore
 from logstore.engine.groups import ack, describe
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.waiting.wait import over
 from logstore.errors import NotOwner, OptionError, shown
 from logstore.features.settings import SettingRows

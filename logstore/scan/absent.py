@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from logstore import format as fmt
 from logstore.codec.located import read_item
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import CorruptionError
 from logstore.log import names, pinfile
 from logstore.scan import snapshot as snapshotfile

@@ -19,10 +19,10 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from logstore.codec import ID, Section
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DamagedStoreError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TypeAlias
 
 from logstore.codec import ID, Section
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.ids import U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord

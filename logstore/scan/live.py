@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from logstore.codec import Section
 from logstore.codec.located import Item, read_item
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import Segments
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.scan import walk

@@ -19,10 +19,11 @@ from pathlib import Path
 import msgpack
 
 from logstore.codec.located import NodeList, segments_of
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
+from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptionError, OptionError, SnapshotExpired
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import names as logfiles

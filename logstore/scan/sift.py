@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from logstore.codec import codec
 from logstore.codec.interface import ID
 from logstore.codec.located import Item, NodeList, read_item
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.read import Batch, Interval, confirm
 from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID

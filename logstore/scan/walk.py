@@ -13,7 +13,7 @@ from __future__ import annotations
 from logstore.codec import codec
 from logstore.codec.located import NodeList
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError
 from logstore.format import NODE_KEY

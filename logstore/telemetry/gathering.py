@@ -21,10 +21,10 @@ from logstore.api.info import plain_text
 from logstore.api.opening import OpenStore
 from logstore.compaction import measure, reclaimable
 from logstore.engine.maintenance import space_alarm
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import groups as group_rows
 from logstore.engine.txn import nodes
 from logstore.features.schedule import ScheduleRows

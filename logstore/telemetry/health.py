@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from logstore.api.opening import OpenStore
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import Error
 from logstore.log import names
 

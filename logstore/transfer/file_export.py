@@ -18,8 +18,8 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import listpack
 from logstore.engine.dump import export as exports
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, File
 from logstore.rdb.value import Node

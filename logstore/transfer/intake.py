@@ -20,8 +20,8 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
 from logstore.engine.features import expiry
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
     CorruptNodeError,
     Error,

@@ -19,7 +19,7 @@ from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.api.summary import summaries
 from logstore.compaction.usage import Usage, usage
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import GroupNotFoundError, OptionError
 from logstore.features.settings import OF_GROUP, SettingRows
 from logstore.settings import GroupSettings, restored

@@ -18,7 +18,7 @@ from logstore.api.opening import OpenStore, opened_of
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import NotFree
-from logstore.engine.runtime.snapshot import NotNow
+from logstore.engine.snapshots.snapshot import NotNow
 from logstore.errors import DiskFullError, Error
 from logstore.wire.partial_commits import Begun
 from logstore.wire.resp.failures import Failed, failure_of

@@ -15,7 +15,7 @@ from logstore.api.opening import OpenStore
 from logstore.codec import RowBatch
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.read import Batch, Maker
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord

@@ -13,8 +13,8 @@ from typing import ClassVar, TypeVar
 
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import NotNow, Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import NotNow, Snapshot
 from logstore.engine.streams import read
 from logstore.engine.streams.read import Batch, Maker
 from logstore.ids import StreamID

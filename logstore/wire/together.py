@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from logstore.api import arguments
 from logstore.codec import RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add
 from logstore.engine.streams.read import Batch, Maker
 from logstore.errors import Error

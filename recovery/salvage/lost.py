@@ -15,9 +15,9 @@ from functools import partial
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID

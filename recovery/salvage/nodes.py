@@ -13,7 +13,7 @@ from pathlib import Path
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError
 from logstore.format import Kind

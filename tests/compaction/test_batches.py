@@ -17,9 +17,9 @@ from logstore.compaction import measure, nodes, output, segments
 from logstore.compaction.nodes import Chooser
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.background import no_pause
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.fs import LOCAL
 from logstore.log import chain, names
 from tests.compaction.conftest import Store

@@ -15,7 +15,8 @@ from logstore.compaction import measure, nodes, runner, segments
 from logstore.compaction.nodes import Chooser
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.snapshots import snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
 from logstore.log import chain, names, pinfile

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from tests.support.inside import engine_of
 
 OPENED = 40

@@ -18,9 +18,9 @@ from logstore.api.entry import entry_maker
 from logstore.api.store import Store
 from logstore.engine.reading import loading, pure
 from logstore.engine.reading.interface import NODES_MAX_BYTES
-from logstore.engine.runtime import snapshot
 from logstore.engine.shm import control_block
 from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots import snapshot
 from logstore.engine.streams import read as ranges
 from logstore.errors import ClosedError
 from logstore.ids import StreamID

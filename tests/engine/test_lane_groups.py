@@ -20,8 +20,8 @@ import pytest
 import logstore
 from logstore.engine.groups import admin, deliver
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index import group_keys, group_txn
 from logstore.index.group_txn import FIRST, LAST
 from tests import seeds

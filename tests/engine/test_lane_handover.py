@@ -16,10 +16,10 @@ import pytest
 import logstore
 from logstore.engine.lane.lane import IndexPort
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import snapshot
 from logstore.engine.shm import process
 from logstore.engine.shm.mailbox import NOTHING
 from logstore.engine.shm.waiters import IDLE, PACE, WAITING
+from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.log import reader as log_reader
 from tests.engine import test_lane_killed as killed

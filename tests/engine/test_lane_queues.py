@@ -20,9 +20,10 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import identity, snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.runtime import identity
 from logstore.engine.shm import mailbox, wait_words, waiters
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index import group_txn
 from logstore.index.group_keys import PendingRun
 from logstore.log import frame as frame_bodies

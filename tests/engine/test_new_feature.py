@@ -113,7 +113,7 @@ from pathlib import Path
 
 import logstore
 from logstore.engine.features import labels as decided
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.features.labels import LabelRows
 from logstore.fs import LOCAL
 from logstore.index import env

@@ -6,6 +6,7 @@ The judge is the log alone: a copy of the store without its index, opened anew.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +18,11 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.runtime import snapshot
+from logstore.engine.commit import log_tail
+from logstore.engine.lane.loading import native_or_none
+from logstore.engine.snapshots import snapshot
 from logstore.ids import StreamID
+from tests import seeds
 from tests.engine.procs import Forked
 from tests.scan.look import make_plan, split_rows
 from tests.store.look import everything
@@ -165,3 +169,66 @@ def beside(path: Path, work: Callable[[Store[bytes]], object]) -> Iterator[Forke
 
 
 KEPT_OPEN: list[Store[bytes]] = []
+
+
+def rows_of(view: snapshot.Snapshot) -> dict[str, list[tuple[bytes, bytes]]]:
+    """Every row of every database, without those that LMDB keeps about databases."""
+    index, found = view.index, {}
+    databases = index.generation.databases
+    for name, handle in databases.items():
+        with index.txn.cursor(db=handle) as cursor:
+            found[name] = [row for row in cursor if row[0].decode("latin-1") not in databases]
+    return found
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
+@pytest.mark.parametrize("looks", [1, 7, 60])
+def test_the_rows_are_those_of_an_index_that_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """Byte for byte, after adds, deletes, deliveries and acks; however often they are looked at in
+    between, so that more is laid over what was laid before."""
+    inside.let_lag(monkeypatch, 64, lane=True)
+    rng = random.Random(f"{seeds.seed()}-{looks}")
+    with logstore.open(tmp_path / "s", encoding=None, background=False, sync="os") as writer:
+        fill(writer)
+        engine, laid = inside.engine_of(writer), set()
+        for number in range(200):
+            busy(writer, rng, number)
+            if number % looks == 0:
+                snapshot.read(engine, rows_of)
+            if number % 17 == 16:
+                before = snapshot.read(engine, rows_of)
+                if engine.wake.indexed_upto < engine.wake.applied and engine.laid_rows:
+                    laid |= engine.laid_rows.rows.keys()
+                follow_the_log(writer)
+                after = snapshot.read(engine, rows_of)
+                assert [name for name, rows in after.items() if rows != before[name]] == []
+        assert laid >= {"main", "nodes", "groups"}
+
+
+def follow_the_log(store: Store[bytes]) -> None:
+    """The index takes in what it lacks, and nothing that is held in memory."""
+    engine = inside.engine_of(store)
+    with engine.mutex:
+        engine.lock.acquire(engine.wake, 10)
+        try:
+            words = engine.wake.log()
+            log_tail.follow_locked(engine, words)
+        finally:
+            engine.lock.release(engine.wake)
+    assert engine.wake.indexed_upto == words.applied
+
+
+def busy(store: Store[bytes], rng: random.Random, number: int) -> None:
+    """One commit that the index may lack."""
+    stream = store.stream(rng.choice(STREAMS))
+    group, what = stream.group(b"g"), rng.random()
+    if what < 0.5:
+        stream.add(row(number))
+    elif what < 0.7:
+        group.read(b"one", count=rng.randrange(1, 4))
+    elif what < 0.85:
+        group.ack(*[each.id for each in group.pending_entries(count=2)])
+    else:
+        stream.delete(rng.choice([each.id for each in stream.range(count=200)]))

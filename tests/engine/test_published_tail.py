@@ -16,11 +16,11 @@ import logstore
 from logstore import format as fmt
 from logstore.api.store import Store
 from logstore.engine.reading import loading
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.published_tail import KEPT_MAX_BYTES
 from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, CorruptionError
 from logstore.ids import StreamID
+from logstore.index import keys
 from logstore.log import names
 from tests.engine.procs import Forked
 from tests.support import inside
@@ -159,24 +159,34 @@ def test_several_frames_of_one_commit(store: Store[bytes]) -> None:
     assert numbers(store) == upto(23)
 
 
-def test_what_is_kept_grows_and_is_bounded(tmp_path: Path) -> None:
+def test_what_is_laid_over_grows_and_begins_anew(tmp_path: Path) -> None:
+    """It has what the index lacks, and nothing that the index has taken in since."""
     big = b"x" * 20_000
     with open_at(tmp_path / "store", node_max_bytes=60_000) as store:
         for number in range(30):
             store.stream(b"%d" % number).add({b"n": b"0"})
-        writer, kept = Lagging(store), inside.engine_of(store).published_tail
+        writer, engine = Lagging(store), inside.engine_of(store)
         for number in range(30):
             writer.add(b"%d" % number, {b"n": big})
             found = [entry.fields[b"n"] for entry in store.stream(b"%d" % number)]
             assert found == [b"0", big]
-            assert kept._kept is not None
-            assert kept._kept.end - kept._kept.start <= KEPT_MAX_BYTES
+            assert len(laid_records(store)) == number + 1
+            assert engine.laid_rows is not None
+            assert engine.laid_rows.meta.applied == engine.wake.applied
         assert commits_behind(store) == 30
         assert {len(store.stream(b"%d" % number)) for number in range(30)} == {2}
         store.stream(b"0").add({b"n": b"1"})  # the index follows
         writer.add(b"1", {b"n": big})
         assert len(store.stream(b"1")) == 3
-        assert len(kept._kept.by_stream) == 1
+        assert len(laid_records(store)) == 1
+
+
+def laid_records(store: Store[bytes]) -> list[bytes]:
+    """Keys of the records that are laid over the index."""
+    laid = inside.engine_of(store).laid_rows
+    assert laid is not None
+    rows = laid.rows["main"].ordered
+    return [key for key in rows if len(key) == keys.STREAM_KEY.size and key[-1] == keys.IS_RECORD]
 
 
 SWITCHED = ("applied", "indexed_upto", "generation", "begin")

@@ -14,8 +14,8 @@ from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, deliver, describe
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add, delete, lifecycle
 from logstore.engine.streams import trim as trims
 from logstore.errors import (

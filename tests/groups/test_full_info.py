@@ -12,7 +12,7 @@ import pytest
 
 import logstore
 from logstore.api import describe
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from tests.groups.shop import NOW_MS, numbers, shop
 from tests.support.inside import delete_index
 

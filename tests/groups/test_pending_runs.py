@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import logstore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, deliver, describe
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.pending_set import PendingSet
+from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import RUN_MAX_ENTRIES, PendingRun

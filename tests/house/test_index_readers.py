@@ -11,8 +11,8 @@ import ast
 from tests.house.repo import ROOMS, modules, tree
 
 READERS = {
-    "logstore/engine/runtime/snapshot.py": "lays the tail over it, where the index is behind",
-    "logstore/engine/runtime/overlaid_index.py": "is what is laid over it",
+    "logstore/engine/snapshots/snapshot.py": "has the tail laid over it, where the index is behind",
+    "logstore/engine/snapshots/published_tail.py": "lays the tail over it",
 }
 UNDER_LOCK = {
     "logstore/engine/commit/pipeline.py": "a commit, which the index follows before it is decided",
@@ -49,6 +49,6 @@ def test_who_looks_into_the_index_himself() -> None:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id in {"IndexTxn", "OverlaidIndex", "Snapshot"}
+        and node.func.id in {"IndexTxn", "Snapshot"}
     }
     assert makers == ALLOWED.keys()

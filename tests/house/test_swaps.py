@@ -20,7 +20,6 @@ ONE_THREAD = {
     "GroupState": "part of a transaction",
     "GroupTxn": "a transaction of LMDB, which one thread has",
     "IndexTxn": "a transaction of LMDB, which one thread has",
-    "OverlaidIndex": "a transaction of LMDB, which one thread has",
     "CommitQueue": "its batch is the leader's; its request is held by the thread that made it",
     "PendingSet": "part of a transaction",
     "Request": "the leader's until it is done; its caller looks at what came of it behind that",

@@ -16,10 +16,10 @@ from typing import Any
 
 from logstore.api import opening
 from logstore.engine.commit import log_tail, pipeline
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
+from logstore.engine.snapshots import snapshot
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import names

@@ -15,8 +15,8 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.commit import pipeline
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.runtime import snapshot
 from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check

@@ -17,7 +17,8 @@ from typing import Any
 import logstore
 from logstore.api import opening
 from logstore.engine.commit import pipeline
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
+from logstore.engine.snapshots import snapshot
 from logstore.format import segment_of
 from logstore.recovery import compare
 from logstore.recovery.check import check

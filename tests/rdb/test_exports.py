@@ -17,7 +17,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.dump import export as exports
 from logstore.engine.dump import restore
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.errors import (
     DamagedStoreError,
     ReadOnlyError,

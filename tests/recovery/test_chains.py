@@ -6,7 +6,7 @@ from pathlib import Path
 
 import logstore
 from logstore.codec import codec
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.ids import StreamID
 from logstore.recovery.salvage import nodes
 from logstore.recovery.salvage.nodes import Wanted

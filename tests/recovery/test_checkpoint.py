@@ -12,7 +12,7 @@ import pytest
 
 import logstore
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.errors import DamagedStoreError
 from logstore.format import segment_of
 from logstore.fs import LOCAL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from tests.schedules.due import START_MS, SetClock, opened
 from tests.support.inside import do_due_work
 

@@ -12,9 +12,9 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import REBUILD_TRIES, Engine
 from logstore.engine.shm import process
+from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.txn import IndexTxn

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log import frame as frames

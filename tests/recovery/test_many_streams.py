@@ -11,7 +11,7 @@ import pytest
 import logstore
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.index import keys
 from logstore.index import txn as index_txn
 from logstore.recovery.check import check

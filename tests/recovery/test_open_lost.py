@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.log.reader import LogFrame
 from logstore.recovery.recover import recover

@@ -12,8 +12,8 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.errors import DamagedStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL

@@ -11,8 +11,8 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptionError
 from logstore.fs import FileSystem
 from logstore.index.env import open_untouched

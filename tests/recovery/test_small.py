@@ -14,7 +14,7 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.codec import codec
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptNodeError, FileSystemError
 from logstore.features.expiry import ExpiryRows

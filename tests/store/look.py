@@ -6,8 +6,8 @@ from typing import Any
 
 from logstore.api.store import Store
 from logstore.codec import codec
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from tests.peers.dump import build_dump, node_key
 from tests.support.inside import engine_of

@@ -15,7 +15,7 @@ from logstore.api.store import Store
 from logstore.codec.fingerprint import fingerprint
 from logstore.engine.features.idempotent_ids import IdempotentExpiry
 from logstore.engine.maintenance import checkpoint as checkpoints
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.errors import (
     DiskFullError,
     EntryTypeError,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logstore.api.store import Store
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes
 from logstore.index.keys import OpenNode, StreamRecord
 from tests.peers.dump import parse_dump

@@ -14,7 +14,7 @@ import pytest
 import logstore
 from logstore.api import dump as api_dump
 from logstore.api.opening import opened_of
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from logstore.errors import TooLargeError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import IMPORTING

@@ -17,9 +17,9 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.runtime import snapshot
 from logstore.engine.shm.wait_words import bucket_of
 from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import probe
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from logstore.engine.runtime import snapshot
+from logstore.engine.snapshots import snapshot
 from tests import seeds
 from tests.wire.lines import Line
 from tests.wire.served import Served, serving

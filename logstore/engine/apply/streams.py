@@ -28,6 +28,7 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     from logstore.codec.batch import Place
     from logstore.engine.txn.view import TxnView
+    from logstore.log import reader
 
 NODES_AT_ONCE = 1_000
 MAX_POSITION = U64_MAX
@@ -36,6 +37,20 @@ MAX_POSITION = U64_MAX
 def apply(txn: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
     """Apply the frame at position ``at``."""
     APPLY[type(body)](txn, at, payload_bytes, body)
+
+
+def apply_commit(
+    txn: TxnView, commit: reader.Commit, some: Sequence[reader.LogFrame] | None = None
+) -> None:
+    """Apply all frames of a complete commit, or ``some``: the others are of no concern here."""
+    for frame in commit.frames if some is None else some:
+        body = frame.body()
+        if body is not None:
+            apply(txn, frame.position, frame.payload_bytes, body)
+    last = commit.frames[-1]
+    txn.meta = txn.meta._replace(
+        applied=commit.end, commit=commit.number, last_frame=last.position, last_crc=last.crc
+    )
 
 
 def _seal(txn: TxnView, at: int, _: int, body: frames.Seal) -> None:

@@ -18,9 +18,10 @@ from collections.abc import Callable
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import background, identity, snapshot
+from logstore.engine.runtime import background, identity
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.snapshots import snapshot
 from logstore.errors import DamagedStoreError, FileSystemError, StoreGoneError
 from logstore.log import names
 from logstore.options import SYNC_INTERVAL_MS

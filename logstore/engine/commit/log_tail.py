@@ -14,12 +14,11 @@ has one active segment, and each later segment names the position at which the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logstore import format as fmt
-from logstore.engine.apply.streams import apply
+from logstore.engine.apply.streams import apply_commit
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime import identity, reopen, reserve
 from logstore.engine.runtime.engine import Engine, log
@@ -282,20 +281,6 @@ def _damaged(exc: CorruptFrameError, at: int) -> DamagedStoreError:
         "'logstore check' to see what is affected, then 'logstore recover'",
         segment=number,
         offset=offset,
-    )
-
-
-def apply_commit(
-    txn: WriteTxn, commit: reader.Commit, some: Sequence[reader.LogFrame] | None = None
-) -> None:
-    """Apply all frames of a complete commit, or ``some``: the others are of no concern here."""
-    for frame in commit.frames if some is None else some:
-        body = frame.body()
-        if body is not None:
-            apply(txn, frame.position, frame.payload_bytes, body)
-    last = commit.frames[-1]
-    txn.meta = txn.meta._replace(
-        applied=commit.end, commit=commit.number, last_frame=last.position, last_crc=last.crc
     )
 
 

@@ -29,6 +29,7 @@ Nothing here syncs: what is published keeps the promise that it had.
 from __future__ import annotations
 
 from logstore import format as fmt
+from logstore.engine.apply.streams import apply_commit
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine
@@ -133,9 +134,9 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
                 appends = [frame for frame in commit.frames if frame.kind == Kind.APPEND]
                 cache.groups.clear()
                 cache.skipped = cache.skipped or behind
-                log_tail.apply_commit(txn, commit, appends)
+                apply_commit(txn, commit, appends)
             else:
-                log_tail.apply_commit(txn, commit)
+                apply_commit(txn, commit)
             if behind:
                 cache.owe(streams, streams)
     except CorruptFrameError:

@@ -12,7 +12,7 @@ from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import export, restore
 from logstore.engine.dump.restore import INSTALL_MAX_BYTES, Edge, Prepared, Sealed
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.add import existing
 from logstore.errors import TooLargeError, UsageError
 from logstore.features.expiry import Expire

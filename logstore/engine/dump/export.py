@@ -16,10 +16,11 @@ from functools import partial
 
 from logstore.codec import codec
 from logstore.engine.dump import idempotent_ids
-from logstore.engine.runtime import pins, snapshot
+from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.errors import (
     CorruptionError,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.features.settings import Setting, SettingRows
 from logstore.ids import StreamID

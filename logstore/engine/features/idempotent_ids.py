@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import idempotency
 from logstore.features.idempotent_ids import ProducerRows
 from logstore.features.settings import SettingRows

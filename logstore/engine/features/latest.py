@@ -10,9 +10,9 @@ import time
 from functools import partial
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import latest
 from logstore.errors import CorruptionError
 from logstore.features.latest import LatestRows

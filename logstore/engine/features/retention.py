@@ -19,9 +19,10 @@ from functools import partial
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.removal import state_record
 from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import NodeRef, View

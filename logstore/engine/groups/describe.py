@@ -8,7 +8,7 @@ refused in the words of the command.
 from __future__ import annotations
 
 from logstore.engine.groups import admin
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import pel
 from logstore.engine.txn.groups import UNKNOWN, lag
 from logstore.errors import StreamNotFoundError

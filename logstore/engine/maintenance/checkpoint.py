@@ -21,10 +21,11 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import whole_log
-from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import CorruptionError
 from logstore.features.feature import Copied
 from logstore.features.registry import FEATURES

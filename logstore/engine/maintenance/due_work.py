@@ -15,9 +15,10 @@ import time
 from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import reserve, snapshot
+from logstore.engine.runtime import reserve
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
 from logstore.errors import ClosedError
 from logstore.features.registry import first_due
 from logstore.index.txn import IndexTxn

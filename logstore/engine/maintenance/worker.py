@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, snapshot
+from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import LockTimeoutError, StoreGoneError
 from logstore.format import Role, segment_of
 from logstore.log import names

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from logstore.codec import NodeEntry, codec
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.newest import KEYS_MAX, NONE, Newest
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.delete import delete_entries
 from logstore.engine.txn import nodes
 from logstore.errors import OptionError

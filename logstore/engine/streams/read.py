@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from logstore.codec import codec
 from logstore.engine.reading.loading import MISS
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord

@@ -10,10 +10,10 @@ from __future__ import annotations
 from logstore.codec import codec
 from logstore.engine.groups import admin, dead_letter, deliver
 from logstore.engine.groups.deliver import GIVEN_BACK_MS
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.features.settings import SettingRows

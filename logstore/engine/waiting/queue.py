@@ -12,11 +12,11 @@ from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import bucket_of
 from logstore.engine.shm.waiters import IDLE, PACE, WAITING, WaiterRecord
+from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import handoff
 
 NONE = -1  # as the number of a waiter record: it has none

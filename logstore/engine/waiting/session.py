@@ -31,11 +31,11 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.runtime import snapshot
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.snapshot import Snapshot
 from logstore.engine.shm.mailbox import NO_ONE, Mailbox
 from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as reading
 from logstore.engine.streams.read import Batch
 from logstore.engine.waiting import handoff, probe

@@ -16,7 +16,7 @@ from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.streams.read import Maker
 from logstore.engine.waiting import probe

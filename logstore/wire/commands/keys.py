@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.index.keys import StreamRecord
 from logstore.wire.partial_commits import ALL, counting

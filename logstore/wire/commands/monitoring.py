@@ -9,8 +9,8 @@ import resource
 import logstore
 from logstore.api import store_info
 from logstore.api.opening import opened_of
-from logstore.engine.runtime import snapshot
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.features.expiry import ExpiryRows
 from logstore.wire.resp.failures import Failed
 from logstore.wire.resp.reply import OK, Reply, Verbatim

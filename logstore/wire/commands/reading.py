@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.ids import ZERO_ID, StreamID
 from logstore.wire.commands.walking import Budget, EntriesWalk, RangeWalk, Stretch, behind
 from logstore.wire.resp.failures import SYNTAX, Failed

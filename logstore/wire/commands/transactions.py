@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.wire.acl import Denied
 from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.failures import Failed

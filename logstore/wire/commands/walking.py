@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logstore.codec import NodeEntry
-from logstore.engine.runtime.snapshot import Snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget, entry_bytes
 from logstore.engine.streams.read import Batch, Maker

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from logstore.engine.runtime import reopen
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.overlaid_index import index_upto
 from logstore.engine.runtime.segments import NodeSource, SegmentGone
+from logstore.engine.snapshots.published_tail import index_upto
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.index import env
 from logstore.index.env import Generation
@@ -224,7 +224,7 @@ def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
         if indexed >= published:
             index = IndexTxn(generation, txn)
         else:
-            index = index_upto(engine.published_tail, generation, txn, published)
+            index = index_upto(engine, generation, txn, published)
         result = batch(Snapshot(index, engine.segments, engine.clock.now_ms), *args)
         if generation.lost:
             raise LostRowsError(env.LOST_PAGES, generation.number)

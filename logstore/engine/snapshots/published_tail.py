@@ -1,0 +1,117 @@
+"""The published tail: frames that stand in the log, and may not be in the index yet.
+
+Plain commits are published before LMDB has their rows (``write_back``). Whoever reads lays them
+over the index: the rows that these frames change are made in memory, by the code that applies them
+when the index follows, over those of LMDB's transaction.
+
+Invariants: what is read so is the index as it is at one position, which its meta row says, with all
+frames up to there, or none of them; bytes below a published end never change, and positions are
+never used again, so rows that were made for one position of one generation stay true; they are
+never changed once others can see them, they are swapped for others, so that threads need no lock.
+Each frame was checked by the one reader of frames, and the numbers of commits ascend by one; what
+cannot be read raises, a tail is never silently shorter. A frame that does not fit the index is an
+error, where a replay would pass over it: the index of a reader has lost rows then, or was never
+this one. The segment that frames are read from is the active one, which no compaction drops; that
+of a reader who stopped in between for long may be gone, and it looks again then (``SegmentGone``).
+For reading alone; whoever commits brings the index up to date first, and reads it as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from logstore import format as fmt
+from logstore.engine.apply.streams import apply_commit
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.overlaid_rows import LaidRows, OverlaidRows, Rows
+from logstore.engine.runtime.record_cache import RecordCache
+from logstore.engine.shm.late_free import let_go
+from logstore.engine.txn.view import TxnView
+from logstore.errors import CorruptionError
+from logstore.index.env import Generation
+from logstore.index.txn import IndexTxn
+from logstore.log import frame as frames
+from logstore.log import groupframe, reader
+
+OF_STREAMS = (frames.Append, frames.Tombstone, frames.Record)
+OF_GROUPS = (groupframe.Deliver, groupframe.Ack)
+NO_ROWS = Rows({}, [])
+
+
+def index_upto(engine: Engine, generation: Generation, txn: Any, upto: int) -> IndexTxn:
+    """The index in a transaction, with what it lacks of the log up to the published position
+    ``upto``, which was looked up before the transaction began.
+
+    CorruptFrameError for frames that cannot be read; CorruptionError if there is anything else than
+    the index may lack, or it does not fit; SegmentGone.
+    """
+    index = IndexTxn(generation, txn)
+    meta = index.meta()
+    if meta.applied >= upto:
+        return index
+    laid = engine.laid_rows
+    if laid is None or laid[:2] != (generation.number, meta.applied):
+        laid = LaidRows(generation.number, meta.applied, meta, {})
+    if laid.meta.applied < upto:
+        laid = _lay(engine, generation, txn, laid, upto)
+        before = engine.laid_rows
+        engine.laid_rows = laid  # another thread may have laid more: that is done again
+        let_go(before)
+    return IndexTxn(generation, OverlaidRows(txn, generation.database_names, laid.rows))
+
+
+def _lay(engine: Engine, generation: Generation, txn: Any, laid: LaidRows, upto: int) -> LaidRows:
+    """The rows with those that frames behind them change, up to a position where a commit ends."""
+    meta = laid.meta
+    start = fmt.start_of_next(meta.applied, meta.active_segment)
+    segment, offset = fmt.position_parts(start)
+    if fmt.segment_of(upto) != segment or upto <= start:
+        raise _unexpected(start, "the log goes on in another segment")
+    rows = {name: laid.rows.get(name, NO_ROWS).copy() for name in generation.databases}
+    index = IndexTxn(generation, OverlaidRows(txn, generation.database_names, rows))
+    view = TxnView(engine, index, meta, start, meta.commit)
+    view.cache = RecordCache()
+    source = engine.segments.source(segment)
+    scanned = reader.scan(source, engine.seed, segment, offset, fmt.offset_of(upto))
+    for commit in reader.commits(scanned, meta.commit):
+        for frame in commit.frames:
+            _check(view, frame)
+        apply_commit(view, commit)
+    view.flush()
+    changed = {name: over for name, over in rows.items() if over.ordered}
+    return laid._replace(meta=view.meta, rows=changed)
+
+
+def _check(view: TxnView, frame: reader.LogFrame) -> None:
+    """Is this a frame that the index may lack, and has it what the frame is about?"""
+    at, body = frame.position, frame.body()
+    if isinstance(body, OF_GROUPS):
+        if view.groups.by_number(body.group) is None:
+            raise _unexpected(at, "its group is not there")
+        return
+    if not isinstance(body, OF_STREAMS):
+        raise _unexpected(at, f"a frame of kind {frame.kind} stands there")
+    record = view.record(body.stream)
+    if record is None:
+        raise _unexpected(at, "its stream is not there")
+    if record.position >= at:
+        raise _unexpected(at, "its stream has it already")
+    if isinstance(body, frames.Append) and (
+        not record.open_version or view.open_node(body.stream) is None
+    ):
+        raise _unexpected(at, "its stream has no open node to add to")
+
+
+def _unexpected(at: int, why: str) -> CorruptionError:
+    """The error of a published frame at position ``at`` that does not fit to the index.
+
+    Its type is the one that is doubted first: a process that lost its place among LMDB's readers
+    may see an index of long ago, and reads again (``snapshot``).
+    """
+    segment, offset = fmt.position_parts(at)
+    return CorruptionError(
+        f"the index lacks a commit that it must have: {why}; close the store, delete its index "
+        "directory, and open it again; it is rebuilt from the log",
+        segment=segment,
+        offset=offset,
+    )
