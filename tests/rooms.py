@@ -37,6 +37,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.engine.maintenance": ("schedules", "compaction"),
     "logstore.engine.runtime": ("engine", "store"),
     "logstore.engine.shm": ("waiting", "engine"),
+    "logstore.engine.snapshots": ("engine", "store"),
     "logstore.engine.streams": ("store", "groups"),
     "logstore.engine.txn": ("store", "groups"),
     "logstore.engine.waiting": ("waiting",),

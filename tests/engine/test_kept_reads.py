@@ -24,6 +24,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.streams import read as ranges
 from logstore.errors import ClosedError
 from logstore.ids import StreamID
+from tests import seeds
 from tests.engine.procs import Forked
 from tests.support.inside import FixedClock, engine_of
 
@@ -275,3 +276,37 @@ def test_numbers_that_stand_twice_are_the_same() -> None:
     assert words == {name: fmt.Kind[name] for name in words}
     limits = loading.native_or_none.limits_of_reading()
     assert limits == {name: getattr(ranges, name) for name in limits}
+
+
+def test_an_interval_from_its_end_over_pages_that_are_kept(tmp_path: Path, has_core: bool) -> None:
+    """Prevents: entries left out where a page that is looked up reaches over one that is kept."""
+    with open_at(tmp_path / "s", node_max_entries=5) as store:
+        stream = store.stream("s")
+        ids = list(stream.add_many((StreamID(ms, 0), row(ms)) for ms in range(1, 651)))
+        assert stream.get(ids[5 * 100]) is not None  # nodes from here on are known
+        assert stream.get(ids[5 * 60]) is not None  # and from here to those
+        ids += [stream.add(row(ms), id=(ms, 0)) for ms in range(651, 661)]  # the first are not
+        found = stream.range("-", ids[5 * 110], count=300, reverse=True)
+        assert [entry.id for entry in found] == ids[5 * 110 :: -1][:300]
+        assert not has_core or is_kept(store, ids[5 * 110])
+
+
+@pytest.mark.parametrize("case", range(20))
+def test_intervals_over_pages_in_any_order(tmp_path: Path, has_core: bool, case: int) -> None:
+    """The same, at random, from both ends; entries are added in between."""
+    assert has_core in (True, False)
+    draw = random.Random(f"{seeds.seed()}-{case}")
+    with open_at(tmp_path / "s", node_max_entries=2) as store:
+        stream, ids = store.stream("s"), list[StreamID]()
+        for _ in range(40):
+            size = draw.choice((1, 3, 100))
+            rows = [(StreamID(len(ids) + place + 1, 0), row(place)) for place in range(size)]
+            ids += stream.add_many(rows)
+            for _ in range(draw.randrange(5)):
+                assert stream.get(draw.choice(ids)) is not None
+            low, high = sorted((draw.randrange(len(ids)), draw.randrange(len(ids))))
+            count = draw.choice((1, 30, 1000))
+            back = stream.range(ids[low], ids[high], count=count, reverse=True)
+            assert [entry.id for entry in back] == ids[low : high + 1][::-1][:count]
+            some = stream.range(ids[low], ids[high], count=count)
+            assert [entry.id for entry in some] == ids[low : high + 1][:count]

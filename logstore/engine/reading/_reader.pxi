@@ -438,8 +438,8 @@ cdef class Reader:
         page = page_of(s.number, rows, at_front, at_back)
         if page is None or not page.covers(ms, seq):
             return None
-        s.put_page(page)
-        return page
+        s.put_page(page, ms, seq)
+        return page if page.covers(ms, seq) else None   # a walk goes on from there
 
     cdef bytes load_open(self, Stream s, view):
         """The listpack of the open node, as the index has it; None: it is large, or not there."""

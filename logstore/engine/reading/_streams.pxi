@@ -201,14 +201,13 @@ cdef class Stream:
         page = <Page>self.pages[count - 1]
         return page if page.covers(ms, seq) else None
 
-    cdef int put_page(self, Page page) except -1:
-        """Know one more page: what no other one knows of it. Where that cannot be told, it stands
-        instead of those that overlap it."""
-        cdef Py_ssize_t at = 0, behind
+    cdef int put_page(self, Page page, u64 ms, u64 seq) except -1:
+        """Know one more page, which was looked up for an ID that no other one covers: what they do
+        not know of the nodes around that. Where that cannot be told, it stands instead of those that
+        overlap it. It covers the ID behind it, too."""
+        cdef Py_ssize_t at = self.pages_upto(ms, seq), behind
         cdef Page other
-        if page.size and not page.from_start:
-            at = self.pages_upto(page.slots[0].ms, page.slots[0].seq)
-        if at:
+        if at:              # the last one below the ID: the page may reach over several
             other = <Page>self.pages[at - 1]
             if not other.to_end:
                 page.cut_below(other.high_ms, other.high_seq)
