@@ -132,7 +132,9 @@ def look_at_commands(both: Both) -> None:
     shelf, before = both.shelf, both.shelf.now
     shelf.now = now_ms = time.time_ns() // 1_000_000
     try:
-        wanted = expected_info.store(shelf, both.log, both.path, now_ms, both.compacted)
+        wanted = expected_info.store(
+            shelf, both.log, both.path, now_ms, both.compacted, len(both.pinned)
+        )
         wanted = {key: value for key, value in wanted.items() if key not in APART}
         compare(both, [], wanted)
         for each in shelf.names()[: 1 + both.what["reopen"] % 3]:

@@ -13,7 +13,9 @@ cannot be read raises, a tail is never silently shorter. A frame that does not f
 error, where a replay would pass over it: the index of a reader has lost rows then, or was never
 this one. The segment that frames are read from is the active one, which no compaction drops; that
 of a reader who stopped in between for long may be gone, and it looks again then (``SegmentGone``).
-For reading alone; whoever commits brings the index up to date first, and reads it as it is.
+For reading alone; whoever commits brings the index up to date first, and reads it as it is. What is
+kept is bounded by how far the index may lag, of which each open node is at most
+OPEN_INLINE_MAX_BYTES.
 """
 
 from __future__ import annotations
