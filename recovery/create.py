@@ -134,7 +134,7 @@ def check_free(fs: FileSystem, path: Path) -> None:
     if names.STORE in there:
         return
     others = [name for name in there if name not in (*FOLDERS, names.LOCK)]
-    # Another process may be about to make the store: what it renames meanwhile has no size.
+    # Another process may be making the store: a file that it renames meanwhile counts as empty.
     sizes = [fs.size_bytes(path / names.LOG / name) for name in fs.names(path / names.LOG)]
     if any(not name.endswith(names.TEMPORARY) for name in others) or any(
         size > fmt.SEGMENT_HEAD_BYTES for size in sizes

@@ -389,7 +389,7 @@ class Runner:
         """A step by itself, its change as a commit of its own."""
         try:
             if isinstance(step, Change):
-                done = self._laned(step, owed)
+                done = self._beside(step, owed)
                 return self._change(step, owed) if done is None else done
             if isinstance(step, JoinedAdds):
                 return self._joined_adds(step)
@@ -406,7 +406,7 @@ class Runner:
         except Exception as exc:  # noqa: BLE001
             return _failed(step, exc)
 
-    def _laned(self, step: Change, owed: Owed) -> Reply:
+    def _beside(self, step: Change, owed: Owed) -> Reply:
         """The reply of a change that is a commit beside the pipeline; None, and nothing happened,
         where it is not."""
         if step.beside is None:

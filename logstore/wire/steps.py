@@ -34,6 +34,18 @@ class Request(Protocol):
         ...
 
 
+class RangeQuery(NamedTuple):
+    """The first entries of a stream between two IDs, both included: at most ``limit``, made by
+    ``maker`` (None: as the codec finds them)."""
+
+    key: bytes
+    low: StreamID
+    high: StreamID
+    limit: int
+    maker: Maker | None
+    reverse: bool
+
+
 class Reader(Protocol):
     """Where a ``Look`` reads: the store, or the state inside a transaction."""
 
@@ -45,18 +57,9 @@ class Reader(Protocol):
         """The record of a stream."""
         ...
 
-    def batch(
-        self,
-        key: bytes,
-        low: StreamID,
-        high: StreamID,
-        limit: int,
-        maker: Maker | None,
-        *,
-        reverse: bool,
-    ) -> Batch | None:
-        """The first entries between two IDs, of one moment, at most ``limit``, by the shortest way
-        there is; None where that is ``once``."""
+    def batch(self, query: RangeQuery) -> Batch | None:
+        """What a query finds at one moment, by the shortest way there is; None where that is
+        ``once``."""
         ...
 
     def rows(self) -> Rows:

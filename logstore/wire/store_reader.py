@@ -16,10 +16,10 @@ from logstore.api.store import Store
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import NotNow, Snapshot
 from logstore.engine.streams import read
-from logstore.engine.streams.read import Batch, Maker
-from logstore.ids import StreamID
+from logstore.engine.streams.read import Batch
 from logstore.index.keys import StreamRecord
 from logstore.wire.resp.outgoing import Cut, Owed
+from logstore.wire.steps import RangeQuery
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class StoreReader:
     """Reads of the store as it stands."""
 
-    _look: ClassVar[read.Look] = staticmethod(snapshot.read)
+    _on_snapshot: ClassVar[read.SnapshotRead] = staticmethod(snapshot.read)
 
     def __init__(self, store: Store[bytes], owed: Owed) -> None:
         self._engine = opened_of(store).engine()
@@ -37,27 +37,25 @@ class StoreReader:
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` reads on one snapshot."""
         self.check()
-        found: T = self._look(self._engine, batch)
+        found: T = self._on_snapshot(self._engine, batch)
         return found
 
     def record(self, key: bytes) -> StreamRecord | None:
         """The record of a stream."""
-        return read.record(self._engine, key, self._look)
+        return read.record(self._engine, key, self._on_snapshot)
 
-    def batch(
-        self,
-        key: bytes,
-        low: StreamID,
-        high: StreamID,
-        limit: int,
-        maker: Maker | None,
-        *,
-        reverse: bool,
-    ) -> Batch | None:
-        """The first entries between two IDs, by the read core if that has what it needs."""
+    def batch(self, query: RangeQuery) -> Batch | None:
+        """What a query finds, by the read core if that has what it needs."""
         self.check()
         return read.read_batch(
-            self._engine, key, low, high, limit, reverse=reverse, maker=maker, look=self._look
+            self._engine,
+            query.key,
+            query.low,
+            query.high,
+            query.limit,
+            reverse=query.reverse,
+            maker=query.maker,
+            on_snapshot=self._on_snapshot,
         )
 
     @property
@@ -69,21 +67,12 @@ class StoreReader:
 class ReaderAtOnce(StoreReader):
     """The same without a wait: ``NotNow``."""
 
-    _look: ClassVar[read.Look] = staticmethod(snapshot.read_at_once)
+    _on_snapshot: ClassVar[read.SnapshotRead] = staticmethod(snapshot.read_at_once)
 
-    def batch(
-        self,
-        key: bytes,
-        low: StreamID,
-        high: StreamID,
-        limit: int,
-        maker: Maker | None,
-        *,
-        reverse: bool,
-    ) -> Batch | None:
-        """The first entries between two IDs."""
+    def batch(self, query: RangeQuery) -> Batch | None:
+        """What a query finds."""
         try:
-            return super().batch(key, low, high, limit, maker, reverse=reverse)
+            return super().batch(query)
         except (Cut, NotNow):
             raise
         except Exception as exc:

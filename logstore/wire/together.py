@@ -18,14 +18,24 @@ from logstore.codec import RowBatch, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add
-from logstore.engine.streams.read import Batch, Maker
+from logstore.engine.streams.read import Batch
 from logstore.errors import Error
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
-from logstore.wire.steps import Block, Change, JoinedAdds, Look, Request, Row, Step, Tell
+from logstore.wire.steps import (
+    Block,
+    Change,
+    JoinedAdds,
+    Look,
+    RangeQuery,
+    Request,
+    Row,
+    Step,
+    Tell,
+)
 
 Added: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
 T = TypeVar("T")
@@ -50,18 +60,8 @@ class StateReader:
         """The record of a stream."""
         return self.once(lambda view: view.record(key))
 
-    def batch(
-        self,
-        key: bytes,
-        low: StreamID,
-        high: StreamID,
-        limit: int,
-        maker: Maker | None,
-        *,
-        reverse: bool,
-    ) -> Batch | None:
+    def batch(self, _query: RangeQuery) -> Batch | None:
         """None: what this commit did is in its state alone."""
-        del key, low, high, limit, maker, reverse
         return None
 
     @property

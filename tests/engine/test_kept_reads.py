@@ -292,9 +292,8 @@ def test_an_interval_from_its_end_over_pages_that_are_kept(tmp_path: Path, has_c
 
 
 @pytest.mark.parametrize("case", range(20))
-def test_intervals_over_pages_in_any_order(tmp_path: Path, has_core: bool, case: int) -> None:
+def test_intervals_over_pages_in_any_order(tmp_path: Path, case: int) -> None:
     """The same, at random, from both ends; entries are added in between."""
-    assert has_core in (True, False)
     draw = random.Random(f"{seeds.seed()}-{case}")
     with open_at(tmp_path / "s", node_max_entries=2) as store:
         stream, ids = store.stream("s"), list[StreamID]()

@@ -199,8 +199,8 @@ def test_the_rows_are_those_of_an_index_that_followed(
                 snapshot.read(engine, rows_of)
             if number % 17 == 16:
                 before = snapshot.read(engine, rows_of)
-                if engine.wake.indexed_upto < engine.wake.applied and engine.laid_rows:
-                    laid |= engine.laid_rows.rows.keys()
+                if engine.wake.indexed_upto < engine.wake.applied and engine.overlay:
+                    laid |= engine.overlay.rows.keys()
                 follow_the_log(writer)
                 after = snapshot.read(engine, rows_of)
                 assert [name for name, rows in after.items() if rows != before[name]] == []

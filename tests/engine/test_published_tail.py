@@ -171,8 +171,8 @@ def test_what_is_laid_over_grows_and_begins_anew(tmp_path: Path) -> None:
             found = [entry.fields[b"n"] for entry in store.stream(b"%d" % number)]
             assert found == [b"0", big]
             assert len(laid_records(store)) == number + 1
-            assert engine.laid_rows is not None
-            assert engine.laid_rows.meta.applied == engine.wake.applied
+            assert engine.overlay is not None
+            assert engine.overlay.meta.applied == engine.wake.applied
         assert commits_behind(store) == 30
         assert {len(store.stream(b"%d" % number)) for number in range(30)} == {2}
         store.stream(b"0").add({b"n": b"1"})  # the index follows
@@ -183,7 +183,7 @@ def test_what_is_laid_over_grows_and_begins_anew(tmp_path: Path) -> None:
 
 def laid_records(store: Store[bytes]) -> list[bytes]:
     """Keys of the records that are laid over the index."""
-    laid = inside.engine_of(store).laid_rows
+    laid = inside.engine_of(store).overlay
     assert laid is not None
     rows = laid.rows["main"].ordered
     return [key for key in rows if len(key) == keys.STREAM_KEY.size and key[-1] == keys.IS_RECORD]

@@ -12,6 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRATCH = ROOT / "build" / "spark"
+# How a streaming query ends if its Python worker takes more than ten seconds to start, as it may on
+# busy cores. Spark has no setting for that: the query is begun again, as a user would do.
+SLOW_WORKER = "Python worker failed to connect back"
 # The first compiler alone (two fifths less processor time): most code runs a few times here.
 JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "

@@ -41,8 +41,12 @@ def test_spark_answers_as_the_table(spark: Any, tmp_path: Path) -> None:
         for (sign, _), case in asked
     ]
     spark.conf.set(WHOLE_STAGE, "false")
-    rows = frame.select("at", *[each.alias(f"c{at}") for at, each in enumerate(answers)]).collect()
-    spark.conf.unset(WHOLE_STAGE)
+    try:
+        rows = frame.select(
+            "at", *[each.alias(f"c{at}") for at, each in enumerate(answers)]
+        ).collect()
+    finally:
+        spark.conf.unset(WHOLE_STAGE)
     found = {row["at"]: [bool(answer) for answer in row[1:]] for row in rows}
     places = {key: at for at, (key, _) in enumerate(asked)}
     wrong = [

@@ -102,6 +102,7 @@ def test_reads_beside_changes_are_those_of_the_moment(served: Served, line: Line
             ("XRANGE", name, f"{at}-0", "+", "COUNT", count),
             ("XREVRANGE", name, f"{at}-0", "-", "COUNT", count),
             ("XRANGE", name, f"{last - 5}-0", "+"),
+            ("XRANGE", name, f"{last - drawn.choice((30, 31, 32, 33))}-0", "+"),
             ("XRANGE", name, "-", "+"),
             ("XREAD", "COUNT", count, "STREAMS", name, f"{at}-0"),
             ("XLEN", name),

@@ -35,6 +35,7 @@ from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.shm.control_block import LogWords
+from logstore.engine.snapshots.published_tail import OF_GROUPS
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.ids import StreamID
@@ -43,7 +44,6 @@ from logstore.log import reader
 
 INDEX_LAG_MAX_COMMITS: int = 64  # 0: every commit writes its rows
 INDEX_LAG_MAX_BYTES = 64 * 1024
-OF_GROUPS = frozenset({Kind.DELIVER, Kind.ACK})  # what the lane commits beside adds
 
 
 def is_due(engine: Engine, words: LogWords) -> bool:

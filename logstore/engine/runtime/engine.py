@@ -20,7 +20,7 @@ from logstore.clock import Clock
 from logstore.engine.reading.loading import open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.newest import NewestOfStreams
-from logstore.engine.runtime.overlaid_rows import LaidRows
+from logstore.engine.runtime.overlaid_rows import Overlay
 from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
@@ -117,7 +117,7 @@ class Engine:
         self.reader: Reader | None = None
         if users is not None and type(fs) is FileSystem:  # one of the tests must see every read
             self.reader = self.new_reader()
-        self.laid_rows: LaidRows | None = None  # see ``snapshots.published_tail``
+        self.overlay: Overlay | None = None  # see ``snapshots.published_tail``
         self.newest = NewestOfStreams()
         self.count_marks: dict[int, Any] = {}  # of streams, by number: see ``scan.counting``
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()

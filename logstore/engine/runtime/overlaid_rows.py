@@ -37,9 +37,8 @@ class Rows:
         self.by_key[key] = value
 
 
-class LaidRows(NamedTuple):
-    """What an index of this generation, that stands at the position ``applied``, lacks of what
-    ``meta`` says."""
+class Overlay(NamedTuple):
+    """Rows that bring an index of this generation from the position ``applied`` to ``meta``."""
 
     generation: int
     applied: int

@@ -13,9 +13,9 @@ cannot be read raises, a tail is never silently shorter. A frame that does not f
 error, where a replay would pass over it: the index of a reader has lost rows then, or was never
 this one. The segment that frames are read from is the active one, which no compaction drops; that
 of a reader who stopped in between for long may be gone, and it looks again then (``SegmentGone``).
-For reading alone; whoever commits brings the index up to date first, and reads it as it is. What is
-kept is bounded by how far the index may lag, of which each open node is at most
-OPEN_INLINE_MAX_BYTES.
+For reading alone; whoever commits brings the index up to date first, and reads it as it is. An
+overlay is kept: the rows of INDEX_LAG_MAX_COMMITS commits at most, with open nodes of at most
+OPEN_INLINE_MAX_BYTES each.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from typing import Any
 from logstore import format as fmt
 from logstore.engine.apply.streams import apply_commit
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.overlaid_rows import LaidRows, OverlaidRows, Rows
+from logstore.engine.runtime.overlaid_rows import OverlaidRows, Overlay, Rows
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.shm.late_free import let_go
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptionError
+from logstore.format import Kind
 from logstore.index.env import Generation
 from logstore.index.txn import IndexTxn
-from logstore.log import frame as frames
-from logstore.log import groupframe, reader
+from logstore.log import reader
 
-OF_STREAMS = (frames.Append, frames.Tombstone, frames.Record)
-OF_GROUPS = (groupframe.Deliver, groupframe.Ack)
+OF_STREAMS = frozenset({Kind.APPEND, Kind.TOMBSTONE, Kind.RECORD})
+OF_GROUPS = frozenset({Kind.DELIVER, Kind.ACK})
 NO_ROWS = Rows({}, [])
 
 
@@ -51,28 +51,30 @@ def index_upto(engine: Engine, generation: Generation, txn: Any, upto: int) -> I
     meta = index.meta()
     if meta.applied >= upto:
         return index
-    laid = engine.laid_rows
-    if laid is None or laid[:2] != (generation.number, meta.applied):
-        laid = LaidRows(generation.number, meta.applied, meta, {})
-    if laid.meta.applied < upto:
-        laid = _lay(engine, generation, txn, laid, upto)
-        before = engine.laid_rows
-        engine.laid_rows = laid  # another thread may have laid more: that is done again
+    over = engine.overlay
+    if over is None or (over.generation, over.applied) != (generation.number, meta.applied):
+        over = Overlay(generation.number, meta.applied, meta, {})
+    if over.meta.applied < upto:
+        over = _extended(engine, generation, txn, over, upto)
+        before = engine.overlay
+        engine.overlay = over  # another thread may have one that reaches further: it is made again
         let_go(before)
-    return IndexTxn(generation, OverlaidRows(txn, generation.database_names, laid.rows))
+    return IndexTxn(generation, OverlaidRows(txn, generation.database_names, over.rows))
 
 
-def _lay(engine: Engine, generation: Generation, txn: Any, laid: LaidRows, upto: int) -> LaidRows:
-    """The rows with those that frames behind them change, up to a position where a commit ends."""
-    meta = laid.meta
+def _extended(
+    engine: Engine, generation: Generation, txn: Any, over: Overlay, upto: int
+) -> Overlay:
+    """The overlay with what the frames behind it change, up to a position where a commit ends."""
+    meta = over.meta
     start = fmt.start_of_next(meta.applied, meta.active_segment)
     segment, offset = fmt.position_parts(start)
     if fmt.segment_of(upto) != segment or upto <= start:
         raise _unexpected(start, "the log goes on in another segment")
-    rows = {name: laid.rows.get(name, NO_ROWS).copy() for name in generation.databases}
+    rows = {name: over.rows.get(name, NO_ROWS).copy() for name in generation.databases}
     index = IndexTxn(generation, OverlaidRows(txn, generation.database_names, rows))
     view = TxnView(engine, index, meta, start, meta.commit)
-    view.cache = RecordCache()
+    view.cache = RecordCache()  # that of the engine is of those who commit
     source = engine.segments.source(segment)
     scanned = reader.scan(source, engine.seed, segment, offset, fmt.offset_of(upto))
     for commit in reader.commits(scanned, meta.commit):
@@ -80,25 +82,26 @@ def _lay(engine: Engine, generation: Generation, txn: Any, laid: LaidRows, upto:
             _check(view, frame)
         apply_commit(view, commit)
     view.flush()
-    changed = {name: over for name, over in rows.items() if over.ordered}
-    return laid._replace(meta=view.meta, rows=changed)
+    changed = {name: each for name, each in rows.items() if each.ordered}
+    return over._replace(meta=view.meta, rows=changed)
 
 
 def _check(view: TxnView, frame: reader.LogFrame) -> None:
     """Is this a frame that the index may lack, and has it what the frame is about?"""
-    at, body = frame.position, frame.body()
-    if isinstance(body, OF_GROUPS):
+    at = frame.position
+    body: Any = frame.body()
+    if frame.kind in OF_GROUPS:
         if view.groups.by_number(body.group) is None:
             raise _unexpected(at, "its group is not there")
         return
-    if not isinstance(body, OF_STREAMS):
+    if frame.kind not in OF_STREAMS:
         raise _unexpected(at, f"a frame of kind {frame.kind} stands there")
     record = view.record(body.stream)
     if record is None:
         raise _unexpected(at, "its stream is not there")
     if record.position >= at:
         raise _unexpected(at, "its stream has it already")
-    if isinstance(body, frames.Append) and (
+    if frame.kind == Kind.APPEND and (
         not record.open_version or view.open_node(body.stream) is None
     ):
         raise _unexpected(at, "its stream has no open node to add to")

@@ -29,7 +29,7 @@ BYTES_MAX = 1 << 20
 
 
 Interval: TypeAlias = tuple[StreamID, StreamID]
-Look: TypeAlias = Callable[..., Any]  # on a snapshot of an engine: ``snapshot.read``
+SnapshotRead: TypeAlias = Callable[..., Any]  # ``snapshot.read``, or ``snapshot.read_at_once``
 # Start, end, limit, whether in reverse, the interval of all batches, what makes entries.
 _Asked: TypeAlias = "tuple[StreamID, StreamID, int, bool, Interval | None, Maker | None]"
 
@@ -63,18 +63,20 @@ class Batch(NamedTuple):
     rest: Interval | None
 
 
-def record(engine: Engine, name: bytes, look: Look = snapshot.read) -> StreamRecord | None:
+def record(
+    engine: Engine, name: bytes, on_snapshot: SnapshotRead = snapshot.read
+) -> StreamRecord | None:
     """The record of a stream, the caller's own; None if there is no such stream.
 
-    ``look``: what reads on a snapshot, or raises: ``snapshot.read``, or ``snapshot.read_at_once``.
+    ``on_snapshot`` reads what is not kept; it may refuse to wait for that.
     """
     reader = engine.reader
     if reader is None:
-        alone: StreamRecord | None = look(engine, Snapshot.record, name)
+        alone: StreamRecord | None = on_snapshot(engine, Snapshot.record, name)
         return alone
     found: Any = reader.record(name)
     if found is MISS:
-        found, stream = look(engine, _record_in, reader, name)
+        found, stream = on_snapshot(engine, _record_in, reader, name)
         if stream is not None:
             reader.keep(stream)
     known: StreamRecord | None = found
@@ -166,26 +168,26 @@ def read_batch(
     reverse: bool = False,
     walked: Interval | None = None,
     maker: Maker | None = None,
-    look: Look = snapshot.read,
+    on_snapshot: SnapshotRead = snapshot.read,
 ) -> Batch:
     """The next entries of a closed interval; at most ``limit`` unless it is negative.
 
     ``walked``: the interval of all batches, if this is one behind the first; ``maker``: makes the
-    entries; ``look``: as ``record``. LostRowsError if the index has lost some of what there must
-    be.
+    entries; ``on_snapshot``: as of ``record``. LostRowsError if the index has lost some of what
+    there must be.
     """
     if start > end or limit == 0:
         return Batch([], None)
     reader = engine.reader
     batch: Batch
     if reader is None:
-        batch = look(engine, _read, name, start, end, limit, reverse, walked, maker)
+        batch = on_snapshot(engine, _read, name, start, end, limit, reverse, walked, maker)
     else:
         decode = codec().entries if maker is None else maker.entries
         got = reader.batch(name, start, end, limit, reverse, walked, decode)
         if got is MISS:
             asked = start, end, limit, reverse, walked, maker
-            batch, stream = look(engine, _read_in, reader, name, asked, decode)
+            batch, stream = on_snapshot(engine, _read_in, reader, name, asked, decode)
             if stream is not None:
                 reader.keep(stream)
         else:

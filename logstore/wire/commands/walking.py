@@ -23,9 +23,10 @@ from logstore.engine.streams.read import Batch, Maker
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.wire.resp.outgoing import Rows, entry
 from logstore.wire.resp.reply import Reply
-from logstore.wire.steps import Reader
+from logstore.wire.steps import RangeQuery, Reader
 
 SLICE_ENTRIES = 256
+FEW_ENTRIES = 32  # that are looked for before it is known whether they are all
 SLICE_STREAMS = 64
 _NONE = -1  # in place of the number of a stream that is not there
 
@@ -79,11 +80,13 @@ class Stretch:
             return (low, last.previous()) if low < last else None
         return (last.next(), high) if last < high else None
 
-    def at_once(self, reader: Reader, limit: int, maker: Maker | None) -> Batch | None:
-        """All of it by the shortest way, if that is no more than a slice; None: it may be more."""
-        low, high = self._rest
-        most = limit if 0 <= limit <= SLICE_ENTRIES else SLICE_ENTRIES
-        batch = reader.batch(self.key, low, high, most, maker, reverse=self._reverse)
+    def read_whole(self, reader: Reader, limit: int, maker: Maker | None) -> Batch | None:
+        """All of it by the shortest way, if that is no more than a slice; None: it may be more.
+
+        Where that is not known before, few are looked for: they are read again if there are more.
+        """
+        most = limit if 0 <= limit <= SLICE_ENTRIES else FEW_ENTRIES
+        batch = reader.batch(RangeQuery(self.key, *self._rest, most, maker, self._reverse))
         if batch is None or batch.rest is not None:
             return None
         return batch if most == limit or len(batch.entries) < most else None
@@ -209,7 +212,7 @@ class EntriesWalk:
         """Read what comes next; whether another slice follows."""
         rows = self._rows = self._rows or reader.rows()
         maker = None if self._left.weighs else rows.maker
-        if self._is_through(reader, maker):
+        if self._read_whole(reader, maker):
             return False
         stretches, batches, ends = reader.once(lambda view: self._read(view, maker))
         self._stretches = stretches
@@ -219,13 +222,13 @@ class EntriesWalk:
             stretch.settle(end)
         return self._at < len(stretches) and not self._left.spent
 
-    def _is_through(self, reader: Reader, maker: Maker | None) -> bool:
+    def _read_whole(self, reader: Reader, maker: Maker | None) -> bool:
         """Read the one stream that is wanted by the shortest way, if no slice follows."""
         stretches = self._stretches
         if stretches is None or len(stretches) > 1 or self._left.weighs or stretches[0].begun:
             return False
         limit = least(stretches[0].limit, self._left.count())
-        batch = stretches[0].at_once(reader, limit, maker) if limit else None
+        batch = stretches[0].read_whole(reader, limit, maker) if limit else None
         if batch is not None:
             self._take(reader, stretches[0], batch, maker)
         return batch is not None
