@@ -40,11 +40,19 @@ def apply(txn: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
 
 
 def apply_commit(
-    txn: TxnView, commit: reader.Commit, some: Sequence[reader.LogFrame] | None = None
+    txn: TxnView,
+    commit: reader.Commit,
+    some: Sequence[reader.LogFrame] | None = None,
+    check: Callable[[TxnView, reader.LogFrame, Any], None] | None = None,
 ) -> None:
-    """Apply all frames of a complete commit, or ``some``: the others are of no concern here."""
+    """Apply all frames of a complete commit, or ``some``: the others are of no concern here.
+
+    ``check`` is called with each frame and its body, before that is applied.
+    """
     for frame in commit.frames if some is None else some:
         body = frame.body()
+        if check is not None:
+            check(txn, frame, body)
         if body is not None:
             apply(txn, frame.position, frame.payload_bytes, body)
     last = commit.frames[-1]

@@ -37,6 +37,7 @@ from logstore.log import reader
 
 OF_STREAMS = frozenset({Kind.APPEND, Kind.TOMBSTONE, Kind.RECORD})
 OF_GROUPS = frozenset({Kind.DELIVER, Kind.ACK})
+DATABASES = ("main", "nodes", "groups")  # where these kinds of frames change rows
 NO_ROWS = Rows({}, [])
 
 
@@ -71,25 +72,22 @@ def _extended(
     segment, offset = fmt.position_parts(start)
     if fmt.segment_of(upto) != segment or upto <= start:
         raise _unexpected(start, "the log goes on in another segment")
-    rows = {name: over.rows.get(name, NO_ROWS).copy() for name in generation.databases}
+    rows = {name: over.rows.get(name, NO_ROWS).copy() for name in DATABASES}
     index = IndexTxn(generation, OverlaidRows(txn, generation.database_names, rows))
     view = TxnView(engine, index, meta, start, meta.commit)
     view.cache = RecordCache()  # that of the engine is of those who commit
     source = engine.segments.source(segment)
     scanned = reader.scan(source, engine.seed, segment, offset, fmt.offset_of(upto))
     for commit in reader.commits(scanned, meta.commit):
-        for frame in commit.frames:
-            _check(view, frame)
-        apply_commit(view, commit)
+        apply_commit(view, commit, check=_check)
     view.flush()
     changed = {name: each for name, each in rows.items() if each.ordered}
     return over._replace(meta=view.meta, rows=changed)
 
 
-def _check(view: TxnView, frame: reader.LogFrame) -> None:
+def _check(view: TxnView, frame: reader.LogFrame, body: Any) -> None:
     """Is this a frame that the index may lack, and has it what the frame is about?"""
     at = frame.position
-    body: Any = frame.body()
     if frame.kind in OF_GROUPS:
         if view.groups.by_number(body.group) is None:
             raise _unexpected(at, "its group is not there")
