@@ -363,6 +363,11 @@ class Meta(NamedTuple):
         return cls(*_META.unpack(value))
 
 
+def applied_of(value: bytes) -> int:
+    """The first of these, in a stored value."""
+    return int.from_bytes(value[:8], "little")
+
+
 class SegmentRow(NamedTuple):
     """What is counted of a segment."""
 

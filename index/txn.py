@@ -77,6 +77,13 @@ class IndexTxn:
             raise CorruptionError("the index is empty: it was deleted while being opened")
         return Meta.unpack(value)
 
+    def applied(self) -> int:
+        """Up to which position of the log it has all."""
+        value = _fetch(self.txn, self.generation.main, keys.META_KEY)
+        if value is None:
+            raise CorruptionError("the index is empty: it was deleted while being opened")
+        return keys.applied_of(value)
+
     def put_meta(self, meta: Meta) -> None:
         """Store where the index stands."""
         self.put_changes((), (), meta)
@@ -126,41 +133,43 @@ class IndexTxn:
         """Bind a name to a number, twice."""
         if self._names is not None:
             self._names.setdefault(name, []).append(number)
-            return
-        names = self.generation.names
-        packed = number.to_bytes(8, "little")
-        key = keys.name_key(name)
-        self.txn.put(key, _seal(key, packed), db=names)
-        key = keys.twin_key(name)
-        twins = _fetch(self.txn, names, key) or b""
-        if packed not in [twins[at : at + 8] for at in range(0, len(twins), 8)]:
-            self.txn.put(key, _seal(key, twins + packed), db=names)
+        else:
+            self.put_names({name: [number]})
+
+    def put_names(self, numbers: dict[bytes, list[int]]) -> None:
+        """Bind each of these names to the last of its numbers, and remember all of them."""
+        rows: list[tuple[bytes, bytes]] = []
+        twins = dict.fromkeys([keys.twin_key(name) for name in numbers], b"")
+        with self.txn.cursor(db=self.generation.names) as cursor:
+            for key, data in cursor.getmulti(list(twins)):
+                twins[key] = _unseal(key, data)
+        for name, bound in numbers.items():
+            key = keys.twin_key(name)
+            for number in bound:
+                packed, before = number.to_bytes(8, "little"), twins[key]
+                if packed not in [before[at : at + 8] for at in range(0, len(before), 8)]:
+                    twins[key] = before + packed
+            key = keys.name_key(name)
+            rows.append((key, _seal(key, packed)))
+        rows += [(key, _seal(key, value)) for key, value in twins.items()]
+        self._put_rows(self.generation.names, rows)
+
+    def _put_rows(self, database: Any, rows: list[tuple[bytes, bytes]]) -> None:
+        """Store rows in the order of their keys; at the end of all, pages are filled whole."""
+        rows.sort()
+        with self.txn.cursor(db=database) as cursor:
+            at_end = not cursor.last() or cursor.key() < rows[0][0]
+            cursor.putmulti(rows, append=at_end)
 
     def hold_names(self) -> None:
         """Names are written many at a time, by ``write_names``; or before one is looked up."""
         self._names = {}
 
     def write_names(self) -> None:
-        """Write the names that were held back, into an empty index by ascending keys."""
-        held, self._names = self._names or {}, None
-        names = self.generation.names
-        if self.txn.stat(names)["entries"]:
-            for name, numbers in held.items():
-                for number in numbers:
-                    self.put_name(name, number)
-        else:
-            rows: list[tuple[bytes, bytes]] = []
-            for name, numbers in held.items():
-                twins = packed = numbers[-1].to_bytes(8, "little")
-                if len(numbers) > 1:
-                    twins = b"".join([one.to_bytes(8, "little") for one in dict.fromkeys(numbers)])
-                key, twin = keys.name_key(name), keys.twin_key(name)
-                rows.append((key, _seal(key, packed)))
-                rows.append((twin, _seal(twin, twins)))
-            rows.sort()
-            with self.txn.cursor(db=names) as cursor:
-                cursor.putmulti(rows, append=True)
-        self._names = {}
+        """Write the names that were held back."""
+        held, self._names = self._names, {}
+        if held:
+            self.put_names(held)
 
     def delete_name(self, name: bytes, number: int) -> None:
         """Unbind a name from a number; a newer stream of the same name keeps it."""
@@ -201,7 +210,7 @@ class IndexTxn:
         self, made: list[tuple[StreamRecord, OpenNode | None]], others: list[tuple[bytes, bytes]]
     ) -> None:
         """Store new streams' records and open nodes, and ``others``, rows of such that are made
-        already; in the order of their numbers: at the end, where pages are filled whole."""
+        already; numbers ascend, so they stand at the end."""
         rows = list(others)
         for record, node in made:
             key = _STREAM_KEY(0xFF, record.number, keys.IS_RECORD)
@@ -209,10 +218,7 @@ class IndexTxn:
             if node is not None:
                 key = _STREAM_KEY(0xFF, record.number, keys.IS_OPEN)
                 rows.append((key, _seal(key, node.pack())))
-        rows.sort()  # two runs of ascending keys
-        with self.txn.cursor(db=self.generation.main) as cursor:
-            at_end = not cursor.last() or cursor.key() < rows[0][0]
-            cursor.putmulti(rows, append=at_end)
+        self._put_rows(self.generation.main, rows)
 
     def delete_record(self, number: int) -> None:
         """Remove a stream's record."""

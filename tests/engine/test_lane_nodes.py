@@ -1,7 +1,9 @@
 """Prevents an add that begins a node, or a stream, in compiled code that loses what the log has.
 
-The index follows such a commit at once: what fails, is interrupted or is killed at each step
-between its rows, the append, LMDB's commit and the publishing leaves all of it or nothing.
+The index lags behind one that begins an open node: whoever looks at the store, in this process or
+another one, in the index as it is, once it followed, or built anew, finds the same. It follows at
+once if the node is sealed at once: what fails, is interrupted or is killed at each step between its
+rows, the append, LMDB's commit and the publishing leaves all of it or nothing.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ def new_alone(store: Store) -> logstore.StreamID:
     return store.stream("new").add(ALONE)
 
 
+LAGGING = pytest.mark.parametrize("add", [first, full])
+AT_ONCE = pytest.mark.parametrize("add", [alone, new_alone])
 ADDS = pytest.mark.parametrize("add", [first, full, alone, new_alone])
 
 
@@ -98,7 +102,18 @@ def is_sound(store: Store, before: dict[str, list[Any]], added: list[Any]) -> No
     assert [store.stream(name).info() for name in then] == infos
 
 
-@ADDS
+@LAGGING
+def test_the_index_lags_behind_it(store: Store, add: Callable[[Store], Any]) -> None:
+    engine, before = engine_of(store), indexed(store)
+    lane_commits(store)
+    there = {name: [e.id for e in store.stream(name).range()] for name in ("a", "b", "new")}
+    added = [add(store), add(store)]
+    assert lane_commits(store) == 2
+    assert indexed(store) == before < engine.wake.applied
+    is_sound(store, there, added)
+
+
+@AT_ONCE
 def test_it_is_a_commit_of_the_lane_which_the_index_follows_at_once(
     store: Store, add: Callable[[Store], Any]
 ) -> None:
@@ -180,7 +195,7 @@ def interrupted() -> None:
     raise KeyboardInterrupt
 
 
-@ADDS
+@AT_ONCE
 @pytest.mark.parametrize("where", ["appended", "committed", "published"])
 def test_what_fails_behind_the_append_leaves_all_of_it(
     store: Store, add: Callable[[Store], Any], where: str, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +205,7 @@ def test_what_fails_behind_the_append_leaves_all_of_it(
     is_sound(store, before, [add(store)])
 
 
-@ADDS
+@AT_ONCE
 @pytest.mark.parametrize("where", ["decided", "written"])
 def test_an_interrupt_before_the_append_leaves_nothing(
     store: Store, add: Callable[[Store], Any], where: str, monkeypatch: pytest.MonkeyPatch
@@ -202,7 +217,7 @@ def test_an_interrupt_before_the_append_leaves_nothing(
     is_sound(store, before, [])
 
 
-@ADDS
+@AT_ONCE
 def test_an_interrupt_behind_it_says_that_it_counts(
     store: Store, add: Callable[[Store], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +231,7 @@ def test_an_interrupt_behind_it_says_that_it_counts(
     is_sound(store, before, new)
 
 
-@ADDS
+@AT_ONCE
 @pytest.mark.parametrize("where", ["decided", "appended", "committed", "published"])
 def test_a_writer_is_killed(
     store: Store, add: Callable[[Store], Any], where: str, monkeypatch: pytest.MonkeyPatch

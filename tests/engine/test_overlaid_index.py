@@ -186,8 +186,9 @@ def rows_of(view: snapshot.Snapshot) -> dict[str, list[tuple[bytes, bytes]]]:
 def test_the_rows_are_those_of_an_index_that_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
-    """Byte for byte, after adds, deletes, deliveries and acks; however often they are looked at in
-    between, so that more is laid over what was laid before."""
+    """Byte for byte, after adds, also such that begin a stream or a node, deletes, deliveries and
+    acks; however often they are looked at in between, so that more is laid over what was laid
+    before; and whether the index follows from the log or from memory."""
     inside.let_lag(monkeypatch, 64, lane=True)
     rng = random.Random(f"{seeds.seed()}-{looks}")
     with logstore.open(tmp_path / "s", encoding=None, background=False, sync="os") as writer:
@@ -201,10 +202,11 @@ def test_the_rows_are_those_of_an_index_that_followed(
                 before = snapshot.read(engine, rows_of)
                 if engine.wake.indexed_upto < engine.wake.applied and engine.overlay:
                     laid |= engine.overlay.rows.keys()
-                follow_the_log(writer)
+                rng.choice([follow_the_log, inside.follow])(writer)
+                assert engine.wake.indexed_upto == engine.wake.applied
                 after = snapshot.read(engine, rows_of)
                 assert [name for name, rows in after.items() if rows != before[name]] == []
-        assert laid >= {"main", "nodes", "groups"}
+        assert laid >= {"main", "names", "nodes", "segments", "groups"}
 
 
 def follow_the_log(store: Store[bytes]) -> None:
@@ -224,7 +226,11 @@ def busy(store: Store[bytes], rng: random.Random, number: int) -> None:
     """One commit that the index may lack."""
     stream = store.stream(rng.choice(STREAMS))
     group, what = stream.group(b"g"), rng.random()
-    if what < 0.5:
+    if what < 0.1:
+        store.stream(b"new %d" % rng.randrange(number + 1)).add(row(number))
+    elif what < 0.2:
+        stream.add({b"large": b"x" * 1300})  # some fill a node
+    elif what < 0.5:
         stream.add(row(number))
     elif what < 0.7:
         group.read(b"one", count=rng.randrange(1, 4))

@@ -104,10 +104,20 @@ def test_a_tail_that_was_cut_off_is_an_error(store: Store[bytes]) -> None:
     file.pwrite(last, size - 1)  # a close lets the index follow, and would meet it, too
 
 
+def test_a_stream_that_the_index_has_not(store: Store[bytes]) -> None:
+    writer = lag(store, 20, writer=Lagging(store, plain=False))
+    assert (numbers(store), list(store.streams())) == (upto(21), [b"a", b"b"])
+    writer.add(b"new", row(0))
+    lag(store, 21, writer=writer)
+    assert commits_behind(store) == 3
+    assert (numbers(store), numbers(store, b"new")) == (upto(22), [0])
+    assert list(store.streams()) == [b"a", b"b", b"new"]
+
+
 def test_a_commit_that_the_index_must_have(store: Store[bytes]) -> None:
     """One whose rows are lost cannot be laid over: it is told, until the index follows."""
     writer = lag(store, 20, writer=Lagging(store, plain=False))
-    writer.add(b"new", row(0))
+    writer.add(b"new", row(0), ttl_ms=60_000)
     lag(store, 21, writer=writer)
     with pytest.raises(CorruptionError, match="the index lacks a commit"):
         numbers(store)

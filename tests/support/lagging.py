@@ -38,14 +38,20 @@ class Lagging:
         self._mutex = committer_of(store).mutex
         self._cache = RecordCache()
 
-    def add(self, name: bytes, *rows: dict[bytes, bytes], at: StreamID | None = None) -> StreamID:
+    def add(
+        self,
+        name: bytes,
+        *rows: dict[bytes, bytes],
+        at: StreamID | None = None,
+        ttl_ms: int | None = None,
+    ) -> StreamID:
         """Add these in one commit, which must be plain; the ID of the last."""
         engine = self._engine
         with self._mutex:
             engine.lock.acquire(engine.wake, 10)
             before, engine.cache = engine.cache, self._cache
             try:
-                return self._add(name, rows, at)
+                return self._add(name, rows, at, ttl_ms)
             except BaseException:
                 self._cache.clear()
                 raise
@@ -61,7 +67,11 @@ class Lagging:
             self._store.stream(name).add(row, id=at)
 
     def _add(
-        self, name: bytes, rows: tuple[dict[bytes, bytes], ...], at: StreamID | None
+        self,
+        name: bytes,
+        rows: tuple[dict[bytes, bytes], ...],
+        at: StreamID | None,
+        ttl_ms: int | None,
     ) -> StreamID:
         engine, cache = self._engine, self._cache
         words = ready_locked(engine)
@@ -79,7 +89,8 @@ class Lagging:
             start = fmt.start_of_next(words.applied, words.active_segment)
             txn = WriteTxn(engine, index, meta, start, words.commit + 1)
             for row in rows:
-                added = add(txn, Add(name, codec().rows([row]), 0, 1, at or AUTO))
+                request = Add(name, codec().rows([row]), 0, 1, at or AUTO, ttl_ms=ttl_ms)
+                added = add(txn, request)
                 assert added is not None
             buffer = txn.buffer
             data = buffer.encode(engine.seed, engine.wake.durable_upto)

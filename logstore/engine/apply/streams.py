@@ -162,11 +162,7 @@ def _node(txn: TxnView, at: int, payload_bytes: int, body: frames.Node) -> None:
         return
     master = StreamID(body.master_ms, body.master_seq)
     last = StreamID(body.last_ms, body.last_seq)
-    before = txn.sealed_node(body.stream, master)
-    if before is None or before.position < at:
-        if before is not None:
-            txn.count_live(before.position, -before.payload_bytes, -1)
-        txn.put_node(body.stream, master, Locator(at, payload_bytes, body.entries, last))
+    place_node(txn, body.stream, master, Locator(at, payload_bytes, body.entries, last))
     if record.position < at:
         if record.open_version and record.open_master == master:
             record.open_version = 0
@@ -175,6 +171,15 @@ def _node(txn: TxnView, at: int, payload_bytes: int, body: frames.Node) -> None:
         record.node_bytes += payload_bytes
         record.position = at
         txn.touch(record)
+
+
+def place_node(txn: TxnView, stream: int, master: StreamID, locator: Locator) -> None:
+    """A sealed node stands there: its row, and what is counted of its segment."""
+    before = txn.sealed_node(stream, master)
+    if before is None or before.position < locator.position:
+        if before is not None:
+            txn.count_live(before.position, -before.payload_bytes, -1)
+        txn.put_node(stream, master, locator)
 
 
 class Placed(NamedTuple):

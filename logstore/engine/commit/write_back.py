@@ -1,9 +1,9 @@
 """The index lags behind plain commits, and follows.
 
 A *plain commit* only added entries to small open nodes that the record cache has, or, in the
-compiled lane, deleted an entry of a node that keeps others, or delivered or acked new entries of a
-group that it has: its frames are append frames, tombstones and records,
-deliveries and acks, in the active segment, and it wrote nothing to the index. It does not touch
+compiled lane, began a stream with a small open node, sealed an open node and began the next one,
+deleted an entry of a node that keeps others, or delivered or acked new entries of a group that it
+has: its frames are of these kinds, in the active segment, and it wrote nothing to the index. It does not touch
 LMDB. What it changed stays in the record cache, as owed to the index (``RecordCache.owe``). The
 next commit that is not plain writes what is owed in its own LMDB transaction, which begins before
 its append. The next one of any kind, if the index is as far behind as it may be, and whoever holds
@@ -14,14 +14,14 @@ What a compiled lane needs of this: ``is_due`` and ``follow_locked`` before it d
 before its append, and behind it ``RecordCache.owe``; or ``RecordCache.clear``, if it does not give
 its state back: the index follows from the log then.
 
-Rows of groups and tombstones are owed by the lane alone. The pipeline lets the index follow before
+Names, sealed nodes, tombstones and rows of groups are owed by the lane alone. The pipeline lets the index follow before
 it decides, if any are, or if others changed groups that the cache has not: so whatever it asks is
 there.
 
-Invariants: what the index lacks of the published log are append frames to open nodes that it has,
-tombstones in nodes that it has with the records behind them, and deliveries and acks of groups that
-it has, all in the active segment, of at most
-``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``; what is owed is all of that, if the
+Invariants: what the index lacks of the published log are new streams of names that it has not, each
+with its open node, appends to open nodes, open nodes that were sealed with those that follow them,
+tombstones with the records behind them, and deliveries and acks of groups that it has, all in the
+active segment, of at most ``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``; what is owed is all of that, if the
 cache stands where WAKE does; ``indexed_upto`` in WAKE is never above what LMDB has committed.
 Nothing here syncs: what is published keeps the promise that it had.
 """
@@ -29,13 +29,14 @@ Nothing here syncs: what is published keeps the promise that it had.
 from __future__ import annotations
 
 from logstore import format as fmt
-from logstore.engine.apply.streams import apply_commit
+from logstore.engine.apply.streams import apply_commit, place_node
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.shm.control_block import LogWords
 from logstore.engine.snapshots.published_tail import OF_GROUPS
+from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.ids import StreamID
@@ -79,23 +80,31 @@ def follow_locked(engine: Engine, words: LogWords) -> LogWords:
     if not stands or cache.skipped:
         log_tail.follow_locked(engine, words)
         return engine.wake.log()
-    records = [cache.records[stream] for stream in cache.owed_records]
-    opens = [(stream, cache.opens[stream]) for stream in cache.owed_opens]
+    assert cache.meta is not None
     try:
         with generation.env.begin(write=True) as index_txn:
             index = IndexTxn(generation, index_txn)
-            if cache.groups.owed:
-                cache.groups.write_owed(index.groups)
-            for body in cache.owed_tombstones:
-                master = StreamID(body.master_ms, body.master_seq)
-                index.mark_node(body.stream, master, body.version, body.ordinals)
-            index.put_changes(records, opens, cache.meta)
+            _write_owed(cache, TxnView(engine, index, cache.meta, words.applied, words.commit))
     except Exception:  # noqa: BLE001  from the log then, which makes room and raises what stays
         log_tail.follow_locked(engine, words)
         return engine.wake.log()
     engine.wake.indexed_upto = words.applied
     cache.paid()
     return words
+
+
+def _write_owed(cache: RecordCache, view: TxnView) -> None:
+    """Write all that the cache owes. Nodes stand before what was deleted of them, and names before
+    records, as when the frames are applied one by one."""
+    if cache.groups.owed:
+        cache.groups.write_owed(view.index.groups)
+    for node in cache.owed_nodes:
+        place_node(view, *node)
+    for body in cache.owed_tombstones:
+        master = StreamID(body.master_ms, body.master_seq)
+        view.index.mark_node(body.stream, master, body.version, body.ordinals)
+    view.take_owed()
+    view.flush()
 
 
 def catch_up_locked(engine: Engine, words: LogWords) -> None:

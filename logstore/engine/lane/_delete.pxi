@@ -94,9 +94,7 @@ cdef class DeleteLane(IndexedLane):
         self.lay_out_delete(h)
         if not self.fits(start, self.out.size):
             return NOT_DONE
-        if not h.dirty:
-            self.dirty.append(h)
-            h.dirty = True
+        self.is_ahead(h)
         self.count(h)
         self.put_heads(2, start, tried)
         became[0] = self.commit_steps(asked, 1, 2, None, now_ns, tried)
@@ -204,7 +202,7 @@ cdef class DeleteLane(IndexedLane):
         cdef u64 epoch = self.epoch, version, count, i
         cdef bint states = is_frame(p, left, RECORD_BODY, KIND_RECORD, size)
         if not states and not is_frame(p, left, TOMBSTONE_BODY, KIND_TOMBSTONE, size):
-            return False
+            return IndexedLane.take_in_frame(self, p, left, position, size)
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
         if not states:          # whatever is known of the stream: it may have been looked up since
@@ -214,9 +212,7 @@ cdef class DeleteLane(IndexedLane):
             return False
         if h.position >= position:
             return True         # it was looked up just now, in an index that had followed
-        if not h.dirty:
-            self.dirty.append(h)
-            h.dirty = True
+        self.is_ahead(h)
         if states:
             h.state(p + HEAD, position)
             return True
@@ -241,6 +237,8 @@ cdef class DeleteLane(IndexedLane):
 
     cdef bint give_back_rest(self, cache) except -1:
         cdef Handle h
+        if not IndexedLane.give_back_rest(self, cache):
+            return False
         for h in self.dirty:
             if h.marks.size:
                 cache.owe_tombstones(h.tombstones())

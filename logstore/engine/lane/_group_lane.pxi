@@ -667,7 +667,8 @@ cdef class GroupLane(DeleteLane):
 
     cdef bint give_back_rest(self, cache) except -1:
         cdef Group g
-        DeleteLane.give_back_rest(self, cache)
+        if not DeleteLane.give_back_rest(self, cache):
+            return False
         for g in self.dirty_groups:
             if not g.give_back(cache.groups):
                 return False

@@ -245,7 +245,10 @@ cdef class Handle:
     cdef u64 counted            # bytes, in what the lane holds
     cdef uint32_t bucket
     cdef dict groups            # by name, of this epoch or an older one
-    cdef Buf marks              # tombstones of sealed nodes that the record cache has not
+    # What the record cache has not:
+    cdef bint created           # the stream itself
+    cdef Buf seals              # nodes that were sealed
+    cdef Buf marks              # tombstones of sealed nodes
 
     def __cinit__(self):
         self.groups = {}
@@ -257,6 +260,7 @@ cdef class Handle:
         free(self.keys)
         buf_free(&self.lp)
         buf_free(&self.names)
+        buf_free(&self.seals)
         buf_free(&self.marks)
 
     def learn(self, record not None, node):
@@ -268,17 +272,16 @@ cdef class Handle:
         cdef bytes lp
         cdef int code
         self.usable = self.known = False
-        self.marks.size = 0
+        self.owe_nothing()
         if record.expires_ms or not record.length:
             return False
         self.number = record.number
         self.length = record.length
         self.added = record.entries_added
         self.last_ms, self.last_seq = record.last
+        self.has_no_open()
         if record.open_version:
             self.master_ms, self.master_seq = record.open_master
-        else:                   # all of it lies in sealed nodes
-            self.master_ms = self.master_seq = ~<u64>0
         self.first_ms, self.first_seq = record.first
         self.gone_ms, self.gone_seq = record.max_deleted
         self.position = record.position
@@ -325,7 +328,7 @@ cdef class Handle:
             i += 1
         self.keys_count, self.keys_version = i, self.version
 
-    cdef int read_head(self) noexcept:
+    cdef int read_head(self) noexcept nogil:
         """What the node's head says; names are kept in the form that RowBatch gives them."""
         cdef Master m
         cdef Elem elem
@@ -358,25 +361,103 @@ cdef class Handle:
 
     cdef tuple whole(self):
         """A `StreamRecord` and an `OpenNode` of what it holds; None for a node that it does not hold."""
-        master = ls_id(_StreamID, self.master_ms, self.master_seq)
         record, node = _StreamRecord(self.number, self.name), _OpenNode(b"") if self.usable else None
-        record.open_master = master
         record.nodes, record.node_bytes = self.nodes, self.node_bytes
-        record.open_version = self.open_version
         self.give_back(record, node)
         return record, node
 
     def give_back(self, record not None, node):
         """Put what it holds into a `StreamRecord` and an `OpenNode`, as applying the frames would."""
         cdef u64 length = self.length, added = self.added, position = self.position
+        cdef u64 nodes = self.nodes, node_bytes = self.node_bytes, version = self.open_version
         lp = None if node is None else PyBytes_FromStringAndSize(<char*>self.lp.data, self.lp.size)
         first = ls_id(_StreamID, self.first_ms, self.first_seq)
         gone = ls_id(_StreamID, self.gone_ms, self.gone_seq)
         last = ls_id(_StreamID, self.last_ms, self.last_seq)
+        if version:     # or no node can have begun
+            record.open_master = ls_id(_StreamID, self.master_ms, self.master_seq)
+            record.nodes, record.node_bytes, record.open_version = nodes, node_bytes, version
         record.length, record.entries_added, record.position = length, added, position
         record.first, record.max_deleted, record.last = first, gone, last
         if node is not None:
             node.lp = lp
+
+    cdef void owe_nothing(self) noexcept nogil:
+        """The record cache has it as it is here."""
+        self.created = False
+        self.seals.size = self.marks.size = 0
+
+    # -- a node that begins ------------------------------------------------------------------------
+    cdef void create(self, u64 number, bytes name, u64 position) noexcept:
+        """Be the stream that a frame makes, without an entry."""
+        self.number, self.name, self.position = number, name, position
+        self.length = self.added = self.last_ms = self.last_seq = self.first_ms = self.first_seq = 0
+        self.gone_ms = self.gone_seq = self.nodes = self.node_bytes = 0
+        self.knows_head = self.absent = False
+        self.has_no_open()
+        self.owe_nothing()
+        self.known = self.created = True
+
+    cdef void has_no_open(self) noexcept nogil:
+        """All of it lies in sealed nodes."""
+        self.usable = False
+        self.open_version = 0
+        self.master_ms = self.master_seq = ~<u64>0
+
+    cdef bint may_seal(self) noexcept nogil:
+        """Take the memory to seal the open node; False: there is none."""
+        return buf_reserve(&self.seals, SEAL_BYTES) == OK
+
+    cdef void seal(self, const u8* body, u64 size, u64 position) noexcept nogil:
+        """Be as the frame of a sealed node leaves it, which was the open one."""
+        cdef u8* p = self.seals.data + self.seals.size
+        memcpy(p, body + 8, 36)         # both IDs, and how many entries live
+        put_64(p + 36, position)
+        put_64(p + 44, size)
+        self.seals.size += SEAL_BYTES
+        if not self.nodes:
+            self.knows_head, self.head_live = True, self.live
+            self.head_ms, self.head_seq = little(body + 24, 8), little(body + 32, 8)
+        self.nodes += 1
+        self.node_bytes += size
+        self.position = position
+        self.has_no_open()
+
+    cdef bint may_begin(self, u64 size, u64 names_bytes, u64 elements) noexcept nogil:
+        """Take the memory for an open node of so many bytes; False: it is not held here, or there is
+        none."""
+        return (size <= PLAIN_BYTES_MAX and elements < ELEMENTS_MAX
+                and buf_reserve(&self.lp, size + INT_BYTES_MAX) == OK
+                and buf_reserve(&self.names, names_bytes + FRAME_BYTES_MAX) == OK)
+
+    cdef void begin(self, const u8* body, u64 size, u64 position) noexcept nogil:
+        """Be as the frame of a new open node leaves it."""
+        cdef u64 entries = little(body + 40, 4)
+        self.master_ms, self.master_seq = little(body + 8, 8), little(body + 16, 8)
+        if not self.length:
+            self.first_ms, self.first_seq = self.master_ms, self.master_seq
+        self.length += entries
+        self.added += entries
+        self.last_ms, self.last_seq = little(body + 24, 8), little(body + 32, 8)
+        self.open_version = self.position = position
+        self.version += 1
+        self.lp.size = size - NODE_BODY
+        memcpy(self.lp.data, body + NODE_BODY, self.lp.size)
+        self.usable = self.read_head() == OK
+
+    cdef list sealed(self):
+        """The nodes that were sealed."""
+        cdef u64 at = 0
+        cdef const u8* p
+        cdef list made = []
+        while at < self.seals.size:
+            p = self.seals.data + at
+            made.append(_SealedNode(
+                self.number, _StreamID(little(p, 8), little(p + 8, 8)),
+                _Locator(little(p + 36, 8), little(p + 44, 8), little(p + 32, 4),
+                         _StreamID(little(p + 16, 8), little(p + 24, 8)))))
+            at += SEAL_BYTES
+        return made
 
     # -- deletes -----------------------------------------------------------------------------------
     cdef void state(self, const u8* body, u64 position) noexcept nogil:

@@ -1,4 +1,4 @@
-# Commits of the lane that the index follows at once: a stream's first add, and one to a full node.
+# Commits of the lane that begin a node: a stream's first add, and one to a full node.
 
 cdef enum:
     CREATE_BODY = 8
@@ -19,27 +19,29 @@ cdef class IndexedLane(AddLane):
     """Adds that begin a node, too; see native.pyx."""
 
     cdef int frames             # laid out: of the stream, its full node, the new one, the record
+    cdef bint begins            # they are being committed, and the index lags behind
     cdef u64 raw_bytes          # of the entry
     cdef u64 made_bytes         # of the new node
 
-    cdef int commit_indexed(self, Asked* asked, u64 turn, u64 start, int64_t now_ns, list told,
-                            Tried* tried) except -1:
-        """Commit an entry that begins a node; what became of it. Rows are written in LMDB's
-        transaction before the append; it forgets them with the process."""
-        cdef u8* w = self.wake
+    cdef int commit_begun(self, Asked* asked, u64 start, int64_t now_ns, list told,
+                          Tried* tried) except -1:
+        """Commit an entry that begins a node; what became of it. The index lags behind one that
+        begins an open node; rows of others are written before the append."""
         cdef Handle h = <Handle>asked.handle
-        cdef int became
         cdef u64 size
-        cdef bint new = not self.is_current(h)
-        if self.applied != start or (new and not (h.absent and asked.create)):
+        cdef bint new = not self.is_current(h), lags
+        if (not new and not h.known) or (new and not (h.absent and asked.create)):
             return NOT_PLAIN
-        if not new and (not h.known or (h.open_version and not h.usable)):
+        if not new and h.open_version and not h.usable:
             return NOT_PLAIN
-        if (<int64_t>ls_load(w + BUCKETS_AT + h.bucket * BUCKET + GROUPS_UNTIL)
-                >= now_ns // 1000000):
+        if self.is_awaited_by_groups(h.bucket, now_ns // 1000000):
             return NOT_PLAIN
         if (asked.trims and not new and h.nodes and not h.knows_head
                 and not self.look_at_head(h)):
+            return NOT_PLAIN
+        lags = (new or h.open_version) and self.has_followed(
+            start, h.lp.size + self.steps[0].row.elements.size)
+        if self.applied != start or new != (not self.is_current(h)):
             return NOT_PLAIN
         if not self.lay_out_node(asked, h, new, start):
             return NOT_PLAIN
@@ -47,12 +49,71 @@ cdef class IndexedLane(AddLane):
         if <int64_t>((start & 0xFFFFFFFF) + size) > self.segment_bytes:
             return NOT_PLAIN
         self.put_heads(self.frames, start, tried)
+        lags = (lags and self.steps[self.frames - 1].kind == KIND_OPEN and self.fits(start, size)
+                and h.may_begin(self.made_bytes, self.steps[0].row.names.size,
+                                2 * self.steps[0].row.width + 8)
+                and h.may_seal())
+        if lags:
+            return self.commit_lagging(asked, h, new, now_ns, tried)
+        return self.commit_prepared(asked, h, new, start, now_ns, told, tried)
+
+    cdef bint has_followed(self, u64 start, u64 size) except -1:
+        """Whether the index may lag one more commit of about so many bytes; it follows, if it has
+        to."""
+        if self.owed + self.since < self.may_lag() and self.fits(start, size + 4 * HEAD + CREATE_BODY
+                                                                 + 2 * NODE_BODY):
+            return True
+        return self.follow_locked(start)
+
+    cdef int commit_lagging(self, Asked* asked, Handle h, bint new, int64_t now_ns,
+                            Tried* tried) except -1:
+        """Commit what was laid out. The record cache, and the index, learn of it later."""
+        cdef int became
+        if new:
+            h.name = <bytes>asked.name
+            self.hold(h, self.next_stream, h.name)
+        self.is_ahead(h)
+        self.begins = True
+        try:
+            became = self.commit_steps(asked, 1, self.frames, None, now_ns, tried)
+        finally:
+            self.begins = False
+        if became == COMMITTED:
+            self.next_stream += new
+            self.entries += 1
+            self.added_bytes += self.made_bytes
+            self.count(h)
+        return became
+
+    cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
+        cdef Step* step = &self.steps[i]
+        if not self.begins:
+            AddLane.apply_step(self, asked, i, position)
+            return
+        self.begin_step(<Handle>asked.handle, step.kind, self.out.data + step.at + HEAD,
+                        step.size - HEAD, position)
+
+    cdef void begin_step(self, Handle h, u8 kind, const u8* body, u64 size, u64 position) noexcept:
+        """Let a frame of such a commit count. There is room for it."""
+        if kind == KIND_CREATE:
+            h.create(little(body, 8), h.name, position)
+        elif kind == KIND_NODE:
+            h.seal(body, size, position)
+        else:
+            h.begin(body, size, position)
+
+    cdef int commit_prepared(self, Asked* asked, Handle h, bint new, u64 start, int64_t now_ns,
+                             list told, Tried* tried) except -1:
+        """Commit what was laid out, which the index follows at once. Rows are written in LMDB's
+        transaction before the append; it forgets them with the process."""
+        cdef int became
         commit = self.prepared(h, new, start, tried)
         if commit is None or self.wake == NULL:
             return NOT_PLAIN
         became = self.commit_steps(asked, 1, self.frames, commit, now_ns, tried)
         if became != COMMITTED:
             return became
+        self.next_stream += new
         self.entries += 1
         self.added_bytes += self.made_bytes
         told.append(ls_id(_StreamID, asked.ms, asked.seq))
@@ -113,7 +174,7 @@ cdef class IndexedLane(AddLane):
             last_ms, last_seq = last
         elif not new and not length:
             return False
-        number = self.port.next_stream() if new else h.number
+        number = self.next_stream if new else h.number
         # From here on no code of Python runs, which might encode other entries into the row.
         self.turn += 1
         if not h.encode_split(row, <object>asked.fields, asked.ascii):
@@ -177,6 +238,66 @@ cdef class IndexedLane(AddLane):
         put_64(p + 56, gone_ms)
         put_64(p + 64, gone_seq)
         self.framed_to(KIND_RECORD, HEAD + RECORD_BODY)
+
+    # -- others' such commits, and the record cache --------------------------------------------------
+    cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
+        """Of those behind which the index lags. False: it is another frame, or does not fit."""
+        cdef const u8* body = p + HEAD
+        cdef Handle h
+        cdef u64 epoch = self.epoch, elements
+        cdef bint seals = is_frame(p, left, NODE_BODY, KIND_NODE, size)
+        if is_frame(p, left, CREATE_BODY, KIND_CREATE, size):
+            return (frame_crc(p, position, size[0], self.seed) == little(p, 4)
+                    and self.take_in_created(body, size[0], position))
+        if not seals and not is_frame(p, left, NODE_BODY, KIND_OPEN, size):
+            return False
+        if frame_crc(p, position, size[0], self.seed) != little(p, 4):
+            return False
+        h = self.held(little(body, 8))
+        if h is None or self.epoch != epoch or not self.is_current(h):
+            return False
+        if h.position >= position:
+            return True         # it was looked up just now, in an index that had followed
+        if seals:
+            if (not h.usable or not h.may_seal()
+                    or little(body + 8, 8) != h.master_ms or little(body + 16, 8) != h.master_seq):
+                return False
+        else:
+            elements = little(body + NODE_BODY + 4, 2) if size[0] > NODE_BODY + HEADER_BYTES else ELEMENTS_MAX
+            if (h.open_version or at_least(h.last_ms, h.last_seq, little(body + 8, 8), little(body + 16, 8))
+                    or not h.may_begin(size[0] - NODE_BODY, size[0], elements)):
+                return False
+        self.is_ahead(h)
+        self.begin_step(h, p[28], body, size[0], position)
+        self.count(h)
+        return seals or h.usable
+
+    cdef bint take_in_created(self, const u8* body, u64 size, u64 position) except -1:
+        """A frame that makes a stream; False: it does not fit."""
+        cdef u64 number = little(body, 8)
+        cdef Handle h
+        cdef bytes name = PyBytes_FromStringAndSize(<const char*>body + CREATE_BODY, size - CREATE_BODY)
+        if number in self.by_number:
+            return True         # it was looked up just now, in an index that had followed
+        h = self.handle(name)
+        if number < self.next_stream or self.is_current(h):
+            return False
+        self.next_stream = number + 1
+        self.hold(h, number, name)
+        self.is_ahead(h)
+        h.create(number, name, position)
+        return True
+
+    cdef bint give_back_rest(self, cache) except -1:
+        cdef Handle h
+        for h in self.dirty:
+            if h.created or h.seals.size:
+                if not h.usable:
+                    return False    # it has no room for what was taken in: the log says what it is
+                cache.owe_begun({h.name: h.number} if h.created else {}, h.sealed())
+                h.created = False
+                h.seals.size = 0
+        return True
 
     cdef void framed_to(self, u8 kind, u64 size) noexcept:
         """A frame stands at the end of `out`, but for its head."""

@@ -50,7 +50,7 @@ cdef class AddLane:
     cdef bint always, everysec
     cdef u64 owner[2]
     # As the record cache stood where this took over, and what this did since.
-    cdef u64 base, applied, commit, last_frame, generation
+    cdef u64 base, applied, commit, last_frame, generation, next_stream
     cdef uint32_t last_crc
     cdef int64_t owed, since    # commits: owed by the cache then, and made or taken in since
     cdef int64_t looked_ns      # when the store's files were looked at last
@@ -298,8 +298,8 @@ cdef class AddLane:
         """How many commits the index may be behind; 0: there is no lane."""
         return self.lag["INDEX_LAG_MAX_COMMITS"]
 
-    cdef int commit_indexed(self, Asked* asked, u64 turn, u64 start, int64_t now_ns, list told,
-                            Tried* tried) except -1:
+    cdef int commit_begun(self, Asked* asked, u64 start, int64_t now_ns, list told,
+                          Tried* tried) except -1:
         """Commit an entry that begins a node."""
         return NOT_PLAIN
 
@@ -317,7 +317,7 @@ cdef class AddLane:
             became = NOT_PLAIN
             self.forget_offers()
             try:
-                became = self.commit_indexed(asked, turn, start, now_ns, told, tried)
+                became = self.commit_begun(asked, start, now_ns, told, tried)
             except BaseException:
                 self.port.take_back()
                 self.forget()
@@ -543,9 +543,7 @@ cdef class AddLane:
                 return False
             if not h.has_room(&step.row, &self.limits, &ahead):
                 return False
-            if not h.dirty:
-                self.dirty.append(h)
-                h.dirty = True
+            self.is_ahead(h)
             step.kind = KIND_APPEND
             fail(h.put_frame(&self.out, &step.row, asked[i].ms, asked[i].seq, &ahead, &step.body))
             step.size = self.out.size - step.at
@@ -700,7 +698,7 @@ cdef class AddLane:
         cdef Handle h
         for h in self.dirty:
             h.dirty = False
-            h.marks.size = 0
+            h.owe_nothing()
         self.dirty.clear()
         self.epoch += 1
         self.applied = self.base = NOWHERE
@@ -747,6 +745,7 @@ cdef class AddLane:
         self.end_looked_ns = engine.end_looked_ns
         self.generation = cache.generation
         self.commit = meta.commit
+        self.next_stream = meta.next_stream
         owed = cache.owed_commits
         # A finaliser in between may have read, and the cache been cleared for that; or forked.
         if self.wake == NULL or <int64_t>cache.applied != applied:
@@ -872,6 +871,13 @@ cdef class AddLane:
         self.count(h)
         return 0
 
+    cdef int is_ahead(self, Handle h) except -1:
+        """It has what the record cache has not, or will have."""
+        if not h.dirty:
+            self.dirty.append(h)
+            h.dirty = True
+        return 0
+
     cdef bint is_at_base(self, cache) except -1:
         """Whether the record cache is still what it was where this took over."""
         cdef int64_t there = cache.applied      # below 0: nowhere
@@ -915,9 +921,7 @@ cdef class AddLane:
             if h is not None and h.position >= start:
                 pass            # it was looked up just now, in an index that had followed
             elif h is not None and h.can_grow(size - APPEND_BODY, &body):
-                if not h.dirty:
-                    self.dirty.append(h)
-                    h.dirty = True
+                self.is_ahead(h)
                 h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
                 self.count(h)
             elif h is not None or not (self.unlearn(p, count - at, start, &size)
@@ -958,7 +962,7 @@ cdef class AddLane:
             h.epoch = 0
             if h.dirty:
                 h.dirty = False
-                h.marks.size = 0
+                h.owe_nothing()
                 self.dirty.remove(h)
             del self.by_number[number]
         self.deleted_in(number)
@@ -1026,7 +1030,8 @@ cdef class AddLane:
             else:       # of a node that is not held here it changed nothing
                 h.give_back(record, node if h.usable else None)
         cache.owe(numbers, opens, self.since)
-        cache.meta = _Meta(self.applied, self.commit, self.last_frame, self.last_crc, *meta[4:])
+        cache.meta = _Meta(self.applied, self.commit, self.last_frame, self.last_crc, meta[4],
+                           self.next_stream, meta[6])
         for h in self.dirty:
             h.dirty = False
         self.dirty.clear()

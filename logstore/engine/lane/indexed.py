@@ -38,11 +38,6 @@ class Indexed:
         self._meta: Meta | None = None
         self._made: tuple[StreamRecord, OpenNode | None] | None = None
 
-    def next_stream(self) -> int:
-        """The number that a new stream gets."""
-        meta = self._engine.cache.meta
-        return 0 if meta is None else meta.next_stream
-
     def last_id(self, lp: bytes, ms: int, seq: int) -> tuple[int, int] | None:
         """The last ID in a node; None if it is damaged: the pipeline says so."""
         try:

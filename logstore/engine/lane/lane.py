@@ -134,8 +134,10 @@ class IndexPort(Indexed):
         ) -> tuple[StreamRecord, OpenNode | None] | Literal[False]:
             record = index.record(number or 0) if name is None else index.record_by_name(name)
             if record is None:
+                if name is not None:
+                    index.confirm_absent(name)
                 return False
-            if index.meta().applied > cache.applied:
+            if index.applied() > cache.applied:
                 cache.lack(record.number)
             record, node = cache.records.get(record.number, record), cache.opens.get(record.number)
             if node is None and record.open_version:
@@ -196,7 +198,7 @@ class IndexPort(Indexed):
         try:
             with generation.env.begin() as txn:
                 index = IndexTxn(generation, txn)
-                return look(index) if index.meta().applied <= upto else None
+                return look(index) if index.applied() <= upto else None
         except Exception:  # noqa: BLE001  the pipeline meets it, too
             return None
 

@@ -68,8 +68,10 @@ from zlib import crc32
 from logstore.codec import codec as _codec
 from logstore.codec.backend_classes import PendingRun as _PendingRun
 from logstore.engine.reading.loading import MISS as _MISS
+from logstore.engine.runtime.record_cache import SealedNode as _SealedNode
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
+from logstore.index.keys import Locator as _Locator
 from logstore.index.keys import Meta as _Meta
 from logstore.index.keys import OpenNode as _OpenNode
 from logstore.index.keys import StreamRecord as _StreamRecord

@@ -161,6 +161,20 @@ class OverlaidCursor:
             if (value := rows[over]) is not None:
                 yield over, value
 
+    def delete(self) -> bool:
+        """Remove the row at which it stands, and go to the one behind it."""
+        self._over.put(self._key, None)
+        return self.set_range(self._key)
+
+    def getmulti(self, keys: list[bytes]) -> list[tuple[bytes, bytes]]:
+        """The rows with these keys, as far as they are there."""
+        return [self.item() for key in keys if self.set_key(key)]
+
+    def putmulti(self, rows: list[tuple[bytes, bytes]], *, append: bool = False) -> None:  # noqa: ARG002
+        """Set rows. ``append``: as LMDB has it, which means nothing here."""
+        for key, value in rows:
+            self._over.put(key, value)
+
     def iterprev(self, *, values: bool = True) -> Iterator[Any]:
         """Rows from here back, or from the last one."""
         here = bool(self._key) or self.last()

@@ -8,8 +8,8 @@ used again when its locator is still the one in the index.
 
 It is a write-back cache: rows that plain commits changed may be *owed* to the index, which lags
 behind them. Then record and open node are here, and a write that fails or is aborted leaves them
-owed. Rows of groups, and tombstones of sealed nodes, are owed only while a lane commits: the
-pipeline lets the index follow before it decides anything. It does so, too, if ``skipped`` is set:
+owed. Rows of groups, names of new streams, sealed nodes and their tombstones are owed only while a
+lane commits: the pipeline lets the index follow before it decides anything. It does so, too, if ``skipped`` is set:
 commits of other processes changed groups that are not here, so that the index must have followed,
 from the log, before it is asked.
 What is owed may be forgotten by ``clear`` at any time: the index can follow from the log.
@@ -113,6 +113,14 @@ def _low(near: Near) -> bytes:
     return near[0]
 
 
+class SealedNode(NamedTuple):
+    """A sealed node, and where it is."""
+
+    stream: int
+    master: StreamID
+    locator: Locator
+
+
 class CachedNode(NamedTuple):
     """A sealed node with live entries, as a write state found it last."""
 
@@ -141,6 +149,8 @@ class RecordCache:
         # commits, at most, LMDB has no row.
         self.owed_records: set[int] = set()
         self.owed_opens: set[int] = set()
+        self.owed_names: set[int] = set()  # of these the names, too: they are new
+        self.owed_nodes: list[SealedNode] = []
         self.owed_tombstones: list[Tombstone] = []
         self.owed_commits = 0
         self.skipped = False
@@ -156,6 +166,12 @@ class RecordCache:
         self.owed_opens |= opens
         self.owed_commits += commits
 
+    def owe_begun(self, new: dict[bytes, int], sealed: Sequence[SealedNode]) -> None:
+        """Commits made these streams, whose records are owed, and sealed these nodes."""
+        self.numbers.update(new)
+        self.owed_names.update(new.values())
+        self.owed_nodes += sealed
+
     def owe_tombstones(self, bodies: Sequence[Tombstone]) -> None:
         """Commits deleted entries of sealed nodes, of which the index has the rows as they were."""
         if bodies:
@@ -166,6 +182,8 @@ class RecordCache:
         """LMDB has committed all that was owed."""
         self.owed_records.clear()
         self.owed_opens.clear()
+        self.owed_names.clear()
+        self.owed_nodes.clear()
         self.owed_tombstones.clear()
         self.owed_commits = 0
         self.skipped = False
@@ -206,13 +224,18 @@ class RecordCache:
         self.opens.pop(stream, None)
         self.owed_records.discard(stream)
         self.owed_opens.discard(stream)
+        self.owed_names.discard(stream)
+        if self.owed_nodes:
+            self.owed_nodes = [node for node in self.owed_nodes if node.stream != stream]
         if self.node is not None and self.node.stream == stream:
             self.node = None
 
     @property
     def must_follow(self) -> bool:
         """Whether the index must follow before it may be asked, or written to."""
-        return self.skipped or bool(self.groups.owed or self.owed_tombstones)
+        return self.skipped or bool(
+            self.groups.owed or self.owed_tombstones or self.owed_names or self.owed_nodes
+        )
 
     def node_at(self, index: IndexTxn, stream: int, at: StreamID) -> CachedNode | None:
         """The node that was read last, if this ID belongs into it."""
@@ -240,6 +263,6 @@ class RecordCache:
         if len(self.groups) > most or len(self.settings) > most:
             self.groups.clear()
             self.settings.clear()
-        if len(self.numbers) > most:
+        if len(self.numbers) > most and not self.owed_names:
             self.numbers.clear()
         self.groups.shrink_names(most)

@@ -35,9 +35,10 @@ from logstore.index.env import Generation
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
 
-OF_STREAMS = frozenset({Kind.APPEND, Kind.TOMBSTONE, Kind.RECORD})
+OF_STREAMS = frozenset({Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.RECORD})
 OF_GROUPS = frozenset({Kind.DELIVER, Kind.ACK})
-DATABASES = ("main", "nodes", "groups")  # where these kinds of frames change rows
+# Where these kinds of frames, and CREATE, change rows.
+DATABASES = ("main", "names", "nodes", "segments", "groups")
 NO_ROWS = Rows({}, [])
 
 
@@ -92,6 +93,10 @@ def _check(view: TxnView, frame: reader.LogFrame, body: Any) -> None:
         if view.groups.by_number(body.group) is None:
             raise _unexpected(at, "its group is not there")
         return
+    if frame.kind == Kind.CREATE:
+        if body.stream < view.meta.next_stream or view.holder(body.name) is not None:
+            raise _unexpected(at, "its stream is there already")
+        return
     if frame.kind not in OF_STREAMS:
         raise _unexpected(at, f"a frame of kind {frame.kind} stands there")
     record = view.record(body.stream)
@@ -99,10 +104,14 @@ def _check(view: TxnView, frame: reader.LogFrame, body: Any) -> None:
         raise _unexpected(at, "its stream is not there")
     if record.position >= at:
         raise _unexpected(at, "its stream has it already")
-    if frame.kind == Kind.APPEND and (
+    if frame.kind == Kind.OPEN and record.open_version:
+        raise _unexpected(at, "its stream has an open node already")
+    if frame.kind in (Kind.APPEND, Kind.NODE) and (
         not record.open_version or view.open_node(body.stream) is None
     ):
-        raise _unexpected(at, "its stream has no open node to add to")
+        raise _unexpected(at, "its stream has no open node")
+    if frame.kind == Kind.NODE and record.open_master != (body.master_ms, body.master_seq):
+        raise _unexpected(at, "its stream has another open node")
 
 
 def _unexpected(at: int, why: str) -> CorruptionError:

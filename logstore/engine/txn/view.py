@@ -121,9 +121,17 @@ class TxnView:
             opener = self._opener
             assert opener is not None
             index = self._index = opener.open_index()
-            self._dirty_records |= self.cache.owed_records
-            self._dirty_opens |= self.cache.owed_opens
+            self.take_owed()
         return index
+
+    def take_owed(self) -> None:
+        """What is owed to the index is written with what this changes."""
+        cache = self.cache
+        self._dirty_records |= cache.owed_records
+        self._dirty_opens |= cache.owed_opens
+        self._created |= cache.owed_names
+        if cache.owed_names:
+            self.index.put_names({cache.records[new].name: [new] for new in cache.owed_names})
 
     @property
     def segments(self) -> NodeSource:
