@@ -8,7 +8,9 @@ rows, the append, LMDB's commit and the publishing leaves all of it or nothing.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import random
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ import logstore
 from logstore.engine.commit import log_tail
 from logstore.engine.lane.indexed import Indexed
 from logstore.engine.lane.loading import native_or_none
+from tests import seeds
 from tests.engine.procs import Forked
 from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits, let_lag
 
@@ -272,3 +275,123 @@ def test_a_stream_that_is_not_to_be_made_is_not(store: Store) -> None:
     assert store.stream("y" * 65536).add({"n": 1})
     with pytest.raises(logstore.TooLargeError):
         store.stream("x" * 65537)
+
+
+# -- what the index has not, among what it has -----------------------------------------------------
+def test_a_group_reads_nodes_that_were_sealed_just_now(store: Store) -> None:
+    stream = store.stream("a")
+    group = stream.group("g", start="$")
+    group.read("one")
+    added, given, read = [], [], 0
+    for n in range(40):
+        added.append(stream.add(LARGE if n % 7 else {"temp": "1", "hum": "2"}))
+        if n % 10 == 9:  # some nodes later
+            lane_commits(store)
+            given += [entry.id for entry in group.read("one", count=10)]
+            read += lane_commits(store)
+    assert given == added
+    assert read == 4
+
+
+def test_a_trim_and_a_delete_behind_it(store: Store) -> None:
+    """The pipeline lets the index follow before it decides."""
+    stream, ids = store.stream("new"), []
+    for n in range(12):
+        ids.append(stream.add(LARGE | {"n": n}))
+    assert stream.delete(*ids[1:4]) == 3
+    ids = [ids[0], *ids[4:], *[stream.add(LARGE) for _ in range(6)]]
+    assert stream.trim(maxlen=5) == len(ids) - 5
+    assert ids_of(store)["new"] == ids[-5:]
+
+
+def test_a_deleted_entry_of_a_node_that_was_sealed_just_now(store: Store) -> None:
+    stream = store.stream("new")
+    ids = [stream.add(LARGE) for _ in range(9)]
+    lane_commits(store)
+    assert [stream.delete(ids[1]), stream.delete(ids[0])] == [1, 1]
+    assert lane_commits(store) == 1  # the node goes with its last entry
+    is_sound(store, {"a": ids_of(store)["a"], "b": ids_of(store)["b"], "new": ids[2:]}, [])
+
+
+def test_a_name_is_free_again(store: Store) -> None:
+    """Of a stream that was dropped or renamed while the index lagged."""
+    ids: dict[str, list[Any]] = {}
+    for round_ in range(6):
+        name = f"s{round_ % 2}"
+        ids.setdefault(name, []).extend(store.stream(name).add({"n": round_}) for _ in range(2))
+        if round_ % 3 == 0:
+            store.drop(name)
+            del ids[name]
+        elif round_ % 3 == 1:
+            store.rename(name, f"was {round_}")
+            ids[f"was {round_}"] = ids.pop(name)
+    for _ in range(2):
+        assert {name: [e.id for e in store.stream(name)] for name in ids} == ids
+        assert {name.decode() for name in store.streams()} == {"a", "b", *ids}
+        follow(store)
+
+
+def test_streams_that_are_forgotten_are_made_once(store: Store) -> None:
+    """Handles are given up when they take too much, but not of what the index has not."""
+    lane = store._live().lane
+    assert lane is not None
+    lane.held_bytes_max = 20_000
+    names = [f"s{n}" for n in range(300)]
+    for _ in range(3):
+        for name in names:
+            store.stream(name).add({"name": name})
+    assert len(list(store.streams())) == 302
+    assert all(len(store.stream(name)) == 3 for name in names)
+
+
+class Beside:
+    """Another process, which adds to the same store when it is told to, through its lane."""
+
+    def __init__(self, path: Path) -> None:
+        self._line, theirs = multiprocessing.Pipe()
+        self._child = Forked(lambda: self._serve(path, theirs))
+        theirs.close()
+
+    def _serve(self, path: Path, line: Any) -> None:
+        self._line.close()
+        with logstore.open(path, encoding=None, background=False) as store:
+            for name, fields in iter(line.recv, None):
+                line.send(store.stream(name).add(fields))
+            line.send(lane_commits(store))
+
+    def add(self, name: str, fields: dict[str, Any]) -> logstore.StreamID:
+        """An add."""
+        self._line.send((name, fields))
+        added: logstore.StreamID = self._line.recv()
+        return added
+
+    def end(self) -> int:
+        """How many adds were commits of the lane."""
+        self._line.send(None)
+        commits: int = self._line.recv()
+        self._child.join()
+        return commits
+
+
+def test_processes_begin_nodes_and_streams_in_turn(store: Store) -> None:
+    """Each takes in what the other one began, and the index follows only when it has to."""
+    rng = random.Random(f"{seeds.seed()}")
+    other, there = Beside(engine_of(store).path), ids_of(store)
+    lane_commits(store)
+    mine = theirs = 0
+    for n in range(400):
+        name = rng.choice(["a", "b", "new", f"new {rng.randrange(n + 1)}"])
+        fields = {"n": n, "v": "x" * rng.choice((1, 1, 1, 900, 1500))}
+        if rng.random() < 0.5:
+            there.setdefault(name, []).append(store.stream(name).add(fields))
+            mine += 1
+        else:
+            there.setdefault(name, []).append(other.add(name, fields))
+            theirs += 1
+    assert lane_commits(store) >= mine * 0.8
+    assert other.end() >= theirs * 0.8
+    for _ in range(2):
+        assert {name: [e.id for e in store.stream(name)] for name in there} == there
+        assert len(list(store.streams())) == len(there)
+        with committer_of(store).locked():
+            engine_of(store).rebuild_locked()

@@ -29,7 +29,9 @@ from tests.simulation.system import Clock, Hand, Host, install
 from tests.support import inside
 
 GROUP = "g"
-STREAMS = ("a", "b")
+GROUPED = ("a", "b")  # made in the beginning, with a group each
+LATER = tuple(f"n{number}" for number in range(8))  # each begins with an add
+STREAMS = GROUPED + LATER
 HANG_S = 120
 PR_SET_PDEATHSIG = 1
 Op = tuple[Any, ...]
@@ -131,7 +133,7 @@ class Actor:
         )
 
     def prepare(self) -> None:
-        for name in STREAMS:
+        for name in GROUPED:
             self.store.stream(name).group(GROUP, start="0")
 
     def close(self) -> None:
@@ -195,7 +197,7 @@ class Actor:
         found = {}
         for name in STREAMS:
             stream = self.store.stream(name)
-            pending = stream.group(GROUP).pending_entries()
+            pending = stream.group(GROUP).pending_entries() if name in GROUPED else ()
             found[name] = {
                 "rows": self.range(name),
                 "length": len(stream),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tests.simulation.actor import STREAMS
+from tests.simulation.actor import GROUPED, STREAMS
 from tests.simulation.judge import Call
 
 
@@ -26,7 +26,7 @@ class Hand:
     answer: int = 0
     steps: int = 0
     given: dict[str, list[tuple[int, int]]] = field(
-        default_factory=lambda: {name: [] for name in STREAMS}
+        default_factory=lambda: {name: [] for name in GROUPED}
     )
     seen: dict[str, tuple[int, int]] = field(
         default_factory=lambda: dict.fromkeys(STREAMS, (0, 0))

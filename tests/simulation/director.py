@@ -25,7 +25,7 @@ from typing import Any
 
 from logstore.engine.shm.wait_words import BUCKETS_OFFSET
 from tests.simulation import watch
-from tests.simulation.actor import STREAMS, Op, start
+from tests.simulation.actor import GROUPED, LATER, STREAMS, Op, start
 from tests.simulation.cast import Hand, Process
 from tests.simulation.draw import draw
 from tests.simulation.judge import COUNTS, REFUSED, Call, Judge, Wrong
@@ -41,6 +41,7 @@ OPS = (
     *["settle"] * 3, *["claim"] * 2, *["range"] * 3, *["follow"] * 5, *["delete"] * 5,
     "sync", "roll",
 )  # fmt: skip
+OF_ANY = ("add", "together", "many", "settle", "range", "follow", "delete")  # the rest is of groups
 
 
 class History:
@@ -64,7 +65,7 @@ class History:
         self.there: dict[str, list[tuple[int, int]]] = {name: [] for name in STREAMS}
         self.gone: dict[str, set[tuple[int, int]]] = {name: set() for name in STREAMS}
         # What the dead were given, and is pending for sure.
-        self.left: dict[str, list[tuple[int, int]]] = {name: [] for name in STREAMS}
+        self.left: dict[str, list[tuple[int, int]]] = {name: [] for name in GROUPED}
         self.did: Counter[str] = Counter()
         self.trace: list[str] = []
 
@@ -355,7 +356,9 @@ class History:
 
     def _op(self, hand: Hand) -> Op:
         rng = self.rng
-        what, name = rng.choice(OPS), rng.choice(STREAMS)
+        what, name = rng.choice(OPS), rng.choice(GROUPED)
+        if what in OF_ANY and rng.random() < 0.3:
+            name = rng.choice(LATER)
         if what in ("add", "together", "many"):
             return self._adds(what, name)
         if what in ("read", "wait"):
@@ -379,14 +382,14 @@ class History:
             return "add", name, self._number()
         if what == "together":
             return "together", [
-                (rng.choice(STREAMS), self._number()) for _ in range(rng.randrange(1, 4))
+                (rng.choice((*GROUPED, name)), self._number()) for _ in range(rng.randrange(1, 4))
             ]
         return "many", name, [self._number() for _ in range(rng.randrange(1, 5))]
 
     def _acks(self, hand: Hand, what: str, name: str) -> Op:
         """Ack some of what the hand was given, alone or with an entry to a stream."""
         rng = self.rng
-        for each in rng.sample(STREAMS, len(STREAMS)):
+        for each in rng.sample(GROUPED, len(GROUPED)):
             if given := hand.given[each]:
                 some = sorted(rng.sample(given, rng.randrange(1, min(len(given), 4) + 1)))
                 hand.given[each] = [id for id in given if id not in some]

@@ -17,7 +17,7 @@ from typing import Any
 from tests.collections import sealed
 from tests.crash.states.model import told
 from tests.model.shelf import Shelf
-from tests.simulation.actor import GROUP, STREAMS, Op, row
+from tests.simulation.actor import GROUP, GROUPED, STREAMS, Op, row
 
 ID = tuple[int, int]
 COUNTS, REFUSED, MAY_COUNT = "counts", "refused", "may count"
@@ -94,7 +94,7 @@ class Judge:
                 self._range(call, (0, 0))
             elif call.op[0] == "follow" and call.outcome == COUNTS:
                 self._range(call, call.op[2])
-        for name in STREAMS:
+        for name in GROUPED:
             self._group(name)
 
     def _entries(self, name: str) -> None:

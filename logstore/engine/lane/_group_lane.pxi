@@ -270,6 +270,8 @@ cdef class GroupLane(DeleteLane):
         self.node_lp = None
         epoch = self.epoch
         found = self.port.node(h.number, start)
+        if found is None and self.owed + self.since and self.follow_locked(self.applied):
+            found = self.port.node(h.number, start)     # it was sealed just now
         if found is None or self.epoch != epoch or not self.is_current(h):
             return False
         (first_ms, first_seq), (last_ms, last_seq), position, vector, lp = found

@@ -840,6 +840,7 @@ cdef class AddLane:
         or in a handle. It may be known and not usable."""
         cdef u64 epoch = self.epoch
         cache = self.cache
+        h.absent = False
         if not self.is_at_base(cache):
             return False
         number = cache.numbers.get(name) if number is None else number

@@ -1,7 +1,8 @@
 """Commits of the lane that the index follows at once: their rows, in one transaction of LMDB.
 
-The lane decides and lays out the frames of an add that begins a node, or a stream; here they are
-applied to the index, by the one code that applies frames, before the lane appends them.
+The lane decides and lays out the frames of an add that is a node by itself, or may belong behind a
+sealed node that is not full; here they are applied to the index, by the one code that applies
+frames, before the lane appends them.
 
 Invariants, in crash order: ``prepare`` writes all rows, with those that are owed, before the first
 byte is appended, so that a full index refuses while nothing happened; the lane appends, syncs as

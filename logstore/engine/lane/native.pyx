@@ -14,8 +14,8 @@ A *plain add* adds one entry to one stream with an ID above the last one, and no
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
 with room, and does not expire; who waits for a group of it, if anybody, can be handed the entry, or
 is woken. Some plain adds, to one stream or many, may be one commit (`add_all`), a frame each, and
-acks of deliveries beside them. One that begins a node, as the last one is full or there is none, is
-a commit by itself, which the index follows at once. A *plain delete* takes one entry of a node that
+acks of deliveries beside them. One that begins a node, as the last one is full, or a stream, is a
+commit by itself; the index follows at once if the node is sealed at once. A *plain delete* takes one entry of a node that
 keeps others. The moment is plain if the mutex is free, LOCK
 is too within some milliseconds, no commit is in progress, the index may lag one more commit, and
 the segment has room. Everything else, and what is rare (a look at the store's files, a full disk),
