@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
@@ -22,6 +22,8 @@ from logstore.row_seal import key_parts as _parts
 from logstore.row_seal import seal as _seal
 from logstore.row_seal import unseal as _unseal
 
+# A stream, a node's master ID in two parts, its version, places of its entries.
+Mark: TypeAlias = tuple[int, int, int, int, Sequence[int]]
 _NODE = keys.NODE_KEY
 _STREAM_KEY = keys.STREAM_KEY.pack
 _PLAIN_LOCATOR_BYTES = len(_seal(b"", bytes(keys.LOCATOR.size)))  # a row without tombstones
@@ -275,12 +277,22 @@ class IndexTxn:
         key = _NODE.pack(stream, *master)
         self.txn.put(key, _seal(key, locator.pack()), db=self.generation.nodes)
 
-    def mark_node(self, stream: int, master: StreamID, version: int, gone: Sequence[int]) -> None:
-        """Entries of this version of a sealed node were deleted; nothing, if it is another one."""
-        key = _NODE.pack(stream, *master)
-        value = _fetch(self.txn, self.generation.nodes, key)
-        if value is not None and keys.position_of(value) == version:
-            self.txn.put(key, _seal(key, keys.marked(value, gone)), db=self.generation.nodes)
+    def mark_nodes(self, marks: Iterable[Mark]) -> None:
+        """Entries of these versions of sealed nodes were deleted; nothing, if a node is another
+        one."""
+        of: dict[bytes, list[Mark]] = {}
+        for mark in marks:
+            of.setdefault(_NODE.pack(*mark[:3]), []).append(mark)
+        rows: list[tuple[bytes, bytes]] = []
+        with self.txn.cursor(db=self.generation.nodes) as cursor:
+            for key, data in cursor.getmulti(sorted(of)):
+                value = _unseal(key, data)
+                for _, _, _, version, gone in of[key]:
+                    if keys.position_of(value) == version:
+                        value = keys.marked(value, gone)
+                rows.append((key, _seal(key, value)))
+            if rows:
+                cursor.putmulti(rows)
 
     def delete_node(self, stream: int, master: StreamID) -> None:
         """Remove a sealed node's locator."""

@@ -295,9 +295,8 @@ def test_a_group_reads_nodes_that_were_sealed_just_now(store: Store) -> None:
 
 def test_a_trim_and_a_delete_behind_it(store: Store) -> None:
     """The pipeline lets the index follow before it decides."""
-    stream, ids = store.stream("new"), []
-    for n in range(12):
-        ids.append(stream.add(LARGE | {"n": n}))
+    stream = store.stream("new")
+    ids = [stream.add(LARGE | {"n": n}) for n in range(12)]
     assert stream.delete(*ids[1:4]) == 3
     ids = [ids[0], *ids[4:], *[stream.add(LARGE) for _ in range(6)]]
     assert stream.trim(maxlen=5) == len(ids) - 5

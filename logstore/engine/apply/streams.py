@@ -214,8 +214,7 @@ def _tombstone(txn: TxnView, at: int, _: int, body: frames.Tombstone) -> None:
             mark_open(node, body.ordinals)
             txn.put_open(body.stream, node)
     else:
-        master = StreamID(body.master_ms, body.master_seq)
-        txn.mark_node(body.stream, master, body.version, body.ordinals)
+        txn.mark_node(body)
     if record.position < at:
         record.position = at
         txn.touch(record)

@@ -3,8 +3,8 @@
 A *plain commit* only added entries to small open nodes that the record cache has, or, in the
 compiled lane, began a stream with a small open node, sealed an open node and began the next one,
 deleted an entry of a node that keeps others, or delivered or acked new entries of a group that it
-has: its frames are of these kinds, in the active segment, and it wrote nothing to the index. It does
-not touch LMDB. What it changed stays in the record cache, as owed to the index
+has: its frames are of these kinds, in the active segment, and it wrote nothing to the index. It
+does not touch LMDB. What it changed stays in the record cache, as owed to the index
 (``RecordCache.owe``). The next commit that is not plain writes what is owed in its own LMDB
 transaction, which begins before its append. The next one of any kind, if the index is as far behind
 as it may be, and whoever holds LOCK for other work than a commit, lets the index follow first
@@ -40,7 +40,6 @@ from logstore.engine.snapshots.published_tail import OF_GROUPS
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.ids import StreamID
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
 
@@ -101,9 +100,7 @@ def _write_owed(cache: RecordCache, view: TxnView) -> None:
         cache.groups.write_owed(view.index.groups)
     for node in cache.owed_nodes:
         place_node(view, *node)
-    for body in cache.owed_tombstones:
-        master = StreamID(body.master_ms, body.master_seq)
-        view.index.mark_node(body.stream, master, body.version, body.ordinals)
+    view.index.mark_nodes(cache.owed_tombstones)
     view.take_owed()
     view.flush()
 

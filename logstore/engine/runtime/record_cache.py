@@ -9,9 +9,9 @@ used again when its locator is still the one in the index.
 It is a write-back cache: rows that plain commits changed may be *owed* to the index, which lags
 behind them. Then record and open node are here, and a write that fails or is aborted leaves them
 owed. Rows of groups, names of new streams, sealed nodes and their tombstones are owed only while a
-lane commits: the pipeline lets the index follow before it decides anything. It does so, too, if ``skipped`` is set:
-commits of other processes changed groups that are not here, so that the index must have followed,
-from the log, before it is asked.
+lane commits: the pipeline lets the index follow before it decides anything. It does so, too, if
+``skipped`` is set: commits of other processes changed groups that are not here, so that the index
+must have followed, from the log, before it is asked.
 What is owed may be forgotten by ``clear`` at any time: the index can follow from the log.
 """
 

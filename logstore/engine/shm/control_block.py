@@ -33,7 +33,6 @@ SIZE_BYTES = 160 * 1024
 _WORDS: Final = struct.Struct("@7Q")
 _ONE: Final = struct.Struct("@Q")
 _TWO: Final = struct.Struct("@2Q")
-_U32: Final = struct.Struct("@I")
 _LOG_OFFSET: Final = 8
 _PROGRESS_OFFSET: Final = _LOG_OFFSET + 6 * 8
 _GENERATION_OFFSET: Final = _LOG_OFFSET + 5 * 8
@@ -278,15 +277,19 @@ class Wake:
 
     def set_log(self, words: LogWords) -> None:
         """Publish where the log stands."""
-        _WORDS.pack_into(self._map, _LOG_OFFSET, *words)
+        self._store(_LOG_OFFSET, words)
+
+    def _store(self, offset: int, values: tuple[int, ...]) -> None:
+        """Set words, one by one: what packs them writes zeros first, which others would read."""
+        for at, value in enumerate(values, offset >> 3):
+            self._words[at] = value
 
     def publish(self, stands: tuple[Any, ...], indexed_upto: int = -1) -> None:
         """The commit in progress is over, and the log stands there: the first five of ``LogWords``,
         and what may follow them. So does the index, unless it is said where that stands.
         """
         # First: who loads ``applied`` and then this one knows that the index lacks nothing.
-        # One by one: what packs them all writes zeros first, which readers would see.
-        words: Any = self._words
+        words: Any = self._words  # as ``_store`` does
         words[_INDEXED_OFFSET >> 3] = stands[0] if indexed_upto < 0 else indexed_upto
         words[_LOG_OFFSET >> 3] = stands[0]
         words[(_LOG_OFFSET >> 3) + 1] = stands[1]
@@ -337,11 +340,11 @@ class Wake:
     def raise_durable(self, position: int) -> None:
         """Everything below ``position`` is durable."""
         if position > self.durable_upto:
-            _ONE.pack_into(self._map, _DURABLE_OFFSET, position)
+            self._words[_DURABLE_OFFSET >> 3] = position
 
     def reset_durable(self, position: int) -> None:
         """Set at first open, and after un-synced bytes were cut."""
-        _ONE.pack_into(self._map, _DURABLE_OFFSET, position)
+        self._words[_DURABLE_OFFSET >> 3] = position
 
     @property
     def oldest_unsynced_ms(self) -> int:
@@ -350,7 +353,7 @@ class Wake:
 
     @oldest_unsynced_ms.setter
     def oldest_unsynced_ms(self, value: int) -> None:
-        _ONE.pack_into(self._map, _UNSYNCED_OFFSET, value)
+        self._words[_UNSYNCED_OFFSET >> 3] = value
 
     @property
     def failed_at(self) -> int:
@@ -359,7 +362,7 @@ class Wake:
 
     @failed_at.setter
     def failed_at(self, value: int) -> None:
-        _ONE.pack_into(self._map, _FAILED_OFFSET, value)
+        self._words[_FAILED_OFFSET >> 3] = value
 
     # -- processes ----------------------------------------------------------------------------
     @property
@@ -379,7 +382,7 @@ class Wake:
 
     @namespace.setter
     def namespace(self, value: int) -> None:
-        _ONE.pack_into(self._map, _NAMESPACE_OFFSET, value)
+        self._words[_NAMESPACE_OFFSET >> 3] = value
 
     @property
     def index_files(self) -> tuple[int, int]:
@@ -389,7 +392,7 @@ class Wake:
 
     @index_files.setter
     def index_files(self, inodes: tuple[int, int]) -> None:
-        _TWO.pack_into(self._map, _INDEX_FILES_OFFSET, *inodes)
+        self._store(_INDEX_FILES_OFFSET, inodes)
 
     @property
     def dropped(self) -> int:
@@ -398,7 +401,7 @@ class Wake:
 
     @dropped.setter
     def dropped(self, value: int) -> None:
-        _ONE.pack_into(self._map, _DROPPED_OFFSET, value)
+        self._words[_DROPPED_OFFSET >> 3] = value
 
     @property
     def compacted(self) -> tuple[int, int]:
@@ -408,7 +411,7 @@ class Wake:
 
     @compacted.setter
     def compacted(self, words: tuple[int, int]) -> None:
-        _TWO.pack_into(self._map, _COMPACTED_OFFSET, *words)
+        self._store(_COMPACTED_OFFSET, words)
 
     @property
     def readers_changed(self) -> int:
@@ -462,7 +465,7 @@ class Wake:
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:
         """Whoever releases the writer lock from now on wakes us; try the lock once more first."""
-        _U32.pack_into(self._map, _WAITING_OFFSET, 1)
+        self._words[_WAITING_OFFSET >> 3] = 1
 
     def wait_unlock(self) -> None:
         """Sleep until the writer lock is released, at most some milliseconds."""
@@ -475,7 +478,7 @@ class Wake:
         """
         waited: bool = self._map[_WAITING_OFFSET] != 0
         if waited:
-            _U32.pack_into(self._map, _WAITING_OFFSET, 0)
+            self._words[_WAITING_OFFSET >> 3] = 0
             futex.wake(self._address + _WAITING_OFFSET, 1)
         if self.waits.pending or self.waits.given:
             self.waits.wake_pending()

@@ -12,7 +12,6 @@ are asked for here. Nothing here decides anything, and nothing here writes to th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from logstore.engine.runtime.engine import Engine
@@ -25,7 +24,7 @@ from logstore.features.settings import SettingRows, TxnSettings
 from logstore.format import Kind, segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
-from logstore.index.txn import IndexTxn
+from logstore.index.txn import IndexTxn, Mark
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
 
@@ -298,11 +297,11 @@ class TxnView:
             self._tops[stream] = master
         self.count_live(locator.position, locator.payload_bytes, 1)
 
-    def mark_node(self, stream: int, master: StreamID, version: int, gone: Sequence[int]) -> None:
-        """Entries of this version of a sealed node were deleted."""
+    def mark_node(self, mark: Mark) -> None:
+        """Entries of a sealed node were deleted."""
         self.cache.node = None
-        self.changed.add(stream)
-        self.index.mark_node(stream, master, version, gone)
+        self.changed.add(mark[0])
+        self.index.mark_nodes((mark,))
 
     def drop_node(self, stream: int, master: StreamID, locator: Locator) -> None:
         """Remove a locator and uncount it."""
