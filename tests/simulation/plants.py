@@ -30,7 +30,7 @@ COMPILED: dict[str, tuple[str, Change]] = {
     "published before it is appended": (
         "what is published stands in the log",
         Change(
-            "_lane.pxi",
+            "_commit.pxi",
             _APPENDED,
             "        ls_store(w + W_APPLIED, start + size)\n" + _APPENDED,
         ),
@@ -38,23 +38,31 @@ COMPILED: dict[str, tuple[str, Change]] = {
     "a wake-up is missed": (
         "who adds wakes who sleeps on the stream's word",
         Change(
-            "_lane.pxi",
+            "_commit.pxi",
             "                ls_wake(<uint32_t*>bucket, EVERYBODY)\n",
             "                pass\n",
         ),
     ),
     "the word of a commit in progress is not set": (
         "who dies in a commit leaves a word that says so",
-        Change("_lane.pxi", "        ls_store(w + W_PROGRESS, tried.commit)\n", "        pass\n"),
+        Change("_commit.pxi", "        ls_store(w + W_PROGRESS, tried.commit)\n", "        pass\n"),
     ),
     "the sync is skipped": (
         "under `always` a commit is durable before it is told",
-        Change("_lane.pxi", "tried.error = ls_sync(fd)", "tried.error = 0"),
+        Change("_commit.pxi", "tried.error = ls_sync(fd)", "tried.error = 0"),
     ),
     "LOCK is given back before it is published": (
         "nobody else decides before a commit is published",
         Change(
-            "_lane.pxi", _PUBLISHED, "            flock(self.lock_fd, LOCK_UN)\n" + _PUBLISHED
+            "_commit.pxi", _PUBLISHED, "            flock(self.lock_fd, LOCK_UN)\n" + _PUBLISHED
+        ),
+    ),
+    "the name of a new stream is not given back": (
+        "the record cache has what the lane held, before the index follows",
+        Change(
+            "_begin.pxi",
+            "cache.owe_begun({h.name: h.number} if h.created else {}, h.sealed())",
+            "cache.owe_begun({}, h.sealed())",
         ),
     ),
     "a group's run is not given back": (

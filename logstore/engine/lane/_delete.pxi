@@ -18,7 +18,7 @@ ctypedef struct Target:     # an entry that goes; borrowed from who deletes
     u64 first_seq
 
 
-cdef class DeleteLane(IndexedLane):
+cdef class DeleteLane(BeginLane):
     """Deletes, too; see native.pyx."""
 
     cdef Target target
@@ -194,7 +194,7 @@ cdef class DeleteLane(IndexedLane):
         elif self.steps[i].kind == KIND_RECORD and self.target.handle != NULL:
             (<Handle>self.target.handle).state(body, position)
         else:
-            IndexedLane.apply_step(self, asked, i, position)
+            BeginLane.apply_step(self, asked, i, position)
 
     # -- others' deletes, and the record cache ---------------------------------------------------------
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
@@ -202,7 +202,7 @@ cdef class DeleteLane(IndexedLane):
         cdef u64 epoch = self.epoch, version, count, i
         cdef bint states = is_frame(p, left, RECORD_BODY, KIND_RECORD, size)
         if not states and not is_frame(p, left, TOMBSTONE_BODY, KIND_TOMBSTONE, size):
-            return IndexedLane.take_in_frame(self, p, left, position, size)
+            return BeginLane.take_in_frame(self, p, left, position, size)
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
         if not states:          # whatever is known of the stream: it may have been looked up since
@@ -237,7 +237,7 @@ cdef class DeleteLane(IndexedLane):
 
     cdef bint give_back_rest(self, cache) except -1:
         cdef Handle h
-        if not IndexedLane.give_back_rest(self, cache):
+        if not BeginLane.give_back_rest(self, cache):
             return False
         for h in self.dirty:
             if h.marks.size:
@@ -248,6 +248,6 @@ cdef class DeleteLane(IndexedLane):
     def take_counts(self):
         cdef int64_t deletes = self.deletes
         self.deletes = 0
-        counts = IndexedLane.take_counts(self)
+        counts = BeginLane.take_counts(self)
         counts["deleted_entries"] = deletes
         return counts

@@ -5,21 +5,22 @@
 Its parts: _system.pxi (the system, through one interface), parts of the codec (elements of a
 listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append frame), _handle.pxi
 (`Handle`: a stream's record and open node in C), _words.pxi (the control block), _asked.pxi (IDs
-and options of adds), _lane.pxi (`AddLane`: commits of adds), _indexed.pxi (`IndexedLane`: of such
-that begin a node or a stream), _delete.pxi (`DeleteLane`: of deletes), _group.pxi (`Group`: a
-group's record, consumers and runs of pending entries in C), _group_lane.pxi (`GroupLane`: these, and
-commits of reads and acks) and _handover.pxi (`Lane`: these, and adds that are handed to who waits).
+and options of adds); then classes, each on top of the one before: _holding.pxi (`HoldingLane`: what
+is held, and how it follows the log and the record cache), _commit.pxi (`CommitLane`: the order of a
+commit), _lane.pxi (`AddLane`: adds), _begin.pxi (`BeginLane`: adds that begin a node or a stream),
+_delete.pxi (`DeleteLane`: deletes), _group.pxi (`Group`: a group's record, consumers and runs of
+pending entries in C), _group_lane.pxi (`GroupLane`: reads and acks) and _handover.pxi (`Lane`: adds
+that are handed to who waits).
 
 A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
 with room, and does not expire; who waits for a group of it, if anybody, can be handed the entry, or
 is woken. Some plain adds, to one stream or many, may be one commit (`add_all`), a frame each, and
 acks of deliveries beside them. One that begins a node, as the last one is full, or a stream, is a
-commit by itself; the index follows at once if the node is sealed at once. A *plain delete* takes one entry of a node that
-keeps others. The moment is plain if the mutex is free, LOCK
-is too within some milliseconds, no commit is in progress, the index may lag one more commit, and
-the segment has room. Everything else, and what is rare (a look at the store's files, a full disk),
-goes through the
+commit by itself; the index follows at once if the node is sealed at once. A *plain delete* takes one
+entry of a node that keeps others. The moment is plain if the mutex is free, LOCK is too within some
+milliseconds, no commit is in progress, the index may lag one more commit, and the segment has room.
+Everything else, and what is rare (a look at the store's files, a full disk), goes through the
 pipeline, which is asked behind this.
 
 Invariants of `Lane`: what it holds is changed with the mutex held; only what is published may be
@@ -50,7 +51,7 @@ what it does not know the index has as it is. Frames
 of groups that the cache has not are passed over, and it is told so (`skipped`).
 
 It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``, and for the
-commits of `IndexedLane` ``engine.lane.indexed``.
+commits of `BeginLane` ``engine.lane.indexed``.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -88,8 +89,10 @@ include "_frame.pxi"
 include "_handle.pxi"
 include "_words.pxi"
 include "_asked.pxi"
+include "_holding.pxi"
+include "_commit.pxi"
 include "_lane.pxi"
-include "_indexed.pxi"
+include "_begin.pxi"
 include "_delete.pxi"
 include "_group.pxi"
 include "_group_lane.pxi"

@@ -15,7 +15,7 @@ cdef inline void put_node_body(u8* p, u64 stream, u64 ms, u64 seq, u64 last_ms, 
     put_32(p + 40, <uint32_t>entries)
 
 
-cdef class IndexedLane(AddLane):
+cdef class BeginLane(AddLane):
     """Adds that begin a node, too; see native.pyx."""
 
     cdef int frames             # laid out: of the stream, its full node, the new one, the record
