@@ -55,11 +55,17 @@ def fill(store: Store[bytes]) -> None:
         group.ack(*[entry.id for entry in group.read(b"one", count=5)][:2])
 
 
-def lag(store: Store[bytes], commits: int) -> None:
-    """So many plain adds, in turn to two of the streams."""
-    writer = Lagging(store)
+def lag(store: Store[bytes], commits: int, begun: bool = False) -> None:
+    """So many plain adds, in turn to two of the streams; with ``begun`` also such that begin a
+    stream, or a node."""
+    writer = Lagging(store, plain=not begun)
     for number in range(commits):
-        writer.add(STREAMS[number % 2], row(number), at=StreamID(NOW_MS + 1 + number, 0))
+        name, fields = STREAMS[number % 2], row(number)
+        if begun and number % 5 == 1:
+            name = b"new %d" % (number % 4)
+        elif begun and number % 3 == 0:
+            fields = {b"n": b"x" * 1500}
+        writer.add(name, fields, at=StreamID(NOW_MS + 1 + number, 0))
     assert commits_behind(store) == commits
 
 
@@ -105,9 +111,13 @@ def store(tmp_path: Path) -> Iterator[Store[bytes]]:
 BEHIND = pytest.mark.parametrize("commits", [0, 1, 2, 63])
 
 
+BEGUN = pytest.mark.parametrize("begun", [False, True])
+
+
+@BEGUN
 @BEHIND
-def test_every_read_sees_it(store: Store[bytes], tmp_path: Path, commits: int) -> None:
-    lag(store, commits)
+def test_every_read_sees_it(store: Store[bytes], tmp_path: Path, commits: int, begun: bool) -> None:
+    lag(store, commits, begun)
     found = read_all(store)
     assert commits_behind(store) == commits
     with open_at(of_the_log(tmp_path / "store", tmp_path / "copy")) as judge:
@@ -115,10 +125,13 @@ def test_every_read_sees_it(store: Store[bytes], tmp_path: Path, commits: int) -
     assert read_all(store) == found
 
 
+@BEGUN
 @BEHIND
-def test_another_process_sees_it(store: Store[bytes], tmp_path: Path, commits: int) -> None:
+def test_another_process_sees_it(
+    store: Store[bytes], tmp_path: Path, commits: int, begun: bool
+) -> None:
     before = read_all(store)
-    with beside(tmp_path / "store", lambda other: lag(other, commits)):
+    with beside(tmp_path / "store", lambda other: lag(other, commits, begun)):
         pass
     found = read_all(store)
     assert (found == before) == (not commits)

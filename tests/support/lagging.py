@@ -99,7 +99,7 @@ class Lagging:
                 raise NotPlain
         engine.wake.begin(txn.buffer.number)
         engine.active_file(words.active_segment).pwrite(data, fmt.offset_of(start))
-        meta = Meta(buffer.end, buffer.number, buffer.last_start, buffer.last_crc, *meta[4:])
+        meta = Meta(buffer.end, buffer.number, buffer.last_start, buffer.last_crc, *txn.meta[4:])
         engine.wake.set_log(LogWords(*meta[:5], generation.number, 0))
         engine.wake.waits.bump_locked(txn.woken, set())
         cache.applied, cache.meta, cache.generation = buffer.end, meta, generation.number

@@ -276,11 +276,15 @@ cdef class BeginLane(AddLane):
         """A frame that makes a stream; False: it does not fit."""
         cdef u64 number = little(body, 8)
         cdef Handle h
-        cdef bytes name = PyBytes_FromStringAndSize(<const char*>body + CREATE_BODY, size - CREATE_BODY)
-        if number in self.by_number:
-            return True         # it was looked up just now, in an index that had followed
+        cdef bytes name
+        if number < self.next_stream:
+            return False
+        if ls_load(self.wake + W_INDEXED) >= position + HEAD + size:
+            self.next_stream = number + 1
+            return True         # the index has it: it is looked up there
+        name = PyBytes_FromStringAndSize(<const char*>body + CREATE_BODY, size - CREATE_BODY)
         h = self.handle(name)
-        if number < self.next_stream or self.is_current(h):
+        if self.is_current(h) or number in self.by_number:
             return False
         self.next_stream = number + 1
         self.hold(h, number, name)
