@@ -22,7 +22,12 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process
-from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError
+from logstore.errors import (
+    CorruptionError,
+    DamagedStoreError,
+    DiskFullError,
+    UnreadableError,
+)
 from logstore.fs import FileStat, FileSystem
 from logstore.index.env import Generation
 from logstore.index.keys import Meta
@@ -72,7 +77,7 @@ def read_marker(fs: FileSystem, store: Path) -> ShutdownMarker | None:
     """The shutdown marker; None if it is missing or not whole, which counts as none."""
     try:
         body = versioned.unsealed(fs.read(store / names.BOOT, MARKER_MAX_BYTES))
-    except FileNotFoundError:
+    except (FileNotFoundError, UnreadableError):
         return None
     if body is None:
         return None
@@ -94,6 +99,8 @@ def marker_is_damaged(fs: FileSystem, store: Path) -> bool:
         data = fs.read(store / names.BOOT, MARKER_MAX_BYTES)
     except FileNotFoundError:
         return False
+    except UnreadableError:
+        return True
     return versioned.unsealed(data) is None
 
 

@@ -298,6 +298,59 @@ def test_a_lost_index_is_built_around_it(hurt: Hurt) -> None:
         assert [str(e.id) for e in store.stream("hurt")] == hurt.left("hurt")
 
 
+def other_file(path: Path, what: str) -> Path:
+    """A file of a store that is no segment."""
+    if what in ("hint", "checkpoint"):
+        found = {
+            "hint": (path / "log").glob("*.hint"),
+            "checkpoint": (path / "checkpoint").iterdir(),
+        }
+        return max(found[what])
+    return path / what
+
+
+@pytest.mark.parametrize(
+    ("what", "offset"),
+    [("BOOT", 0), ("WAKE", 5 * PAGE_BYTES), ("hint", 0), ("checkpoint", 0), ("RESERVE", 0)],
+)
+def test_an_open_does_without_what_can_be_made_anew(
+    disk: SpoiledDisk, what: str, offset: int
+) -> None:
+    path = Hurt(disk).path
+    with logstore.open(path, background=False) as store:
+        store.checkpoint()
+    disk.spoil((other_file(path, what), offset))
+    for lose_the_index in (False, True):
+        if lose_the_index:
+            shutil.rmtree(path / "index")
+        with logstore.open(path, background=False) as store:
+            assert len(store.stream("hurt")) == ROUNDS * A_ROUND
+    check(path)  # says what it finds, and ends
+
+
+@pytest.mark.parametrize(
+    ("what", "told"), [("WAKE", "remove that file, open the store, and run 'logstore check'"),
+                       ("STORE", "'logstore recover --salvage' takes out the rest")],
+)  # fmt: skip
+def test_an_open_is_refused_without_what_cannot(
+    disk: SpoiledDisk, tmp_path: Path, what: str, told: str
+) -> None:
+    """In a process that lives on; and what the message advises brings back everything."""
+    path = Hurt(disk).path
+    disk.spoil((path / what, 0))
+    with pytest.raises(UnreadableError, match=told) as raised:
+        logstore.open(path)
+    assert str(path / what) in str(raised.value)
+    if what == "WAKE":
+        with logstore.open(path, readonly=True) as store:  # it needs no words of others
+            assert len(store.stream("hurt")) == ROUNDS * A_ROUND
+        (path / what).unlink()
+        with logstore.open(path, background=False) as store:
+            assert len(store.stream("hurt")) == ROUNDS * A_ROUND
+        assert check(path).as_dict()["clean"]
+    assert salvage(path, tmp_path / "out").entries == 2 * ROUNDS * A_ROUND
+
+
 CUT = """
 import os, sys, logstore
 path, segment, id = sys.argv[1:]

@@ -23,7 +23,7 @@ from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
 from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
-from logstore.errors import DiskFullError, FileSystemError, StoreError
+from logstore.errors import DiskFullError, FileSystemError, StoreError, UnreadableError
 from logstore.fs import File, FileSystem
 from logstore.tuples import NamedTuple
 
@@ -69,17 +69,24 @@ class LogWords(NamedTuple):
 _new: Final = tuple.__new__  # what _make does, without its layers
 
 
-def _looked_at(fs: FileSystem, path: Path) -> bytes:
-    """The words of a file, read without mapping; zeros if there is no such file of this version."""
-    none = bytes(_WAITING_OFFSET)
+def _first_bytes(fs: FileSystem, path: Path, count: int) -> bytes:
+    """Of a file, read without mapping; empty if there is none, or it cannot be read."""
     try:
         file = fs.open(path)
     except (FileNotFoundError, FileSystemError):
-        return none
+        return b""
     try:
-        data = file.pread(_WAITING_OFFSET, 0)
+        return file.pread(count, 0)
+    except FileSystemError:
+        return b""
     finally:
         file.close()
+
+
+def _looked_at(fs: FileSystem, path: Path) -> bytes:
+    """The words of a file, read without mapping; zeros if there is no such file of this version."""
+    none = bytes(_WAITING_OFFSET)
+    data = _first_bytes(fs, path, _WAITING_OFFSET)
     return data if len(data) == len(none) and data[: len(MAGIC)] == MAGIC else none
 
 
@@ -105,11 +112,12 @@ def _mapped(fs: FileSystem, path: Path, *, hold: bool, join: bool) -> tuple[Any,
             raise NotHeldError
         if hold and not file.try_lock(exclusive=False):
             raise StoreError(f"{path} is locked by another program, not by logstore: {_ANEW}")
+        # All of it: a page that the disk does not give back would end the process once mapped.
+        if file.pread(SIZE_BYTES, 0)[: len(MAGIC)] != MAGIC:
+            raise StoreError(f"{path} is not a wake file of this version: {_ANEW}")
         memory = file.map(writable=True)
     finally:
         file.close()
-    if memory[: len(MAGIC)] != MAGIC:
-        raise StoreError(f"{path} is not a wake file of this version: {_ANEW}")
     return memory, found[:2]
 
 
@@ -203,13 +211,21 @@ class Wake:
 
     @staticmethod
     def last_failure(fs: FileSystem, path: Path) -> int:
-        """The position of a failed sync that the last process left, in a file of any version."""
+        """The position of a failed sync that the last process left, in a file of any version.
+        UnreadableError if that cannot be known."""
         try:
             file = fs.open(path)
         except (FileNotFoundError, FileSystemError):
             return 0
         try:
             data = file.pread(_FAILED_OFFSET + _ONE.size, 0)
+        except UnreadableError as exc:
+            raise type(exc)(
+                f"the disk does not give back {path}, where an earlier failed sync would stand: if "
+                "no process has the store open, remove that file, open the store, and run "
+                "'logstore check'",
+                offset=exc.offset,
+            ) from exc
         finally:
             file.close()
         if len(data) < _FAILED_OFFSET + _ONE.size or data[: len(MAGIC) - 1] != MAGIC[:-1]:
@@ -219,20 +235,17 @@ class Wake:
 
     @staticmethod
     def peek(fs: FileSystem, path: Path) -> LogWords | None:
-        """Where the log stands, read without mapping or writing; None if there is no such file."""
-        try:
-            file = fs.open(path)
-        except (FileNotFoundError, FileSystemError):
-            return None
-        try:
-            return Wake.peek_in(file)
-        finally:
-            file.close()
+        """Where the log stands, read without mapping or writing; None if there is no such file, or
+        it cannot be read."""
+        return Wake._words_in(_first_bytes(fs, path, _DURABLE_OFFSET))
 
     @staticmethod
     def peek_in(file: File) -> LogWords | None:
         """The same from an open file, which may have been replaced since."""
-        data = file.pread(_DURABLE_OFFSET, 0)
+        return Wake._words_in(file.pread(_DURABLE_OFFSET, 0))
+
+    @staticmethod
+    def _words_in(data: bytes) -> LogWords | None:
         if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
             return None
         return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
