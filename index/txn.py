@@ -6,13 +6,14 @@ transaction; a name is only said to be absent when its twin record is absent too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index import absence_check, keys
+from logstore.index import absence_check, bulk, keys
+from logstore.index.bulk import Mark
 from logstore.index.env import Generation
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
@@ -22,8 +23,6 @@ from logstore.row_seal import key_parts as _parts
 from logstore.row_seal import seal as _seal
 from logstore.row_seal import unseal as _unseal
 
-# A stream, a node's master ID in two parts, its version, places of its entries.
-Mark: TypeAlias = tuple[int, int, int, int, Sequence[int]]
 _NODE = keys.NODE_KEY
 _STREAM_KEY = keys.STREAM_KEY.pack
 _PLAIN_LOCATOR_BYTES = len(_seal(b"", bytes(keys.LOCATOR.size)))  # a row without tombstones
@@ -140,28 +139,7 @@ class IndexTxn:
 
     def put_names(self, numbers: dict[bytes, list[int]]) -> None:
         """Bind each of these names to the last of its numbers, and remember all of them."""
-        rows: list[tuple[bytes, bytes]] = []
-        twins = dict.fromkeys([keys.twin_key(name) for name in numbers], b"")
-        with self.txn.cursor(db=self.generation.names) as cursor:
-            for key, data in cursor.getmulti(list(twins)):
-                twins[key] = _unseal(key, data)
-        for name, bound in numbers.items():
-            key = keys.twin_key(name)
-            for number in bound:
-                packed, before = number.to_bytes(8, "little"), twins[key]
-                if packed not in [before[at : at + 8] for at in range(0, len(before), 8)]:
-                    twins[key] = before + packed
-            key = keys.name_key(name)
-            rows.append((key, _seal(key, packed)))
-        rows += [(key, _seal(key, value)) for key, value in twins.items()]
-        self._put_rows(self.generation.names, rows)
-
-    def _put_rows(self, database: Any, rows: list[tuple[bytes, bytes]]) -> None:
-        """Store rows in the order of their keys; at the end of all, pages are filled whole."""
-        rows.sort()
-        with self.txn.cursor(db=database) as cursor:
-            at_end = not cursor.last() or cursor.key() < rows[0][0]
-            cursor.putmulti(rows, append=at_end)
+        bulk.put_names(self.txn, self.generation.names, numbers)
 
     def hold_names(self) -> None:
         """Names are written many at a time, by ``write_names``; or before one is looked up."""
@@ -220,7 +198,7 @@ class IndexTxn:
             if node is not None:
                 key = _STREAM_KEY(0xFF, record.number, keys.IS_OPEN)
                 rows.append((key, _seal(key, node.pack())))
-        self._put_rows(self.generation.main, rows)
+        bulk.put_rows(self.txn, self.generation.main, rows)
 
     def delete_record(self, number: int) -> None:
         """Remove a stream's record."""
@@ -280,19 +258,7 @@ class IndexTxn:
     def mark_nodes(self, marks: Iterable[Mark]) -> None:
         """Entries of these versions of sealed nodes were deleted; nothing, if a node is another
         one."""
-        of: dict[bytes, list[Mark]] = {}
-        for mark in marks:
-            of.setdefault(_NODE.pack(*mark[:3]), []).append(mark)
-        rows: list[tuple[bytes, bytes]] = []
-        with self.txn.cursor(db=self.generation.nodes) as cursor:
-            for key, data in cursor.getmulti(sorted(of)):
-                value = _unseal(key, data)
-                for _, _, _, version, gone in of[key]:
-                    if keys.position_of(value) == version:
-                        value = keys.marked(value, gone)
-                rows.append((key, _seal(key, value)))
-            if rows:
-                cursor.putmulti(rows)
+        bulk.mark_nodes(self.txn, self.generation.nodes, marks)
 
     def delete_node(self, stream: int, master: StreamID) -> None:
         """Remove a sealed node's locator."""
