@@ -23,6 +23,8 @@ import logstore
 from logstore.engine.commit import log_tail
 from logstore.engine.lane.indexed import Indexed
 from logstore.engine.lane.loading import native_or_none
+from logstore.recovery import compare
+from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
 from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits, let_lag
@@ -394,3 +396,90 @@ def test_processes_begin_nodes_and_streams_in_turn(store: Store) -> None:
         assert len(list(store.streams())) == len(there)
         with committer_of(store).locked():
             engine_of(store).rebuild_locked()
+
+
+def test_a_name_that_others_took_while_handles_are_given_up(store: Store) -> None:
+    """A call has the handle of a name that is given up, and made anew, before it decides."""
+    other = Beside(engine_of(store).path)
+    other.add("a", {"n": 3})
+    store.stream("a").add({"n": 4})
+    lane = engine_of(store).lane
+    assert lane is not None
+    lane.held_bytes_max = 0
+    theirs = [other.add(name, {"by": "another"}) for name in ("n1", "n2", "new")]
+    mine = store.stream("new").add({"by": "this"})
+    for _ in range(2):
+        assert ids_of(store)["new"] == [theirs[-1], mine]
+        assert {name.decode() for name in store.streams()} == {"a", "b", "n1", "n2", "new"}
+        with committer_of(store).locked():
+            engine_of(store).rebuild_locked()
+    other.end()
+
+
+@pytest.mark.parametrize("lags", [False, True])
+def test_a_group_reads_a_node_below_the_end_of_the_one_before_it(store: Store, lags: bool) -> None:
+    """As is where IDs were lowered: the index alone may not say which node is the next one."""
+    stream = store.stream("s")
+    group = stream.group("g", start="0")
+    for id, fields in (
+        ("10-0", LARGE),
+        ("20-0", LARGE),
+        ("100-0", {"temp": "x" * 900, "hum": "1"}),
+    ):
+        stream.add(fields, id=id)
+    assert [str(entry.id) for entry in group.read("one", count=2)] == ["10-0", "20-0"]
+    stream.delete("100-0")
+    stream.set_id("100-0", max_deleted_id="1-0")
+    stream.set_id("50-0")
+    assert not group.read("one")
+    stream.add(LARGE, id="51-0")  # behind the node from 10 to 100
+    follow(store)
+    lane_commits(store)
+    for id in ("101-0", "102-0"):
+        stream.add(LARGE, id=id)  # behind the one from 51 to 101, in the end
+    assert lane_commits(store) == 2
+    if not lags:
+        follow(store)
+    read = [str(entry.id) for _ in range(4) for entry in group.read("one", count=1)]
+    assert read == ["51-0", "101-0", "102-0"]
+
+
+def test_names_are_not_kept_for_ever(store: Store) -> None:
+    for n in range(6000):
+        store.stream(f"s{n}").add({"n": n})
+    assert lane_commits(store) > 5000
+    assert len(engine_of(store).cache.numbers) < 3000
+    assert len(engine_of(store).cache.records) < 3000
+
+
+def test_a_process_that_waits_keeps_little_of_what_others_begin(store: Store) -> None:
+    other = Beside(engine_of(store).path)
+    other.add("a", {"n": 3})
+    store.stream("a").add({"n": 4})
+    lane = engine_of(store).lane
+    assert lane is not None
+    lane.held_bytes_max = 100_000
+    for n in range(1000):
+        other.add(f"s{n}", {"n": n})
+        if n % 10 == 9:
+            lane.drained(b"a", 1, b"c")  # without LOCK
+    assert lane.held_bytes < 400_000
+    other.end()
+    assert len(list(store.streams())) == 1002
+
+
+def test_a_stream_without_an_open_node_is_as_the_log_says(store: Store) -> None:
+    """Its record, also where an open node began before the last one, is that of a rebuilt index."""
+    path = engine_of(store).path
+    other = Beside(path)
+    store.stream("s").add(LARGE)
+    ids = [store.stream("s").add({"temp": "1", "hum": "2"}) for _ in range(3)]
+    other.add("s", ALONE)
+    lane_commits(store)
+    store.stream("b").add({"n": 2})
+    assert store.stream("s").delete(ids[1]) == 1
+    follow(store)
+    other.end()
+    store.close()
+    found = check(path)
+    assert found.index == compare.AGREES, found

@@ -178,8 +178,13 @@ def _started_or_skip(name: str) -> Peer:
 
 
 def _fresh(peer: Peer) -> Peer:
-    """Without keys, and with the sizes of nodes that a server begins with."""
+    """Without keys, users and a log of them, and with the settings that it begins with."""
     peer.command("FLUSHALL")
+    for user in peer.command("ACL", "USERS"):
+        if user not in (b"default", "default"):
+            peer.command("ACL", "DELUSER", user)
+    peer.command("ACL", "LOG", "RESET")
+    peer.command("CONFIG", "SET", "acllog-max-len", 128)
     peer.command("CONFIG", "SET", "stream-node-max-bytes", 4096)
     peer.command("CONFIG", "SET", "stream-node-max-entries", 100)
     return peer

@@ -99,7 +99,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A stream of small entries, all pending in g and new in n; many groups, consumers, streams."""
     with logstore.open(tmp_path_factory.mktemp("crowded") / "store", background=False) as store:
         stream = store.stream(b"s")
-        stream.add_many([{b"f": b"v"} for _ in range(ENTRIES)])
+        # IDs of one length: a reply of so many bytes has so many entries, whatever the clock says.
+        ids = [(1_000_000 + at, 100_000) for at in range(ENTRIES)]
+        stream.add_many([(id, {b"f": b"v"}) for id in ids])
         stream.group(b"n", start="0")
         large = store.stream(b"large")
         large.add_many([{b"f": b"v" * 4000} for _ in range(2500)])

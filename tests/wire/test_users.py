@@ -35,17 +35,9 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @contextmanager
 def lines(peer: Peer, served: Served) -> Iterator[tuple[Line, Line]]:
-    """A line to each, of the default user; the peer is as before at the end."""
+    """A line to each, of the default user."""
     with Line(served.port) as ours, Line(peer.port) as theirs:
-        try:
-            yield ours, theirs
-        finally:
-            with Line(peer.port) as last:
-                for name in last("ACL", "USERS"):
-                    if name != b"default":
-                        last("ACL", "DELUSER", name)
-                last("ACL", "LOG", "RESET")
-                last("CONFIG", "SET", "acllog-max-len", "128")
+        yield ours, theirs
 
 
 # -- the table of commands ------------------------------------------------------------------------

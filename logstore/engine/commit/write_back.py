@@ -11,9 +11,9 @@ as it may be, and whoever holds LOCK for other work than a commit, lets the inde
 (``follow_locked``). Where it cannot, that one is refused while nothing of it happened, and what was
 published before stays published.
 
-What a compiled lane needs of this: ``is_due`` and ``follow_locked`` before it decides, ``may_lag``
-before its append, and behind it ``RecordCache.owe``; or ``RecordCache.clear``, if it does not give
-its state back: the index follows from the log then.
+A compiled lane asks for the same two bounds itself, calls ``follow_locked`` before it decides, and
+``RecordCache.owe`` behind its append; or ``RecordCache.clear``, if it does not give its state back:
+the index follows from the log then.
 
 Names, sealed nodes, tombstones and rows of groups are owed by the lane alone. The pipeline lets the
 index follow before it decides, if any are, or if others changed groups that the cache has not: so

@@ -1,8 +1,6 @@
 # Commits of the lane that begin a node: a stream's first add, and one to a full node.
 
 cdef enum:
-    CREATE_BODY = 8
-    KIND_CREATE = 2
     NAME_BYTES_MAX = 1 << 16
 
 cdef inline void put_node_body(u8* p, u64 stream, u64 ms, u64 seq, u64 last_ms, u64 last_seq,
@@ -52,7 +50,7 @@ cdef class BeginLane(AddLane):
         lags = (lags and self.steps[self.frames - 1].kind == KIND_OPEN and self.fits(start, size)
                 and h.may_begin(self.made_bytes, self.steps[0].row.names.size,
                                 2 * self.steps[0].row.width + 8)
-                and h.may_seal())
+                and (new or h.may_seal()))
         if lags:
             return self.commit_lagging(asked, h, new, now_ns, tried)
         return self.commit_prepared(asked, h, new, start, now_ns, told, tried)

@@ -191,7 +191,7 @@ cdef class CommitLane(HoldingLane):
         return COMMITTED
 
     cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
-        """Let a frame count that is in the log now. What begins a node is learned anew."""
+        """Let a frame count that is in the log now."""
         cdef Step* step = &self.steps[i]
         if step.kind != KIND_APPEND:
             return

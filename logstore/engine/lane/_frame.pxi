@@ -3,6 +3,7 @@
 cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
     HEAD = 32
     COVERED = 36            # what the CRC covers before the payload: the position, the head behind it
+    CREATE_BODY = 8         # then the name
     APPEND_BODY = 32
     DELIVER_BODY = 45
     ACK_BODY = 8
@@ -13,6 +14,7 @@ cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordi
     SEAL_BYTES = 52         # of a sealed node that it keeps: both IDs, entries, position, bytes
     ID_BYTES = 16
     LAST = 1                # a flag: the last frame of its commit
+    KIND_CREATE = 2
     KIND_OPEN = 4
     KIND_APPEND = 5
     KIND_NODE = 6
@@ -34,7 +36,8 @@ def layout():
     """Numbers that stand in logstore/format.py too, by the names that they have there."""
     return {
         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
-        "FRAME_FLAG_LAST": LAST, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
+        "FRAME_FLAG_LAST": LAST, "CREATE": KIND_CREATE, "CREATE_BODY": CREATE_BODY, "OPEN": KIND_OPEN,
+        "OPEN_BODY": NODE_BODY, "NODE": KIND_NODE, "NODE_BODY": NODE_BODY, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
         "TOMBSTONE_BODY": TOMBSTONE_BODY, "RECORD_BODY": RECORD_BODY, "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
     }
 

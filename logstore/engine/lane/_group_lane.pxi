@@ -269,9 +269,9 @@ cdef class GroupLane(DeleteLane):
             return True
         self.node_lp = None
         epoch = self.epoch
+        if self.lacks_nodes(h) and not self.follow_locked(self.applied):
+            return False
         found = self.port.node(h.number, start)
-        if found is None and self.owed + self.since and self.follow_locked(self.applied):
-            found = self.port.node(h.number, start)     # it was sealed just now
         if found is None or self.epoch != epoch or not self.is_current(h):
             return False
         (first_ms, first_seq), (last_ms, last_seq), position, vector, lp = found
@@ -283,6 +283,16 @@ cdef class GroupLane(DeleteLane):
         self.node_vector, self.node_lp = vector, lp
         # Where IDs were lowered a node may begin below the end of the one before it.
         return is_below(self.node_last_ms, self.node_last_seq, h.master_ms, h.master_seq)
+
+    cdef bint lacks_nodes(self, Handle h) except -1:
+        """Whether the index has not all sealed nodes of a stream: what it says of them may be wrong
+        then, as IDs may have been lowered."""
+        if h.seals.size:
+            return True
+        for node in self.cache.owed_nodes:
+            if node[0] == h.number:
+                return True
+        return False
 
     # -- an ack ------------------------------------------------------------------------------------
     def ack(self, bytes name not None, bytes group not None, tuple ids not None, list told not None):

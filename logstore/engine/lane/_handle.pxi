@@ -217,7 +217,8 @@ cdef class Handle:
     cdef readonly bint usable   # plain adds can be decided from what is here
     cdef bint known             # the numbers of the record are here
     cdef u64 length, added, last_ms, last_seq, position
-    cdef u64 master_ms, master_seq
+    cdef u64 master_ms, master_seq  # of the open node; above all others without one
+    cdef u64 began_ms, began_seq    # of the last one that there was
     cdef u64 first_ms, first_seq    # the first entry
     cdef u64 gone_ms, gone_seq      # the largest ID that was deleted
     cdef u64 nodes, node_bytes      # sealed ones
@@ -280,8 +281,9 @@ cdef class Handle:
         self.added = record.entries_added
         self.last_ms, self.last_seq = record.last
         self.has_no_open()
+        self.began_ms, self.began_seq = record.open_master
         if record.open_version:
-            self.master_ms, self.master_seq = record.open_master
+            self.master_ms, self.master_seq = self.began_ms, self.began_seq
         self.first_ms, self.first_seq = record.first
         self.gone_ms, self.gone_seq = record.max_deleted
         self.position = record.position
@@ -357,12 +359,14 @@ cdef class Handle:
 
     cdef u64 held_bytes(self) noexcept nogil:
         """Memory that it takes, about."""
-        return HANDLE_BYTES + self.lp.room + self.names.room + self.keys_room * sizeof(PyObject*)
+        return (HANDLE_BYTES + self.lp.room + self.names.room + self.seals.room + self.marks.room
+                + self.keys_room * sizeof(PyObject*))
 
     cdef tuple whole(self):
         """A `StreamRecord` and an `OpenNode` of what it holds; None for a node that it does not hold."""
         record, node = _StreamRecord(self.number, self.name), _OpenNode(b"") if self.usable else None
         record.nodes, record.node_bytes = self.nodes, self.node_bytes
+        record.open_master = ls_id(_StreamID, self.began_ms, self.began_seq)
         self.give_back(record, node)
         return record, node
 
@@ -383,7 +387,7 @@ cdef class Handle:
             node.lp = lp
 
     cdef void owe_nothing(self) noexcept nogil:
-        """The record cache has it as it is here."""
+        """Others have it as it is here."""
         self.created = False
         self.seals.size = self.marks.size = 0
 
@@ -393,6 +397,7 @@ cdef class Handle:
         self.number, self.name, self.position = number, name, position
         self.length = self.added = self.last_ms = self.last_seq = self.first_ms = self.first_seq = 0
         self.gone_ms = self.gone_seq = self.nodes = self.node_bytes = 0
+        self.began_ms = self.began_seq = 0
         self.knows_head = self.absent = False
         self.has_no_open()
         self.owe_nothing()
@@ -433,7 +438,8 @@ cdef class Handle:
     cdef void begin(self, const u8* body, u64 size, u64 position) noexcept nogil:
         """Be as the frame of a new open node leaves it."""
         cdef u64 entries = little(body + 40, 4)
-        self.master_ms, self.master_seq = little(body + 8, 8), little(body + 16, 8)
+        self.began_ms, self.began_seq = little(body + 8, 8), little(body + 16, 8)
+        self.master_ms, self.master_seq = self.began_ms, self.began_seq
         if not self.length:
             self.first_ms, self.first_seq = self.master_ms, self.master_seq
         self.length += entries

@@ -277,7 +277,7 @@ cdef class HoldingLane:
         """Take a stream over from the cache, which is what it was where this took over: nothing that
         was committed since is of a stream that has no handle here. What the cache has not is looked
         up in the index: that lacks of it nothing, as what is owed to the index stays in the cache,
-        or in a handle. It may be known and not usable."""
+        or in the handle of its name. It may be known and not usable."""
         cdef u64 epoch = self.epoch
         cache = self.cache
         h.absent = False
@@ -288,7 +288,8 @@ cdef class HoldingLane:
         if record is None or record.name != name or (record.open_version and node is None):
             if loaded is None:
                 loaded = self.port.load(name, None)
-            h.absent = loaded is False
+            # Of another handle of the name this one knows nothing: what the index lacks is there.
+            h.absent = loaded is False and self.handles.get(name) is h
             if not loaded:
                 return False
             record, node = loaded
@@ -371,14 +372,25 @@ cdef class HoldingLane:
             if ends_commit(p):
                 self.since += 1
             if self.applied <= ls_load(self.wake + W_INDEXED):
-                self.since = self.owed = 0      # the other one let the index follow
+                self.owe_nothing()              # the other one let the index follow
             at += HEAD + size
         return True
 
+    cdef int owe_nothing(self) except -1:
+        """The index has all that is held here. What the record cache has less of a stream, it asks the
+        index for."""
+        cdef Handle h
+        self.since = self.owed = 0
+        for h in self.dirty:
+            h.dirty = False
+            h.owe_nothing()
+            self.cache.lack(h.number)
+        self.dirty.clear()
+        return 0
+
     cdef bint unlearn(self, const u8* p, u64 left, u64 position, u64* size) except -1:
-        """Of a frame that seals or begins a node: its stream is looked up again when it is needed,
-        in the index, which had followed before such a commit was published. False: it is another
-        frame, or that is not so.
+        """Of a frame that seals or begins a node, which the index has: its stream is looked up there
+        again when it is needed. False: it is another frame, or the index has it not.
 
         From here on the record cache lacks the stream, too: it stands where this took over, and the
         index is beyond that. So nothing of the stream is owed.

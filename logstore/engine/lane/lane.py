@@ -94,7 +94,8 @@ class IndexPort(Indexed):
 
     What plain commits change counts only if the index is not ahead of the lane (``upto``). If it is
     behind, no frame in between is of that row: whoever took such a frame in had the row, or was
-    told so (``skipped``).
+    told so (``skipped``). Sealed nodes that it lacks are above all that it has, but where IDs were
+    lowered: who asks for ``node`` lets it follow first.
     """
 
     def node(

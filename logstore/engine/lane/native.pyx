@@ -36,7 +36,7 @@ Interpreters without a global lock: the module asks for one (`freethreading_comp
 codec does.
 
 Handles take at most HANDLES_BYTES_MAX, beside those that are ahead of the record cache: what was
-not used for long is given up, and learned again from the index, which lacks nothing of it.
+not used for long is given up, and learned again from the record cache, or the index.
 
 Invariants of `Handle`: the same fields make the same frame, byte for byte, as the codec and ``log.writer``
 make, and leave the same record and open node as ``apply.streams`` does; only objects whose type is
@@ -47,11 +47,11 @@ Invariants of `Group`: it is what the record cache has of a group, with the fram
 or an ack leaves the same group, consumer and pending entries as ``runtime.group_state`` does. A
 read is plain if what it gives is at hand: new entries alone, for a consumer that is known, and nobody
 waits in the queue before one that would wait itself. Of pending entries it knows intervals of IDs, and
-what it does not know the index has as it is. Frames
-of groups that the cache has not are passed over, and it is told so (`skipped`).
+what it does not know the index has as it is. Frames of groups that the cache has not are passed over,
+and it is told so (`skipped`).
 
-It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``, and for the
-commits of `BeginLane` ``engine.lane.indexed``.
+It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``, and for commits
+whose rows are written at once ``engine.lane.indexed``.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

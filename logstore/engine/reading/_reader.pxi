@@ -16,7 +16,6 @@ cdef extern from *:
 cdef enum:
     W_DROPPED = 120
     FOLLOW_MAX_BYTES = 1 << 18
-    KIND_CREATE = 2
     KIND_TRIM = 8
     KIND_GROUP = 32         # from here to CLAIM: groups, with consumers and what is pending
     KIND_CLAIM = 37

@@ -263,6 +263,8 @@ class RecordCache:
         if len(self.groups) > most or len(self.settings) > most:
             self.groups.clear()
             self.settings.clear()
-        if len(self.numbers) > most and not self.owed_names:
+        if len(self.numbers) > most:
+            owed = {self.records[number].name: number for number in self.owed_names}
             self.numbers.clear()
+            self.numbers.update(owed)
         self.groups.shrink_names(most)

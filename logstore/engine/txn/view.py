@@ -359,7 +359,7 @@ class TxnView:
         self.index.delete_segment(number)
 
     def _flush_created(self) -> None:
-        """Write new streams in the order of their numbers: each stands behind all others then."""
+        """Write new streams in the order of their numbers: at the end of all, as a rule."""
         made: list[tuple[StreamRecord, OpenNode | None]] = []
         for stream in sorted(self._created & self._dirty_records):
             node = self.cache.opens.get(stream) if stream in self._dirty_opens else None
