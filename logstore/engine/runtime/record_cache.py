@@ -264,7 +264,7 @@ class RecordCache:
             self.groups.clear()
             self.settings.clear()
         if len(self.numbers) > most:
-            owed = {self.records[number].name: number for number in self.owed_names}
+            kept = {self.records[number].name: number for number in self.owed_names}
             self.numbers.clear()
-            self.numbers.update(owed)
+            self.numbers.update(kept)
         self.groups.shrink_names(most)
