@@ -135,7 +135,9 @@ def _worst(found: dict[str, float]) -> str:
 
 CASES = [
     Case("any one request", sweep, small=100, full=1000, prepare=_prepare, waits="reads",
-         budget=Budget(memory_bytes=150 * MIB, files=4, max_ms=50)),
+         # Three lines, those before that are not closed yet, and a file of the store at times; one
+         # that is left open by each of 33 requests would be more.
+         budget=Budget(memory_bytes=150 * MIB, files=12, max_ms=50)),
 ]  # fmt: skip
 
 
