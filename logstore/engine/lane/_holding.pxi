@@ -348,6 +348,8 @@ cdef class HoldingLane:
         fail(buf_reserve(&self.tail, count))
         if pread(self.file_fd, self.tail.data, count, self.applied & 0xFFFFFFFF) != <ssize_t>count:
             return False
+        if not self.is_paid():
+            return False
         while at < count:
             p, start = self.tail.data + at, self.applied
             h = None
@@ -371,22 +373,26 @@ cdef class HoldingLane:
             self.applied = start + HEAD + size
             if ends_commit(p):
                 self.since += 1
-            if self.applied <= ls_load(self.wake + W_INDEXED):
-                self.owe_nothing()              # the other one let the index follow
+            if not self.is_paid():
+                return False
             at += HEAD + size
         return True
 
-    cdef int owe_nothing(self) except -1:
-        """The index has all that is held here. What the record cache has less of a stream, it asks the
-        index for."""
+    cdef bint is_paid(self) except -1:
+        """If another process let the index follow, it has all that is held here, and nothing is owed.
+        What the record cache has less of a stream, it asks the index for. False: amid it everything
+        was forgotten."""
         cdef Handle h
+        cdef u64 epoch = self.epoch
+        if self.applied > ls_load(self.wake + W_INDEXED):
+            return True
         self.since = self.owed = 0
         for h in self.dirty:
             h.dirty = False
             h.owe_nothing()
             self.cache.lack(h.number)
         self.dirty.clear()
-        return 0
+        return self.epoch == epoch
 
     cdef bint unlearn(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         """Of a frame that seals or begins a node, which the index has: its stream is looked up there
