@@ -197,12 +197,16 @@ def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:
 def _tell_dead_letters(
     opened: OpenStore[Any], dead: list[DeadLettered], on_dead: Callable[[Any], object] | None
 ) -> None:
-    """Tell whoever wants to know of entries that a commit of this handle dead-lettered."""
+    """Tell whoever wants to know of entries that a commit of this handle dead-lettered. Where that
+    cannot be, it is logged: the commit counts, and what it gave is the caller's."""
     from logstore.api import coded, dead_letters
     from logstore.api.group import Group
 
-    groups = {
-        key: Group(coded.as_kept(opened, key[0]), key[1])
-        for key in {(entry.origin, entry.group) for entry in dead}
-    }
-    dead_letters.tell(opened, dead, groups, on_dead)
+    try:
+        groups = {
+            key: Group(coded.as_kept(opened, key[0]), key[1])
+            for key in {(entry.origin, entry.group) for entry in dead}
+        }
+        dead_letters.tell(opened, dead, groups, on_dead)
+    except Error:
+        dead_letters.log.exception("of %d dead-lettered entries nobody could be told", len(dead))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.api import dead_letters
+from logstore.api import coded, dead_letters
 from logstore.engine.groups import ack, dead_letter
 from logstore.ids import StreamID
 from logstore.wire.runner import Runner
@@ -479,3 +479,22 @@ def test_the_settings_and_the_dead_outlive_the_index(tmp_path: Path) -> None:
         store.checkpoint()
     shutil.rmtree(path / "index")
     assert look() == before
+
+
+def test_what_cannot_be_told_was_done(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The index cannot be read behind the commit: an error would say that nothing happened."""
+
+    def unreadable(*_: Any) -> None:
+        raise logstore.FileSystemError("the index cannot be read")
+
+    with shop(tmp_path, 1) as (store, group, _):
+        group.configure(max_deliveries=1, dead_letter="dead")
+        delivered(group, 1)
+        monkeypatch.setattr(coded, "as_kept", unreadable)
+        with caplog.at_level(logging.ERROR):
+            assert group.nack("1-0") == 1
+        monkeypatch.undo()
+        assert origin(store)["origin_id"] == "1-0"
+    assert "of 1 dead-lettered entries nobody could be told" in caplog.text

@@ -12,7 +12,7 @@ import logstore
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.engine.snapshots import snapshot
-from logstore.index import keys
+from logstore.index import bulk, keys
 from logstore.index import txn as index_txn
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
@@ -69,12 +69,12 @@ def test_each_row_is_written_once(tmp_path: Path) -> None:
         sealed.append(key)
         return seal(key, value)
 
-    index_txn._seal = keys.seal = counted
+    index_txn._seal = keys.seal = bulk.seal = counted
     try:
         with logstore.open(path, background=False, encoding=None) as store:
             assert store.recovery["rebuilt"]
             names = snapshot.read(store._engine(), lambda view: list(view.index.records()))
     finally:
-        index_txn._seal = keys.seal = seal
+        index_txn._seal = keys.seal = bulk.seal = seal
     assert len(names) == STREAMS
     assert 4 * STREAMS <= len(sealed) <= 4 * STREAMS + 100
