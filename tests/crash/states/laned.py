@@ -43,7 +43,8 @@ if native_or_none is None:
 
 LOOK_MS = 4_000_000_000_000  # idle times are told from then on
 LAG_COMMITS = 5
-BEGIN = "begin a node"
+BEGIN, AT_ONCE = "begin a node", "be a node"  # the index lags behind the one, and not the other
+KIND_AT = 28  # in a frame
 OF_THE_INDEX = ("commit the index", "store where the index is")
 STORES = {
     "store the commit's number": "commit",
@@ -71,7 +72,7 @@ class LaneSession(Session):
     def __init__(self, path: Path, sync: Sync) -> None:
         super().__init__(path, sync)
         self.clock = SystemClock()
-        self.commits = dict.fromkeys(("add", BEGIN, "delete", "read", "ack"), 0)  # of the lane
+        self.commits = dict.fromkeys(("add", BEGIN, AT_ONCE, "delete", "read", "ack"), 0)
         self.ids: list[logstore.StreamID] = []  # of the entries of stream s, in order
         self.given: list[logstore.StreamID] = []  # that are pending in its group g
         self.held: list[Any] = []  # deliveries of these, and of others
@@ -194,8 +195,10 @@ class RecordedLane:
         if port.before is None:
             for step in OF_THE_INDEX:
                 del laid[step]
+            if data[KIND_AT] in (fmt.Kind.CREATE, fmt.Kind.NODE):
+                what = BEGIN
         else:
-            what, earlier, indexed_upto = BEGIN, port.before, port.indexed_upto
+            what, earlier, indexed_upto = AT_ONCE, port.before, port.indexed_upto
             assert port.in_order, "the index committed before the append, or behind the publish"
         self.commits[what] += 1
         words = before._replace(in_progress=after.commit)
@@ -230,6 +233,12 @@ def _with(image: bytes, words: LogWords, indexed_upto: int) -> bytes:
 def add(n: int) -> Do:
     """One entry; the ID is given."""
     return Do(f"add {n}", lambda at: at.ids.append(at.store.stream("s").add({"v": value(n)})))
+
+
+def alone(n: int) -> Do:
+    """One that is a node by itself."""
+    size = 5000
+    return Do(f"add {n}", lambda at: at.ids.append(at.store.stream("s").add({"v": value(n, size)})))
 
 
 def together(*ns: int) -> Do:
@@ -305,7 +314,8 @@ GROUPS = (
     add(1), MAKE, add(2), read(1), add(3), read(1), ack(0), add(4), read(2), ack(0, 1), ack(0),
     add(5), together(6, 7), delete(5), read(2), OTHER, result(12, 0), delete(0), read(1), ack(0),
     BACK, add(8), delete(3), CHECKPOINT, add(9), add(10), delete(4), read(1), ack(1), delete(5),
-    SYNC, read(2), ack(0), REOPEN, add(11), delete(0), read(1), BY_LANE,
+    SYNC, read(2), ack(0), REOPEN, add(11), delete(0), read(1),
+    alone(13), alone(14), alone(15), BY_LANE,
 )  # fmt: skip
 
 WORKLOADS = (

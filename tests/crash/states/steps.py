@@ -150,8 +150,9 @@ LOOKED_FOR: dict[str, tuple[str, ...]] = {
         "published", "let go of LOCK",
     ),
     LANE: tuple(
-        f"{what}: {step}" for what in ("add", "begin a node", "read", "ack") for step in LANE_STEPS
-        if what == "begin a node" or not step.endswith(("the index", "the index is"))
+        f"{what}: {step}" for what in ("add", "begin a node", "be a node", "read", "ack")
+        for step in LANE_STEPS
+        if what == "be a node" or not step.endswith(("the index", "the index is"))
     ),
     FOLLOW: ("LMDB has committed", "WAKE says so"),
     ROLL: (
