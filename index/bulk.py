@@ -47,7 +47,7 @@ def put_names(txn: Any, names: Any, numbers: dict[bytes, list[int]]) -> None:
             if packed not in [before[at : at + 8] for at in range(0, len(before), 8)]:
                 twins[key] = before + packed
         key = keys.name_key(name)
-        rows.append((key, seal(key, packed)))
+        rows.append((key, seal(key, bound[-1].to_bytes(8, "little"))))
     rows += [(key, seal(key, value)) for key, value in twins.items()]
     put_rows(txn, names, rows)
 
