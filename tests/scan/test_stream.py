@@ -118,9 +118,14 @@ def test_a_scan_goes_on_by_id_while_a_writer_changes_the_stream(
                 stream.add({"n": at}, id=(at, 0))
 
         writer = threading.Thread(target=write)
-        writer.start()
+        scans: list[list[str]] = []
         try:
-            scans = [[row[0] for row in batch_rows(stream.scan(batch_rows=17))] for _ in range(4)]
+            for _ in range(4):
+                scans.append([])
+                for batch in stream.scan(batch_rows=17):
+                    scans[-1] += [row[0] for row in batch_rows([batch])]
+                    if writer.ident is None:  # amid the first scan, however fast it is
+                        writer.start()
         finally:
             stop.set()
             writer.join()
