@@ -75,6 +75,8 @@ def test_the_owner_of_a_lock_is_not_guessed(tmp_path: Path) -> None:
         (line(7, here) + line(9, here, before="-> "), 7),
         (line(-1, here), 0),
         (line(7, f"{here}1"), 0),
+        (line(7, here) + line(7, here), 7),
+        (line(7, here) + line(9, here), 0),
     ):
         assert fsinfo.flock_owner(tmp_path, locks) == owner, locks
 
@@ -91,7 +93,8 @@ while True:
 
 
 def test_the_owner_is_found_while_others_lock_and_unlock(tmp_path: Path) -> None:
-    """Else a close gives nothing back now and then: one look in a hundred misses a line here."""
+    """Else a close gives nothing back now and then: a look may miss the line here, or have it more
+    than once, as kernel and cores are."""
     others = [
         subprocess.Popen(
             [sys.executable, "-c", LOCKING, str(tmp_path / str(number))], stdout=subprocess.PIPE
@@ -104,7 +107,7 @@ def test_the_owner_is_found_while_others_lock_and_unlock(tmp_path: Path) -> None
             assert other.stdout.readline()
         with (tmp_path / "held").open("w") as held:
             fcntl.flock(held, fcntl.LOCK_SH)
-            found = {fsinfo.flock_owner(tmp_path / "held") for _ in range(1500)}
+            found = {fsinfo.flock_owner(tmp_path / "held") for _ in range(500)}
         assert found == {os.getpid()}
     finally:
         for other in others:
