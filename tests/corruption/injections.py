@@ -16,12 +16,14 @@ Bytes = tuple[int, int]  # from, to: of a segment
 
 @dataclass
 class Injection:
-    """What was done: to which bytes of which segment (none: not to a segment's bytes)."""
+    """What was done: to which bytes of which segment (none: not to a segment's bytes); and how many
+    bytes that has now, if it is shorter: nobody can tell what was behind them."""
 
     kind: str
     what: str
     segment: int = 0
     touched: tuple[Bytes, ...] = ()
+    left_bytes: int | None = None
 
     def hits(self, frame: LogFrame) -> bool:
         """Whether a byte of the frame was changed."""
@@ -123,7 +125,7 @@ def segment_cut(store: Path, _: Path, rng: random.Random) -> Injection:
     keep = rng.randrange(HEAD_BYTES, size)
     with path.open("r+b") as file:
         file.truncate(keep)
-    return Injection("a segment cut short", f"{number}:{keep}", number, ((keep, size),))
+    return Injection("a segment cut short", f"{number}:{keep}", number, ((keep, size),), keep)
 
 
 def segment_foreign(store: Path, other: Path, rng: random.Random) -> Injection:
@@ -131,8 +133,9 @@ def segment_foreign(store: Path, other: Path, rng: random.Random) -> Injection:
     number = rng.choice(frames.segments(store))
     path = frames.file(store, number)
     size = path.stat().st_size
-    path.write_bytes(frames.file(other, number).read_bytes())
-    return Injection("a segment of another store", str(number), number, ((0, size),))
+    left = path.write_bytes(frames.file(other, number).read_bytes())
+    shorter = left if left < size else None
+    return Injection("a segment of another store", str(number), number, ((0, size),), shorter)
 
 
 def _small(kind: str, pattern: str) -> Inject:

@@ -117,14 +117,12 @@ def spreads(found: list[Damage], done: Injection, everything: list[LogFrame]) ->
 
 
 def untold(found: list[Damage], done: Injection, everything: list[LogFrame]) -> list[LogFrame]:
-    """Frames that were touched, and are not within such a range."""
+    """Frames that were touched, and are not within such a range, as far as the file goes."""
     return [
         frame for frame in everything
         if done.hits(frame) and not any(
-            each.segment == frame.segment
-            and each.from_offset <= frame.offset and frame.end_offset <= max(
-                each.to_offset, frame.end_offset if done.kind == "a segment cut short" else 0
-            )
+            each.segment == frame.segment and each.from_offset <= frame.offset
+            and min(frame.end_offset, done.left_bytes or frame.end_offset) <= each.to_offset
             for each in found
         )
     ]  # fmt: skip
