@@ -24,6 +24,7 @@ from typing import Any
 import logstore
 from tests.collections import sealed
 from tests.collections.collector import Collector
+from tests.support.imports import import_all
 from tests.support.inside import committer_of, delete_index, engine_of, lane_commits
 
 NAMES = ("a", "b", "c")  # all but the last have a group; of the last one entries are deleted
@@ -208,7 +209,12 @@ class Others:
 
 
 def play(path: Path, seed: int, steps: int, intruder: str) -> str:
-    """All of it; what was done, in a line."""
+    """All of it; what was done, in a line.
+
+    Modules are loaded before: a module that is needed while it is being loaded, by a finaliser of
+    the same thread, is there in part only, in any package of Python.
+    """
+    import_all()
     rng = random.Random(seed)
     with logstore.open(path, background=False, node_max_entries=16) as store:
         made = Play(store, random.Random(seed + 1))

@@ -12,7 +12,6 @@ import gc
 import importlib.machinery
 import importlib.util
 import os
-import pkgutil
 import shutil
 import sys
 from collections import Counter
@@ -20,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 LANE = "logstore.engine.lane.native"
-OPENED = ("api", "engine", "index", "log", "recovery")  # what an open store is made of
 
 
 def take_lane(path: str) -> None:
@@ -30,14 +28,6 @@ def take_lane(path: str) -> None:
     assert spec is not None
     sys.modules[LANE] = module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-
-
-def import_all() -> None:
-    """Have in memory what a process would import when it needs it: each of thousands would."""
-    for folder in OPENED:
-        package = importlib.import_module(f"logstore.{folder}")
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
 
 
 def main() -> int:
@@ -57,11 +47,12 @@ def main() -> int:
     from tests.simulation.director import History
     from tests.simulation.judge import Wrong
     from tests.simulation.plants import nothing, planted
+    from tests.support import imports
 
     plant: Callable[[], None] = planted(given.plant) if given.plant else nothing
     did: Counter[str] = Counter()
     points = 0
-    import_all()
+    imports.import_all()
     gc.collect()
     gc.freeze()
     for number in range(given.histories) if given.only is None else [given.only]:
