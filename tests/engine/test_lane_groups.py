@@ -424,6 +424,62 @@ def test_who_passes_over_groups_does_not_read_them_as_they_were(
     assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
+@pytest.mark.parametrize("behind", ["nothing", "a read", "an ack", "of both groups"])
+def test_a_group_that_the_index_has_is_looked_up_there(
+    store: Store, tmp_path: Path, behind: str
+) -> None:
+    """Another process reads for a consumer that is not known here, and lets the index follow. The
+    next read here is a commit of the lane all the same: else each process that comes through the
+    pipeline drives the others there, too, since the pipeline lets the index follow."""
+    group = store.stream(b"s").group(b"g")
+    first, second, done = os.pipe(), os.pipe(), os.pipe()
+
+    def work() -> None:
+        other = logstore.open(tmp_path / "store", encoding=None, background=False)
+        theirs = other.stream(b"s").group(b"g")
+        theirs.read(b"other", count=1)
+        os.write(done[1], b"x")
+        os.read(first[0], 1)
+        counts(other)
+        (given,) = theirs.read(b"other", count=1)
+        follow(other)
+        if behind in ("a read", "of both groups"):
+            given.ack()
+            theirs.read(b"other", count=2)
+        if behind == "of both groups":
+            other.stream(b"s").group(b"h").read(b"mine", count=1)
+        if behind == "an ack":
+            given.ack()
+        expected = {"nothing": (1, 0), "a read": (3, 1), "an ack": (1, 1), "of both groups": (4, 1)}
+        assert counts(other) == expected[behind]
+        os.write(done[1], b"x")
+        os.read(second[0], 1)
+        assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "theirs")
+        theirs.read(b"other", count=1)[0].ack()
+        assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "theirs")
+
+    child = Waiting(work)
+    group.read(b"mine", count=1)
+    store.stream(b"s").group(b"h").read(b"mine", count=1)
+    os.close(done[1])  # a child that fails is seen then
+    os.write(child._go, b"x")
+    assert os.read(done[0], 1)
+    group.read(b"mine", count=1)  # through the pipeline: others' consumers are forgotten
+    group.read(b"mine", count=1)[0].ack()
+    counts(store)
+    os.write(first[1], b"x")
+    assert os.read(done[0], 1)
+    (given,) = group.read(b"mine", count=1)
+    given.ack()
+    assert counts(store) == (1, 1)
+    assert given.id.ms == (8 if behind in ("a read", "of both groups") else 6)
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    os.write(second[1], b"x")
+    child.join()
+    store.create("other")
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
 def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: Path) -> None:
     """The file may not grow, as on a full disk: some bytes of the frame may be there."""
     group, engine = store.stream(b"s").group(b"g"), engine_of(store)

@@ -1,4 +1,4 @@
-"""Ten bugs, which the simulation must find.
+"""Twelve bugs, which the simulation must find.
 
 Those of compiled code are other texts in a copy of its sources, which is built aside
 (``tests.support.rebuilt``); those of Python replace a function of the simulated process. Nothing of
@@ -63,6 +63,14 @@ COMPILED: dict[str, tuple[str, Change]] = {
             "_begin.pxi",
             "cache.owe_begun({h.name: h.number} if h.created else {}, h.sealed())",
             "cache.owe_begun({}, h.sealed())",
+        ),
+    ),
+    "a group that the index has is kept as it was": (
+        "a frame that cannot be taken in ends what is held of its group",
+        Change(
+            "_group_lane.pxi",
+            "            return self.unlearn_group(g, number)\n",
+            "            return True\n",
         ),
     ),
     "a group's run is not given back": (

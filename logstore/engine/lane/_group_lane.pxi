@@ -95,7 +95,8 @@ cdef class GroupLane(DeleteLane):
     cdef public int64_t held_max        # above that all are let go of, and looked up anew
     cdef dict groups            # held, by number
     cdef list dirty_groups      # ahead of the cache
-    cdef bint skipped           # others' commits changed groups that the record cache has not
+    cdef set skipped            # numbers of groups that others changed, and the record cache has not
+    cdef set unlearned          # numbers of groups that were held, and that the index has
     # The sealed node that was read last; its bytes are None if there is none.
     cdef bytes node_lp, node_vector
     cdef u64 node_stream, node_ms, node_seq, node_last_ms, node_last_seq
@@ -105,6 +106,7 @@ cdef class GroupLane(DeleteLane):
                  int64_t end_look_ns, int passed_over_max, port):
         """As of `AddLane`."""
         self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
+        self.skipped, self.unlearned = set(), set()
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                          passed_over_max, port)
 
@@ -539,18 +541,25 @@ cdef class GroupLane(DeleteLane):
         return self.is_current(h) and h.known
 
     cdef Group learn_group(self, u64 stream, number, bytes name):
-        """Take a group over from the cache, by its number, or its stream and name, as `learn` does
-        with streams; None if it is not there, or there are too many."""
+        """Take a group over from the cache, which asks the index for it, by its number, or its stream
+        and name, as `learn` does with streams; None: it is not at hand, or there are too many."""
         cdef Group g
         cdef u64 epoch = self.epoch
         cache = self.cache
-        if not self.is_at_base(cache):
+        if not self.is_at_base(cache) or len(self.groups) >= GROUPS_MAX:
             return None
         groups = cache.groups
-        if number is None:
-            number = groups.numbers.get((stream, name))
+        at = groups.numbers.get((stream, name)) if number is None else number
+        if at is None and self.skipped:
+            return None
+        if at not in groups.groups and at not in self.skipped and not cache.skipped:
+            self.port.learn_group(stream, number, name, self.applied)
+            if self.epoch != epoch or not self.is_at_base(cache):
+                return None
+            at = groups.numbers.get((stream, name)) if number is None else number
+        number = at
         record, settings = groups.groups.get(number), cache.settings.groups.get(number)
-        if record is None or len(self.groups) >= GROUPS_MAX:
+        if record is None:
             return None
         if name is not None and (record.stream != stream or record.name != name):
             return None
@@ -583,7 +592,7 @@ cdef class GroupLane(DeleteLane):
         if not self.is_at_base(cache):
             return None
         who = g.consumer(cache.groups, number, name)
-        if who is None and not self.skipped and not cache.skipped:
+        if who is None and g.number not in self.skipped and not cache.skipped:
             self.port.learn_consumer(g.number, number, name, self.applied)
             if self.epoch == epoch and self.is_at_base(cache):
                 who = g.consumer(cache.groups, number, name)
@@ -612,30 +621,46 @@ cdef class GroupLane(DeleteLane):
     # -- others' commits, and the record cache --------------------------------------------------------
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         cdef Group g = None
-        cdef u8 kind
+        cdef bint is_ack, is_known, done = False
+        cdef u64 number, epoch = self.epoch
         cdef PyObject* found
-        if is_frame(p, left, DELIVER_BODY, KIND_DELIVER, size):
-            kind = KIND_DELIVER
-        elif is_frame(p, left, ACK_BODY, KIND_ACK, size):
-            kind = KIND_ACK
-        else:
+        is_ack = is_frame(p, left, ACK_BODY, KIND_ACK, size)
+        if not is_ack and not is_frame(p, left, DELIVER_BODY, KIND_DELIVER, size):
             return DeleteLane.take_in_frame(self, p, left, position, size)
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
         number = little(p + HEAD, 8)
         found = PyDict_GetItemWithError(self.groups, number)
+        is_known = (found != NULL or number in self.cache.groups.groups
+                    or number in self.unlearned)
         if found != NULL:
             g = <Group>found
-        elif number in self.cache.groups.groups:
+        elif is_known:
             g = self.learn_group(0, number, None)
-            if g is None:
-                return False
-        else:
-            self.skipped = True     # this process knows nothing of it before the index has followed
-            return True
-        if kind == KIND_ACK:
-            return self.take_ack(g, p + HEAD, size[0], position)
-        return self.take_delivery(g, p + HEAD, size[0], position)
+        if g is not None:
+            done = (self.take_ack(g, p + HEAD, size[0], position) if is_ack
+                    else self.take_delivery(g, p + HEAD, size[0], position))
+        if done or self.epoch != epoch or self.wake == NULL:
+            return done
+        if ls_load(self.wake + W_INDEXED) >= position + HEAD + size[0]:
+            return self.unlearn_group(g, number)
+        if not is_known:
+            self.skipped.add(number)    # nothing is known of it before the index has followed
+        return not is_known
+
+    cdef bint unlearn_group(self, Group g, u64 number) except -1:
+        """The index has a frame of a group that cannot be taken in here: what is held, and what the
+        record cache has, counts no more; it is looked up in the index when it is needed."""
+        if g is not None:
+            g.epoch = 0
+            self.held -= 1 + len(g.stretches)
+            if g.dirty:
+                g.clean()
+                self.dirty_groups.remove(g)
+            self.groups.pop(number, None)
+            self.unlearned.add(number)
+        self.cache.groups.lack(number)
+        return True
 
     cdef bint take_delivery(self, Group g, const u8* p, u64 size, u64 position) except -1:
         cdef int64_t n = (size - DELIVER_BODY) // ID_BYTES
@@ -672,8 +697,9 @@ cdef class GroupLane(DeleteLane):
             g.clean()
         self.dirty_groups.clear()
         self.groups.clear()
+        self.unlearned.clear()
         self.held = 0
-        self.skipped = False
+        self.skipped.clear()
         self.node_lp = None
         DeleteLane.stand_nowhere(self)
 
@@ -686,7 +712,7 @@ cdef class GroupLane(DeleteLane):
                 return False
         if self.skipped:
             cache.skipped = True
-            self.skipped = False
+            self.skipped.clear()
         for g in self.dirty_groups:
             g.clean()
         self.dirty_groups.clear()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from logstore.engine.lane.native import Lane
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import StreamID
-    from logstore.index.group_keys import ConsumerRecord
+    from logstore.index.group_keys import ConsumerRecord, GroupRecord
     from logstore.index.group_txn import Near
     from logstore.index.keys import Locator, OpenNode, StreamRecord
 
@@ -166,6 +166,20 @@ class IndexPort(Indexed):
         settings = self._look(MAX_POSITION, lambda index: SettingRows(index).group(group))
         if settings is not None:
             self._engine.cache.settings.groups[group] = settings
+
+    def learn_group(self, stream: int, number: int | None, name: bytes | None, upto: int) -> None:
+        """Have the record cache know a group, by its number, or by its stream and name."""
+
+        def look(index: IndexTxn) -> GroupRecord | None:
+            at = number
+            if at is None and name is not None:
+                at = index.groups.number(stream, name)
+            return None if at is None else index.groups.group(at)
+
+        found, known = self._look(upto, look), self._engine.cache.groups
+        if found is not None:
+            known.numbers[found.stream, found.name] = found.number
+            known.groups[found.number] = found
 
     def learn_consumer(self, group: int, number: int | None, name: bytes | None, upto: int) -> None:
         """Have the record cache know a consumer of a group, by number or name."""

@@ -92,6 +92,16 @@ class GroupCache:
             elif not self.groups[number].pending:
                 self.runs.near[number] = NO_RUNS
 
+    def lack(self, group: int) -> None:
+        """The index has all of a group, beyond where the cache stands: it is asked now."""
+        self.groups.pop(group, None)
+        self.runs.clear()  # how runs are stored now is not known here
+        self.owed.discard(group)
+        self.owed_runs.pop(group, None)
+        for pair in [each for each in self.consumers if each[0] == group]:
+            del self.consumers[pair]
+            self.owed_consumers.discard(pair)
+
     def __len__(self) -> int:
         return len(self.groups) + len(self.consumers)
 
