@@ -17,7 +17,7 @@ cdef class BeginLane(AddLane):
     """Adds that begin a node, too; see native.pyx."""
 
     cdef int frames             # laid out: of the stream, its full node, the new one, the record
-    cdef bint begins            # they are being committed, and the index lags behind
+    cdef bint lagging           # they are being committed, and the index lags behind
     cdef u64 raw_bytes          # of the entry
     cdef u64 made_bytes         # of the new node
 
@@ -37,7 +37,7 @@ cdef class BeginLane(AddLane):
         if (asked.trims and not new and h.nodes and not h.knows_head
                 and not self.look_at_head(h)):
             return NOT_PLAIN
-        lags = (new or h.open_version) and self.has_followed(
+        lags = (new or h.open_version) and self.has_followed_for(
             start, h.lp.size + self.steps[0].row.elements.size)
         if self.applied != start or new != (not self.is_current(h)):
             return NOT_PLAIN
@@ -55,13 +55,10 @@ cdef class BeginLane(AddLane):
             return self.commit_lagging(asked, h, new, now_ns, tried)
         return self.commit_prepared(asked, h, new, start, now_ns, told, tried)
 
-    cdef bint has_followed(self, u64 start, u64 size) except -1:
-        """Whether the index may lag one more commit of about so many bytes; it follows, if it has
-        to."""
-        if self.owed + self.since < self.may_lag() and self.fits(start, size + 4 * HEAD + CREATE_BODY
-                                                                 + 2 * NODE_BODY):
-            return True
-        return self.follow_locked(start)
+    cdef bint has_followed_for(self, u64 start, u64 size) except -1:
+        """As `has_followed`, of a commit of about so many bytes."""
+        size += 4 * HEAD + CREATE_BODY + 2 * NODE_BODY
+        return self.has_followed(start) if self.fits(start, size) else self.follow_locked(start)
 
     cdef int commit_lagging(self, Asked* asked, Handle h, bint new, int64_t now_ns,
                             Tried* tried) except -1:
@@ -70,12 +67,12 @@ cdef class BeginLane(AddLane):
         if new:
             h.name = <bytes>asked.name
             self.hold(h, self.next_stream, h.name)
-        self.is_ahead(h)
-        self.begins = True
+        self.put_ahead(h)
+        self.lagging = True
         try:
             became = self.commit_steps(asked, 1, self.frames, None, now_ns, tried)
         finally:
-            self.begins = False
+            self.lagging = False
         if became == COMMITTED:
             self.next_stream += new
             self.entries += 1
@@ -85,7 +82,7 @@ cdef class BeginLane(AddLane):
 
     cdef void apply_step(self, const Asked* asked, int i, u64 position) noexcept:
         cdef Step* step = &self.steps[i]
-        if not self.begins:
+        if not self.lagging:
             AddLane.apply_step(self, asked, i, position)
             return
         self.begin_step(<Handle>asked.handle, step.kind, self.out.data + step.at + HEAD,
@@ -265,7 +262,7 @@ cdef class BeginLane(AddLane):
             if (h.open_version or at_least(h.last_ms, h.last_seq, little(body + 8, 8), little(body + 16, 8))
                     or not h.may_begin(size[0] - NODE_BODY, size[0], elements)):
                 return False
-        self.is_ahead(h)
+        self.put_ahead(h)
         self.begin_step(h, p[28], body, size[0], position)
         self.count(h)
         return seals or h.usable
@@ -286,7 +283,7 @@ cdef class BeginLane(AddLane):
             return False
         self.next_stream = number + 1
         self.hold(h, number, name)
-        self.is_ahead(h)
+        self.put_ahead(h)
         h.create(number, name, position)
         return True
 

@@ -71,7 +71,7 @@ cdef class DeleteLane(BeginLane):
             return NOT_DONE
         if not self.is_current(h):
             self.learn(h, name)
-        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
+        if not self.has_followed(start):
             return NOT_DONE
         if not self.is_current(h) or not h.known or not h.length:
             return NOT_DONE
@@ -94,7 +94,7 @@ cdef class DeleteLane(BeginLane):
         self.lay_out_delete(h)
         if not self.fits(start, self.out.size):
             return NOT_DONE
-        self.is_ahead(h)
+        self.put_ahead(h)
         self.count(h)
         self.put_heads(2, start, tried)
         became[0] = self.commit_steps(asked, 1, 2, None, now_ns, tried)
@@ -212,7 +212,7 @@ cdef class DeleteLane(BeginLane):
             return False
         if h.position >= position:
             return True         # it was looked up just now, in an index that had followed
-        self.is_ahead(h)
+        self.put_ahead(h)
         if states:
             h.state(p + HEAD, position)
             return True

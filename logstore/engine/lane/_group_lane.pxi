@@ -505,11 +505,12 @@ cdef class GroupLane(DeleteLane):
         g = self.group_of(h, group_name)
         if g is None:
             return None
-        if ((self.owed + self.since >= self.may_lag() or self.held > self.held_max)
-                and not self.follow_locked(start)):
-            return None
         if self.held > self.held_max:
+            if not self.follow_locked(start):
+                return None
             self.let_go()
+        elif not self.has_followed(start):
+            return None
         return g if g.epoch == self.epoch and self.is_current(h) else None
 
     cdef Group group_of(self, Handle h, bytes group_name):

@@ -280,7 +280,7 @@ cdef class Handle:
         self.length = record.length
         self.added = record.entries_added
         self.last_ms, self.last_seq = record.last
-        self.has_no_open()
+        self.drop_open()
         self.began_ms, self.began_seq = record.open_master
         if record.open_version:
             self.master_ms, self.master_seq = self.began_ms, self.began_seq
@@ -399,11 +399,11 @@ cdef class Handle:
         self.gone_ms = self.gone_seq = self.nodes = self.node_bytes = 0
         self.began_ms = self.began_seq = 0
         self.knows_head = self.absent = False
-        self.has_no_open()
+        self.drop_open()
         self.owe_nothing()
         self.known = self.created = True
 
-    cdef void has_no_open(self) noexcept nogil:
+    cdef void drop_open(self) noexcept nogil:
         """All of it lies in sealed nodes."""
         self.usable = False
         self.open_version = 0
@@ -426,7 +426,7 @@ cdef class Handle:
         self.nodes += 1
         self.node_bytes += size
         self.position = position
-        self.has_no_open()
+        self.drop_open()
 
     cdef bint may_begin(self, u64 size, u64 names_bytes, u64 elements) noexcept nogil:
         """Take the memory for an open node of so many bytes; False: it is not held here, or there is

@@ -313,7 +313,7 @@ cdef class HoldingLane:
         self.count(h)
         return 0
 
-    cdef int is_ahead(self, Handle h) except -1:
+    cdef int put_ahead(self, Handle h) except -1:
         """It has what the record cache has not, or will have."""
         if not h.dirty:
             self.dirty.append(h)
@@ -348,7 +348,7 @@ cdef class HoldingLane:
         fail(buf_reserve(&self.tail, count))
         if pread(self.file_fd, self.tail.data, count, self.applied & 0xFFFFFFFF) != <ssize_t>count:
             return False
-        if not self.is_paid():
+        if not self.settle_owed():
             return False
         while at < count:
             p, start = self.tail.data + at, self.applied
@@ -361,7 +361,7 @@ cdef class HoldingLane:
             if h is not None and h.position >= start:
                 pass            # it was looked up just now, in an index that had followed
             elif h is not None and h.can_grow(size - APPEND_BODY, &body):
-                self.is_ahead(h)
+                self.put_ahead(h)
                 h.grow(p + HEAD + APPEND_BODY, size - APPEND_BODY, &body, start)
                 self.count(h)
             elif h is not None or not (self.unlearn(p, count - at, start, &size)
@@ -373,12 +373,12 @@ cdef class HoldingLane:
             self.applied = start + HEAD + size
             if ends_commit(p):
                 self.since += 1
-            if not self.is_paid():
+            if not self.settle_owed():
                 return False
             at += HEAD + size
         return True
 
-    cdef bint is_paid(self) except -1:
+    cdef bint settle_owed(self) except -1:
         """If another process let the index follow, it has all that is held here, and nothing is owed.
         What the record cache has less of a stream, it asks the index for. False: amid it everything
         was forgotten."""
@@ -434,6 +434,10 @@ cdef class HoldingLane:
         return 0
 
     # -- the record cache, and the index -----------------------------------------------------------
+    cdef bint has_followed(self, u64 applied) except -1:
+        """Whether the index may lag one more commit; it follows, if it has to."""
+        return self.owed + self.since < self.may_lag() or self.follow_locked(applied)
+
     cdef bint follow_locked(self, u64 applied) except -1:
         """Let the index follow; False: it cannot, and the pipeline says why."""
         self.lock.held = True

@@ -166,7 +166,7 @@ cdef class AddLane(CommitLane):
                 return False    # the pipeline hands out
             if asked[i].trims and h.nodes and not h.knows_head and not self.look_at_head(h):
                 return False
-        if self.owed + self.since >= self.may_lag() and not self.follow_locked(start):
+        if not self.has_followed(start):
             return False
         if acks and not self.decide_acks(asked, count, start):
             return False
@@ -228,7 +228,7 @@ cdef class AddLane(CommitLane):
                 return False
             if not h.has_room(&step.row, &self.limits, &ahead):
                 return False
-            self.is_ahead(h)
+            self.put_ahead(h)
             step.kind = KIND_APPEND
             fail(h.put_frame(&self.out, &step.row, asked[i].ms, asked[i].seq, &ahead, &step.body))
             step.size = self.out.size - step.at
