@@ -7,6 +7,7 @@ seconds or ``timedelta``. What manages a group, settles entries and tells is in 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
@@ -79,21 +80,15 @@ class Group(GroupAdmin[T]):
             asked = claim_idle
             idle_ms = None if asked is None else arguments.milliseconds(asked, "claim_idle")
             plain: list[Delivery[T]] | None = self._opened.read_plain(
-                self._stream, self._name, consumer, count, timeout, making, self, idle_ms
-            )
+                self._stream, self._name, consumer, count, timeout, making, self, idle_ms,
+                wait=thread.wait_again,
+            )  # fmt: skip
             if plain is not None:
                 return plain
         ask = arguments.group_read(
-            consumer,
-            self._opened.encoding,
-            count=count,
-            max_count=max_count,
-            max_bytes=max_bytes,
-            timeout=timeout,
-            noack=noack,
-            claim_idle=claim_idle,
-            block=block,
-        )
+            consumer, self._opened.encoding, count=count, max_count=max_count,
+            max_bytes=max_bytes, timeout=timeout, noack=noack, claim_idle=claim_idle, block=block,
+        )  # fmt: skip
         return self._read(
             ask.consumer,
             ask.limit,
@@ -115,9 +110,12 @@ class Group(GroupAdmin[T]):
         ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
         if alive is not None:  # a worker, whose batch may be at hand
-            name, idle_ms = self._name, options.get("claim_idle_ms")
-            read_plain, stream = self._opened.read_plain, self._stream
-            batch = read_plain(stream, name, who, limit, None, making, self, idle_ms)
+            alive()
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            batch = self._opened.read_plain(
+                self._stream, self._name, who, limit, left_s, making, self,
+                options.get("claim_idle_ms"), wait=None if deadline == 0.0 else thread.wait_again,
+            )  # fmt: skip
             if batch is not None:
                 return batch
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue

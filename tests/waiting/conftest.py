@@ -12,7 +12,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.groups import admin
 from logstore.engine.shm.waiters import PACE
-from logstore.engine.waiting import handoff
+from logstore.engine.waiting import handoff, thread
 
 PATIENT_S = 900.0  # longer than any test may take
 
@@ -45,6 +45,12 @@ def patient(own_pace: None) -> None:
     Otherwise looking once a slice would hide a wake-up that is missing.
     """
     PACE.set(PATIENT_S)
+
+
+@pytest.fixture
+def by_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits again takes the steps of a session, as tasks do, and where nothing is compiled."""
+    monkeypatch.setattr(thread, "wait_again", lambda *_: None)
 
 
 @pytest.fixture

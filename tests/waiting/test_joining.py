@@ -18,7 +18,7 @@ from tests.support.inside import engine_of
 from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
 from tests.waiting.test_hand_off import Reading, add, commits
 
-pytestmark = pytest.mark.usefixtures("patient", "unhurried")
+pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
 
 
 def served_once(store: Store[Any], who: str = "c") -> None:

@@ -28,7 +28,7 @@ from tests.waiting.crowd import (
 )
 from tests.waiting.test_hand_off import Reading, add, commits
 
-pytestmark = pytest.mark.usefixtures("patient", "unhurried")
+pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
 
 
 class Again(threading.Thread):

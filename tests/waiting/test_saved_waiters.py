@@ -128,7 +128,7 @@ def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
 
 
 @pytest.mark.inside
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("patient", "by_session")
 def test_interrupted_as_it_joins_it_does_not_wait_any_more(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +228,7 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
 
 
 @pytest.mark.inside
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("patient", "by_session")
 def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ cdef class GroupLane(DeleteLane):
     cdef Acked going[ACKED_MAX]         # what that acks
     cdef int64_t held           # stretches of all groups, or more
     cdef public int64_t held_max        # above that all are let go of, and looked up anew
+    cdef public int64_t lately_ms       # who was seen so lately need not be written down as seen
     cdef dict groups            # held, by number
     cdef list dirty_groups      # ahead of the cache
     cdef set skipped            # numbers of groups that others changed, and the record cache has not
@@ -107,6 +108,7 @@ cdef class GroupLane(DeleteLane):
         """As of `AddLane`."""
         self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
         self.skipped, self.unlearned = set(), set()
+        self.lately_ms = SEEN_MS
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                          passed_over_max, port)
 
@@ -163,7 +165,7 @@ cdef class GroupLane(DeleteLane):
                 or self.may_be_idle(g, idle_ms, now_ms, start)):
             return None
         if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
-            seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < SEEN_MS
+            seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < self.lately_ms
             return [] if seen else None
         if g.read < -1 or g.read > COUNT_LIMIT or h.added > <u64>COUNT_LIMIT:
             return None

@@ -9,6 +9,7 @@ cdef enum:                  # records of the table of waiters, and their mailbox
     WAITER_MIN_IDLE = 56
     SERVED = 3
     FREE = 0
+    IDLE = 1                # between two calls
     MAILBOXES_AT = WAITERS_AT + WAITER + WAITERS_MAX * WAITER
     MAILBOX = 64
     NOTHING = 0
@@ -36,7 +37,7 @@ def handover_layout():
     """Numbers of a waiter record and of a mailbox, by the names that they have in their modules."""
     return {
         "_TICKET": WAITER_TICKET, "_PID": WAITER_PID, "_START": WAITER_START, "_BEAT": WAITER_BEAT,
-        "_BUCKET": WAITER_BUCKET, "_MIN_IDLE": WAITER_MIN_IDLE, "SERVED": SERVED, "FREE": FREE,
+        "_BUCKET": WAITER_BUCKET, "_MIN_IDLE": WAITER_MIN_IDLE, "SERVED": SERVED, "FREE": FREE, "IDLE": IDLE,
         "MAILBOXES_OFFSET": MAILBOXES_AT, "MAILBOX_BYTES": MAILBOX, "NOTHING": NOTHING,
         "OFFERED": OFFERED, "GIVEN": GIVEN, "NEW_ONLY": NEW_ONLY,
     }
@@ -47,8 +48,8 @@ cdef inline bint is_before(const Waiter* one, const Waiter* other) noexcept nogi
     return one.key < other.key or (one.key == other.key and one.ticket < other.ticket)
 
 
-cdef class Lane(GroupLane):
-    """All that is committed beside the pipeline; see native.pyx.
+cdef class HandoverLane(GroupLane):
+    """Adds that are handed to who waits, too; see native.pyx.
 
     One add is handed to the reader who waits longest for a group that had got all before it, as
     ``handoff.hand_out`` does. Who must come itself, or whose offer is to be settled, is left to the
@@ -285,86 +286,3 @@ cdef class Lane(GroupLane):
             if not served or ls_load(p + WAITER_MIN_IDLE) != NEW_ONLY:
                 return True
         return False
-
-    # -- who was served, and who would wait: without LOCK -----------------------------------------
-    def given(self, bytes name not None, u64 group, first not None):
-        """The open node of a stream for one that was handed entries of it, by the number of the
-        group and the first ID: master ID and listpack; None: they are not at hand."""
-        cdef Handle h
-        cdef u64 ms = 0, seq = 0
-        id_of(first, &ms, &seq)
-        h = self.enter(name)
-        if h is None:
-            return None
-        try:
-            if not self.is_of(h, group) or not h.usable or is_below(ms, seq, h.master_ms, h.master_seq):
-                return None
-            lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
-            return ls_id(_StreamID, h.master_ms, h.master_seq), lp
-        finally:
-            self.leave()
-
-    def drained(self, bytes name not None, u64 group, bytes who not None):
-        """The number of a consumer that reads new entries only, if its group was given all there
-        is, and it was seen so lately that a read would write nothing; 0: no, or that is not known."""
-        cdef Handle h = self.enter(name)
-        cdef Group g
-        cdef Consumer c
-        if h is None:
-            return 0
-        try:
-            if not self.is_of(h, group):
-                return 0
-            g = <Group>self.groups[group]
-            if not self.knows_settings(g) or g.redeliver_ms >= 0:
-                return 0
-            if is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
-                return 0
-            c = self.consumer_of(g, None, who)
-            if c is None or not 0 <= ls_now_ns(WALL) // 1000000 - c.seen_ms < SEEN_MS:
-                return 0
-            return c.number
-        finally:
-            self.leave()
-
-    cdef Handle enter(self, bytes name):
-        """The mutex is taken, and what is held here stands where the log does; the stream. None:
-        that cannot be had at once. `leave` gives the mutex back, and whatever is raised here did.
-
-        LOCK is not needed: what is published does not change, and the mutex keeps this process's
-        own commits away. Nothing is written but what is held here.
-        """
-        cdef Handle h = None
-        if self.wake == NULL or not self.may_lag() or self.busy.now or self.locked:
-            return None
-        if self.is_owned() is True or self.acquire(False) is not True:
-            return None
-        self.locked = True
-        try:
-            if self.wake != NULL and not ls_load(self.wake + W_FAILED):
-                h = self.current(name)
-        except MemoryError:
-            h = None            # others look in another way, which may need less
-        finally:
-            if h is None:
-                self.leave()
-        return h
-
-    cdef Handle current(self, bytes name):
-        """A stream as the log has it; None: that is not known here."""
-        cdef Handle h = self.handle(name)
-        if h is None or not self.stand(ls_load(self.wake + W_APPLIED)):
-            return None
-        if not self.is_current(h):
-            self.learn(h, name)
-        return h if self.is_current(h) and h.known else None
-
-    cdef int leave(self) except -1:
-        self.locked = False
-        self.release()
-        return 0
-
-    cdef bint is_of(self, Handle h, u64 group) except -1:
-        """Whether a group is held, and of this stream."""
-        cdef Group g = self.group_by_number(h, group)
-        return g is not None and g.stream == h.number and g.epoch == self.epoch and self.is_current(h)

@@ -15,6 +15,7 @@ Options: TypeAlias = tuple[Any, Any, Any, Any, Any, Any]
 def layout() -> dict[str, int]: ...
 def group_layout() -> dict[str, int | bytes]: ...
 def waiter_layout() -> dict[str, int]: ...
+def outcomes() -> dict[str, int]: ...
 def handover_layout() -> dict[str, int]: ...
 def words() -> dict[str, int]: ...
 def log_words() -> tuple[int, ...]: ...
@@ -44,6 +45,7 @@ class Lane:
     locked: bool
     has_lock: bool
     held_max: int
+    lately_ms: int
     held_bytes: int
     held_bytes_max: int
     def __init__(
@@ -91,6 +93,19 @@ class Lane:
         idle_ms: int,
         told: list[Any],
     ) -> list[Any] | None: ...
+    def wait(
+        self,
+        name: bytes,
+        group: int,
+        who: bytes,
+        most: int,
+        making: tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]],
+        mine: dict[int, int],
+        waiter: int,
+        before: int,
+        consumer: int,
+        most_ns: int,
+    ) -> tuple[int, int, int, list[Any] | None, int]: ...
     def given(
         self, name: bytes, group: int, first: tuple[int, int]
     ) -> tuple[StreamID, bytes] | None: ...

@@ -9,8 +9,8 @@ and options of adds); then classes, each on top of the one before: _holding.pxi 
 is held, and how it follows the log and the record cache), _commit.pxi (`CommitLane`: the order of a
 commit), _lane.pxi (`AddLane`: adds), _begin.pxi (`BeginLane`: adds that begin a node or a stream),
 _delete.pxi (`DeleteLane`: deletes), _group.pxi (`Group`: a group's record, consumers and runs of
-pending entries in C), _group_lane.pxi (`GroupLane`: reads and acks) and _handover.pxi (`Lane`: adds
-that are handed to who waits).
+pending entries in C), _group_lane.pxi (`GroupLane`: reads and acks), _handover.pxi (`HandoverLane`:
+adds that are handed to who waits) and _waiting.pxi (`Lane`: who waits).
 
 A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
@@ -55,6 +55,7 @@ whose rows are written at once ``engine.lane.indexed``.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
@@ -97,3 +98,4 @@ include "_delete.pxi"
 include "_group.pxi"
 include "_group_lane.pxi"
 include "_handover.pxi"
+include "_waiting.pxi"

@@ -83,6 +83,23 @@ class Lane(Protocol):
         it from this ID on; None if they are not at hand."""
         ...
 
+    def wait(
+        self,
+        name: bytes,
+        group: int,
+        who: bytes,
+        most: int,
+        making: tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]],
+        mine: dict[int, int],
+        waiter: int,
+        before: int,
+        consumer: int,
+        most_ns: int,
+    ) -> tuple[int, int, int, list[Any] | None, int]:
+        """Wait once more for a slice, with a waiter record of one that was served: what became of
+        it, the ticket, the record's word before, deliveries and their time."""
+        ...
+
     def drained(self, name: bytes, group: int, who: bytes) -> int:
         """The number of a consumer that need not commit to know that there is nothing new; or 0."""
         ...

@@ -115,6 +115,11 @@ class Waiters:
         self._self = struct.unpack("<QQ", process.packed_self())
         self._mine: dict[int, int] = {}  # numbers of the records of this process, and their tickets
 
+    @property
+    def tickets(self) -> dict[int, int]:
+        """The tickets of the records of this process, by number: what is not there is another's."""
+        return self._mine
+
     @staticmethod
     def _at(number: int) -> int:
         return 64 + number * WAITER_BYTES

@@ -1,0 +1,359 @@
+"""Prevents a thread that waits again in compiled code from missing an entry, getting it twice,
+getting past others, or keeping its waiter record for ever.
+
+What the session does instead is in ``test_rejoining``; each case here sees to it that no session
+had a part, or that it goes on where compiled code leaves off.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.api.store import Store
+from logstore.engine.lane.loading import native_or_none
+from logstore.engine.shm.mailbox import OFFERED
+from logstore.engine.shm.waiters import PACE
+from logstore.engine.waiting import thread
+from tests.engine.procs import Forked
+from tests.support.inside import engine_of, let_lag
+from tests.waiting.crowd import (
+    LONG_S,
+    SOON_S,
+    eventually,
+    group_of,
+    key_of,
+    owners,
+    queue,
+    takers,
+    used,
+)
+from tests.waiting.test_hand_off import Reading
+
+if native_or_none is None:
+    pytest.skip("the lane was not compiled", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("patient", "unhurried")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store[Any]]:
+    """Whoever was seen at all was seen lately, also for the lane."""
+    let_lag(monkeypatch, 64, lane=True)
+    with logstore.open(tmp_path / "store", sync="os", background=False) as opened:
+        lane_of(opened).lately_ms = 600_000
+        yield opened
+
+
+def lane_of(store: Store[Any]) -> Any:
+    lane = engine_of(store).lane
+    assert lane is not None
+    return lane
+
+
+def add(store: Store[Any], *numbers: int) -> None:
+    """A commit each."""
+    for number in numbers:
+        store.stream("work").add({"n": number})
+
+
+class Again(threading.Thread):
+    """A thread that was served once when this is made, and reads once more when it is told to."""
+
+    def __init__(self, store: Store[Any], who: str, **options: Any) -> None:
+        super().__init__()
+        self._store, self._who, self._options = store, who, {"timeout": LONG_S} | options
+        self._once, self._goes_on = threading.Event(), threading.Event()
+        self.sessions = 0
+        self.got: list[int] = []
+        self.failed: BaseException | None = None
+        self.start()
+        eventually(lambda: len(takers(store)) == 1)
+        add(store, 0)
+        assert self._once.wait(SOON_S)
+
+    def run(self) -> None:
+        """Read twice."""
+        group = group_of(self._store)
+        self.got += [int(each.fields["n"]) for each in group.read(self._who, timeout=LONG_S)]
+        self._once.set()
+        self._goes_on.wait(SOON_S)
+        try:
+            found = group.read(self._who, **self._options)
+            self.got += [int(each.fields["n"]) for each in found]
+        except BaseException as exc:  # noqa: BLE001  told to who waits for it
+            self.failed = exc
+
+    def begin(self) -> None:
+        """Let it read; it stands in the queue when this returns."""
+        self._goes_on.set()
+        key, waits = key_of(self._store), engine_of(self._store).wake.waits
+        eventually(lambda: any(each.pid == os.getpid() for each in waits.waiters.waiting(key)))
+
+    def read(self) -> None:
+        """Let it read, wherever that ends."""
+        self._goes_on.set()
+
+    def wait(self) -> list[int]:
+        """What it got."""
+        self.join(SOON_S)
+        assert not self.is_alive()
+        return self.got
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Who went through a session."""
+    told: list[bytes] = []
+    read_group = thread.read_group
+
+    def noted(read: Any, *args: Any, **options: Any) -> Any:
+        told.append(read.consumer)
+        return read_group(read, *args, **options)
+
+    monkeypatch.setattr(thread, "read_group", noted)
+    return told
+
+
+def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list[bytes]) -> None:
+    """And then once more, with the same record."""
+    again = Again(store, "c")
+    before, records = store.metrics(), used(store)
+    again.begin()
+    add(store, 1)
+    assert again.wait() == [0, 1]
+    after = store.metrics()
+    assert sessions == [b"c"]  # the first time
+    told = {name: after[name] - before[name] for name in ("waits", "wakeups", "handed", "commits")}
+    assert told == {"waits": 1, "wakeups": 1, "handed": 1, "commits": 1}
+    assert after["read_entries"] - before["read_entries"] == 1
+    assert owners(store) == ["c", "c"]
+    assert used(store) == records
+    (one, two) = group_of(store).pending_entries()
+    assert (one.delivery_count, two.delivery_count) == (1, 1)
+
+
+def test_what_was_there_when_it_comes_it_reads(store: Store[Any], sessions: list[bytes]) -> None:
+    again = Again(store, "c", count=1)
+    add(store, 1, 2)
+    again.read()
+    assert again.wait() == [0, 1]
+    assert sessions == [b"c"]
+    assert owners(store) == ["c", "c"]
+
+
+def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
+    again = Again(store, "again")
+    first = Reading(store, "first", count=1)
+    again.read()
+    eventually(lambda: len(takers(store)) == 2)
+    last = Reading(store, "last", count=1)
+    add(store, 1)
+    assert first.wait() == [1]
+    add(store, 2)
+    assert again.wait() == [0, 2]
+    add(store, 3)
+    assert last.wait() == [3]
+
+
+def test_a_consumer_that_is_not_known_lately_comes_through_the_session(
+    store: Store[Any], sessions: list[bytes]
+) -> None:
+    """That it was seen is to be written down. The record is used again."""
+    again = Again(store, "c")
+    lane_of(store).lately_ms = 0
+    records = used(store)
+    again.begin()
+    add(store, 1)
+    assert again.wait() == [0, 1]
+    assert sessions == [b"c", b"c"]
+    assert used(store) == records
+
+
+@pytest.mark.parametrize("timeout", [0.05, 0.4])
+def test_at_its_deadline_it_keeps_its_place(
+    store: Store[Any], sessions: list[bytes], timeout: float
+) -> None:
+    """Within a slice, or in the session that goes on behind one."""
+    PACE.set(0.15)
+    again = Again(store, "c", timeout=timeout)
+    began = time.monotonic()
+    again.read()
+    assert again.wait() == [0]
+    assert timeout <= time.monotonic() - began < SOON_S
+    assert sessions == [b"c"] * (2 if timeout > 0.15 else 1)
+    waits = engine_of(store).wake.waits
+    assert waits.saved.holds(key_of(store), (again.ident, b"c"))
+    assert queue(store) == []
+
+
+def test_behind_a_slice_the_session_goes_on_at_the_same_place(
+    store: Store[Any], sessions: list[bytes]
+) -> None:
+    PACE.set(0.1)
+    again = Again(store, "c")
+    again.begin()
+    before = queue(store)
+    eventually(lambda: sessions == [b"c", b"c"])
+    eventually(lambda: queue(store) == before)
+    add(store, 1)
+    assert again.wait() == [0, 1]
+
+
+def test_an_entry_that_is_deleted_meanwhile_is_not_given(store: Store[Any]) -> None:
+    """Neither is the next one in its place: the wait goes on."""
+    again = Again(store, "c")
+    again.begin()
+    stream = store.stream("work")
+    stream.delete(stream.add({"n": 1}))
+    add(store, 2)
+    assert again.wait() in ([0, 2], [0, 1])  # it may have been quicker than the delete
+
+
+def test_a_close_ends_it(store: Store[Any]) -> None:
+    PACE.set(0.1)
+    again = Again(store, "c")
+    again.begin()
+    store.close()
+    again.wait()
+    assert isinstance(again.failed, logstore.ClosedError)
+
+
+def test_an_interrupt_gives_the_record_back(store: Store[Any]) -> None:
+    """In the main thread, of a process of its own; who stands behind it is woken."""
+    path = store.path
+    store.create("work")
+    add(store, -1)
+    ready, say = os.pipe()
+
+    def work() -> None:
+        with logstore.open(path, background=False) as own:
+            lane_of(own).lately_ms = 600_000
+            group = group_of(own)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            assert group.read("c")
+            adding = threading.Timer(0.2, lambda: add(own, 1))
+            adding.start()
+            assert group.read("c", timeout=LONG_S)
+            os.write(say, b"x")
+            try:
+                group.read("c", timeout=LONG_S)
+            except KeyboardInterrupt:
+                assert used(own) == []
+                os.write(say, b"y")
+
+    child = Forked(work)
+    os.close(say)
+    assert os.read(ready, 1) == b"x"
+    eventually(lambda: len(takers(store)) == 1)
+    os.kill(child.pid, signal.SIGINT)
+    assert os.read(ready, 1) == b"y"
+    os.close(ready)
+    child.join()
+    assert queue(store) == []
+
+
+def test_a_killed_giver_is_settled_by_the_session(store: Store[Any], sessions: list[bytes]) -> None:
+    """The mailbox says OFFERED, and nobody commits: the entry is read by a commit of its own."""
+    again = Again(store, "c")
+    again.begin()
+    waits = engine_of(store).wake.waits
+    (record,) = waits.waiters.waiting(key_of(store))
+    waits.mailboxes.offer_locked(record.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 1)
+    waits.waiters.count_up(record.number)
+    waits.waiters.wake(record.number)
+    eventually(lambda: sessions == [b"c", b"c"])
+    eventually(lambda: waits.mailboxes.state(record.number) != OFFERED)
+    add(store, 1)
+    assert again.wait() == [0, 1]
+
+
+def consume(store: Store[Any], who: str, over: Callable[[], bool]) -> Iterator[int]:
+    """Read, tell and ack what comes, until it is over and nothing is left."""
+    group = group_of(store)
+    while True:
+        last = over()
+        found = group.read(who, count=3, timeout=0.3)
+        for each in found:
+            yield int(each.fields["n"])
+            each.ack()
+        if last and not found:
+            return
+
+
+def test_threads_that_wait_again_and_again_get_each_entry_once(store: Store[Any]) -> None:
+    """More than there are cores, beside a producer that does not wait for them."""
+    PACE.set(0.15)
+    lane_of(store).lately_ms = 10
+    group, over, count = group_of(store), threading.Event(), 1500
+    got: list[list[int]] = [[] for _ in range(4)]
+
+    def work(number: int) -> None:
+        got[number] += consume(store, f"c{number}", over.is_set)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for number in range(count):
+        add(store, number)
+        if not number % 7:
+            time.sleep(0.001)
+    over.set()
+    for each in threads:
+        each.join(LONG_S)
+    assert sorted(chain.from_iterable(got)) == list(range(count))
+    assert all(each == sorted(each) for each in got)
+    info = group.info()
+    assert (info.pending, info.lag) == (0, 0)
+    assert store.metrics()["handed"] > 0
+
+
+def test_processes_that_wait_again_and_again_get_each_entry_once(
+    store: Store[Any], tmp_path: Path
+) -> None:
+    """Each has its own lane; one is killed, and what it had is pending with it."""
+    PACE.set(0.15)
+    names, count = ("a", "b", "c", "killed"), 1200
+    group, key = group_of(store), key_of(store)
+
+    def work(name: str) -> None:
+        with (
+            logstore.open(store.path, background=False) as own,
+            (tmp_path / name).open("w") as told,
+        ):
+            for number in consume(own, name, (tmp_path / "over").exists):
+                print(number, file=told, flush=True)
+
+    def told(name: str) -> list[int]:
+        return [int(line) for line in (tmp_path / name).read_text().split()]
+
+    children = [Forked(partial(work, name)) for name in names]
+    eventually(lambda: len(queue(store, key)) == len(names))
+    for number in range(count):
+        add(store, number)
+        if number == count // 2:
+            children[-1].kill()
+        if not number % 5:
+            time.sleep(0.001)
+    (tmp_path / "over").touch()
+    for child in children[:-1]:
+        child.join()
+    left = group.pending_entries()
+    assert {str(each.consumer) for each in left} <= {"b'killed'", "killed"}
+    assert group.info().lag == 0
+    found = [store.stream("work").get(each.id) for each in left]
+    held = {int(each.fields["n"]) for each in found if each is not None}
+    done = sorted(number for name in names[:-1] for number in told(name))
+    assert len(done) == len(set(done))
+    assert not set(done) & (held | set(told("killed")))
+    assert set(done) | held | set(told("killed")) == set(range(count))
