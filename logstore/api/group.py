@@ -7,7 +7,6 @@ seconds or ``timedelta``. What manages a group, settles entries and tells is in 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,6 +20,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
+from logstore.engine.shm.waiters import owner_of
 from logstore.engine.waiting import thread
 from logstore.engine.waiting.session import GroupRead
 from logstore.errors import InvalidIDError, OptionError, shown
@@ -80,9 +80,8 @@ class Group(GroupAdmin[T]):
             asked = claim_idle
             idle_ms = None if asked is None else arguments.milliseconds(asked, "claim_idle")
             plain: list[Delivery[T]] | None = self._opened.read_plain(
-                self._stream, self._name, consumer, count, timeout, making, self, idle_ms,
-                wait=thread.wait_again,
-            )  # fmt: skip
+                self._stream, self._name, consumer, count, timeout, making, self, idle_ms
+            )
             if plain is not None:
                 return plain
         ask = arguments.group_read(
@@ -110,12 +109,9 @@ class Group(GroupAdmin[T]):
         ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
         if alive is not None:  # a worker, whose batch may be at hand
-            alive()
-            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-            batch = self._opened.read_plain(
-                self._stream, self._name, who, limit, left_s, making, self,
-                options.get("claim_idle_ms"), wait=None if deadline == 0.0 else thread.wait_again,
-            )  # fmt: skip
+            name, idle_ms = self._name, options.get("claim_idle_ms")
+            read_plain, stream = self._opened.read_plain, self._stream
+            batch = read_plain(stream, name, who, limit, None, making, self, idle_ms)
             if batch is not None:
                 return batch
         if deadline == 0.0:  # it does not wait, and asks for no place in the queue
@@ -123,8 +119,11 @@ class Group(GroupAdmin[T]):
             once = self._once(who, limit, **options)
             given: list[Delivered] = self._opened.commit_telling(once, on_dead=on_dead)
         else:
-            read = self._waiting(who, limit, **options)
-            given = thread.read_group(read, deadline, alive or self._opened.engine)
+            read, owner = self._waiting(who, limit, **options), owner_of(who)
+            handed, session = thread.wait_again(read, deadline, owner, making(self))
+            if handed is not None:
+                return handed
+            given = thread.read_group(read, deadline, alive or self._opened.engine, owner, session)
         return deliveries_of(self, who, given)
 
     def _once(

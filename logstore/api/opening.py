@@ -242,13 +242,10 @@ class OpenStore(Generic[T]):
         making: Callable[[Any], tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]],
         reader: Any,
         claim_idle_ms: int | None = None,
-        *,
-        wait: Callable[..., list[Any] | None] | None = None,
     ) -> list[Any] | None:
         """Read what is new in a group beside the pipeline; None as of ``add_plain``, or if a read
-        with a ``timeout`` would wait, or has a place in the queue, or something is idle. ``wait``
-        is ``thread.wait_again``, for one that may wait here. ``making(reader)`` gives
-        ``codec.DeliveryMaker.first`` for it, and its last argument."""
+        with a ``timeout`` would wait, or has a place in the queue, or something is idle.
+        ``making(reader)`` gives ``codec.DeliveryMaker.first`` for it, and its last argument."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
             return None
@@ -266,11 +263,10 @@ class OpenStore(Generic[T]):
             if not _may_wait(timeout):
                 return None
             place = shared.engine.wake.waits.saved.holds, owner_of(who)
-        idle_ms, made = -1 if claim_idle_ms is None else claim_idle_ms, making(reader)
-        given: list[Any] | None = _beside(lane.read, stream, group, who, most, made, place, idle_ms)
-        if given is None and wait is not None and place is not None and idle_ms < 0:
-            most_s = timeout.total_seconds() if type(timeout) is timedelta else timeout
-            given = wait(shared.engine, stream, group, who, most, made, most_s)
+        idle_ms = -1 if claim_idle_ms is None else claim_idle_ms
+        given: list[Any] | None = _beside(
+            lane.read, stream, group, who, most, making(reader), place, idle_ms
+        )
         return given
 
     def ack_plain(self, stream: bytes, group: bytes, ids: tuple[Any, ...]) -> int | None:

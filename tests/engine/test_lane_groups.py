@@ -480,6 +480,47 @@ def test_a_group_that_the_index_has_is_looked_up_there(
     assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
+def test_a_group_of_the_same_name_is_not_taken_for_the_one_before(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its number by name is known here as it was; what another process read of the new one was
+    passed over, and the index has not followed."""
+    group, name = store.stream(b"s").group(b"g"), "theirs"
+    go, done = os.pipe(), os.pipe()
+
+    def work() -> None:
+        other = logstore.open(tmp_path / "store", encoding=None, background=False)
+        theirs = other.stream(b"s").group(b"g")
+        theirs.destroy()
+        theirs = other.stream(b"s").group(b"g", start="0")
+        theirs.read(b"mine", count=1)
+        theirs.read(name.encode(), count=1)
+        os.write(done[1], b"x")
+        os.read(go[0], 1)
+        counts(other)
+        theirs.read(name.encode(), count=4)
+        assert counts(other) == (4, 0)
+        os.write(done[1], b"x")
+        os.read(go[0], 1)
+        assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "theirs")
+
+    child = Waiting(work)
+    group.read(b"mine", count=1)
+    os.close(done[1])
+    os.write(child._go, b"x")
+    assert os.read(done[0], 1)
+    store.create("other")  # through the pipeline: the cache has nothing of groups, but numbers
+    store.stream(b"s").add({b"n": 0})
+    os.write(go[1], b"x")
+    assert os.read(done[0], 1)
+    store.stream(b"s").add({b"n": 0})  # passes over what the other one read
+    assert group.ack(logstore.StreamID(6, 1)) == 1
+    assert [each.id.ms for each in group.read(b"mine", count=2)] == [7, 8]
+    assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    os.write(go[1], b"x")
+    child.join()
+
+
 def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: Path) -> None:
     """The file may not grow, as on a full disk: some bytes of the frame may be there."""
     group, engine = store.stream(b"s").group(b"g"), engine_of(store)

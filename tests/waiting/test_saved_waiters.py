@@ -250,7 +250,7 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
 
 
 @pytest.mark.inside
-@pytest.mark.usefixtures("own_pace")
+@pytest.mark.usefixtures("own_pace", "by_session")
 def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.mailbox import OFFERED
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting import thread
+from logstore.engine.waiting.session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of, let_lag
 from tests.waiting.crowd import (
@@ -113,14 +114,21 @@ class Again(threading.Thread):
 
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Who went through a session."""
+    """Who went through a session, which has the deadline that compiled code had."""
     told: list[bytes] = []
-    read_group = thread.read_group
+    deadlines: dict[int, float | None] = {}
+    wait_again, read_group = thread.wait_again, thread.read_group
 
-    def noted(read: Any, *args: Any, **options: Any) -> Any:
+    def waits(read: Any, deadline: float | None, *args: Any) -> Any:
+        deadlines[threading.get_ident()] = deadline
+        return wait_again(read, deadline, *args)
+
+    def noted(read: Any, deadline: float | None, *args: Any) -> Any:
+        assert deadline == deadlines[threading.get_ident()]
         told.append(read.consumer)
-        return read_group(read, *args, **options)
+        return read_group(read, deadline, *args)
 
+    monkeypatch.setattr(thread, "wait_again", waits)
     monkeypatch.setattr(thread, "read_group", noted)
     return told
 
@@ -184,30 +192,101 @@ def test_a_consumer_that_is_not_known_lately_comes_through_the_session(
 def test_at_its_deadline_it_keeps_its_place(
     store: Store[Any], sessions: list[bytes], timeout: float
 ) -> None:
-    """Within a slice, or in the session that goes on behind one."""
+    """Within a slice, or behind one, which does not count anew."""
     PACE.set(0.15)
     again = Again(store, "c", timeout=timeout)
     began = time.monotonic()
     again.read()
     assert again.wait() == [0]
     assert timeout <= time.monotonic() - began < SOON_S
-    assert sessions == [b"c"] * (2 if timeout > 0.15 else 1)
+    assert sessions == [b"c", b"c"]
     waits = engine_of(store).wake.waits
     assert waits.saved.holds(key_of(store), (again.ident, b"c"))
     assert queue(store) == []
 
 
 def test_behind_a_slice_the_session_goes_on_at_the_same_place(
-    store: Store[Any], sessions: list[bytes]
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It never left the queue, and so nobody who came later gets past it."""
     PACE.set(0.1)
+    again, key = Again(store, "c"), key_of(store)
+    waits, goes_on, stands = engine_of(store).wake.waits, threading.Event(), threading.Event()
+    stand = WaitSession.stand
+
+    def slow(self: WaitSession, *args: Any, **options: Any) -> None:
+        stands.set()
+        assert goes_on.wait(SOON_S)
+        stand(self, *args, **options)
+
+    monkeypatch.setattr(WaitSession, "stand", slow)
+    again.begin()
+    before = [each.ticket for each in waits.waiters.waiting(key)]
+    assert stands.wait(SOON_S)
+    assert [each.ticket for each in waits.waiters.waiting(key)] == before
+    later = Reading(store, "later", count=1)
+    add(store, 1)
+    goes_on.set()
+    assert again.wait() == [0, 1]
+    add(store, 2)
+    assert later.wait() == [2]
+
+
+@pytest.mark.parametrize("slice_s", [0.05, 900.0])
+def test_several_entries_are_told_by_the_session(
+    store: Store[Any], sessions: list[bytes], slice_s: float
+) -> None:
+    """A commit handed out two, in the midst of its slice or behind it."""
+    PACE.set(slice_s)
     again = Again(store, "c")
     again.begin()
-    before = queue(store)
-    eventually(lambda: sessions == [b"c", b"c"])
-    eventually(lambda: queue(store) == before)
-    add(store, 1)
-    assert again.wait() == [0, 1]
+    store.stream("work").add_many([{"n": 1}, {"n": 2}])
+    assert again.wait() == [0, 1, 2]
+    assert owners(store) == ["c", "c", "c"]
+    assert sessions == [b"c", b"c"]
+
+
+def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it comes, before the session knows of it: the entries are its own already."""
+    again, read = Again(store, "c"), thread.wait_again
+
+    def configured(*args: Any) -> Any:
+        told = read(*args)
+        group_of(store).configure(redeliver_after=3600)
+        return told
+
+    monkeypatch.setattr(thread, "wait_again", configured)
+    again.begin()
+    store.stream("work").add_many([{"n": 1}, {"n": 2}])
+    assert again.wait() == [0, 1, 2]
+    assert owners(store) == ["c", "c", "c"]
+
+
+@pytest.mark.usefixtures("by_session")
+def test_what_was_handed_to_a_kept_place_is_told_though_the_group_was_configured(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave up, an offer came at that moment, and it comes again while the group changes."""
+    PACE.set(0.1)
+    again = Again(store, "c", timeout=0.05)
+    again.read()
+    assert again.wait() == [0]
+    group, waits = group_of(store), engine_of(store).wake.waits
+    saved = waits.saved._kept[key_of(store), (again.ident, b"c")]
+    stream = store.stream("work")
+    with store.transaction() as txn:
+        txn.stream("work").add({"n": 1})
+    (given,) = group.read("c", count=1)
+    waits.mailboxes.offer_locked(saved.number, given.id, given.id, 1)
+    waits.given_locked([saved.number])
+    read = group._waiting(b"c", 0)
+    session = read.session((again.ident, b"c"))
+    assert session is not None
+    group.configure(redeliver_after=3600)
+    assert [each.id for each in session.begin() or []] == [given.id]
+    assert stream.get(given.id) is not None
 
 
 def test_an_entry_that_is_deleted_meanwhile_is_not_given(store: Store[Any]) -> None:

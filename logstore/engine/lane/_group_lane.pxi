@@ -560,6 +560,9 @@ cdef class GroupLane(DeleteLane):
             if self.epoch != epoch or not self.is_at_base(cache):
                 return None
             at = groups.numbers.get((stream, name)) if number is None else number
+            if at in self.skipped:      # the name is another group's by now
+                groups.groups.pop(at, None)
+                return None
         number = at
         record, settings = groups.groups.get(number), cache.settings.groups.get(number)
         if record is None:
@@ -573,7 +576,7 @@ cdef class GroupLane(DeleteLane):
             near = groups.runs.near.get(number)
             known = () if near is None else (near,)
         g = Group(record, settings, known)
-        self.held += 1 + len(known)
+        self.held += 1 + len(g.stretches)
         if self.epoch != epoch or not self.is_at_base(cache):
             return None         # Python ran: what was taken is of a state that is gone
         g.epoch = epoch
@@ -640,6 +643,8 @@ cdef class GroupLane(DeleteLane):
             g = <Group>found
         elif is_known:
             g = self.learn_group(0, number, None)
+        if g is not None and g.position >= position:
+            return True         # it was looked up just now, in an index that had followed
         if g is not None:
             done = (self.take_ack(g, p + HEAD, size[0], position) if is_ack
                     else self.take_delivery(g, p + HEAD, size[0], position))

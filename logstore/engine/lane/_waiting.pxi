@@ -2,25 +2,24 @@
 
 cdef enum:                  # what became of a wait
     NOT_OURS = 0            # the record was given back: there is none any more
-    REJECTED = 1            # there may be something to read: it stood in the queue for a moment
-    RESTED = 2              # nothing came so far, or its owner must look itself
+    JOINED = 1              # it stands in the queue, and there may be something to read
+    WAITS = 2               # the same, and there was nothing: it is its owner's turn to look again
     TAKEN = 3               # it has what was handed to it
 
 
 def outcomes():
     """What may become of a wait, by the names that they have in Python."""
-    return {"NOT_OURS": NOT_OURS, "REJECTED": REJECTED, "RESTED": RESTED, "TAKEN": TAKEN}
+    return {"NOT_OURS": NOT_OURS, "JOINED": JOINED, "WAITS": WAITS, "TAKEN": TAKEN}
 
 
 cdef class Lane(HandoverLane):
     """All that is committed beside the pipeline, and waits; see native.pyx.
 
-    A wait is a whole turn of a session (engine/waiting/session.py) of a reader that was served before
-    and kept its record: it joins the end of the queue, looks, sleeps, and takes what it was handed.
-    In the order that protects an entry: who takes what, the ticket, `WAITING`; a fence; a look for
-    entries that came before that; the word, loaded before all of it, to sleep on. It rests in the
-    same order: `IDLE`, a fence, a look into the mailbox. All that is rare is left to the session,
-    which goes on with the place in the queue.
+    A wait is the first turn of a session (engine/waiting/session.py) of a reader that was served
+    before and kept its record: it joins the end of the queue, looks, sleeps, and takes what it was
+    handed. In the order that protects an entry: who takes what, the ticket, `WAITING`; a fence; a look
+    for entries that came before that; the word, loaded before all of it, to sleep on. It leaves the
+    queue with an entry alone: in all else the session goes on at the same place.
     """
 
     cdef int64_t waits, wakeups, handed
@@ -47,21 +46,21 @@ cdef class Lane(HandoverLane):
         ticket = self.join(h, group, waiter, before, consumer, most, mine, announced_ms)
         try:
             became = self.sleep_on(name, group, who, waiter, seen, mine, ticket, consumer, most_ns)
-            if became != NOT_OURS and self.rest(waiter, mine, ticket, IDLE):
+            if became == WAITS and ls_load(self.mailbox_at(waiter)) == GIVEN:
                 time_ms = ls_load(self.mailbox_at(waiter) + 56)
                 found = self.take(name, group, who, making, waiter, time_ms)
         except BaseException:
-            self.rest(waiter, mine, ticket, FREE)
+            if self.wake != NULL and mine.get(waiter) == ticket:
+                ls_store_32(self.record_at(waiter) + WAITER_STATE, FREE)
+                del mine[waiter]
             raise
         if self.wake == NULL or mine.get(waiter) != ticket:
             became = NOT_OURS
         elif found is not None:
-            ls_store_32(self.record_at(waiter) + WAITER_STATE, IDLE)    # `SERVED` until now
+            ls_store_32(self.record_at(waiter) + WAITER_STATE, IDLE)
             ls_store(self.mailbox_at(waiter), NOTHING)
             became = TAKEN
             self.handed += 1
-        elif became == REJECTED and ls_load(self.mailbox_at(waiter)) != NOTHING:
-            became = RESTED
         return became, ticket, seen, found, time_ms
 
     cdef inline u8* record_at(self, u64 waiter) noexcept nogil:
@@ -95,13 +94,14 @@ cdef class Lane(HandoverLane):
     cdef int sleep_on(self, bytes name, u64 group, bytes who, u64 waiter, uint32_t seen, dict mine,
                       ticket, u64 consumer, int64_t most_ns) except -1:
         """Sleep until it is called, if there was nothing when it had joined; what became of it."""
-        cdef int64_t left_ns = most_ns, until_ns
+        cdef int64_t joined_ns = ls_now_ns(MONOTONIC), left_ns, fresh_ms = self.pace.fresh_ms
         cdef uint32_t* word
         cdef u64 found = self.drained(name, group, who)
-        if found != consumer:
-            return REJECTED
+        left_ns = joined_ns + most_ns - ls_now_ns(MONOTONIC)
+        # Stopped for longer, it may be forgotten by now: it looks once more.
+        if found != consumer or most_ns - left_ns > fresh_ms * 1000000:
+            return JOINED
         self.waits += 1
-        until_ns = ls_now_ns(MONOTONIC) + most_ns
         while left_ns > 0:
             if self.wake == NULL:
                 return NOT_OURS
@@ -115,18 +115,8 @@ cdef class Lane(HandoverLane):
             if ls_load_32(self.record_at(waiter)) != seen:
                 self.wakeups += 1
                 break
-            left_ns = until_ns - ls_now_ns(MONOTONIC)
-        return RESTED
-
-    cdef bint rest(self, u64 waiter, dict mine, ticket, uint32_t state) except -1:
-        """Wait no more, or give the record back; whether something was given to it."""
-        if self.wake == NULL or mine.get(waiter) != ticket:
-            return False
-        ls_store_32(self.record_at(waiter) + WAITER_STATE, state)
-        if state == FREE:
-            del mine[waiter]
-        ls_fence()
-        return ls_load(self.mailbox_at(waiter)) == GIVEN
+            left_ns = joined_ns + most_ns - ls_now_ns(MONOTONIC)
+        return WAITS
 
     cdef list take(self, bytes name, u64 group, bytes who, tuple making, u64 waiter, u64 time_ms):
         """The delivery of the one entry that it was handed; None: the session looks for it."""

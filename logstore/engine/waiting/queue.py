@@ -66,6 +66,12 @@ class Ticket:
     def _stands(self, waiter: int, number: int) -> None:
         self.waiter, self.number = waiter, number
 
+    def stand(self, waiter: int, number: int, taker: tuple[int, int], word: int) -> None:
+        """It joined already: others see it with this taker, since the record's word was this."""
+        self._stands(waiter, number)
+        self._taker = self._armed = taker
+        self._word = word
+
     def join_locked(self, consumer: int = NO_ONE, most: int = 0) -> None:
         """Wait at the end of the queue, unless it has its place already; it gets none if all
         records are taken. To this consumer up to ``most`` (0: any number of) entries may be handed.

@@ -136,6 +136,7 @@ class WaitSession:
         self._read = read
         self._owner = owner
         self._ticket: Ticket | None = None
+        self._begun = False
         self._due_ms: int | None = None  # when time alone brings something, by the store's clock
         # It looked when it joined, and there was nothing: how far commits were published then.
         self._looked: int | None = None
@@ -150,12 +151,28 @@ class WaitSession:
         return None if ticket is None or ticket.waiter == NONE else ticket
 
     # -- the steps ------------------------------------------------------------------------------
+    def stand(self, waiter: int, number: int, consumer: int, word: int, *, looked: bool) -> None:
+        """Go on as one that stands in the queue with this record and ticket, so that entries may be
+        handed to this consumer; ``word`` is that of the record, from before it joined. If it
+        ``looked`` behind that, there was nothing, and it has begun."""
+        self._begun, self._ticket = looked, self._made()
+        self._ticket.stand(waiter, number, (consumer, self._read.limit), word)
+
+    def _made(self) -> Ticket:
+        engine, stream = self._read.engine, self._read.stream
+        return Ticket(engine, stream, self.key, self.min_idle_ms, self._owner)
+
     def begin(self) -> list[Delivered] | None:
         """Read what is there, or join the queue."""
         read = self._read
-        ticket = self._ticket = Ticket(
-            read.engine, read.stream, self.key, self.min_idle_ms, self._owner
-        )
+        if self._begun:
+            return None
+        ticket = self._ticket or self._made()
+        if ticket.offered() and (had := self._handed(ticket)) is not None:
+            if had:
+                return had
+            ticket = self._made()  # it was deleted since
+        self._ticket = ticket
         found: list[Delivered] = []
         left = True
         if not (self._takes_handoff and self._joins(ticket)):

@@ -6,64 +6,55 @@ ends when time alone may have brought something.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import background
-from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.waiters import owner_of
+from logstore.engine.shm.waiters import NEW_ONLY, owner_of
 from logstore.engine.waiting.session import GroupRead, Moved, WaitSession
 from logstore.engine.waiting.wait import left_of, over, wait_streams
 
+# What makes deliveries, as ``DeliveryMaker.first`` of the codec does, and its last argument.
+Making: TypeAlias = tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]
 _BECAME: dict[str, int] = {} if native_or_none is None else native_or_none.outcomes()
 
 
 def wait_again(
-    engine: Engine,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    most: int,
-    making: tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]],
-    most_s: float | None,
-) -> list[Any] | None:
-    """Wait as a thread that was served before, and read new entries only, in one call of compiled
-    code: the delivery that it was handed, or [] at its deadline.
+    read: GroupRead, deadline: float | None, owner: tuple[object, bytes], making: Making
+) -> tuple[list[Any] | None, WaitSession | None]:
+    """Wait as a thread that was served before, and reads new entries only, in one call of compiled
+    code: what it was handed, or the session that goes on at its place in the queue.
 
-    None: a session goes on, with the place in the queue if one is kept. For at most a slice, so
-    that whoever waits for longer is looked after by that.
+    Neither: it has to begin as one that comes for the first time. It sleeps for a slice at most, so
+    that the session looks after whoever waits for longer.
     """
-    lane, waits, owner = engine.lane, engine.wake.waits, owner_of(consumer)
-    key = waits.plain.get((stream, group), 0)
-    saved = None if lane is None or not key else waits.saved.take_bare(key, owner)
-    if lane is None or saved is None:
-        return None
-    deadline = None if most_s is None else time.monotonic() + most_s
-    number, tickets = saved.number, waits.waiters.tickets
-    most_ns = int(max(0.0, left_of(deadline)) * 1e9)
+    lane, waits = read.engine.lane, read.engine.wake.waits
+    key = waits.plain.get((read.stream, read.group), 0)
+    if lane is None or not key or read.claim_idle_ms is not None or read.noack or read.capped:
+        return None, None
+    saved = waits.saved.take_bare(key, owner)
+    if saved is None:
+        return None, None
+    number, consumer = saved.number, saved.consumer
     found: list[Any] | None
     try:
         became, ticket, word, found, time_ms = lane.wait(
-            stream, key, consumer, most, making, tickets, number, saved.ticket, saved.consumer,
-            most_ns,
+            read.stream, key, read.consumer, read.limit, making, waits.waiters.tickets, number,
+            saved.ticket, consumer, int(max(0.0, left_of(deadline)) * 1e9),
         )  # fmt: skip
     except BaseException:
         waits.waiters.wake_first(key)  # its record is given back
         raise
     if became == _BECAME["TAKEN"]:
-        waits.saved.keep_bare(key, owner, number, ticket, saved.consumer, time_ms)
-    elif became == _BECAME["REJECTED"]:
-        waits.saved.keep_bare(key, owner, number, ticket, saved.consumer, saved.served_ms)
-    elif became == _BECAME["RESTED"]:
-        waits.saved.keep(key, owner, number, ticket)
-        if over(deadline):
-            if waits.waiters.load(number) != word:
-                waits.waiters.wake_first(key)
-            return []
-    return found
+        waits.saved.keep_bare(key, owner, number, ticket, consumer, time_ms)
+        return found, None
+    if became == _BECAME["NOT_OURS"]:
+        return None, None
+    session = WaitSession(read, key, NEW_ONLY, owner)
+    session.stand(number, ticket, consumer, word, looked=became == _BECAME["WAITS"])
+    return None, session
 
 
 def read_group(
@@ -71,6 +62,7 @@ def read_group(
     deadline: float | None,
     alive: Callable[[], object],
     owner: tuple[object, bytes] | None = None,
+    session: WaitSession | None = None,
 ) -> list[Delivered]:
     """What a read of a group gives, in the order of its queue; [] at the deadline.
 
@@ -80,24 +72,26 @@ def read_group(
         alive: raises when waiting is over; asked when it begins to wait, and about every 150 ms.
         owner: keeps its place in the queue over time-outs: somebody, and its consumer; by default
             the thread.
+        session: one that stands in the queue already.
     """
     owner = owner or owner_of(read.consumer)
     shown = False
-    while not over(deadline):
-        session = read.session(owner)
+    while session is not None or not over(deadline):
+        session = session or read.session(owner)
         if session is None:
             break  # the group is gone: reading says so
         try:
             found = _in_turn(read, session, deadline, alive)
         except Moved:
             session.leave()
+            session = None
             continue
         except BaseException:
             session.leave()
             raise
         if found or found is None:
             return found or []
-        shown = True  # what it was handed was deleted since
+        shown, session = True, None  # what it was handed was deleted since
     return read.last(shown=shown)
 
 
