@@ -20,7 +20,6 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import claim, deliver
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.shm.waiters import owner_of
 from logstore.engine.waiting import thread
 from logstore.engine.waiting.session import GroupRead
 from logstore.errors import InvalidIDError, OptionError, shown
@@ -119,11 +118,11 @@ class Group(GroupAdmin[T]):
             once = self._once(who, limit, **options)
             given: list[Delivered] = self._opened.commit_telling(once, on_dead=on_dead)
         else:
-            read, owner = self._waiting(who, limit, **options), owner_of(who)
-            handed, session = thread.wait_again(read, deadline, owner, making(self))
-            if handed is not None:
-                return handed
-            given = thread.read_group(read, deadline, alive or self._opened.engine, owner, session)
+            read, made = self._waiting(who, limit, **options), list[Delivery[T]]()
+            alive = alive or self._opened.engine
+            given = thread.read_group(read, deadline, alive, making=(making(self), made))
+            if made:
+                return made
         return deliveries_of(self, who, given)
 
     def _once(

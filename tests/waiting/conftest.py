@@ -50,7 +50,7 @@ def patient(own_pace: None) -> None:
 @pytest.fixture
 def by_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits again takes the steps of a session, as tasks do, and where nothing is compiled."""
-    monkeypatch.setattr(thread, "wait_again", lambda *_: (None, None))
+    monkeypatch.setattr(thread, "kept_record", lambda *_: None)
 
 
 @pytest.fixture

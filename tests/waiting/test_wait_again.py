@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore.api.delivery import making
 from logstore.api.store import Store
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.mailbox import OFFERED
@@ -114,23 +115,36 @@ class Again(threading.Thread):
 
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Who went through a session, which has the deadline that compiled code had."""
+    """Who went through a session, which has the deadline of the whole call."""
     told: list[bytes] = []
     deadlines: dict[int, float | None] = {}
-    wait_again, read_group = thread.wait_again, thread.read_group
+    read_group, in_turn = thread.read_group, thread._in_turn
 
-    def waits(read: Any, deadline: float | None, *args: Any) -> Any:
+    def reads(read: Any, deadline: float | None, *args: Any, **options: Any) -> Any:
         deadlines[threading.get_ident()] = deadline
-        return wait_again(read, deadline, *args)
+        return read_group(read, deadline, *args, **options)
 
-    def noted(read: Any, deadline: float | None, *args: Any) -> Any:
+    def takes_turns(read: Any, session: Any, deadline: float | None, *args: Any) -> Any:
         assert deadline == deadlines[threading.get_ident()]
         told.append(read.consumer)
-        return read_group(read, deadline, *args)
+        return in_turn(read, session, deadline, *args)
 
-    monkeypatch.setattr(thread, "wait_again", waits)
-    monkeypatch.setattr(thread, "read_group", noted)
+    monkeypatch.setattr(thread, "read_group", reads)
+    monkeypatch.setattr(thread, "_in_turn", takes_turns)
     return told
+
+
+def behind_again(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Once, behind a wait in compiled code, before the session knows what became of it."""
+    again = WaitSession.again
+
+    def instead(self: WaitSession, *args: Any) -> Any:
+        told = again(self, *args)
+        monkeypatch.setattr(WaitSession, "again", again)
+        work()
+        return told
+
+    monkeypatch.setattr(WaitSession, "again", instead)
 
 
 def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list[bytes]) -> None:
@@ -212,14 +226,12 @@ def test_behind_a_slice_the_session_goes_on_at_the_same_place(
     PACE.set(0.1)
     again, key = Again(store, "c"), key_of(store)
     waits, goes_on, stands = engine_of(store).wake.waits, threading.Event(), threading.Event()
-    stand = WaitSession.stand
 
-    def slow(self: WaitSession, *args: Any, **options: Any) -> None:
+    def slow() -> None:
         stands.set()
         assert goes_on.wait(SOON_S)
-        stand(self, *args, **options)
 
-    monkeypatch.setattr(WaitSession, "stand", slow)
+    behind_again(monkeypatch, slow)
     again.begin()
     before = [each.ticket for each in waits.waiters.waiting(key)]
     assert stands.wait(SOON_S)
@@ -250,43 +262,122 @@ def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it comes, before the session knows of it: the entries are its own already."""
-    again, read = Again(store, "c"), thread.wait_again
-
-    def configured(*args: Any) -> Any:
-        told = read(*args)
-        group_of(store).configure(redeliver_after=3600)
-        return told
-
-    monkeypatch.setattr(thread, "wait_again", configured)
+    again = Again(store, "c")
+    behind_again(monkeypatch, lambda: group_of(store).configure(redeliver_after=3600))
     again.begin()
     store.stream("work").add_many([{"n": 1}, {"n": 2}])
     assert again.wait() == [0, 1, 2]
     assert owners(store) == ["c", "c", "c"]
 
 
-@pytest.mark.usefixtures("by_session")
-def test_what_was_handed_to_a_kept_place_is_told_though_the_group_was_configured(
-    store: Store[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It gave up, an offer came at that moment, and it comes again while the group changes."""
-    PACE.set(0.1)
+def handed_at_a_kept_place(store: Store[Any]) -> tuple[WaitSession, logstore.StreamID]:
+    """The session of one that gave up, was handed an entry at that moment, and comes again."""
     again = Again(store, "c", timeout=0.05)
     again.read()
     assert again.wait() == [0]
-    group, waits = group_of(store), engine_of(store).wake.waits
-    saved = waits.saved._kept[key_of(store), (again.ident, b"c")]
-    stream = store.stream("work")
-    with store.transaction() as txn:
-        txn.stream("work").add({"n": 1})
+    group, waits, owner = group_of(store), engine_of(store).wake.waits, (again.ident, b"c")
+    saved = waits.saved._kept[key_of(store), owner]
+    add(store, 1)
     (given,) = group.read("c", count=1)
     waits.mailboxes.offer_locked(saved.number, given.id, given.id, 1)
     waits.given_locked([saved.number])
-    read = group._waiting(b"c", 0)
-    session = read.session((again.ident, b"c"))
+    session = group._waiting(b"c", 0).session(owner)
     assert session is not None
-    group.configure(redeliver_after=3600)
-    assert [each.id for each in session.begin() or []] == [given.id]
-    assert stream.get(given.id) is not None
+    return session, given.id
+
+
+def test_what_was_handed_to_a_kept_place_is_told_though_the_group_was_configured(
+    store: Store[Any],
+) -> None:
+    session, id = handed_at_a_kept_place(store)
+    group_of(store).configure(redeliver_after=3600)
+    assert [each.id for each in session.begin() or []] == [id]
+
+
+def test_a_kept_place_is_given_back_if_what_is_there_cannot_be_read(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = handed_at_a_kept_place(store)
+
+    def fails(*_: object) -> Any:
+        raise logstore.FileSystemError("as of a disk")
+
+    monkeypatch.setattr(WaitSession, "_collect", fails)
+    with pytest.raises(logstore.FileSystemError):
+        session.begin()
+    session.leave()
+    assert used(store) == []
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_configured(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch, joined: bool
+) -> None:
+    """Behind its joining, before the commit that reads; in compiled code, or by the session."""
+    again, joins = Again(store, "c"), WaitSession._joins
+    lane_of(store).lately_ms = 0
+    if not joined:
+        monkeypatch.setattr(thread, "kept_record", lambda *_: None)
+
+    def other() -> None:
+        store.stream("work").add_many([{"n": 1}, {"n": 2}])
+        group_of(store).configure(redeliver_after=3600)
+
+    def slow(self: WaitSession, ticket: Any) -> bool:
+        found = joins(self, ticket)
+        monkeypatch.setattr(WaitSession, "_joins", joins)
+        adding = threading.Thread(target=other)
+        adding.start()
+        adding.join()
+        return found and joined
+
+    monkeypatch.setattr(WaitSession, "_joins", slow)
+    again.read()
+    assert again.wait() == [0, 1, 2]
+    assert owners(store) == ["c", "c", "c"]
+
+
+def test_an_interrupt_behind_the_wait_gives_the_record_back(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it stands in the queue: who comes behind it is handed what is added."""
+    PACE.set(0.1)
+    again = Again(store, "c")
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    behind_again(monkeypatch, interrupt)
+    again.read()
+    again.wait()
+    assert isinstance(again.failed, KeyboardInterrupt)
+    assert (used(store), queue(store)) == ([], [])
+    other = Reading(store, "other", count=1)
+    add(store, 1)
+    assert other.wait() == [1]
+
+
+def test_one_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None:
+    """A handler of signals reads as the consumer for which the call below it waits."""
+    again = Again(store, "c")
+    again.begin()
+    owner, group = (again.ident, b"c"), group_of(store)
+    inner = group._waiting(b"c", 0).session(owner)
+    assert inner is not None
+    assert inner.begin() is None
+    assert inner.give_up() is None  # it keeps its place
+    add(store, 1)
+    assert again.wait() == [0, 1]
+    assert thread.read_group(
+        group._waiting(b"c", 0), time.monotonic() + 0.05, store._engine, owner,
+        making=(making(group), []),
+    ) == []  # fmt: skip
+    waits = engine_of(store).wake.waits
+    assert waits.waiters.waiting(key_of(store)) == []
+    kept = [
+        each.number for held in (waits.saved._kept, waits.saved._bare) for each in held.values()
+    ]
+    assert sorted(kept) == used(store) == sorted(waits.waiters.tickets)
 
 
 def test_an_entry_that_is_deleted_meanwhile_is_not_given(store: Store[Any]) -> None:

@@ -30,8 +30,8 @@ cdef class Lane(HandoverLane):
 
         `making`: as of `read`. `mine`: the tickets of the waiter records of this process, by their
         numbers; of `waiter` it is `before`. `consumer`: to whom at most `most` entries (0: any number)
-        may be handed. What became of it; the new ticket; the word of the record as it was before;
-        the deliveries, or None; and of when they are. An error gives the record back.
+        may be handed. What became of it; the word of the record as it was before; the deliveries, or
+        None; and of when they are. Also behind an error `mine` has its ticket as it is by then.
         """
         cdef u64 ticket
         cdef uint32_t seen
@@ -41,19 +41,13 @@ cdef class Lane(HandoverLane):
         cdef Handle h = self.handle(name)
         cdef int64_t announced_ms = self.pace.announced_ms
         if self.wake == NULL or waiter >= WAITERS_MAX or mine.get(waiter) != before:
-            return NOT_OURS, before, 0, None, 0
+            return NOT_OURS, 0, None, 0
         seen = ls_load_32(self.record_at(waiter))
         ticket = self.join(h, group, waiter, before, consumer, most, mine, announced_ms)
-        try:
-            became = self.sleep_on(name, group, who, waiter, seen, mine, ticket, consumer, most_ns)
-            if became == WAITS and ls_load(self.mailbox_at(waiter)) == GIVEN:
-                time_ms = ls_load(self.mailbox_at(waiter) + 56)
-                found = self.take(name, group, who, making, waiter, time_ms)
-        except BaseException:
-            if self.wake != NULL and mine.get(waiter) == ticket:
-                ls_store_32(self.record_at(waiter) + WAITER_STATE, FREE)
-                del mine[waiter]
-            raise
+        became = self.sleep_on(name, group, who, waiter, seen, mine, ticket, consumer, most_ns)
+        if became == WAITS and ls_load(self.mailbox_at(waiter)) == GIVEN:
+            time_ms = ls_load(self.mailbox_at(waiter) + 56)
+            found = self.take(name, group, who, making, waiter, time_ms)
         if self.wake == NULL or mine.get(waiter) != ticket:
             became = NOT_OURS
         elif found is not None:
@@ -61,7 +55,7 @@ cdef class Lane(HandoverLane):
             ls_store(self.mailbox_at(waiter), NOTHING)
             became = TAKEN
             self.handed += 1
-        return became, ticket, seen, found, time_ms
+        return became, seen, found, time_ms
 
     cdef inline u8* record_at(self, u64 waiter) noexcept nogil:
         return self.wake + WAITERS_AT + (waiter + 1) * WAITER

@@ -95,9 +95,9 @@ class Lane(Protocol):
         before: int,
         consumer: int,
         most_ns: int,
-    ) -> tuple[int, int, int, list[Any] | None, int]:
+    ) -> tuple[int, int, list[Any] | None, int]:
         """Wait once more for a slice, with a waiter record of one that was served: what became of
-        it, the ticket, the record's word before, deliveries and their time."""
+        it, the record's word before, deliveries and their time."""
         ...
 
     def drained(self, name: bytes, group: int, who: bytes) -> int:

@@ -8,6 +8,9 @@ stops waiting says so first, and looks into its mailbox after that (``waiting.ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
@@ -15,7 +18,7 @@ from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import bucket_of
-from logstore.engine.shm.waiters import IDLE, PACE, WAITING, WaiterRecord
+from logstore.engine.shm.waiters import IDLE, PACE, WAITING, SavedWaiter, WaiterRecord
 from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import handoff
 
@@ -33,7 +36,13 @@ class Ticket:
     """
 
     def __init__(
-        self, engine: Engine, stream: bytes, key: int, min_idle_ms: int, owner: object = None
+        self,
+        engine: Engine,
+        stream: bytes,
+        key: int,
+        min_idle_ms: int,
+        owner: object = None,
+        bare: SavedWaiter | None = None,
     ) -> None:
         self.key = key
         self.min_idle_ms = min_idle_ms
@@ -47,7 +56,10 @@ class Ticket:
         self._armed = (NO_ONE, 0)  # and what its mailbox says of that
         self._word = 0  # of its record, from before others could see that it waits
         self._until_ms = 0  # so long they surely know (of ``monotonic_ms``)
-        self._resume()
+        if bare is None:
+            self._resume()
+        else:
+            self._stands(bare.number, bare.ticket)
 
     # -- joining --------------------------------------------------------------------------------
     def _resume(self) -> None:
@@ -66,11 +78,27 @@ class Ticket:
     def _stands(self, waiter: int, number: int) -> None:
         self.waiter, self.number = waiter, number
 
-    def stand(self, waiter: int, number: int, taker: tuple[int, int], word: int) -> None:
-        """It joined already: others see it with this taker, since the record's word was this."""
-        self._stands(waiter, number)
+    def wait(
+        self, wait: Callable[..., tuple[int, int, list[Any] | None, int]], most_s: float,
+        taker: tuple[int, int],
+    ) -> tuple[int, list[Any] | None]:  # fmt: skip
+        """Join with the record that it has, which was kept bare, and wait, in one call of compiled
+        code: what became of it, and deliveries. To this consumer so many entries may be handed.
+        """
+        waits, waiter = self.waits, self.waiter
         self._taker = self._armed = taker
-        self._word = word
+        tickets, before = waits.waiters.tickets, self.number
+        found: list[Any] | None
+        try:
+            became, self._word, found, time_ms = wait(
+                tickets, waiter, before, taker[0], int(max(0.0, most_s) * 1e9)
+            )
+        finally:  # whatever came in between: it can be given back
+            self.number = tickets.get(waiter, 0)
+        if found is not None:
+            self._kept = True
+            waits.saved.keep_bare(self.key, self._owner, waiter, self.number, taker[0], time_ms)
+        return became, found
 
     def join_locked(self, consumer: int = NO_ONE, most: int = 0) -> None:
         """Wait at the end of the queue, unless it has its place already; it gets none if all

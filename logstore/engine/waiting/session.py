@@ -24,16 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from logstore.codec import NodeEntry, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
+from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.mailbox import NO_ONE, Mailbox
-from logstore.engine.shm.waiters import NEW_ONLY
+from logstore.engine.shm.waiters import NEW_ONLY, SavedWaiter
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as reading
@@ -50,6 +51,9 @@ UNKNOWN = -1  # as a position: no commit ends there
 _new = tuple.__new__  # without the layers of a named tuple
 KNOWN_MAX = 1024  # groups that are remembered
 RETRY_MIN_S = 0.001  # between two looks for what became idle
+BECAME: dict[str, int] = {} if native_or_none is None else native_or_none.outcomes()
+# What makes deliveries, as ``DeliveryMaker.first`` of the codec does, and its last argument.
+Making: TypeAlias = tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]
 
 
 class Moved(Exception):  # noqa: N818  (control flow)
@@ -151,28 +155,38 @@ class WaitSession:
         return None if ticket is None or ticket.waiter == NONE else ticket
 
     # -- the steps ------------------------------------------------------------------------------
-    def stand(self, waiter: int, number: int, consumer: int, word: int, *, looked: bool) -> None:
-        """Go on as one that stands in the queue with this record and ticket, so that entries may be
-        handed to this consumer; ``word`` is that of the record, from before it joined. If it
-        ``looked`` behind that, there was nothing, and it has begun."""
-        self._begun, self._ticket = looked, self._made()
-        self._ticket.stand(waiter, number, (consumer, self._read.limit), word)
+    def again(self, bare: SavedWaiter, making: Making, most_s: float) -> list[Any] | None:
+        """Wait with a record that was kept bare, at most so long, in one call of compiled code: the
+        delivery that it was handed. None: it begins, or goes on, at its place in the queue."""
+        read, lane = self._read, self._read.engine.lane
+        ticket = self._ticket = self._made(bare)
+        if lane is None:  # closed meanwhile
+            return None
+        wait = partial(lane.wait, read.stream, self.key, read.consumer, read.limit, making)
+        became, found = ticket.wait(wait, most_s, (bare.consumer, read.limit))
+        self._begun = became == BECAME["WAITS"]
+        if became == BECAME["NOT_OURS"]:
+            self._ticket = None
+        return found
 
-    def _made(self) -> Ticket:
+    def _made(self, bare: SavedWaiter | None = None) -> Ticket:
         engine, stream = self._read.engine, self._read.stream
-        return Ticket(engine, stream, self.key, self.min_idle_ms, self._owner)
+        return Ticket(engine, stream, self.key, self.min_idle_ms, self._owner, bare)
 
     def begin(self) -> list[Delivered] | None:
         """Read what is there, or join the queue."""
+        try:
+            return None if self._begun else self._begin()
+        except Moved as moved:
+            return self._had(moved)
+
+    def _begin(self) -> list[Delivered] | None:
         read = self._read
-        if self._begun:
-            return None
-        ticket = self._ticket or self._made()
+        ticket = self._ticket = self._ticket or self._made()
         if ticket.offered() and (had := self._handed(ticket)) is not None:
             if had:
                 return had
-            ticket = self._made()  # it was deleted since
-        self._ticket = ticket
+            ticket = self._ticket = self._made()  # it was deleted since
         found: list[Delivered] = []
         left = True
         if not (self._takes_handoff and self._joins(ticket)):
@@ -186,10 +200,26 @@ class WaitSession:
             read.engine.wake.waits.waiters.wake_first(self.key)
         return found
 
+    def _had(self, moved: Moved) -> list[Delivered]:
+        """What was handed to it before it found that the group is another one, or was configured:
+        that is its own. Raises ``moved`` if it was nothing."""
+        ticket = self.ticket
+        if ticket is not None:
+            ticket.rest()
+            if had := self._handed(ticket):
+                return had
+        raise moved
+
     def step(self, alive: Callable[[], object]) -> list[Delivered] | None:
         """What was handed to it, or what it finds if it is its turn. ``alive`` raises when waiting
         is over: then what was handed to it all the same, if anything.
         """
+        try:
+            return self._step(alive)
+        except Moved as moved:
+            return self._had(moved)
+
+    def _step(self, alive: Callable[[], object]) -> list[Delivered] | None:
         ticket = self._joined()
         try:
             alive()
@@ -287,13 +317,13 @@ class WaitSession:
         read, ticket = self._read, self._ticket
         assert ticket is not None
         self._looked = None
+        if ticket.handed_locked(txn):
+            return [], True  # before it gave up last time, or rather not quite
         record, group = self._group(txn)
         settings = txn.settings.group(group.number)
         wanted_ms = probe.min_idle_ms(settings, read.claim_idle_ms, noack=read.noack)
         if wanted_ms != self.min_idle_ms:
             raise read.moved()  # it was configured since
-        if ticket.handed_locked(txn):
-            return [], True  # before it gave up last time, or rather not quite
         who = admin.consumer(txn, group, read.consumer)
         ahead = ticket.others_locked(ahead=True)
         if not ahead or (

@@ -7,54 +7,24 @@ ends when time alone may have brought something.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import background
-from logstore.engine.shm.waiters import NEW_ONLY, owner_of
-from logstore.engine.waiting.session import GroupRead, Moved, WaitSession
+from logstore.engine.shm.waiters import NEW_ONLY, SavedWaiter, owner_of
+from logstore.engine.waiting.session import GroupRead, Making, Moved, WaitSession
 from logstore.engine.waiting.wait import left_of, over, wait_streams
 
-# What makes deliveries, as ``DeliveryMaker.first`` of the codec does, and its last argument.
-Making: TypeAlias = tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]
-_BECAME: dict[str, int] = {} if native_or_none is None else native_or_none.outcomes()
 
-
-def wait_again(
-    read: GroupRead, deadline: float | None, owner: tuple[object, bytes], making: Making
-) -> tuple[list[Any] | None, WaitSession | None]:
-    """Wait as a thread that was served before, and reads new entries only, in one call of compiled
-    code: what it was handed, or the session that goes on at its place in the queue.
-
-    Neither: it has to begin as one that comes for the first time. It sleeps for a slice at most, so
-    that the session looks after whoever waits for longer.
-    """
-    lane, waits = read.engine.lane, read.engine.wake.waits
+def kept_record(read: GroupRead, owner: tuple[object, bytes]) -> tuple[int, SavedWaiter] | None:
+    """The group's number, and the waiter record that the owner kept when it was served, if it may
+    wait again in compiled code: for new entries only, by their count."""
+    waits = read.engine.wake.waits
     key = waits.plain.get((read.stream, read.group), 0)
-    if lane is None or not key or read.claim_idle_ms is not None or read.noack or read.capped:
-        return None, None
-    saved = waits.saved.take_bare(key, owner)
-    if saved is None:
-        return None, None
-    number, consumer = saved.number, saved.consumer
-    found: list[Any] | None
-    try:
-        became, ticket, word, found, time_ms = lane.wait(
-            read.stream, key, read.consumer, read.limit, making, waits.waiters.tickets, number,
-            saved.ticket, consumer, int(max(0.0, left_of(deadline)) * 1e9),
-        )  # fmt: skip
-    except BaseException:
-        waits.waiters.wake_first(key)  # its record is given back
-        raise
-    if became == _BECAME["TAKEN"]:
-        waits.saved.keep_bare(key, owner, number, ticket, consumer, time_ms)
-        return found, None
-    if became == _BECAME["NOT_OURS"]:
-        return None, None
-    session = WaitSession(read, key, NEW_ONLY, owner)
-    session.stand(number, ticket, consumer, word, looked=became == _BECAME["WAITS"])
-    return None, session
+    if read.engine.lane is None or not key or read.noack or read.capped:
+        return None
+    bare = None if read.claim_idle_ms is not None else waits.saved.take_bare(key, owner)
+    return None if bare is None else (key, bare)
 
 
 def read_group(
@@ -62,7 +32,7 @@ def read_group(
     deadline: float | None,
     alive: Callable[[], object],
     owner: tuple[object, bytes] | None = None,
-    session: WaitSession | None = None,
+    making: tuple[Making, list[Any]] | None = None,
 ) -> list[Delivered]:
     """What a read of a group gives, in the order of its queue; [] at the deadline.
 
@@ -72,26 +42,33 @@ def read_group(
         alive: raises when waiting is over; asked when it begins to wait, and about every 150 ms.
         owner: keeps its place in the queue over time-outs: somebody, and its consumer; by default
             the thread.
-        session: one that stands in the queue already.
+        making: what makes deliveries in compiled code, and where these are put; then it gives [].
     """
     owner = owner or owner_of(read.consumer)
     shown = False
-    while session is not None or not over(deadline):
-        session = session or read.session(owner)
+    kept = None if making is None else kept_record(read, owner)
+    while kept is not None or not over(deadline):
+        session = (
+            read.session(owner) if kept is None else WaitSession(read, kept[0], NEW_ONLY, owner)
+        )
         if session is None:
             break  # the group is gone: reading says so
         try:
+            if kept is not None and making is not None:
+                (_, bare), kept = kept, None
+                if (made := session.again(bare, making[0], left_of(deadline))) is not None:
+                    making[1].extend(made)
+                    return []
             found = _in_turn(read, session, deadline, alive)
         except Moved:
             session.leave()
-            session = None
             continue
         except BaseException:
             session.leave()
             raise
         if found or found is None:
             return found or []
-        shown, session = True, None  # what it was handed was deleted since
+        shown = True  # what it was handed was deleted since
     return read.last(shown=shown)
 
 
