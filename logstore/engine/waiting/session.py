@@ -2,7 +2,8 @@
 
 Threads, asyncio tasks, embedded clients and clients of a server take the same steps, and differ
 only in how they sleep in between: ``begin`` once; then ``step`` whenever it was woken, and once a
-slice; ``give_up`` at the deadline; ``leave`` if it failed, or was cancelled.
+slice; ``give_up`` at the deadline; ``leave`` if it failed, or was cancelled. A thread that kept
+its record calls ``again`` before ``begin``: most waits are over with it.
 
     PROBING --begin--> SERVED          it found entries at once
             --begin--> QUEUED          it has a ticket, or all were taken (``ticket`` tells)
