@@ -23,7 +23,7 @@ BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transf
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full everything computing compiled older compiled-alone compiled-beside test-alone test-beside test-quick test-for test-core test-compiled lint types docs manual format bench instructions torture mutation env clean
+.PHONY: help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ demo: ## the main job on real input: load, kill, resume, delete, compact, ask Sp
 	@$(ENV) demo -- python -m tests.demo
 
 test: everything ## every check, and of the tests a draw that takes a quarter of an hour; prints its seed
-test-full: everything ## every check and every test, interpreted and compiled; a table of it
+test-full: everything ## every check and every test, of the pure twins too; a table of it
 test-full: export FULL = 1
 
 everything:
@@ -42,14 +42,12 @@ everything:
 	@$(MAKE) --no-print-directory lint
 	@code=0; \
 		$(MAKE) --no-print-directory -k -j 2 --output-sync=target computing test-alone || code=1; \
-		$(MAKE) --no-print-directory -k test-beside test-compiled || code=1; \
+		$(MAKE) --no-print-directory -k test-beside test-pure || code=1; \
 		$(if $(FULL),$(ENV) test -- python -m tests.stages --table || code=1;) \
 		echo "SEED=$(SEED)"; exit $$code
 
-computing: # what one core does while the tests marked `alone` sleep: types, the site, compile the engine, an older Spark
-	@$(MAKE) --no-print-directory -k types docs compiled older
-compiled:
-	@$(ENV) test compiled -- true
+computing: # what one core does while the tests marked `alone` sleep: types, the site, an older Spark
+	@$(MAKE) --no-print-directory -k types docs older
 older:
 	@$(ENV) demo older -- true
 
@@ -59,13 +57,13 @@ test-alone:
 test-beside:
 	@$(ENV) lint test demo -- $(STAGE) beside -- $(ARGS)
 
-test-compiled: compiled-alone compiled-beside ## a draw of the tests with the store as a wheel has it, compiled; FULL=1: all
+test-pure: pure-alone pure-beside ## a draw of the tests without compiled code, by its twins in Python; FULL=1: all
 
-compiled-alone:
-	@$(ENV) test demo compiled -- $(STAGE) compiled-alone -- $(ARGS)
+pure-alone:
+	@$(ENV) test -- $(STAGE) pure-alone -- $(ARGS)
 
-compiled-beside:
-	@$(ENV) test demo compiled -- $(STAGE) compiled -- $(ARGS)
+pure-beside:
+	@$(ENV) test -- $(STAGE) pure -- $(ARGS)
 
 test-quick: ## something of every room, about a minute
 	@$(ENV) test -- sh -c 'pytest -q -n $(JOBS) --dist loadfile $(ARGS) $$(python -m tests.rooms --quick)'
@@ -97,10 +95,10 @@ format: ## let ruff repair and format what it can
 	@$(ENV) lint -- ruff format .
 
 bench: ## the benchmarks, as ratios against a peer in the same run
-	@$(ENV) bench $(BENCH_SPARK) compiled -- python -m benchmarks $(ARGS)
+	@$(ENV) bench $(BENCH_SPARK) -- python -m benchmarks $(ARGS)
 
 instructions: ## what an operation takes, counted; fails over 10 % above the committed figures
-	@$(ENV) test compiled -- python -m benchmarks.instructions --check $(ARGS)
+	@$(ENV) test -- python -m benchmarks.instructions --check $(ARGS)
 
 torture: ## the long tests, other runs each time; one table. Over an hour; TIMES=2: twice that
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)

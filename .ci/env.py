@@ -3,9 +3,8 @@
 
 A set is an extra of pyproject.toml. What is missing is installed, and the compiled codec is built
 again when its source has changed. With the set `demo` or `spark` the command finds a Java and a
-Spark configuration whose files stay under build/. With `compiled` it runs in a folder where the
-wheel is unpacked, the engine compiled. With `older` an older pyspark is installed beside the newest
-one. Needs nothing but Python and its venv module.
+Spark configuration whose files stay under build/. With `older` an older pyspark is installed
+beside the newest one. Needs nothing but Python and its venv module.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import compiled_env
 import spark_env
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,8 +39,7 @@ NATIVE = tuple(
 )
 BASE = "base"
 SETS = ("bench", "demo", "docs", "java", "lint", "spark", "test")
-COMPILED = "compiled"  # not a set: where the command runs
-OLDER = "older"  # not a set either: a pyspark beside the newest one, for one test
+OLDER = "older"  # not a set: a pyspark beside the newest one, for one test
 # What the larger requirements, with all that they need, add to the download; Linux, x86_64.
 DOWNLOAD_MB = {
     "Cython": 4,
@@ -81,9 +78,8 @@ def main(arguments: list[str]) -> int:
     """Install the sets before `--`, then become the command after it."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
     sets, command = arguments[:split], arguments[split + 1 :]
-    compiled = COMPILED in sets
     older = OLDER in sets
-    sets = [name for name in sets if name not in (COMPILED, OLDER)]
+    sets = [name for name in sets if name != OLDER]
     for name in list(sets):
         sets += [other for other in IMPLIES.get(name, []) if other not in sets]
     unknown = sorted(set(sets) - set(SETS))
@@ -98,8 +94,6 @@ def main(arguments: list[str]) -> int:
         with only_one(BUILD / "venv.lock"):
             ensure(home, sets)
             build_native(home)
-            if compiled:
-                enter_compiled(home)
         if older:  # under a lock of its own, as nothing else waits for it
             with only_one(BUILD / "older.lock"):
                 spark_env.install_older(BUILD, partial(pip, home))
@@ -114,21 +108,11 @@ def main(arguments: list[str]) -> int:
     environment = {**os.environ, **variables}
     for name in (*UNSET, *(key for key in variables if not variables[key])):
         environment.pop(name, None)
-    if compiled and has_compiler():
-        environment |= {"LOGSTORE_REQUIRE_COMPILED": "1", "PYTHONPATH": os.getcwd()}
     sys.stdout.flush()
     found = shutil.which(command[0], path=variables["PATH"])
     if found is None:
         sys.exit(f"no such command: {command[0]}")
     return os.execve(found, command, environment)
-
-
-def enter_compiled(home: Path) -> None:
-    """Go to where the wheel is unpacked, if there is a compiler to make it."""
-    if has_compiler():
-        os.chdir(compiled_env.prepare(ROOT, BUILD, home / "bin" / "python"))
-    else:
-        print("No C compiler: the engine runs interpreted.", flush=True)
 
 
 def environment_key() -> str:

@@ -41,7 +41,6 @@ from benchmarks import (
 )
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
-from logstore.engine.commit import pipeline
 
 ORDER = (workloads, live, calls, batch, always, groups, waiting, latency, jobs, values, where, wire,
          importing, reading, opening, space, growth, spark, planning, transfer)  # fmt: skip
@@ -116,7 +115,6 @@ def run_facts() -> dict[str, Any]:
         "busy_cores": busy_cores(),
         "python": platform.python_version(),
         "codec": codec_name(),
-        "engine": "interpreted" if str(pipeline.__file__).endswith(".py") else "compiled",
         "versions": versions,
     }
 

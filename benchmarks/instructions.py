@@ -3,7 +3,7 @@
 Ours beside SQLite's, in user space, by callgrind. Counts hardly depend on the machine or on what
 else runs, so that they show what a change costs where times cannot: ``--check`` compares them with
 ``instructions.json`` beside this file and fails if an operation takes over 10 % more than it says
-there; ``--record`` writes what was counted into it, for this Python and this build of the engine.
+there; ``--record`` writes what was counted into it, for this Python and this codec.
 
 How it counts: one process does the work of one side. What is to be counted is called through a
 function of a small library that is compiled for it; callgrind counts inside of that function only,
@@ -390,26 +390,17 @@ def _sums(folder: Path) -> Iterator[int]:
 
 # -- figures --------------------------------------------------------------------------------------
 def build_name() -> str:
-    """What a figure holds for: the Python, the processor's kind, and how the engine is built."""
-    from logstore.engine.commit import pipeline
+    """What a figure holds for: the Python, the processor's kind, and the codec in use."""
+    from logstore.codec import codec_name
 
-    engine = "interpreted" if str(pipeline.__file__).endswith(".py") else "compiled"
     version = ".".join(platform.python_version_tuple()[:2])
-    return f"Python {version}, {platform.machine()}, {engine}"
+    return f"Python {version}, {platform.machine()}, {codec_name()} codec"
 
 
 def recorded() -> dict[str, dict[str, int]]:
     """The committed figures, by what they hold for, then by operation."""
     found: dict[str, dict[str, int]] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     return found
-
-
-def _of_checkout() -> Path:
-    """The figures that are committed: the compiled engine is counted from a copy, below build/."""
-    root = FIGURES.parents[1]
-    if (root / "built-from").exists():
-        return root.parents[1] / FIGURES.parent.name / FIGURES.name
-    return FIGURES
 
 
 def above(counted: dict[str, float], figures: dict[str, int]) -> list[str]:
@@ -454,8 +445,7 @@ def main(arguments: list[str]) -> int:
         print(told)
     if asked.record:
         figures[build_name()] = mine | {name: round(found) for name, found in ours.items()}
-        for path in {FIGURES, _of_checkout()}:
-            path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+        FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     worse = above(ours, mine) if asked.check else []
     for line in worse:
         print(f"MORE THAN 10 % ABOVE: {line}", file=sys.stderr)

@@ -30,7 +30,7 @@ FLAT = re.compile(r"flat")
 HEAD = """# Benchmarks
 
 Made from runs of `make bench` on {day}, on {machine} with {cores} cores, Python {python},
-the {codec} codec, and the engine compiled. Every side of a question ran in the same run, in turns;
+and the {codec} codec. Every side of a question ran in the same run, in turns;
 ± is the spread of its rounds. A goal that was missed is printed as missed.
 [performance.md](performance.md) says where the time goes, and how to measure yourself.
 
@@ -43,7 +43,7 @@ BUSY = """**The cores were shared with other work** (up to {busy:.1f} of them as
 times are much longer than on idle cores, and spreads wide: only large ratios mean something here,
 and the instructions below, which other work does not change."""
 BUSY_CORES_MAX = 0.25  # of idle ones
-# What an operation took, user space alone, before the path of a commit was compiled, and the goal.
+# What an operation took, user space alone, before any of a commit was compiled, and the goal.
 COUNTED = {
     "add": (179_000, 42_000),
     "add beside features": (None, 42_000),  # of other streams; not more than an add
@@ -104,9 +104,9 @@ def _head(runs: Sequence[Run]) -> str:
 
 
 def _counted() -> str:
-    """Instructions, as they are committed for the compiled engine."""
+    """Instructions, as they are committed."""
     recorded = instructions.recorded()
-    build = max(recorded, key=lambda build: (build.endswith(" compiled"), build))
+    build = max(recorded, key=lambda build: (build.endswith("native codec"), build))
     figures = recorded[build]
     lines = [
         "## Instructions\n",

@@ -62,7 +62,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 # Files outside the packages, and what tests them.
 BESIDE: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks",),
-    "build_engine.py": ("house", "engine/test_compiled.py"),
+    "build_clean.py": ("house",),
     "pyspark_logstore.py": ("spark/test_found_module.py",),
     "docs": ("house",),
     "examples": ("examples",),

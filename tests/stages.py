@@ -26,7 +26,7 @@ from tests import draw, seeds
 from tests.stage_plugin import Results
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where the results go; the stages of the compiled engine run in another folder.
+# Where the results go.
 KEPT = Path(os.environ.get("LOGSTORE_STAGES") or ROOT / "build" / "stages")
 FLAKY = "flaky"  # below KEPT: the lines of all stages
 BESIDE = ("--dist", "loadfile", "--no-loadscope-reorder")
@@ -42,6 +42,7 @@ class Stage(NamedTuple):
     jobs: bool = False  # several processes beside each other
     only: tuple[str, ...] = ()  # below tests/; otherwise all
     dear_s: float = math.inf  # a file of which one test takes longer is drawn by chance
+    pure: bool = False  # without compiled code
 
     def options(self, jobs: str) -> list[str]:
         """What pytest is told."""
@@ -58,21 +59,17 @@ class Stage(NamedTuple):
         return self.budget_s * (AT_ONCE if self.jobs else 1)
 
 
-# What is run with the engine compiled, too: the rooms of users' faces, and those near the engine.
-COMPILED = (
-    "benchmarks/test_instructions.py", "collections", "compaction", "engine/test_compiled.py",
-    "engine/test_copied_while_open.py", "engine/test_forks.py", "engine/test_interrupts.py",
-    "engine/test_threads_under_erasure.py", "engine/test_writers.py", "groups", "index", "jobs",
-    "lifetimes", "log", "model", "retention", "scan/test_columns.py", "scan/test_conditions.py",
-    "scan/test_counting.py", "scan/test_moments.py", "scan/test_scans.py", "scan/test_tools.py",
-    "schedules", "settings", "spark", "store", "telemetry", "tools", "transfer",
-    "waiting/test_aio.py", "waiting/test_reads.py", "web", "wire",
+# What is run without compiled code, too: the rooms in which modules in Python take its place.
+PURE = (
+    "collections", "compaction", "corruption", "crash/states", "engine", "faults", "groups",
+    "index", "jobs", "lifetimes", "log", "model", "recovery", "retention", "scan", "schedules",
+    "settings", "store", "waiting", "wire",
 )  # fmt: skip
 STAGES: dict[str, Stage] = {
     "alone": Stage("alone", 100),
     "beside": Stage("not alone", 270, jobs=True, dear_s=5),
-    "compiled-alone": Stage("alone and not inside", 40, only=COMPILED, dear_s=2),
-    "compiled": Stage("not alone and not inside", 150, jobs=True, only=COMPILED, dear_s=5),
+    "pure-alone": Stage("alone", 40, only=PURE, dear_s=2, pure=True),
+    "pure": Stage("not alone", 150, jobs=True, only=PURE, dear_s=5, pure=True),
 }
 
 
@@ -85,8 +82,9 @@ class Run(NamedTuple):
     options: tuple[str, ...]
 
     def environment(self) -> Mapping[str, str]:
-        """Tests that draw take the seed of the run."""
-        return {**os.environ, seeds.OF_RUN: self.seed}
+        """Tests that draw take the seed of the run; what is pure has nothing compiled."""
+        codec = {"LOGSTORE_CODEC": "pure"} if STAGES[self.name].pure else {}
+        return {**os.environ, seeds.OF_RUN: self.seed, **codec}
 
     def pytest(self, *more: str) -> int:
         """Run pytest, and return its exit code."""

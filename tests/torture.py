@@ -40,7 +40,6 @@ class Asked(NamedTuple):
 
     times: int
     paths: tuple[str, ...]
-    compiled: bool = False  # with the engine as a wheel has it
 
 
 PARTS: dict[str, Asked] = {
@@ -63,12 +62,8 @@ PARTS: dict[str, Asked] = {
     "fuzz": Asked(4, ("tests/fuzz",)),
     "restoring": Asked(2, ("tests/wire/test_restoring.py",)),  # 10,000 mutated payloads
     "compaction": Asked(4, ("tests/compaction/test_kill.py",)),
-    # Of those that can be, the kills once more as wheels are: 3 stores, and the same compactions.
-    "compiled": Asked(
-        7, ("tests/crash/kills/test_kills.py", "tests/compaction/test_kill.py"), compiled=True
-    ),
     # 3,000 generations of the index under threads that read.
-    "threads": Asked(100, ("tests/engine/test_threads_under_erasure.py",), compiled=True),
+    "threads": Asked(100, ("tests/engine/test_threads_under_erasure.py",)),
 }
 
 # Tests that take the same seed each time unless they are given one; they print it.
@@ -124,13 +119,8 @@ def _own_s() -> float:
     return its.ru_utime + its.ru_stime
 
 
-def run(
-    name: str, times: int, kept: Path, screen: TextIO, *, as_a_wheel: bool = False
-) -> Part:  # fmt: skip
-    """Run one part, its output shown on the screen and kept.
-
-    ``as_a_wheel``: with the engine compiled, but for tests that change what is inside of it.
-    """
+def run(name: str, times: int, kept: Path, screen: TextIO) -> Part:
+    """Run one part, its output shown on the screen and kept."""
     where = kept / name
     shutil.rmtree(where, ignore_errors=True)
     report = kept / f"{name}.xml"
@@ -139,11 +129,8 @@ def run(
     environment = os.environ | {figures.TORTURE: str(times), figures.DIRECTORY: str(where)}
     if name in SEEDS:
         environment.setdefault(SEEDS[name], str(random.randrange(10**6)))
-    python = [sys.executable]
-    if PARTS[name].compiled or as_a_wheel:
-        python = [sys.executable, str(ROOT / ".ci" / "env.py"), "test", "compiled", "--", "python"]
     command = [
-        *python, "-m", "pytest", "-s", "-q", *(["-m", "not inside"] if len(python) > 1 else []),
+        sys.executable, "-m", "pytest", "-s", "-q",
         "-o", f"timeout={TIMEOUT_S}", "-o", "junit_family=legacy", f"--junitxml={report}",
         *PARTS[name].paths,
     ]  # fmt: skip
@@ -233,9 +220,6 @@ def main() -> int:
                       help="each part N times its size in continuous integration")  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART",
                         help=f"some of: {', '.join(PARTS)}")  # fmt: skip
-    parser.add_argument("--compiled", action="store_true",
-                        help="with the engine compiled as in a wheel, but for tests that change "
-                        "what is inside of it")  # fmt: skip
     parser.add_argument("--table", action="store_true",
                         help="run nothing: the table of each part's last run")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the table as one JSON object")
@@ -254,7 +238,7 @@ def main() -> int:
             times = given.each or PARTS[name].times * given.times
             print(f"\n=== {name}: {' '.join(PARTS[name].paths)}, {times} times the size in "
                   "continuous integration", file=screen, flush=True)  # fmt: skip
-            parts.append(run(name, times, KEPT, screen, as_a_wheel=given.compiled))
+            parts.append(run(name, times, KEPT, screen))
     except KeyboardInterrupt:
         print("\ninterrupted; what was done so far:", file=screen)
     return _print(table(parts, wanted, KEPT, time.monotonic() - began_s), as_json=given.json)

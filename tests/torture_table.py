@@ -32,11 +32,10 @@ _CRASHES = (
     ("kills of writers", "kills",
      ("{kills}: {in_a_commit} in a commit, {in_compaction_checkpoint_close} in compaction,"
       " checkpoint, close; {acknowledged_operations} operations acknowledged")),
-    *((f"kills of writers with a lane{how}", f"kills_in_the_lane{topic}",
-       ("{kills}: {in_the_lane} in the lane, {in_the_group_lane} of them in a group's read or ack,"
-        " {while_the_index_follows} while the index follows; by the lane {lane_adds} entries added,"
-        " {lane_reads} delivered, {lane_acks} acked"))
-      for how, topic in (("", ""), (", compiled", "_compiled"))),
+    ("kills of writers with a lane", "kills_in_the_lane",
+     ("{kills}: {in_the_lane} in the lane, {in_the_group_lane} of them in a group's read or ack,"
+      " {while_the_index_follows} while the index follows; by the lane {lane_adds} entries added,"
+      " {lane_reads} delivered, {lane_acks} acked")),
     ("system calls", "syscalls", "{kills} kills, {errors} errors at {kinds_of_call} kinds of call"),
     ("of the lane, a close, full compaction", "syscalls_of_lane_and_ends",
      "{kills} kills, {errors} errors at {kinds_of_call} kinds of call"),

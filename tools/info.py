@@ -111,7 +111,7 @@ def _of_store(found: StoreInfo) -> Iterator[tuple[str, str]]:
         when = units.ago(units.at(found.shipped_ms))
         yield "shipped", f"{when}, {behind}, to {found.shipped_to}"
     yield "format", str(found.format_version)
-    yield "runs as", f"{found.engine} engine, {found.codec} codec"
+    yield "runs as", f"{found.codec} codec, {found.core} core"
 
 
 def _position(place: tuple[int, int]) -> str:

@@ -65,7 +65,7 @@ HEADS = {
 }
 
 
-# What is shown of a ``StreamRecord`` beside its name: a compiled class does not say what it holds.
+# What is shown of a ``StreamRecord`` beside its name.
 OF_RECORD = (
     "entries_added", "expires_ms", "first", "last", "length", "max_deleted", "node_bytes", "nodes",
     "number", "open_master", "open_version", "position",

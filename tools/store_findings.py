@@ -133,13 +133,16 @@ def index(look: Look) -> Iterator[Finding]:
 
 
 def codec(look: Look) -> Iterator[Finding]:
-    """A package without its compiled part."""
-    if look.info.codec == "pure":
+    """A package without its compiled parts."""
+    parts = {"codec": look.info.codec, "core": look.info.core}
+    missing = [name for name, found in parts.items() if found == "pure"]
+    if missing:
         yield Finding(
             "codec",
             SLOW,
             "",
-            "the compiled codec is missing, so everything takes many times as long: install "
+            f"the compiled {' and '.join(missing)} is missing, so everything takes many times as "
+            "long: install "
             "logstore where a C compiler is, or from a wheel",
         )
 

@@ -223,7 +223,7 @@ class StoreInfo:
     durable_segment: int  # durable up to here at least; 0, 0: nothing tells, as in a copy
     durable_offset: int
     codec: str  # "native" or "pure"
-    engine: str  # "compiled", as wheels have it, or "interpreted"
+    core: str  # of plain commits and reads by ID: "native", or "pure" without compiled code
     compacted_ms: int = 0  # unix ms when compaction last dropped segments, while the store is open
     compacted_bytes: int = 0  # of all segments that it dropped, while some process has it open
     reclaimable_bytes: int = 0  # an estimate: by how much ``compact()`` would make the log smaller

@@ -14,7 +14,8 @@ from typing import Any
 from logstore.api.info import PinInfo, StoreInfo
 from logstore.codec import codec_name
 from logstore.compaction import deleted_bytes, reclaimable
-from logstore.engine.commit import pipeline
+from logstore.engine.lane import loading as lane
+from logstore.engine.reading import loading as reading
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
@@ -30,7 +31,7 @@ from logstore.log.pinfile import Pin
 from logstore.log.shipfile import ShipRecord
 from logstore.tuples import NamedTuple
 
-_ENGINE = "interpreted" if (pipeline.__file__ or ".py").endswith(".py") else "compiled"
+_CORE = "pure" if None in (lane.native_or_none, reading.native_or_none) else "native"
 
 
 class Sizes(NamedTuple):
@@ -101,7 +102,7 @@ def store_info(engine: Engine) -> StoreInfo:
         durable_segment=durable[0],
         durable_offset=durable[1],
         codec=codec_name(),
-        engine=_ENGINE,
+        core=_CORE,
         compacted_ms=compacted_ms,
         compacted_bytes=compacted_bytes,
         reclaimable_bytes=reclaimable.log_bytes(engine),

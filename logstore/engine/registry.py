@@ -182,7 +182,7 @@ def _before_fork() -> None:
         # who opens it needs the mutex.
         if engine.gate.shut() and not engine.lock.held and engine.generation is not None:
             engine.generation.close()
-            engine.switch_generation(None)
+            engine.generation = None
 
 
 def _after_in_parent() -> None:

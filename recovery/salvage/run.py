@@ -96,7 +96,7 @@ class Damaged:
         except CorruptionError:
             own.close()
             return False
-        engine.switch_generation(own)
+        engine.generation = own
         engine.wake.set_log(LogWords(0, 0, 0, 0, 0, own.number, 0))
         return True
 

@@ -1,4 +1,4 @@
-"""No operation takes over 10 % more instructions than its committed figure, in the compiled engine.
+"""No operation takes over 10 % more instructions than its committed figure.
 
 Skipped, with the reason, where valgrind or a compiler is missing, and where no figure was recorded
 for this Python, processor and build: `python -m benchmarks.instructions --record`.

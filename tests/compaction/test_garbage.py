@@ -72,7 +72,6 @@ with logstore.open(sys.argv[1], background=False) as store:
 """
 
 
-@pytest.mark.inside  # it kills in a step of the pipeline that is replaced
 def test_what_a_killed_compaction_adopted_is_no_garbage(tmp_path: Path) -> None:
     """Its last commit is finished by the next writer, so the next compaction asks only then."""
     path = tmp_path / "store"

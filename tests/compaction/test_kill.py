@@ -16,7 +16,6 @@ from typing import NamedTuple
 import pytest
 
 import logstore
-from logstore.engine.commit import pipeline
 from logstore.recovery.check import check
 from tests import figures, seeds
 from tests.compaction.dumps import Dump, dump, everywhere
@@ -141,9 +140,8 @@ def test_what_gives_back_all_that_it_can_is_killed(tmp_path: Path, mode: str) ->
         checked = check(path)
         assert checked.as_dict()["clean"], checked.as_dict()
     print(f"{killed} of {ENDS} were killed before their end")
-    how = "" if str(pipeline.__file__).endswith(".py") else "_compiled"
     figures.record(
-        f"kills_in_{'a_close' if mode == 'close' else 'full_compaction'}{how}",
+        f"kills_in_{'a_close' if mode == 'close' else 'full_compaction'}",
         kills=killed,
         acknowledged_lost=0,
     )

@@ -98,8 +98,6 @@ TASKS: tuple[tuple[Any, str, Task], ...] = (
     (runner, "_shrink_index", Task.COMPACTION_SHRINKING_THE_INDEX),
     (write_back, "follow_locked", Task.FOLLOWING),
 )
-# Compiled code calls its own functions, whatever a module's names are set to.
-COMPILED = not str(pipeline.__file__).endswith(".py")
 OF_LANE = (Task.LANE, Task.LANE_ADD, Task.LANE_READ, Task.LANE_ACK)
 
 
@@ -239,8 +237,6 @@ def watch(
         arm = ctypes.CDLL(None).linger_arm
         arm.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_uint)
         arm(word, linger_at, task, seed)
-    if COMPILED:
-        return made
 
     def rolling(flag: bool, step: Step) -> Callable[[], None]:
         def mark() -> None:

@@ -59,7 +59,6 @@ def test_streams_pickle_with_their_store(tmp_path: Path) -> None:
         assert len(stream) == 1
 
 
-@pytest.mark.inside
 def test_no_thread_opens_the_index_in_the_midst_of_a_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

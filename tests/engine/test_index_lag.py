@@ -290,7 +290,6 @@ def test_a_checkpoint_loses_nothing_that_the_index_lacked(tmp_path: Path) -> Non
         assert store.stream("a").info().entries_added == 10
 
 
-@pytest.mark.inside
 def test_no_checkpoint_is_taken_of_an_index_that_lags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,7 +393,6 @@ def test_nothing_is_synced_to_follow(tmp_path: Path, cached: bool) -> None:
         assert store.durable_upto == durable
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("point", ["announced", "appended", "promised", "published"])
 def test_a_writer_dies_at_any_step_of_a_plain_commit(tmp_path: Path, point: str) -> None:
     """Its complete commit is synced, with all that lagged behind it, and counts once."""
@@ -438,7 +436,6 @@ def test_a_writer_dies_at_any_step_of_a_plain_commit(tmp_path: Path, point: str)
     _is_whole(path, [*expected, 9])
 
 
-@pytest.mark.inside
 def test_an_interrupted_plain_add_counts_as_the_log_says(tmp_path: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -53,7 +53,6 @@ def test_it_is_known_when_a_store_is_opened_again(tmp_path: Path) -> None:
         assert _words(store) == (inside.indexed(store),) * 2 != (0, 0)  # type: ignore[arg-type]
 
 
-@pytest.mark.inside
 def test_another_generation_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _open(tmp_path / "s") as store:
         store.stream("a").add({b"f": b"1"})
@@ -74,7 +73,6 @@ def test_another_generation_has_its_own(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("point", ["appended", "indexed"])
-@pytest.mark.inside
 def test_a_dead_writers_commit_is_in_it_when_it_is_finished(tmp_path: Path, point: str) -> None:
     def die(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -166,7 +166,6 @@ class HandsTheLeadOn:
         self.guard.release()
 
 
-@pytest.mark.inside
 def test_the_lead_is_not_lost_with_a_request_that_gets_it_and_is_interrupted(
     tmp_path: Path,
 ) -> None:
@@ -216,7 +215,6 @@ class Rescued:
         self.store.close()
 
 
-@pytest.mark.inside
 def test_an_unlock_that_fails_behind_an_interrupt_hides_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +233,6 @@ def test_an_unlock_that_fails_behind_an_interrupt_hides_no_commit(
     assert next(calls) > 3
 
 
-@pytest.mark.inside
 def test_a_lock_that_another_process_took_is_told_as_a_commit_in_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

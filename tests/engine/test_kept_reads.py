@@ -154,7 +154,6 @@ def test_nothing_that_is_kept_is_used_while_a_commit_is_in_progress(
     assert not has_core or is_kept(store)
 
 
-@pytest.mark.inside
 def test_a_commit_that_is_not_published_is_seen_by_all_or_by_none(
     store: Store[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

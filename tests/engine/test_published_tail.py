@@ -202,7 +202,6 @@ def laid_records(store: Store[bytes]) -> list[bytes]:
 SWITCHED = ("applied", "indexed_upto", "generation", "begin")
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("point", SWITCHED)
 @pytest.mark.parametrize("more", [False, True])
 def test_a_generation_that_is_switched_meanwhile(

@@ -7,13 +7,9 @@ import threading
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from logstore.engine.runtime import reader_gate
 from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.shm.writer_lock import through
-
-pytestmark = pytest.mark.inside
 
 
 class InterruptAt:

@@ -1,8 +1,6 @@
 """Prevents that a process dies, or reads wrongly, because what its threads look at is replaced.
 
-In compiled code an attribute that is set frees its old value first
-(logstore/engine/shm/late_free.py): one process died of it after some ten erasures by another. Run
-with the engine compiled by `make test-compiled`, and for long by `make torture`.
+Run for long by `make torture`.
 """
 
 from __future__ import annotations

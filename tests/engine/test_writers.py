@@ -229,7 +229,6 @@ def test_waiting_writers_go_on_when_the_owner_dies(tmp_path: Path) -> None:
         assert len(store.stream("a")) == 1
 
 
-@pytest.mark.inside
 def test_who_gives_the_lock_back_wakes_one_and_that_one_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

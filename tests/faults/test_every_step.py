@@ -96,7 +96,6 @@ def drawn(run: Clean) -> list[tuple[int, int | None]]:
 
 
 @pytest.mark.slow
-@pytest.mark.inside
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("workload", [*WORKLOADS, *BEGUN], ids=lambda workload: workload.name)
 def test_one_call_fails(workload: Workload, outcome: Outcome, scratch: Path) -> None:

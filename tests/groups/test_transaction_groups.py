@@ -184,7 +184,6 @@ def test_outcomes_have_names(tmp_path: Path) -> None:
         assert told.result == [DeleteOutcome.DELETED, DeleteOutcome.MISSING]
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("rebuilt", [False, True])
 @pytest.mark.parametrize(
     "step", [Step.HALF_APPENDED, Step.APPENDED, Step.INDEXING, Step.INDEXED, Step.PUBLISHED]

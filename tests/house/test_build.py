@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from build_engine import INTERPRETED, PACKAGES, SINGLE
+
 from tests.house.repo import ROOT
 
 SETUP = """

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import build_engine
 from tests.house.repo import ROOMS, ROOT, modules, tree
 
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 OURS = (*ROOMS, "benchmarks", ".ci")
-COMPILED = frozenset(build_engine.modules(ROOT))
 
 # What touches files. tools/ may read what the user names on the command line.
 GUARDED = tuple(room for room in ROOMS if room != "tools")
@@ -58,21 +56,6 @@ def bare_except(path: Path) -> Iterator[str]:
             yield f"{path}:{node.lineno}: bare except"
 
 
-def asked_for_slots(path: Path) -> Iterator[str]:
-    """Asking a class what it holds: one that mypyc compiled has no ``__slots__`` and no dict."""
-    compiled = _is_compiled(path)
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Attribute) and node.attr in {"__slots__", "__dict__"}:
-            of_another = ast.unparse(node.value) != "self" and node.attr == "__slots__"
-            if compiled or of_another:
-                yield f"{path}:{node.lineno}: {ast.unparse(node)}"
-
-
-def _is_compiled(path: Path) -> bool:
-    name = path.with_suffix("").as_posix().removeprefix("logstore/").replace("/", ".")
-    return name in COMPILED
-
-
 def printing(path: Path) -> Iterator[str]:
     """Output that does not go through tools/output.py, so has no JSON form."""
     for node in ast.walk(tree(path)):
@@ -114,7 +97,6 @@ RULES: dict[str, tuple[Rule, list[Path]]] = {
     "no module is too long": (too_long, modules(*OURS)),
     "functions fit a screen": (long_functions, modules(*OURS)),
     "every module has a docstring": (no_docstring, modules(*OURS, "tests")),
-    "no class that may be compiled is asked what it holds": (asked_for_slots, modules(*ROOMS)),
     "no bare except": (bare_except, modules(*OURS, "tests")),
     "only tools/output.py prints": (
         printing,

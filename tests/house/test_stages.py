@@ -27,7 +27,7 @@ NAMES = [
 # What `make test` takes beside its draws, in seconds on two idle cores: CONTRIBUTING.md has it.
 INSTALLATION_S = 180
 LINT_S = 15
-# Types, the site, the compiled engine and an older Spark, beside the tests marked `alone`.
+# Types, the site and an older Spark, beside the tests marked `alone`.
 COMPUTING_S = 180
 AT_MOST_S = 15 * 60
 FLAKY = "def test_flaky():\n    once({at})\n"

@@ -119,7 +119,6 @@ def test_names_are_bound_twice(index: IndexTxn, name: bytes) -> None:
     index.confirm_absent(name)
 
 
-@pytest.mark.inside
 def test_twins_that_share_a_key(index: IndexTxn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "twin_key", lambda name: b"t same")
     for number, name in ((1, b"one"), (2, b"two"), (3, b"three")):

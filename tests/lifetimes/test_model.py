@@ -243,7 +243,6 @@ DEATHS: dict[str, Any] = {
 }
 
 
-@pytest.mark.inside  # it kills in a step of the pipeline that is replaced
 @pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
 @pytest.mark.parametrize("what", DEATHS)
 def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point: str) -> None:

@@ -9,8 +9,6 @@ import shutil
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-import pytest
-
 import logstore
 from logstore.api import info
 from logstore.engine.shm.metrics import COUNTERS
@@ -99,7 +97,6 @@ def test_what_expired_is_not_counted_whether_it_was_dropped_or_not(tmp_path: Pat
     both.close()
 
 
-@pytest.mark.inside  # it kills in a step of the pipeline that is replaced
 def test_what_a_killed_process_left_is_counted_once(tmp_path: Path) -> None:
     """Its commit is ended by the next writer, from the log."""
     both = small(tmp_path)

@@ -19,7 +19,6 @@ CUTS_OF_A_KIND = 2 if figures.times() == 1 else 6 * figures.times()
 
 
 @pytest.mark.slow
-@pytest.mark.inside
 @pytest.mark.timeout(7200)
 def test_power_cuts_under_load(tmp_path: Path) -> None:
     """Writers of every policy, cut at any moment, with one order of commits to compare with."""

@@ -29,8 +29,6 @@ from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames, shop
 from tests.recovery import little
 
-pytestmark = pytest.mark.inside  # it looks at the frames of who opens, which compiled code has not
-
 
 class Kept(FileSystem):
     """Keeps every file that was opened, so that none closes itself; but for those in the cache of

@@ -258,9 +258,7 @@ def test_why_a_store_cannot_be_read_is_told(alone: Path) -> None:
     fs = Here()
     with pytest.raises(DamagedStoreError, match="go while they are read") as caught:
         readonly.open_engine(fs, alone, OPTIONS)
-    # Compiled, the engine tells what an error came of as its context.
-    came_of = caught.value.__cause__ or caught.value.__context__
-    assert isinstance(came_of, FileNotFoundError)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
     assert fs.opened == 2 * REBUILD_TRIES * readonly.BUILD_TRIES
     assert [each.exists() for each in fs.homes] == [False]
     names.segment(alone, 1).unlink()

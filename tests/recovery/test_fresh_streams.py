@@ -128,7 +128,6 @@ def _rebuilt(path: Path) -> Rows:
     return rows
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("made", LOGS, ids=lambda made: made.__name__)
 def test_rows_are_those_of_the_frames_one_by_one(
     tmp_path: Path, made: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch

@@ -6,8 +6,6 @@ import random
 import shutil
 from pathlib import Path
 
-import pytest
-
 import logstore
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
@@ -56,7 +54,6 @@ def test_what_is_rebuilt_is_what_was(tmp_path: Path) -> None:
     assert check(path).damage == []
 
 
-@pytest.mark.inside
 def test_each_row_is_written_once(tmp_path: Path) -> None:
     """Records, open nodes and names go into the index in their order, each once."""
     path = tmp_path / "store"

@@ -101,7 +101,6 @@ def test_a_checkpoint_while_all_changes(
     assert check(tmp_path / "s").index == compare.AGREES
 
 
-@pytest.mark.inside  # it kills in a step of the pipeline that is replaced
 @pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
 def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, point: str) -> None:
     """Before the append, behind it, behind LMDB's commit: it is added once, and the word that says

@@ -20,7 +20,6 @@ from tests.support import rebuilt
 SEED = "1"
 MOST = 400  # histories
 pytestmark = [
-    pytest.mark.inside,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
 ]

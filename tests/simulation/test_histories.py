@@ -21,7 +21,6 @@ TORTURE = int(os.environ.get("LOGSTORE_TORTURE", "0"))
 HISTORIES = 12 * TORTURE or 4
 S_EACH = 30
 pytestmark = [
-    pytest.mark.inside,
     pytest.mark.timeout(60 + S_EACH * HISTORIES),
     pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
 ]

@@ -19,7 +19,7 @@ HINT = "see what it is, then write it: python -m tests.store.odd"
 
 
 def test_every_odd_argument_has_the_outcome_that_is_pinned(tmp_path: Path) -> None:
-    """The same file is compared by `make test-core` and, compiled, by `make test-compiled`."""
+    """The same file is compared, by `make test-pure`, where nothing is compiled."""
     found = odd.lines(tmp_path / "store")
     assert [each for each in found if "BARE" in each or "AND CHANGED" in each] == []
     assert found == odd.PINNED.read_text(encoding="utf-8").splitlines(), HINT

@@ -53,7 +53,6 @@ def workload(path: Path, seed: int, **limits: int) -> tuple[list[bytes], list[tu
     return [segment.read_bytes()[64:] for segment in sorted(path.glob("log/*.log"))], found_rows
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("limits", [{}, {"node_max_bytes": 0, "node_max_entries": 0},
                                     {"node_max_entries": 3}, {"node_max_bytes": 300}])  # fmt: skip
 def test_short_and_long_way_write_the_same(

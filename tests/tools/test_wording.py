@@ -122,7 +122,6 @@ def text(node: ast.expr) -> str:
     )
 
 
-@pytest.mark.inside  # it reads the sources of the checkout
 def test_no_error_that_a_command_meets_advises_python() -> None:
     said = messages()
     assert len(said) > 100
@@ -134,7 +133,6 @@ def test_no_error_that_a_command_meets_advises_python() -> None:
     assert wrong == []
 
 
-@pytest.mark.inside  # it reads the sources of the checkout
 def test_each_phrase_is_one_that_is_said() -> None:
     source = "".join(text(node) for path in modules(*ROOMS) if path.stem != "wording"
                      for node in ast.walk(tree(path)) if isinstance(node, ast.expr))  # fmt: skip

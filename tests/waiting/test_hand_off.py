@@ -158,7 +158,6 @@ def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> Non
     assert owners(store) == ["second", "stopped"]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
     store: Store[Any], monkeypatch: Any
@@ -212,7 +211,6 @@ def killed_handing_over(store: Store[Any], *, published: bool) -> Forked:
     return _dies(when, store)
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("published", [True, False])
 def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
     """Published: the other finds in the index that it was served. Else it is served again."""

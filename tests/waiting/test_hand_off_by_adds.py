@@ -228,7 +228,6 @@ def test_where_entries_are_redelivered_an_add_hands_out_nothing(store: Store[Any
     assert store.metrics()["handed"] == 0
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("error", [RuntimeError("mine"), MemoryError()])
 def test_an_add_does_not_fail_for_those_who_wait(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception
@@ -273,7 +272,6 @@ def test_what_does_not_fit_into_a_segment_is_decided_once_more(tmp_path: Path) -
         assert store.metrics()["handed"] > 0
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("published", [True, False])
 def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
     """Published: it was added, and the waiter finds that it got it. Else nothing happened."""
@@ -319,7 +317,6 @@ def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
-@pytest.mark.inside
 def test_readers_that_were_served_run_before_more_is_added(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

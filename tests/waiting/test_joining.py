@@ -56,7 +56,6 @@ def test_who_was_not_is_written_down(store: Store[Any], monkeypatch: pytest.Monk
     assert [waiting.wait(), new.wait()] == [[1], [2]]
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("looks", [1, 2])
 def test_what_comes_while_it_joins_is_read(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looks: int

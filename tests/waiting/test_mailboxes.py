@@ -71,7 +71,6 @@ def test_in_one_commit_nobody_is_handed_something_twice(store: Store[Any]) -> No
     assert owners(store) == ["first", "second"]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("rejoins", [True, False])
 def test_who_is_leaving_is_offered_nothing(
@@ -152,7 +151,6 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
     assert owners(store) == ["stopped"]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
@@ -199,7 +197,6 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
     assert waiting.wait() == [1]
 
 
-@pytest.mark.inside
 def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +217,6 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     assert owners(store) == ["second"]
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("published", [True, False])
 def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) -> None:
     """They look by themselves, each of them, and find what the index says."""
@@ -238,7 +234,6 @@ def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) ->
     go(tmp_path, work)
 
 
-@pytest.mark.inside
 def test_what_it_is_handed_as_it_gives_up_it_returns(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +246,6 @@ def test_what_it_is_handed_as_it_gives_up_it_returns(
     assert late.wait() == [0]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_who_was_offered_something_by_the_dead_is_offered_nothing_besides(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch

@@ -96,7 +96,6 @@ def test_who_waits_for_a_stream_that_is_renamed_returns_what_it_got(
         assert [each.fields[b"n"] for each in found] == [b"1"]
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("options", [{"max_bytes": 10_000}, {"noack": True}, {"claim_idle": 3600}])
 def test_who_takes_little_does_not_read_the_backlog_for_others(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
@@ -132,7 +131,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "deliver", once)
 
 
-@pytest.mark.inside
 def test_what_was_offered_before_it_failed_is_withdrawn(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +151,6 @@ def test_what_was_offered_before_it_failed_is_withdrawn(
     assert owners(store) == ["a", "b"]
 
 
-@pytest.mark.inside
 def test_what_was_offered_is_withdrawn_if_the_commit_fails(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,7 +180,6 @@ def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) 
     assert owners(store) == ["second", "first"]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient", "left_to_readers")
 def test_who_gives_up_after_it_was_woken_wakes_the_next(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch

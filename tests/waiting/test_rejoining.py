@@ -85,7 +85,6 @@ def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
     assert last.wait() == [3]
 
 
-@pytest.mark.inside
 @pytest.mark.parametrize("looked", [False, True])
 def test_what_is_added_while_it_joins_it_gets_once(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looked: bool
@@ -108,7 +107,6 @@ def test_what_is_added_while_it_joins_it_gets_once(
     assert queue(store) == []
 
 
-@pytest.mark.inside
 def test_it_is_called_before_it_can_look(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +126,6 @@ def test_it_is_called_before_it_can_look(
     waiting.join()
 
 
-@pytest.mark.inside
 def test_what_was_there_when_it_comes_it_reads(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +166,6 @@ def test_who_closes_the_store_gives_its_record_back(store: Store[Any]) -> None:
     assert used(store) == []
 
 
-@pytest.mark.inside
 def test_what_was_deleted_since_it_was_handed_is_gone(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,6 @@ def taker_of(store: Store[Any], number: int) -> tuple[int, int]:
     return mailbox.consumer, mailbox.most
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +90,6 @@ def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
     go(tmp_path, work)
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
@@ -127,7 +125,6 @@ def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
     assert [int(each.fields[b"n"]) for each in got["a"]] == [2, 3]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient", "by_session")
 def test_interrupted_as_it_joins_it_does_not_wait_any_more(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
@@ -154,7 +151,6 @@ def test_interrupted_as_it_joins_it_does_not_wait_any_more(
     assert waiting.wait() == [10]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -227,7 +223,6 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
     assert store.metrics()["handed"] - before == 3
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient", "by_session")
 def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
@@ -249,7 +244,6 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     assert waiting.wait() == [0, 1]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("own_pace", "by_session")
 def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
@@ -273,7 +267,6 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
     assert waiting.wait() == [0, 1]
 
 
-@pytest.mark.inside
 def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,6 @@ class Held:
         patch.setattr(WaitSession, name, held)
 
 
-@pytest.mark.inside
 def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +95,6 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
     go(tmp_path, work)
 
 
-@pytest.mark.inside
 def test_cancelled_when_it_is_served_it_does_not_free_the_record_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +117,6 @@ def test_cancelled_when_it_is_served_it_does_not_free_the_record_of_another(
     go(tmp_path, work)
 
 
-@pytest.mark.inside
 def test_all_tasks_are_cancelled_while_a_step_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +136,6 @@ def test_all_tasks_are_cancelled_while_a_step_runs(
     go(tmp_path, work)
 
 
-@pytest.mark.inside
 def test_the_loop_is_closed_while_a_step_runs(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +179,6 @@ def test_the_child_of_a_fork_gives_back_no_place_of_its_parent(store: Store[Any]
     assert states == [WAITING]
 
 
-@pytest.mark.inside
 def test_who_is_interrupted_as_it_joins_is_handed_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +203,6 @@ def test_who_is_interrupted_as_it_joins_is_handed_nothing(
     assert [each.fields[b"n"] for each in group.read("c", count=2, timeout=SOON_S)] == [b"1", b"2"]
 
 
-@pytest.mark.inside
 @pytest.mark.usefixtures("patient")
 def test_who_watches_sees_what_is_given_behind_its_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,6 @@ from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.late_free import let_go
 from logstore.engine.shm.users import Users
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through
@@ -190,18 +189,8 @@ class Engine:
             made.close()
             raise
         self.wake.readers_changed += 1  # under LOCK: nobody writes over a page before that
-        self.switch_generation(made)
-        return made
-
-    def switch_generation(self, made: Generation | None) -> None:
-        """Read and write this generation from now on, or open one at the next use (None).
-
-        Readers look at the attribute without a lock, and freeing the last reference to the one
-        before closes LMDB, which lets go of the interpreter: so it is freed behind the assignment.
-        """
-        before = self.generation
         self.generation = made
-        let_go(before)
+        return made
 
     def _index_files(self, path: Path) -> tuple[int, int]:
         """Inodes of data.mdb and lock.mdb: looked at, never opened."""
@@ -245,7 +234,7 @@ class Engine:
                 number = (build or self._rebuild)(self)
                 path = names.generation(self.index_home, number)
                 made = open_generation(self.fs, path, number)
-                self.switch_generation(made)
+                self.generation = made
                 self.settle_generation(made)
             except FileNotFoundError as exc:  # the index, or a dropped segment, went meanwhile
                 if not left:
@@ -398,7 +387,7 @@ class Engine:
             alone = self.gate.shut()
             if alone and self.generation is not None and self.pid == os.getpid():
                 self.generation.close()
-            self.switch_generation(None)
+            self.generation = None
             self.segments.close()  # also of what readers opened until the gate was shut
         finally:
             through(self.gate.reopen)
@@ -409,40 +398,24 @@ class Engine:
 
     def _close_lane(self) -> None:
         """No add goes beside the pipeline any more, and no read beside a snapshot."""
-        lane = self.lane
-        self.lane = None
+        lane, self.lane = self.lane, None
         if lane is not None:
             lane.close()
-        let_go(lane)
-        more = self.metrics.more
         self.metrics.more = None
-        let_go(more)
-        reader = self.reader
-        self.reader = None
+        reader, self.reader = self.reader, None
         if reader is not None:
             reader.close()
-        let_go(reader)
 
     def _untie(self) -> None:
         """Let go of WAKE and of the directory, and of what refers back to this: they are unmapped
         and closed by their last user now, also if a handle or an error is kept that knows this
         engine, and not by a garbage collection, which may be long in coming.
         """
-        wake = self.wake
         self.wake = Wake(None, self.path)
-        let_go(wake)
-        path = self.path
-        self.path = named(path)
-        let_go(path)
-        home = self.index_home
-        self.index_home = named(home)
-        let_go(home)
-        due_work = self.due_work
+        self.path = named(self.path)
+        self.index_home = named(self.index_home)
         self.due_work = None
-        let_go(due_work)
-        follow = self.follow
         self.follow = None
-        let_go(follow)
 
     def set_aside(self) -> None:
         """In a child after fork: files are closed, never unlocked; nothing shared is touched."""

@@ -74,7 +74,7 @@ def _close_locked(engine: Engine, generation: Generation) -> bool:
         if not engine.gate.shut():
             return False
         generation.close()
-        engine.switch_generation(None)
+        engine.generation = None
     finally:
         through(engine.gate.reopen)
     engine.cache.clear()

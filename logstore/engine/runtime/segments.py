@@ -17,7 +17,6 @@ from typing import Protocol
 from logstore import format as fmt
 from logstore.codec import codec
 from logstore.engine.reading.loading import node_cache
-from logstore.engine.shm.late_free import let_go
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.fs import File, FileSystem, named
@@ -84,9 +83,7 @@ class Segments:
     def close(self) -> None:
         """Let go of every file, and of the store's directory."""
         self.forget()
-        store = self._store
-        self._store = named(store)
-        let_go(store)
+        self._store = named(self._store)
 
     def forget(self) -> None:
         """Let go of every file: some of them were dropped."""

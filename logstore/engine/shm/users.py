@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from logstore.engine.shm.late_free import let_go
 from logstore.errors import StoreInUseError
 from logstore.fs import File, FileSystem, named
 from logstore.fsinfo import flock_owner
@@ -71,9 +70,7 @@ class Users:
         """Let go, without unlocking: a child of a fork may close what it inherited."""
         self._log.close()
         self.file.close()
-        path = self._path  # which keeps the store's directory open
-        self._path = named(path)
-        let_go(path)
+        self._path = named(self._path)  # the one before keeps the store's directory open
 
 
 def replaced(path: Path, name: str) -> StoreInUseError:

@@ -27,7 +27,6 @@ from logstore.engine.apply.streams import apply_commit
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.overlaid_rows import OverlaidRows, Overlay, Rows
 from logstore.engine.runtime.record_cache import RecordCache
-from logstore.engine.shm.late_free import let_go
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptionError
 from logstore.format import Kind
@@ -58,9 +57,7 @@ def index_upto(engine: Engine, generation: Generation, txn: Any, upto: int) -> I
         over = Overlay(generation.number, meta.applied, meta, {})
     if over.meta.applied < upto:
         over = _extended(engine, generation, txn, over, upto)
-        before = engine.overlay
         engine.overlay = over  # another thread may have one that reaches further: it is made again
-        let_go(before)
     return IndexTxn(generation, OverlaidRows(txn, generation.database_names, over.rows))
 
 

@@ -17,7 +17,6 @@ import pytest
 
 from logstore.engine.lane.loading import native_or_none
 from tests import figures, seeds
-from tests.crash import steps
 from tests.crash.kills import rounds
 from tests.support import preload
 
@@ -32,7 +31,6 @@ SEED = seeds.seed()
 
 @pytest.mark.slow
 @pytest.mark.timeout(900 * PARTS)
-@pytest.mark.inside
 def test_writers_killed_at_any_moment_lose_double_and_halve_nothing(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
@@ -63,7 +61,7 @@ def test_writers_killed_in_the_lane(tmp_path: Path, tell: Callable[[str], None])
     assert not done.returncode, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     found = said["figures"]
-    figures.record(f"kills_in_the_lane{'_compiled' * steps.COMPILED}", **found)
+    figures.record("kills_in_the_lane", **found)
     tell(said["text"])
     assert found["kills"] >= KILLS_A_ROUND * LANE_ROUNDS * PARTS
     assert found["in_the_group_lane"] >= INSIDE * found["kills"]

@@ -73,7 +73,7 @@ def planned(calls: Counter[str], rng: random.Random, sync: Sync, sample: int) ->
     "kinds",
     [
         pytest.param(script.KINDS, id="all"),
-        pytest.param(script.ENDS, id="lane and ends", marks=pytest.mark.inside),
+        pytest.param(script.ENDS, id="lane and ends"),
     ],
 )
 def test_every_system_call_kills_or_fails(

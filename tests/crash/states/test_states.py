@@ -49,7 +49,6 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.inside
 @pytest.mark.timeout(60 + 120 * LOSSES)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_cut(
