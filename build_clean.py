@@ -1,6 +1,6 @@
 """What a build begins with: an empty folder; only the build imports this.
 
-Invariant: a wheel holds what is in the sources now, and nothing of what an earlier build in the same
+Invariant: a wheel holds what is in the sources now, and nothing that an earlier build in the same
 checkout left in its folder: modules that are gone since, and compiled ones that did not build now.
 """
 

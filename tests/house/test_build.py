@@ -1,4 +1,4 @@
-"""Prevents a wheel from holding modules, compiled or not, that are in the source no more."""
+"""Prevents a wheel that lacks a part, holds one that is gone, or does not work where it is put."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
-from build_engine import INTERPRETED, PACKAGES, SINGLE
 
-from tests.house.repo import ROOT
+from tests.house.repo import MAPPED, ROOMS, ROOT, files, modules, project
 
 SETUP = """
 from setuptools import Extension, setup
-from build_engine import BuildExt
-setup(name="small", version="1", packages=["small"], cmdclass={"build_ext": BuildExt},
+from build_clean import BuildPy
+setup(name="small", version="1", packages=["small"], cmdclass={"build_py": BuildPy},
       ext_modules=[Extension("small.native", ["native.c"])])
 """
 NATIVE = """
@@ -24,21 +26,33 @@ NATIVE = """
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "native", NULL, -1, NULL};
 PyMODINIT_FUNC PyInit_native(void) { return PyModule_Create(&module); }
 """
+SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+TRIED = """
+import sys, logstore
+with logstore.open(sys.argv[1]) as store:
+    stream = store.stream("s")
+    id = stream.add({"a": "b"})
+    stream.group("g", "0").read("c")[0].ack()
+    assert stream.get(id)["a"] == b"b"
+    print(store.info().codec, store.info().core, logstore.__file__)
+"""
+COMPILED = {
+    each["name"].replace(".", "/") for each in project()["tool"]["setuptools"]["ext-modules"]
+}
+needs_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 
 
 def build(project: Path) -> set[str]:
-    """Build a project; what is in its build folder then, without the endings of compiled ones."""
-    environment = {**os.environ, "LOGSTORE_BUILD_ENGINE": "0"}
+    """Build a project; what is in its build folder then."""
     command = [sys.executable, "setup.py", "-q", "build", "--build-lib", "built"]
-    subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True)
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
     built = project / "built"
     return {str(path.relative_to(built)) for path in built.rglob("*") if path.is_file()}
 
 
+@needs_compiler
 def test_what_an_earlier_build_left_is_removed(tmp_path: Path) -> None:
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
-    shutil.copy(ROOT / "build_engine.py", tmp_path)
+    shutil.copy(ROOT / "build_clean.py", tmp_path)
     (tmp_path / "setup.py").write_text(SETUP)
     (tmp_path / "native.c").write_text(NATIVE)
     (tmp_path / "small").mkdir()
@@ -47,16 +61,64 @@ def test_what_an_earlier_build_left_is_removed(tmp_path: Path) -> None:
     first = build(tmp_path)
     assert "small/goes.py" in first
     suffix = next(name for name in first if name.startswith("small/native")).partition(".")[2]
-    # As if the engine had been compiled before.
-    for name in ("small/goes", "small/stays", "small__mypyc"):
-        (tmp_path / "built" / f"{name}.{suffix}").touch()
+    (tmp_path / "built" / f"small/stays.{suffix}").touch()  # which would be imported in its place
     (tmp_path / "small" / "goes.py").unlink()
     assert build(tmp_path) == first - {"small/goes.py"}
     assert build(tmp_path) == first - {"small/goes.py"}
 
 
-def test_what_is_to_be_compiled_is_there() -> None:
-    """A module that was renamed since: no wheel can be built then."""
-    named = {f"logstore/{name.replace('.', '/')}" for name in (*SINGLE, *INTERPRETED)}
-    assert sorted(name for name in named if not (ROOT / f"{name}.py").is_file()) == []
-    assert all((ROOT / "logstore" / name.replace(".", "/")).is_dir() for name in PACKAGES)
+def pip(*arguments: str) -> None:
+    """Run pip, without the network."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def packed(folder: Path) -> Path:
+    """The wheel of these sources, made in a folder from what is published of them."""
+    source = folder / "source"
+    for path in files():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / path, follow_symlinks=False)
+    command = [sys.executable, "-c", SDIST, str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (sdist,) = folder.glob("*.tar.gz")
+    pip("wheel", "--no-build-isolation", "--no-deps", "-w", str(folder), str(sdist))
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_wheel_has_all_and_works_where_it_is_installed(tmp_path: Path) -> None:
+    wheel = packed(tmp_path)
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    wanted = {
+        (f"logstore/{path}" if path.parts[0] in MAPPED else str(path)) for path in modules(*ROOMS)
+    }
+    assert {name for name in names if name.endswith(".py")} == wanted | {"pyspark_logstore.py"}
+    assert {name.partition(".")[0] for name in names if name.endswith(".so")} == COMPILED
+    assert {"logstore/py.typed", "logstore/codec/native.pyi"} <= names
+    assert not [name for name in names if name.endswith((".c", ".pyx", ".pxi"))]
+    home = tmp_path / "venv"
+    venv.create(home)
+    python = home / "bin" / "python"
+    (inside,) = home.glob("lib/*/site-packages")
+    # What it depends on, and nothing that says where the checkout is: that is not followed there.
+    (inside / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
+    plain = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    for wish, codec in ("", "native"), ("native", "native"), ("pure", "pure"):
+        done = subprocess.run(
+            [str(python), "-c", TRIED, str(tmp_path / f"store-{wish}")],
+            cwd=tmp_path, env={**plain, "LOGSTORE_CODEC": wish}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == [codec, codec, str(inside / "logstore" / "__init__.py")]
+    done = subprocess.run(
+        [str(home / "bin" / "logstore"), "info", str(tmp_path / "store-")],
+        cwd=tmp_path, env=plain, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "native codec, native core" in done.stdout, done.stderr
