@@ -86,8 +86,9 @@ class FileStat(NamedTuple):
 
 
 def _stat(at: os.stat_result) -> FileStat:
-    fields = (at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode, at.st_uid, at.st_nlink)
-    return tuple.__new__(FileStat, fields)
+    return FileStat(
+        at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_mode, at.st_uid, at.st_nlink
+    )
 
 
 class File:

@@ -20,7 +20,6 @@ U64_MAX = 2**64 - 1
 ID_TEXT_MAX = 127
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PACK = struct.Struct(">QQ")
-_new = tuple.__new__  # without the layers of a named tuple: every read makes one
 
 
 class StreamID(NamedTuple):
@@ -46,7 +45,7 @@ class StreamID(NamedTuple):
     def next(self) -> StreamID:
         """The smallest ID above this one; InvalidIDError after the last possible one."""
         if self.seq < U64_MAX:
-            return _new(StreamID, (self.ms, self.seq + 1))
+            return StreamID(self.ms, self.seq + 1)
         if self.ms < U64_MAX:
             return StreamID(self.ms + 1, 0)
         raise InvalidIDError("invalid start ID for the interval")

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from logstore.api.times import When
     from logstore.engine.groups.ack import Later
 
-_new = tuple.__new__  # without the layers of a named tuple: every add and every read makes one
 # The ID of an add that gives none. Compared by address, which is one for all such texts in CPython:
 # another one is an ID that is read.
 ANY_ID = "*"
@@ -170,7 +169,7 @@ def one_add(
     check_flag(create, "create")
     rule = trimming.rule()
     batch = rows([fields], encoding)
-    return batch, _new(Add, (name, batch, 0, 1, ids, create, rule, expected, ttl_ms(ttl)))
+    return batch, Add(name, batch, 0, 1, ids, create, rule, expected, ttl_ms(ttl))
 
 
 def trim_rule(
@@ -387,7 +386,7 @@ def group_read(
         allowed = limits(count, max_count, max_bytes)
         limit, most_bytes = allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
     who = consumer_name(consumer, encoding)
-    return _new(GroupReadArguments, (who, limit, most_bytes, idle_ms, deadline_of(timeout)))
+    return GroupReadArguments(who, limit, most_bytes, idle_ms, deadline_of(timeout))
 
 
 def milliseconds(length: timedelta | float, name: str) -> int:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bytes, str)
 D = TypeVar("D")
 _id_and_flat = attrgetter("id", "_flat")
-_new = tuple.__new__  # without the layers of a named tuple: every entry that is read makes one
 
 
 class Decoding(Protocol):
@@ -277,7 +276,7 @@ def make_entry(row: NodeEntry, encoding: str | None, reading: Decoding | None = 
     flat: list[Any] = stored
     if encoding is not None:
         flat = [part.decode(encoding, "surrogateescape") for part in stored]
-    made: Entry[Any] = Entry(_new(StreamID, (ms, seq)), flat, encoding)
+    made: Entry[Any] = Entry(StreamID(ms, seq), flat, encoding)
     if reading is not None:
         made._encoding = reading
     return made

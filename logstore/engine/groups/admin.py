@@ -21,7 +21,6 @@ NO_KEY = (
     "MKSTREAM option to create an empty stream automatically."
 )
 MAKE_IT = "; make it with stream.group(name, start='0') or start='$'"
-_new = tuple.__new__  # without the layers of a named tuple: reads make these
 SEEN_MS = 10  # a consumer that reads in vain more often is not recorded each time
 
 
@@ -147,10 +146,7 @@ def consumer(txn: WriteTxn, group: GroupRecord, name: bytes) -> ConsumerRecord:
 
 
 def _seen_now(txn: WriteTxn, group: GroupRecord, number: int, active_ms: int, name: bytes) -> None:
-    body: frames.Consumer = _new(
-        frames.Consumer, (group.number, number, txn.now_ms, active_ms, 1, name)
-    )
-    txn.emit(body)
+    txn.emit(frames.Consumer(group.number, number, txn.now_ms, active_ms, 1, name))
 
 
 def seen(txn: WriteTxn, group: GroupRecord, who: ConsumerRecord) -> None:

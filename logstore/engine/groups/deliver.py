@@ -28,7 +28,6 @@ from logstore.log import groupframe as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
 from logstore.tuples import NamedTuple
 
-_new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes some
 _PACK_IDS: Final[Any] = codec().pack_ids
 _FIRST_DELIVERIES: Final[Any] = codec().first_deliveries
 GIVEN_BACK_ONLY = AMOUNT_MAX  # as a time to be idle: what somebody has is never idle for so long
@@ -137,11 +136,8 @@ def deliver(
     ids = [delivered.id for delivered in new]
     (last_ms, last_seq), read = groups.delivered(record, group, ids)
     pending = b"" if noack else _PACK_IDS(ids)[0]
-    body: frames.Deliver = _new(
-        frames.Deliver,
-        (group.number, consumer, txn.now_ms, last_ms, last_seq, read, int(noack), pending),
-    )
-    txn.emit(body)
+    read_now = group.number, consumer, txn.now_ms, last_ms, last_seq, read, int(noack), pending
+    txn.emit(frames.Deliver(*read_now))
 
 
 def left(

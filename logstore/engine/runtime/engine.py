@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from logstore.engine.runtime.background import DueWork
 
 log = Logger("logstore")
-_new = tuple.__new__  # without the layers of a named tuple: every commit makes one
 REBUILD_TRIES = 3
 
 

@@ -11,16 +11,12 @@ behind the group's own position; counts follow from what really changed. Decides
 
 from __future__ import annotations
 
-from typing import Final
-
 from logstore.engine.runtime.pending_set import PendingSet
 from logstore.engine.runtime.record_cache import GroupCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord
 from logstore.index.group_txn import NO_RUNS, GroupTxn
 from logstore.log import groupframe as frames
-
-_new: Final = tuple.__new__  # without the layers of a named tuple: every delivery makes one
 
 
 class GroupState:
@@ -163,7 +159,7 @@ def deliver(groups: GroupState, at: int, body: frames.Deliver) -> None:
     group = groups.advance(body.group, at)
     if group is None:
         return
-    group.last = _new(StreamID, (body.last_ms, body.last_seq))
+    group.last = StreamID(body.last_ms, body.last_seq)
     group.entries_read = body.entries_read
     record = groups.consumer(group.number, body.consumer)
     if record is not None:

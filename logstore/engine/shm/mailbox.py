@@ -22,7 +22,6 @@ MAILBOX_BYTES = 64
 _MAILBOX = struct.Struct("@8Q")
 _STATE, _CONSUMER, _COUNT = 0, 1, 2  # words of a mailbox
 NOTHING, OFFERED, GIVEN = 0, 1, 2
-_new = tuple.__new__  # without the layers of a named tuple
 NO_ONE = 0  # as a consumer's number: nothing is to be handed to this one, it comes itself
 
 
@@ -41,12 +40,12 @@ class Mailbox(NamedTuple):
     @property
     def first(self) -> StreamID:
         """The first of its entries."""
-        return _new(StreamID, (self.first_ms, self.first_seq))
+        return StreamID(self.first_ms, self.first_seq)
 
     @property
     def last(self) -> StreamID:
         """The last of its entries; all between them that are pending with it are its, too."""
-        return _new(StreamID, (self.last_ms, self.last_seq))
+        return StreamID(self.last_ms, self.last_seq)
 
 
 class Mailboxes:

@@ -55,7 +55,6 @@ SLICE_S = 0.15
 KEPT_S = 60.0  # for an owner that did not come back
 SWEEP_S = 1.0
 BARE_MAX = 8  # records that a process keeps without a place in a queue
-_new = tuple.__new__  # without the layers of a named tuple: each wait makes one
 
 
 class Pace:
@@ -441,8 +440,9 @@ class SavedWaiters:
         if len(self._bare) >= BARE_MAX or (key, owner) in self._bare:
             self._waiters.free(number, ticket)
         else:
-            kept = number, ticket, time.monotonic(), consumer, served_ms
-            self._bare[key, owner] = _new(SavedWaiter, kept)
+            self._bare[key, owner] = SavedWaiter(
+                number, ticket, time.monotonic(), consumer, served_ms
+            )
 
     def take(self, key: int, owner: object) -> SavedWaiter | None:
         """The place in the queue that its owner kept, who came back."""

@@ -36,7 +36,6 @@ _NOT_ABOVE = (
 )
 NODES_AT_ONCE = 1000  # full nodes that one step writes: it is looked through for one of them
 EXHAUSTED = "The stream has exhausted the last possible ID, unable to add more items"
-_new = tuple.__new__  # without the layers of a named tuple: every add makes these
 
 
 class AutoID(NamedTuple):
@@ -78,7 +77,7 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
     if request.expected is not None:
         check_expected(request.name, request.expected, last)
     if isinstance(request.ids, AutoID):
-        added = _new(Added, (_first_auto(last, request.ids, txn.now_ms), count, None))
+        added = Added(_first_auto(last, request.ids, txn.now_ms), count, None)
         if count > 1:
             _check_room(added.first, count, request.ids)
     elif isinstance(request.ids, StreamID):
@@ -92,7 +91,7 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
             return None
         record = create(txn, request.name)
     if record.number not in txn.grown:  # a batch adds to it many times
-        txn.grown[record.number] = _new(BeforeImage, (last, record.entries_added))
+        txn.grown[record.number] = BeforeImage(last, record.entries_added)
     if count != 1 or not _add_one(txn, record, request, added.first):
         _add_rows(txn, record, request, added)
     txn.counts["added_entries"] += count
@@ -157,7 +156,7 @@ def existing(txn: WriteTxn, name: bytes) -> StreamRecord:
 
 def _first_auto(last: StreamID, auto: AutoID, now_ms: int) -> StreamID:
     if auto.ms is None and now_ms > last.ms:
-        return _new(StreamID, (now_ms, 0))
+        return StreamID(now_ms, 0)
     if last == MAX_ID:
         raise IDOrderError(EXHAUSTED)
     if auto.ms is None:

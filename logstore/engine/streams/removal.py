@@ -25,8 +25,6 @@ from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.log.groupframe import Ack
 
-_new = tuple.__new__  # without the layers of a named tuple: every ack makes one
-
 
 def remove(
     txn: WriteTxn,
@@ -126,8 +124,7 @@ def removed(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> int:
     """Entries are no longer pending in a group; how many were."""
     there = _pending(txn, group, ids)
     if there:
-        body: Ack = _new(Ack, (group.number, there))
-        txn.emit(body)
+        txn.emit(Ack(group.number, there))
     return len(there) // ID_BYTES
 
 

@@ -49,7 +49,6 @@ from logstore.index.keys import StreamRecord
 from logstore.tuples import NamedTuple
 
 UNKNOWN = -1  # as a position: no commit ends there
-_new = tuple.__new__  # without the layers of a named tuple
 KNOWN_MAX = 1024  # groups that are remembered
 RETRY_MIN_S = 0.001  # between two looks for what became idle
 BECAME: dict[str, int] = {} if native_or_none is None else native_or_none.outcomes()
@@ -451,10 +450,7 @@ class WaitSession:
     def _told(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
         """What was handed to it, as deliveries of this time."""
         self._read.engine.metrics.count("read_entries", len(entries))
-        return [
-            _new(Delivered, (_new(StreamID, (ms, seq)), items, 0, 1, time_ms))
-            for _, ms, seq, items in entries
-        ]
+        return [Delivered(StreamID(ms, seq), items, 0, 1, time_ms) for _, ms, seq, items in entries]
 
     def _due(self) -> bool:
         return self._due_ms is not None and self._read.engine.clock.now_ms() >= self._due_ms
