@@ -1,9 +1,9 @@
 """``NamedTuple`` as ``typing`` has it, whose classes cost a tenth as much to make.
 
 Opening a store loads about eighty of them, and making each with ``typing`` takes longer than all
-else in its module: annotations are compiled one by one, and ``__new__`` is compiled from text. Here
-annotations stay text, and ``__new__`` is compiled when some instances were made. Type checkers
-see the class of ``typing``, and ``build_engine.py`` has mypyc use this one for compiled modules.
+else in its module: annotations are compiled one by one, and ``__new__`` is compiled from text. That
+is a seventh of an import, an open and a close. Here annotations stay text, and ``__new__`` is
+compiled when some instances were made. Type checkers see the class of ``typing``.
 """
 
 from __future__ import annotations
@@ -94,8 +94,6 @@ else:
 
         def __getnewargs__(self):
             return tuple(self)
-
-    _NamedTuple = NamedTuple  # as mypyc calls it
 
 
 __all__ = ["NamedTuple"]

@@ -6,9 +6,7 @@ raises, and never waits for itself. How threads share a commit is told in
 ``group_commit``.
 
 Interrupts are not held back: a commit that one cuts off is resolved as a dead writer's would be, by
-the tail check (``pipeline.resolve``). This module is never compiled: Python raises an interrupt
-inside an interpreted function, or behind a compiled one, and behind ``run`` is too late. Nor can
-the class of a thread-local (``Busy``) be compiled.
+the tail check (``pipeline.resolve``).
 """
 
 from __future__ import annotations

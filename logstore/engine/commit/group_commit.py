@@ -9,8 +9,7 @@ many; requests are taken into a batch only when LOCK is held, so that each waits
 its caller wants and no longer, and one that gives up leaves the others where they are; a waiting
 thread looks at its flags again from time to time, so that a wake-up lost to an interrupt costs some
 milliseconds and no more; a request that may not wait (``at_once``) waits for no thread, no process
-and no disk. What an interrupt cuts off here, ``committer`` brings to its end: it may fall anywhere,
-and when this is compiled, only behind a call into this.
+and no disk. What an interrupt cuts off here, ``committer`` brings to its end: it may fall anywhere.
 """
 
 from __future__ import annotations
