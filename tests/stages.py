@@ -66,7 +66,7 @@ PURE = (
     "settings", "store", "waiting", "wire",
 )  # fmt: skip
 STAGES: dict[str, Stage] = {
-    "alone": Stage("alone", 100),
+    "alone": Stage("alone", 150),
     "beside": Stage("not alone", 270, jobs=True, dear_s=5),
     "pure-alone": Stage("alone", 40, only=PURE, dear_s=2, pure=True),
     "pure": Stage("not alone", 150, jobs=True, only=PURE, dear_s=5, pure=True),

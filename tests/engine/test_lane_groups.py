@@ -28,9 +28,8 @@ from tests import seeds
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of, follow, let_lag
 
-if native_or_none is None:
-    pytest.skip("the lane was not compiled", allow_module_level=True)
-
+# Others import helpers from here, so the module is there where its tests are not run.
+pytestmark = pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
 Store = logstore.Store[bytes]
 SEED = seeds.seed()
 

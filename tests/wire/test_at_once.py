@@ -137,7 +137,7 @@ def test_adds_alone_wake_no_task(served: Served, tried: list[bool]) -> None:
     assert all(tried)
 
 
-@pytest.mark.skipif(native_or_none is None, reason="the lane is compiled")
+@pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
 def test_an_add_that_the_lane_refuses_sends_nobody_behind_it_to_the_shared_commit(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from logstore.engine.reading.loading import native_or_none
 from logstore.engine.snapshots import snapshot
 from tests import seeds
 from tests.wire.lines import Line
@@ -58,6 +59,7 @@ READS = [
 ]
 
 
+@pytest.mark.skipif(native_or_none is None, reason="the read core is not built")
 @pytest.mark.parametrize("words", READS, ids=" ".join)
 def test_what_was_met_is_told_without_a_snapshot(
     line: Line, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

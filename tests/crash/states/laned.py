@@ -21,7 +21,6 @@ from logstore import format as fmt
 from logstore.api import opening
 from logstore.engine.commit import write_back
 from logstore.engine.lane import lane as plain_lane
-from logstore.engine.lane.loading import native_or_none
 from logstore.engine.reading.loading import node_cache, open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.shm.control_block import LogWords, Wake
@@ -37,9 +36,6 @@ from tests.crash.states.scripts import CHECKPOINT, REOPEN, SYNC
 from tests.crash.states.steps import LANE, LANE_STEPS, Step
 from tests.crash.states.workload import Do, Session, Workload
 from tests.support import inside
-
-if native_or_none is None:
-    raise ImportError("the lane was not compiled")
 
 LOOK_MS = 4_000_000_000_000  # idle times are told from then on
 LAG_COMMITS = 5
