@@ -360,18 +360,21 @@ def count_start() -> float:
         raise Unavailable("no valgrind (apt install valgrind): instructions are not counted")
     with tempfile.TemporaryDirectory(prefix="logstore-count-") as made:
         code = [STARTING, str(Path(made, "store"))]
-        _process([], code)  # leaves the bytecode and the store
+        _process(made, [], code)  # leaves the bytecode and the store
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={made}/out.1"]
-        _process(valgrind, code)
+        _process(made, valgrind, code)
         whole = next(_sums(Path(made)))
-        _process(valgrind, ["pass"])
+        _process(made, valgrind, ["pass"])
         return float(whole - next(_sums(Path(made))))
 
 
-def _process(under: list[str], code: list[str]) -> None:
+def _process(folder: str, under: list[str], code: list[str]) -> None:
+    """Run some code, its bytecode kept in a folder, whatever is said of bytecode outside."""
+    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [*under, sys.executable, "-c", *code],
-        env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False,
+        env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"counting failed:\n{done.stderr[-3000:]}")

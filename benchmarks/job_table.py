@@ -16,7 +16,7 @@ BEGIN = "<!-- made by benchmarks/{maker}.py from here on -->\n"
 END = "<!-- and up to here -->\n"
 HEAD = """Thousands of jobs a second in one run of `make bench ARGS=jobs` on {day}:
 {note}; {cores} cores, of which other work had {busy_cores:.1f} as it began,
-Python {python}, the engine {engine}, {versions}.
+Python {python}, {versions}.
 
 | | done by 4 processes | an effect each, once, {killed} workers killed | added one by one |
 |---|---|---|---|
