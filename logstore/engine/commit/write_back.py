@@ -43,7 +43,7 @@ from logstore.format import Kind
 from logstore.index.txn import IndexTxn
 from logstore.log import reader
 
-INDEX_LAG_MAX_COMMITS: int = 64  # 0: every commit writes its rows
+INDEX_LAG_MAX_COMMITS: int = 256  # 0: every commit writes its rows
 INDEX_LAG_MAX_BYTES = 64 * 1024
 
 
