@@ -202,6 +202,16 @@ class OpenStore(Generic[T]):
                     error = CommittedInterrupt(_COUNTS)
             raise error from exc
 
+    def add_rows_plain(self, name: bytes, rows: list[Any]) -> tuple[StreamID, int] | None:
+        """Commit a few entries beside the pipeline, as one; the first one's ID, which the others
+        follow, and how many there are. None as of ``add_plain``."""
+        shared = self._shared
+        if shared is None or (lane := shared.lane) is None or not self._plain_text:
+            return None
+        told: list[StreamID] = []
+        count: int = _beside(lane.add_rows, name, rows, told=told, ascii=self._ascii_alone)
+        return (told[0], count) if count else None
+
     def add_ready(self, request: Add) -> StreamID | None:
         """The same of one row that became bytes, with what is asked for it; None, and nothing
         happened."""

@@ -107,7 +107,7 @@ def test_plain_adds_are_commits_of_the_lane(store: Store) -> None:
         lambda stream: stream.add(ROW, expected_last_id=stream.last_id),
         lambda stream: stream.add(ROW, maxlen=1000, references="acked"),
         lambda stream: stream.add({"temp": "x" * 70_000}),
-        lambda stream: stream.add_many([ROW]),
+        lambda stream: stream.add_many(iter([ROW])),
     ],
 )
 def test_other_adds_go_through_the_pipeline(store: Store, add: Callable[[Any], object]) -> None:
@@ -594,20 +594,6 @@ def test_the_promise_is_that_of_the_policy(tmp_path: Path, sync: Any) -> None:
 
 
 # -- threads, signals, forks -----------------------------------------------------------------------
-def test_threads_that_share_a_sync_do_not_sync_alone_beside_it(tmp_path: Path) -> None:
-    """Under ``always`` an add joins the others in the queue, until nobody else is there."""
-    with logstore.open(tmp_path / "shared", sync="always", background=False) as store:
-        stream = store.stream("s")
-        for _ in range(3):
-            stream.add({"warm": "up"})
-        assert lane_commits(store)
-        committer_of(store).queue.expected = 2  # as a commit for two threads leaves it
-        stream.add({"first": "nobody came to share"})
-        assert lane_commits(store) == 0
-        stream.add({"then": "alone again"})
-        assert lane_commits(store) == 1
-
-
 def test_an_add_inside_of_a_call_is_refused(store: Store) -> None:
     calls = committer_of(store).calls
     calls.now = True
@@ -725,7 +711,7 @@ def test_threads_add_beside_each_other(tmp_path: Path, sync: Any) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert lane_commits(store) or sync == "always"  # there they share syncs, in the queue
+        assert lane_commits(store)
         for place, name in enumerate("ab"):
             mine = sorted((one for each in added[place::2] for one in each), key=lambda one: one[0])
             assert read(store, name) == mine

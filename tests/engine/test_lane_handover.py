@@ -218,7 +218,7 @@ def test_a_look_of_who_waits_is_not_taken_for_one_that_has_the_lock(
     group = group_of(store)
     for each in group.read("first"):
         each.ack()
-    store.stream("other").add_many([{"n": 1}])  # by the pipeline: the lane learns all anew
+    store.stream("other").add({"n": 1}, sync="os")  # by the pipeline: the lane learns all anew
     engine.cache.settings.clear()
     assert engine.lane is not None
     engine.lane.drained(b"work", key_of(store), b"first")  # of one that was seen 10 ms ago: 0

@@ -27,7 +27,7 @@ if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
 ROW = {"temp": "12.5", "hum": 51}
-STEPS_MAX = 16
+STEPS_MAX = 64
 Store = logstore.Store[bytes]
 
 

@@ -10,11 +10,13 @@ cdef enum:                  # what is to go
     ABOVE_COUNT = 1         # maxlen
     BELOW_ID = 2            # minid
 
-ctypedef struct Asked:      # an entry, or an ack, of a call; the objects are kept by who calls
+ctypedef struct Asked:      # entries, or an ack, of a call; the objects are kept by who calls
     PyObject* handle
     PyObject* name
-    PyObject* fields        # of an ack a tuple, see `add_all`
+    PyObject* fields        # of an ack a tuple, see `add_all`; of some entries a list
     bint acks
+    int first               # of its rows, in what the lane encodes
+    int rows                # entries that one frame has
     u64 version             # of the handle, when the entry was encoded
     bint ascii              # as `put_plain` has it
     bint create             # the stream, if there is none
@@ -26,7 +28,7 @@ ctypedef struct Asked:      # an entry, or an ack, of a call; the objects are ke
     int64_t most            # entries
     u64 least_ms            # the smallest ID that stays
     u64 least_seq
-    u64 ms                  # its ID, once it is committed
+    u64 ms                  # the ID of its last row, once it is committed
     u64 seq
 
 
@@ -124,6 +126,7 @@ cdef bint read_asked(Asked* asked, object id, object maxlen, object minid, objec
 cdef inline void ask_nothing(Asked* asked, bint ascii) noexcept nogil:
     """An entry with the ID `*` and no option."""
     asked.acks = False
+    asked.first, asked.rows = 0, 1
     asked.ascii = ascii
     asked.create = True
     asked.which = AUTO

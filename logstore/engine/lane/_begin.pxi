@@ -38,7 +38,7 @@ cdef class BeginLane(AddLane):
                 and not self.look_at_head(h)):
             return NOT_PLAIN
         lags = (new or h.open_version) and self.has_followed_for(
-            start, h.lp.size + self.steps[0].row.elements.size)
+            start, h.lp.size + self.rows[0].elements.size)
         if self.applied != start or new != (not self.is_current(h)):
             return NOT_PLAIN
         if not self.lay_out_node(asked, h, new, start):
@@ -48,8 +48,8 @@ cdef class BeginLane(AddLane):
             return NOT_PLAIN
         self.put_heads(self.frames, start, tried)
         lags = (lags and self.steps[self.frames - 1].kind == KIND_OPEN and self.fits(start, size)
-                and h.may_begin(self.made_bytes, self.steps[0].row.names.size,
-                                2 * self.steps[0].row.width + 8)
+                and h.may_begin(self.made_bytes, self.rows[0].names.size,
+                                2 * self.rows[0].width + 8)
                 and (new or h.may_seal()))
         if lags:
             return self.commit_lagging(asked, h, new, now_ns, tried)
@@ -159,7 +159,7 @@ cdef class BeginLane(AddLane):
         """Give the ID, and write the frames but for their heads; False: it is not plain."""
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000), last_ms = 0, last_seq = 0, number
         cdef bint full = not new and h.open_version
-        cdef Row* row = &self.steps[0].row
+        cdef Row* row = &self.rows[0]
         cdef u64 first_ms, first_seq, length = 0 if new else h.length, made
         if full:
             last = self.port.last_id(PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size),

@@ -27,8 +27,6 @@ cdef class CommitLane(HoldingLane):
         """Whether the lane is open, and it is its turn."""
         if self.wake == NULL or not self.may_lag() or self.busy.now:
             return False        # who is inside a call already is told so by the committer
-        if self.always and self.queue.expected > 1:
-            return False        # threads share a sync there; one beside them would only delay it
         if self.passed_over >= self.passed_over_max:
             self.passed_over = 0
             self.lock.passed_over = self.passed_over_max
@@ -182,6 +180,7 @@ cdef class CommitLane(HoldingLane):
                 return SYNC_FAILED
             self.syncs += 1
             self.sync_ns += took_ns
+            self.sync_last_ns = took_ns
             self.sync_ns_max = max(self.sync_ns_max, took_ns)
             if start + size > ls_load(w + W_DURABLE):
                 ls_store(w + W_DURABLE, start + size)
@@ -198,7 +197,7 @@ cdef class CommitLane(HoldingLane):
         (<Handle>asked[i].handle).grow(
             self.out.data + step.at + HEAD + APPEND_BODY, step.size - HEAD - APPEND_BODY,
             &step.body, position)
-        self.entries += 1
+        self.entries += step.body.entries
         self.added_bytes += step.size - HEAD - APPEND_BODY
 
     cdef void publish(self, const Tried* tried, u64 size, const Asked* asked, int count) noexcept:
@@ -290,20 +289,24 @@ cdef class CommitLane(HoldingLane):
         """Wake them, behind LOCK; whether there is one."""
         return False
 
+    cdef void forget_offers(self) noexcept:
+        """The call is over, and none of them counts any more."""
+        pass
+
     cdef bint is_called(self, uint32_t bucket) noexcept:
         """Whether others wait for groups of a bucket's streams, who are to be woken."""
         return True
 
     def take_counts(self):
         """What was counted since this was asked last, as `Metrics` names it."""
-        cdef int64_t commits = self.commits, entries = self.entries
+        cdef int64_t commits = self.commits, entries = self.entries, calls = self.commits + self.shared
         cdef int64_t size = self.commit_bytes, added = self.added_bytes
         cdef int64_t syncs = self.syncs, ns = self.sync_ns, longest = self.sync_ns_max
         # Before an object is made: then another thread may count.
-        self.commits = self.entries = self.commit_bytes = self.added_bytes = 0
+        self.shared = self.commits = self.entries = self.commit_bytes = self.added_bytes = 0
         self.syncs = self.sync_ns = self.sync_ns_max = 0
         return {
-            "commits": commits, "operations": commits, "added_entries": entries,
+            "commits": commits, "operations": calls, "added_entries": entries,
             "commit_bytes": size, "added_bytes": added,
             "syncs": syncs, "sync_ns": ns, "sync_ns_max": longest,
         }

@@ -579,18 +579,20 @@ cdef class Handle:
         return (self.element_count + ahead.elements < ELEMENTS_MAX and row.width < ELEMENTS_MAX // 2
                 and size + row.elements.size + 6 * INT_BYTES_MAX <= PLAIN_BYTES_MAX)
 
-    cdef int put_frame(self, Buf* out, const Row* row, u64 ms, u64 seq, const Ahead* ahead,
+    cdef int put_entry(self, Buf* out, u64 at, const Row* row, u64 ms, u64 seq, const Ahead* ahead,
                        Append* body) noexcept nogil:
-        """Append an append frame but for its head, and take the memory that `grow` will need, for
-        what is ahead of it, too."""
+        """Put an entry at the end of the append frame that begins at `at`, which has no head yet, and
+        take the memory that `grow` will need, for what is ahead of the entry, too."""
         cdef u8* p
-        cdef u64 at = out.size
         cdef int64_t elements = row.width + 3 if row.same else 2 * row.width + 4
         if (buf_reserve(out, HEAD + APPEND_BODY + row.elements.size + 5 * INT_BYTES_MAX) != OK
                 or buf_reserve(&self.lp, ahead.bytes + row.elements.size
                                + (6 + ahead.entries) * INT_BYTES_MAX) != OK):
             return E_MEMORY
-        p = out.data + at + HEAD + APPEND_BODY
+        if out.size == at:
+            body.stream, body.entries, body.elements = self.number, 0, 0
+            out.size += HEAD + APPEND_BODY
+        p = out.data + out.size
         p += put_int(p, SAME_FIELDS if row.same else 0)
         p += put_int(p, <int64_t>(ms - self.master_ms))
         p += put_int(p, <int64_t>(seq - self.master_seq))
@@ -600,11 +602,10 @@ cdef class Handle:
         p += row.elements.size
         p += put_int(p, elements)
         out.size = p - out.data
-        body.stream = self.number
         body.ms = ms
         body.seq = seq
-        body.entries = 1
-        body.elements = <uint32_t>elements + 1
+        body.entries += 1
+        body.elements += <uint32_t>elements + 1
         put_body(out.data + at + HEAD, body)
         return OK
 
@@ -662,7 +663,7 @@ cdef class Handle:
                 return None
             if not self.has_room(&row, &limits, &nothing):
                 return None
-            fail(self.put_frame(&out, &row, ms, seq, &nothing, &body))
+            fail(self.put_entry(&out, 0, &row, ms, seq, &nothing, &body))
             put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed, 0, True, KIND_APPEND)
             return PyBytes_FromStringAndSize(<char*>out.data, out.size)
         finally:

@@ -4,11 +4,10 @@ cdef u64 NOWHERE = ~<u64>0
 cdef enum:
     HANDLES_BYTES_MAX = 32 << 20    # of memory that handles take
     CATCH_UP_BYTES_MAX = 1 << 16
-    STEPS_MAX = 16          # entries of one commit
+    STEPS_MAX = 64          # entries of one commit
 
-ctypedef struct Step:       # an entry, or what else a frame says, on its way into the log
-    Row row
-    Append body
+ctypedef struct Step:       # a frame on its way into the log
+    Append body             # of entries
     u8 kind                 # of its frame
     u64 at                  # where that stands in the commit
     u64 size                # bytes of that
@@ -45,13 +44,16 @@ cdef class HoldingLane:
     cdef list dirty             # handles that are ahead of the cache
     cdef readonly u64 held_bytes    # that handles take
     cdef public u64 held_bytes_max
-    cdef u64 turn               # counts calls that encoded entries into rows of `steps`
+    cdef u64 turn               # counts calls that encoded entries into `rows`
+    cdef Row rows[STEPS_MAX]    # entries of these calls
     cdef Step steps[STEPS_MAX]
     cdef Buf out, tail
     cdef int64_t called_ms
     cdef int offers_count       # readers who wait, and get what this commit adds
     cdef bint yields            # some were woken
     cdef int64_t commits, entries, commit_bytes, added_bytes, syncs, sync_ns, sync_ns_max
+    cdef int64_t shared         # calls that were committed with another one
+    cdef int64_t sync_last_ns
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
                  int64_t end_look_ns, int passed_over_max, port):
@@ -85,8 +87,8 @@ cdef class HoldingLane:
             PyBuffer_Release(&self.memory)
         cdef int i
         for i in range(STEPS_MAX):
-            buf_free(&self.steps[i].row.names)
-            buf_free(&self.steps[i].row.elements)
+            buf_free(&self.rows[i].names)
+            buf_free(&self.rows[i].elements)
         buf_free(&self.out)
         buf_free(&self.tail)
 

@@ -4,7 +4,7 @@ cdef enum:                  # what a decision gives instead of a number
     NOT_DONE = -2           # the pipeline does it
 
 
-cdef class AddLane(CommitLane):
+cdef class AddLane(SharingLane):
     """Adds of one engine, each a commit."""
 
     def add(self, bytes name not None, fields not None, list told not None, bint ascii=False,
@@ -32,9 +32,49 @@ cdef class AddLane(CommitLane):
             return False
         asked.handle, asked.name, asked.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
         asked.version = h.version
-        if not h.encode(&self.steps[0].row, fields, ascii):
+        if not self.encode_asked(h, &asked):
             return False
         return told[0] if self.commit_asked(&asked, 1, turn, told) else None
+
+    def add_rows(self, bytes name not None, list rows not None, list told not None,
+                 bint ascii=False):
+        """Commit entries, each a dict, as one, in one frame; how many there were, or 0: it is not
+        plain. The first one's ID is put into `told`, and the others follow it."""
+        cdef Handle h
+        cdef u64 turn
+        cdef Asked asked
+        cdef list kept = list(rows)     # nobody else changes it
+        cdef Py_ssize_t i, count = PyList_GET_SIZE(kept)
+        if not 0 < count <= STEPS_MAX or not self.may_try():
+            return 0
+        for i in range(count):
+            if type(<object>PyList_GET_ITEM(kept, i)) is not dict:
+                return 0
+        h = self.handle(name)
+        self.turn += 1
+        turn = self.turn
+        ask_nothing(&asked, ascii)
+        asked.handle, asked.name, asked.version = <PyObject*>h, <PyObject*>name, h.version
+        asked.fields = <PyObject*>kept if count > 1 else PyList_GET_ITEM(kept, 0)
+        asked.rows = <int>count
+        if not self.encode_asked(h, &asked) or not self.commit_asked(&asked, 1, turn, told):
+            return 0
+        return count
+
+    cdef bint encode_asked(self, Handle h, const Asked* asked) except -1:
+        """Encode the entries of a call into its rows; False: they are not plain."""
+        cdef int i
+        cdef u64 raw_bytes = 0
+        cdef Row* row = &self.rows[asked.first]
+        if asked.rows == 1:
+            return h.encode(row, <object>asked.fields, asked.ascii)
+        for i in range(asked.rows):
+            if not h.encode(row + i, <object>PyList_GET_ITEM(<object>asked.fields, i), asked.ascii):
+                return False
+            raw_bytes += row[i].raw_bytes
+            if raw_bytes > PLAIN_BYTES_MAX:
+                return False
+        return True
 
     cdef bint take_options(self, Asked* asked, tuple options) except -1:
         """Take what is asked for beside the entry; False: it is not plain."""
@@ -62,17 +102,18 @@ cdef class AddLane(CommitLane):
             handles.append(h)
             one = &asked[i]
             ask_nothing(one, False)
+            one.first = <int>i
             if options is not None and not self.take_options(one, options):
                 return False
             one.handle, one.name, one.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
             one.version, one.acks = h.version, type(fields) is tuple
-            if not one.acks and not h.encode(&self.steps[i].row, fields, False):
+            if not one.acks and not self.encode_asked(h, one):
                 return False
         return self.commit_asked(asked, count, turn, told)
 
     def plain(self, fields not None, bint ascii=False, tuple options=None):
         """A copy of an entry for `add_all`; None if it is not plain, or its options are not."""
-        cdef Row* row = &self.steps[0].row
+        cdef Row* row = &self.rows[0]
         cdef Asked asked
         if options is not None and not self.take_options(&asked, options):
             return None
@@ -84,43 +125,17 @@ cdef class AddLane(CommitLane):
             return None
         return PyDict_Copy(fields)
 
-    cdef bint commit_asked(self, Asked* asked, int count, u64 turn, list told) except -1:
-        """Commit entries that were encoded; False: nothing has happened. IDs go into `told`."""
-        cdef Tried tried
-        cdef int i, became = NOT_PLAIN
-        cdef bint grouped = False
-        if not self.try_lock():
-            return False
-        try:
-            became = self.commit_locked(asked, count, turn, told, &tried)
-            if became > COMMITTED:
-                self.ask(became, &tried)
-        finally:
-            grouped = self.unlock(asked, count)
-            self.forget_offers()
-            self.release()
-        if not became:
-            return False
-        for i in range(<int>PyList_GET_SIZE(told), count):      # or it was told already
-            told.append(1 if asked[i].acks else ls_id(_StreamID, asked[i].ms, asked[i].seq))
-        if grouped:
-            buckets = {(<Handle>asked[i].handle).bucket for i in range(count) if not asked[i].acks}
-            self.engine.wake.waits.waiters.wake_buckets(buckets, set())
-        if self.yields:         # or they would wait until this thread's slice is over
-            with nogil:
-                ls_yield()
-        return True
-
     cdef int commit_locked(self, Asked* asked, int count, u64 turn, list told,
                            Tried* tried) except -1:
-        """Decide and commit; what became of it."""
+        """Decide and commit; what became of it. `turn`: of rows that are encoded; 0: none is."""
         cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC)
         cdef int frames
+        self.fitting = -1
         if not self.may_commit_now(start, now_ns):
             return NOT_PLAIN
         if not self.are_plain(asked, count, turn, start, now_ns) or not self.lay_out(asked, count):
-            if count != 1 or asked[0].acks or self.wake == NULL:
+            if count != 1 or asked[0].rows != 1 or asked[0].acks or self.wake == NULL:
                 return NOT_PLAIN
             became = NOT_PLAIN
             self.forget_offers()
@@ -160,9 +175,10 @@ cdef class AddLane(CommitLane):
                 acks = True
                 continue
             if not self.is_current(h) or not h.usable:
+                self.fitting = i
                 return False
-            if self.is_awaited_by_groups(h.bucket, now_ns // 1000000) and not self.serves(h, count,
-                                                                                        now_ns):
+            if (self.is_awaited_by_groups(h.bucket, now_ns // 1000000)
+                    and not self.serves(h, count + asked[i].rows - 1, now_ns)):
                 return False    # the pipeline hands out
             if asked[i].trims and h.nodes and not h.knows_head and not self.look_at_head(h):
                 return False
@@ -185,7 +201,7 @@ cdef class AddLane(CommitLane):
             h = <Handle>asked[i].handle
             if asked[i].acks:
                 continue
-            if not h.encode(&self.steps[i].row, <object>asked[i].fields, asked[i].ascii):
+            if not self.encode_asked(h, &asked[i]):
                 return False
         return True
 
@@ -203,13 +219,15 @@ cdef class AddLane(CommitLane):
     cdef bint lay_out(self, Asked* asked, int count) except -1:
         """Give IDs, and write the frames but for their heads; False: one has no room."""
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
-        cdef Ahead ahead
+        cdef Ahead ahead, behind
+        cdef Row* row
         cdef Step* step
         cdef Handle h
-        cdef int i, before
+        cdef int i, j, before
         self.out.size = 0
         for i in range(count):
             h, step = <Handle>asked[i].handle, &self.steps[i]
+            self.fitting = i
             step.at = self.out.size
             if asked[i].acks:
                 self.lay_out_ack(i)
@@ -220,17 +238,24 @@ cdef class AddLane(CommitLane):
                 if asked[before].handle == asked[i].handle and not asked[before].acks:
                     ahead.bytes += self.steps[before].size - HEAD - APPEND_BODY
                     ahead.elements += self.steps[before].body.elements
-                    ahead.entries += 1
+                    ahead.entries += asked[before].rows
                     asked[i].ms, asked[i].seq = asked[before].ms, asked[before].seq
-            if not next_id(&asked[i], now_ms, &asked[i].ms, &asked[i].seq):
-                return False
-            if asked[i].trims and not stays_whole(&asked[i], h, ahead.entries):
-                return False
-            if not h.has_room(&step.row, &self.limits, &ahead):
-                return False
-            self.put_ahead(h)
             step.kind = KIND_APPEND
-            fail(h.put_frame(&self.out, &step.row, asked[i].ms, asked[i].seq, &ahead, &step.body))
+            behind = ahead
+            for j in range(asked[i].rows):
+                row = &self.rows[asked[i].first + j]
+                if not next_id(&asked[i], now_ms, &asked[i].ms, &asked[i].seq):
+                    return False
+                if asked[i].trims and not stays_whole(&asked[i], h, behind.entries):
+                    return False
+                if not h.has_room(row, &self.limits, &behind):
+                    return False
+                self.put_ahead(h)
+                fail(h.put_entry(&self.out, step.at, row, asked[i].ms, asked[i].seq, &behind,
+                                 &step.body))
+                behind.bytes = ahead.bytes + self.out.size - step.at - HEAD - APPEND_BODY
+                behind.elements = ahead.elements + step.body.elements
+                behind.entries += 1
             step.size = self.out.size - step.at
             self.count(h)
         return True
@@ -265,7 +290,3 @@ cdef class AddLane(CommitLane):
     cdef bint offer(self, u64 ms, u64 seq) noexcept:
         """Tell those who wait what will be theirs; False: one does not wait any more."""
         return True
-
-    cdef void forget_offers(self) noexcept:
-        """The call is over, and none of them counts any more."""
-        pass

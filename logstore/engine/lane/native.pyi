@@ -45,6 +45,7 @@ class Lane:
     locked: bool
     has_lock: bool
     held_max: int
+    waiting: int
     lately_ms: int
     held_bytes: int
     held_bytes_max: int
@@ -73,6 +74,13 @@ class Lane:
         ascii: bool = False,
         options: Options | None = None,
     ) -> StreamID | Literal[False] | None: ...
+    def add_rows(
+        self,
+        name: bytes,
+        rows: list[dict[Any, Any]],
+        told: list[StreamID],
+        ascii: bool = False,
+    ) -> int: ...
     def add_all(
         self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
     ) -> bool: ...

@@ -7,7 +7,7 @@ listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append f
 (`Handle`: a stream's record and open node in C), _words.pxi (the control block), _asked.pxi (IDs
 and options of adds); then classes, each on top of the one before: _holding.pxi (`HoldingLane`: what
 is held, and how it follows the log and the record cache), _commit.pxi (`CommitLane`: the order of a
-commit), _lane.pxi (`AddLane`: adds), _begin.pxi (`BeginLane`: adds that begin a node or a stream),
+commit), _sharing.pxi (`SharingLane`: threads that share a sync), _lane.pxi (`AddLane`: adds), _begin.pxi (`BeginLane`: adds that begin a node or a stream),
 _delete.pxi (`DeleteLane`: deletes), _group.pxi (`Group`: a group's record, consumers and runs of
 pending entries in C), _group_lane.pxi (`GroupLane`: reads and acks), _handover.pxi (`HandoverLane`:
 adds that are handed to who waits) and _waiting.pxi (`Lane`: who waits).
@@ -71,7 +71,7 @@ from logstore.codec import codec as _codec
 from logstore.codec.backend_classes import PendingRun as _PendingRun
 from logstore.engine.reading.loading import MISS as _MISS
 from logstore.engine.runtime.record_cache import SealedNode as _SealedNode
-from logstore.errors import CorruptNodeError, TooLargeError
+from logstore.errors import CommittedError, CorruptNodeError, TooLargeError
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Locator as _Locator
 from logstore.index.keys import Meta as _Meta
@@ -92,6 +92,7 @@ include "_words.pxi"
 include "_asked.pxi"
 include "_holding.pxi"
 include "_commit.pxi"
+include "_sharing.pxi"
 include "_lane.pxi"
 include "_begin.pxi"
 include "_delete.pxi"
