@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit import log_tail
 from logstore.engine.features import node_limits
@@ -30,7 +31,7 @@ from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import control_block, wait_words
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
-from logstore.log import names
+from logstore.log import names, reader
 from logstore.recovery.check import check
 from tests.engine.procs import Forked, Waiting
 from tests.support.inside import (
@@ -353,7 +354,7 @@ class History:
             enumerate(
                 [
                     self.delete, self.trim, self.drop, self.read, self.check,
-                    *[self.transaction] * 9,
+                    *[self.transaction] * 9, *[self.batch] * 9,
                     lambda _: store.checkpoint(), lambda _: roll(store), lambda _: store.compact(),
                 ]
             )
@@ -368,6 +369,14 @@ class History:
             added = [opened.stream(name).add(row) for name, row in zip(names, rows, strict=True)]
         for name, row, one in zip(names, rows, added, strict=True):
             self.model[name][one.id] = {k.encode(): v.encode() for k, v in row.items()}
+
+    def batch(self, name: str) -> None:
+        rows = [
+            {"n": at, self.rng.choice("xy"): "v" * self.rng.randrange(90)}
+            for at in range(self.rng.randrange(1, 20))
+        ]
+        for id, row in zip(self.store.stream(name).add_many(rows), rows, strict=True):
+            self.model[name][id] = {k.encode(): str(v).encode() for k, v in row.items()}
 
     def delete(self, name: str) -> None:
         gone = self.rng.choice(list(self.model[name]))
@@ -392,6 +401,63 @@ class History:
             there = [(entry.id, dict(entry.fields)) for entry in self.store.stream(name).range()]
             assert there == list(held.items())
             assert read(self.store, name) == there
+
+
+def test_a_few_rows_are_one_frame_as_through_the_pipeline(store: Store) -> None:
+    engine, stream = engine_of(store), store.stream("s")
+    rows = [{"temp": "1", "hum": 2}, {"temp": "3"}, {b"temp": 4.5, "hum": "\xe9"}]
+    frames = []
+    for given in (rows, iter(rows)):  # what is no list goes through the pipeline
+        warm(store)
+        log = engine.wake.log()
+        ids = stream.add_many(given)
+        assert bool(lane_commits(store)) is (given is rows)
+        assert len(ids) == 3
+        assert [entry.id for entry in stream.range(ids[0])] == list(ids)
+        segment, offset = fmt.position_parts(log.applied)
+        end = engine.wake.applied & fmt.OFFSET_MAX
+        file = engine.active_file(segment)
+        frame = reader.read_frame(file, engine.seed, segment, offset, end)
+        assert (frame.kind, frame.last) == (fmt.Kind.APPEND, True)
+        assert frame.end_offset == end
+        frames.append(frame)
+    assert len({frame.end_offset - frame.offset for frame in frames}) == 1
+    first, second = (dict(entry.fields) for entry in stream.range(reverse=True, count=2))
+    assert first == {b"temp": b"4.5", b"hum": "\xe9".encode()}
+    assert second == {b"temp": b"3"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [ROW] * 65,
+        [("1-1", ROW)],
+        [list(ROW.items())],
+        [ROW, {}],
+        [ROW, {"temp": object()}],
+        [ROW, {"temp": "x" * 70_000}],
+        [{"temp": "x" * 9_000}] * 8,
+        tuple([ROW]),
+    ],
+    ids=["none", "many", "IDs", "pairs", "empty", "type", "large", "large together", "a tuple"],
+)
+def test_other_batches_go_through_the_pipeline(store: Store, rows: Any) -> None:
+    stream, before = store.stream("s"), len(read(store))
+    lane_commits(store)
+    count = 0
+    with suppress(logstore.InvalidEntryError, logstore.EntryTypeError, logstore.IDOrderError):
+        count = len(stream.add_many(rows))
+    assert lane_commits(store) == 0
+    assert len(read(store)) == before + count
+
+
+def test_a_batch_for_a_stream_with_a_codec_goes_through_it(store: Store) -> None:
+    stream = store.stream("coded", codec="json")
+    stream.add({"n": 1})
+    stream.add({"n": 2})
+    stream.add_many([{"n": [3]}, {"n": None}])
+    assert [entry["n"] for entry in stream] == [1, 2, [3], None]
 
 
 @pytest.mark.parametrize("seed", range(6))
