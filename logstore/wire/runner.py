@@ -52,9 +52,9 @@ Outcome: TypeAlias = list[Reply] | Exception  # replies; or what ends the client
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
 BATCH_MAX_STEPS = 1000
-SLOW_S = 0.02  # what the loop does itself, and takes longer, is slow
-SLOW_PAUSE_S = 0.25  # that a thread does it then, or
-SLOW_PAUSES = 4.0  # times as long as it took, if that is less
+SLOW_NS = 20_000_000  # what the loop does itself, and takes longer, is slow
+SLOW_PAUSE_NS = 250_000_000  # that a thread does it then, or
+SLOW_PAUSES = 4  # times as long as it took, if that is less
 SLOW_EACH = 4  # a second one among so many
 
 
@@ -63,22 +63,24 @@ class Slowness:
     a few, since one alone may have stood behind other processes."""
 
     def __init__(self) -> None:
-        self._until = 0.0
+        self._until_ns = 0
         self._lately = 0
 
     @property
     def now(self) -> bool:
         """Whether a thread does it."""
-        return self._until > 0.0 and time.monotonic() < self._until
+        return self._until_ns > 0 and time.perf_counter_ns() < self._until_ns
 
-    def note(self, begun: float) -> None:
-        """It was done in the loop, and begun then (``time.monotonic``)."""
-        ended = time.monotonic()
-        if ended - begun <= SLOW_S:
-            self._lately = max(0, self._lately - 1)
+    def note(self, begun_ns: int) -> None:
+        """It was done in the loop, and begun then (``time.perf_counter_ns``)."""
+        ended_ns = time.perf_counter_ns()
+        took_ns = ended_ns - begun_ns
+        if took_ns <= SLOW_NS:
+            if self._lately:
+                self._lately -= 1
             return
         if self._lately:
-            self._until = ended + min(SLOW_PAUSE_S, SLOW_PAUSES * (ended - begun))
+            self._until_ns = ended_ns + min(SLOW_PAUSE_NS, SLOW_PAUSES * took_ns)
         self._lately = SLOW_EACH
 
 
@@ -304,31 +306,29 @@ class Runner:
             owed: to its client.
             alone: commits something beside the pipeline, if it is its turn.
         """
-        if isinstance(step, Tell) and step.light:
-            return told(step)
-        if isinstance(step, Change) and step.beside is not None:
-            begun_ns = time.perf_counter_ns()
-            done = alone(step.beside)
-        elif not isinstance(step, Look) or not (step.light or step.walk) or self._slow.now:
-            return NOT_RUN
-        elif step.walk is not None:
-            step.begun = reading = self.reading(step, owed)
-            return reading.reply if self.slice_at_once(reading) else NOT_RUN
+        begun_ns = time.perf_counter_ns()
+        if isinstance(step, Change):
+            done = NOT_RUN if step.beside is None else alone(step.beside)
+        elif isinstance(step, Look):
+            if self._slow.now:
+                return NOT_RUN
+            if step.walk is not None:
+                step.begun = reading = self.reading(step, owed)
+                return reading.reply if self.slice_at_once(reading) else NOT_RUN
+            done = self._light(step, owed, begun_ns) if step.light else NOT_RUN
         else:
-            begun_ns = time.perf_counter_ns()
-            done = self._light(step, owed)
-        if step.request is not None and not isinstance(done, NotRun):  # else it is timed elsewhere
+            return told(step) if isinstance(step, Tell) and step.light else NOT_RUN
+        if done is not NOT_RUN and step.request is not None:  # else it is timed elsewhere
             step.request.took(begun_ns)
         return done
 
-    def _light(self, look: Look, owed: Owed) -> Reply | NotRun:
-        begun = time.monotonic()
+    def _light(self, look: Look, owed: Owed, begun_ns: int) -> Reply | NotRun:
         try:
             return look.find(ReaderAtOnce(self.store, owed))
         except Exception:  # noqa: BLE001  the thread meets it, too, and says what it is
             return NOT_RUN
         finally:
-            self._slow.note(begun)
+            self._slow.note(begun_ns)
 
     # -- reads in slices ----------------------------------------------------------------------
     def reading(self, look: Look, owed: Owed) -> Reading:
@@ -340,13 +340,13 @@ class Runner:
         is read, and ``reading.waits``: a thread is to do it, by ``go_on``. ``Cut``."""
         reading.waits = self._slow.now
         if not reading.waits:
-            begun = time.monotonic()
+            begun_ns = time.perf_counter_ns()
             try:
                 return reading.go_on(at_once=True)
             except NotNow:
                 reading.waits = True
             finally:
-                self._slow.note(begun)
+                self._slow.note(begun_ns)
         return False
 
     def since(self, since_ns: int, work: Callable[..., T], *given: object) -> T:

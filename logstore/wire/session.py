@@ -34,7 +34,7 @@ RUN_MAX_S = 0.003  # that requests become steps before these run
 RUN_LOOK_STEPS = 32  # after so many it looks at the clock
 LONG_WORDS = 1000  # of a request that becomes a step in a thread
 SHORT_BYTES = 1024  # of an add that is looked at by itself
-_TIMED = (Change, Look, Tell, Admin)
+_TIMED = (Look, Tell, Admin)
 
 
 class Session(Client):
@@ -42,45 +42,44 @@ class Session(Client):
 
     def step(self, words: list[bytes]) -> Step:
         """Look up, permit and parse a request; its step, which tells a refusal if it is one."""
-        if words[0][:1] in b"PpHh" and words[0].lower() in CROSS_PROTOCOL:
+        service = self.service
+        try:
+            command = service.table.find(words)
+            self.last_command = name = command.name
+            if not self.authenticated and "no_auth" not in command.flags:
+                raise Failed("NOAUTH Authentication required.")
+            if self.multi is not None and "no_multi" in command.flags:
+                raise service.table.not_in_multi(command)
+            queued = self.multi is not None and not command.at_once
+            if not self.user.everything:
+                refusal = self.refusal(command, words)
+                if refusal is not None:
+                    raise Failed(refusal.text)
+            if queued:
+                return self._queue(command, words)
+            if name in ADMINISTRATION:
+                service.audit.command(self, command, words)
+            if service.monitors and name != "exec":
+                service.tell_monitors(self, command, words)
+            return self._parsed(command, words)
+        except Failed as failed:
+            return self._refused(words, failed)
+
+    def _refused(self, words: list[bytes], failed: Failed) -> Step:
+        """The step that tells why a request is none."""
+        if words[0].lower() in CROSS_PROTOCOL:  # no command is called like that
             self.closing = True  # what is behind it is the body of a web page's request
             self.service.attacked(self)
             return Tell(lambda: NO_REPLY)
-        try:
-            return self._step(words)
-        except Failed as failed:
-            failure = failure_of(failed)
-            if self.multi is not None:
-                self.multi.refused = True
-                if words[0].lower() == b"exec":  # which ends the transaction all the same
-                    self.multi = None
-                    self.unwatch()
-                    why = f"EXECABORT Transaction discarded because of: {failure.text}"
-                    failure = Failure(why)
-            return Tell(lambda: failure)
-
-    def _step(self, words: list[bytes]) -> Step:
-        command = self.service.table.find(words)
-        self.last_command = command.name
-        if not self.authenticated and "no_auth" not in command.flags:
-            raise Failed("NOAUTH Authentication required.")
-        if self.multi is not None and "no_multi" in command.flags:
-            raise self.service.table.not_in_multi(command)
-        queued = self.multi is not None and not command.at_once
-        if not self.user.everything:
-            refusal = self.refusal(command, words)
-            if refusal is not None:
-                raise Failed(refusal.text)
-        if queued:
-            return self._queue(command, words)
-        if command.name in ADMINISTRATION:
-            self.service.audit.command(self, command, words)
-        if self.service.monitors and command.name != "exec":
-            self.service.tell_monitors(self, command, words)
-        step = self._parsed(command, words)
-        if isinstance(step, Block):  # the user may lose the right meanwhile
-            step.refusal = partial(self.refusal, command, words)
-        return step
+        failure = failure_of(failed)
+        if self.multi is not None:
+            self.multi.refused = True
+            if words[0].lower() == b"exec":  # which ends the transaction all the same
+                self.multi = None
+                self.unwatch()
+                why = f"EXECABORT Transaction discarded because of: {failure.text}"
+                failure = Failure(why)
+        return Tell(lambda: failure)
 
     def _queue(self, command: Command, words: list[bytes]) -> Step:
         """Keep a command for EXEC; one that cannot be parsed is refused there."""
@@ -99,11 +98,15 @@ class Session(Client):
         assert command.parse is not None
         step = command.parse(self, Words(words, 2 if "|" in command.name else 1))
         slowlog = self.service.slowlog
-        if isinstance(step, Change) and step.row is not None and not slowlog.times_all:
-            return step
-        timed = step.attempt if isinstance(step, Block) else step
-        if isinstance(timed, _TIMED):
-            timed.request = SlowRequest(slowlog, self, command, words)
+        if isinstance(step, Change):
+            if step.row is None or slowlog.times_all:
+                step.request = SlowRequest(slowlog, self, command, words)
+        elif isinstance(step, _TIMED):
+            step.request = SlowRequest(slowlog, self, command, words)
+        elif isinstance(step, Block):
+            step.attempt.request = SlowRequest(slowlog, self, command, words)
+            # The user may lose the right meanwhile; what is queued never waits.
+            step.refusal = partial(self.refusal, command, words)
         return step
 
 
@@ -142,16 +145,12 @@ class Batches:
             return None
         return self._only_add(data)
 
-    def only(self, data: bytes) -> Step | None:
-        """The step of bytes that came, if they are one short request and nothing else; it is
-        counted. None, and nothing is taken: they are to be fed."""
+    def only(self, data: bytes) -> list[bytes] | None:
+        """The words of bytes that came, if they are one short request and nothing else: far fewer
+        than ``LONG_WORDS``. None, and nothing is taken: they are to be fed."""
         if len(data) > SHORT_BYTES or not self._parser.empty:
             return None
-        words = self._only(data)
-        if words is None:
-            return None
-        self._session.service.counts.count(1)
-        return self.step(words)
+        return self._only(data)
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
         """The runs of requests that are words already."""

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple
 
 from logstore.wire.audit import Who, without_passwords
 from logstore.wire.resp.reply import Encoded, Failure, Reply
@@ -92,6 +91,7 @@ SLOWER_US = 10_000
 ENTRIES_MAX = 128
 WORDS_MAX = 32  # of an entry
 WORD_MAX_BYTES = 128
+NEVER_NS = 1 << 63
 EACH_US = 1000  # below that also adds of a pipeline are looked at one by one
 
 
@@ -114,6 +114,7 @@ class SlowLog:
     @slower_us.setter
     def slower_us(self, value: int) -> None:
         self._slower_us = value
+        self.slower_ns = value * 1000 if value >= 0 else NEVER_NS
         self.times_all = 0 <= value < EACH_US  # also commands that never take long, one by one
 
     def note(self, client: Who, words: list[bytes], took_us: int) -> None:
@@ -142,20 +143,21 @@ class SlowLog:
         return len(self._entries)
 
 
-class SlowRequest(NamedTuple):
+class SlowRequest:
     """A request, and the slow log that wants to know if it takes long."""
 
-    slowlog: SlowLog
-    client: Who
-    command: Command
-    words: list[bytes]
+    __slots__ = ("_client", "_command", "_slowlog", "_words")
+
+    def __init__(self, slowlog: SlowLog, client: Who, command: Command, words: list[bytes]) -> None:
+        self._slowlog, self._client, self._command = slowlog, client, command
+        self._words = words
 
     def took(self, begun_ns: int) -> None:
         """Note the request if its step, begun at ``begun_ns`` (``perf_counter_ns``), took long."""
-        slowlog = self.slowlog
-        took_us = (time.perf_counter_ns() - begun_ns) // 1000
-        if 0 <= slowlog.slower_us <= took_us and "skip_slowlog" not in self.command.flags:
-            slowlog.note(self.client, without_passwords(self.command, self.words), took_us)
+        took_ns = time.perf_counter_ns() - begun_ns
+        if took_ns >= self._slowlog.slower_ns and "skip_slowlog" not in self._command.flags:
+            words = without_passwords(self._command, self._words)
+            self._slowlog.note(self._client, words, took_ns // 1000)
 
 
 def _clipped(word: bytes) -> bytes:

@@ -125,9 +125,7 @@ class Table:
                 told = shown(words[1])
                 raise Failed(f"ERR unknown subcommand '{told}'. Try {command.name.upper()} HELP.")
             command = sub or command
-        if not fits_arity(command.arity, len(words)):
-            raise wrong_arity(command.name)
-        if command.parse is None:
+        if command.parse is None or not fits_arity(command.arity, len(words)):
             raise wrong_arity(command.name)
         return command
 

@@ -153,10 +153,13 @@ class Words:
 
     def next(self, failure: str = SYNTAX) -> bytes:
         """The next word."""
-        if self._at >= len(self._words):
-            raise Failed(failure)
-        self._at += 1
-        return self._words[self._at - 1]
+        at = self._at
+        self._at = at + 1
+        try:
+            return self._words[at]
+        except IndexError:
+            self._at = at
+            raise Failed(failure) from None
 
     def said(self, at: int) -> bytes:
         """The word at a place from the left, 0 for the command's name."""

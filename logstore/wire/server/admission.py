@@ -236,7 +236,7 @@ class Place(asyncio.BufferedProtocol):
             self._arrivals.turns.others_ask()
 
     def asks(self) -> None:
-        """Something was asked, by one who is in, and is done already."""
+        """Something is asked by one who is in."""
         self._arrivals.turns.others_ask()
 
     def follow(self, transport: asyncio.WriteTransport) -> None:

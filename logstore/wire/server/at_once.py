@@ -17,7 +17,7 @@ left to the task, which waits until it does. Knows no socket but by its transpor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from time import perf_counter
@@ -26,8 +26,8 @@ from typing import TypeAlias
 from logstore.codec import codec
 from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import RUN_BYTES, OwedBytes
-from logstore.wire.resp.reply import Reply, encode
-from logstore.wire.runner import NotRun, Outcome, is_shared
+from logstore.wire.resp.reply import NO_REPLY, Reply, encode
+from logstore.wire.runner import NOT_RUN, Outcome, is_shared
 from logstore.wire.server.admission import Place
 from logstore.wire.server.group_commit import GroupCommit, HandedIn
 from logstore.wire.session import Batches
@@ -46,23 +46,23 @@ class AtOnce:
         place: Place,
         batches: Batches,
         transport: asyncio.WriteTransport,
-        commits: Callable[[], GroupCommit],
-        owe: Callable[[], OwedBytes],
+        commits: Mapping[int, GroupCommit],
+        owed: OwedBytes,
     ) -> None:
         self._place = place
         self._session = place.session
         self._batches = batches
         self._transport = transport
-        self._commits = commits
-        self._owe = owe
+        self._commits = commits  # by the numbers of databases
+        self._owed = owed
         self._idle: asyncio.Future[Runs | None] | None = None  # the task waits
         self._amid = False  # what came is not answered yet: a commit is to tell, or others have it
+        self._behind = False  # something came meanwhile, which the reader has
         self._handed: HandedIn | None = None
         self._out: list[bytes] = []  # replies that are not sent yet
         self._out_bytes = 0
         self._told_ids = codec().resp_ids
         self.check: Callable[[], object] = bool  # raises what ends the connection
-        self.unread: Callable[[], bool] = bool  # the reader has something for the task
 
     async def until_others(self) -> Runs | None:
         """Answer until the task is needed: the runs of requests that it has to go on with; None:
@@ -71,6 +71,7 @@ class AtOnce:
         Raises what ends the connection.
         """
         self._idle = asyncio.get_running_loop().create_future()
+        self._behind = False
         try:
             return await self._idle
         finally:
@@ -84,25 +85,28 @@ class AtOnce:
         """Whether bytes that came are seen to here; else they are the reader's."""
         idle = self._idle
         if idle is None or self._amid or idle.done():
+            self._behind = True
             return False
         if len(data) > PIECE_MAX_BYTES or self._place.stranger or not self._session.authenticated:
             idle.set_result(None)
             return False
+        batches = self._batches
+        self._place.asks()
         try:
-            add = self._batches.only_add(data)
-            if add is None or not self._added(idle, *add):
-                self._place.busy()
-                step = self._batches.only(data)
-                if step is None:
-                    self._go_on(idle, self._batches.feed(data))
-                else:
-                    self._only(idle, step)
+            if (add := batches.only_add(data)) is not None and self._added(idle, *add):
+                return True
+            words = batches.only(data)
+            if words is None:
+                self._go_on(idle, batches.feed(data))
+            else:
+                self._only(idle, self._session.step(words))
         except Exception as exc:  # noqa: BLE001  the task raises it
             idle.set_exception(exc)
         return True
 
     def wake(self) -> None:
         """Wake the task, as nothing comes any more; what came before is answered first."""
+        self._behind = True
         if self._idle is not None and not self._amid and not self._idle.done():
             self._idle.set_result(None)
 
@@ -111,48 +115,52 @@ class AtOnce:
     ) -> bool:
         """Whether a plain add is committed, and answered; if not, nothing has happened."""
         session = self._session
-        added = self._commits().alone(lambda opened: opened.add_plain(key, fields) or None)
-        if isinstance(added, NotRun):
+        commits = self._commits[session.database.number]
+        added = commits.alone(lambda opened: opened.add_plain(key, fields) or None)
+        if added is NOT_RUN:
             return False
-        self._place.asks()
         session.last_command = "xadd"
         counts = session.service.counts
         counts.count(1)
         if type(added) is StreamID:
             reply = self._told_ids(*added, 1)
         else:
-            counts.note([added])
+            counts.note((added,))
             reply = encode(added, session.protocol)
-        transport = self._transport
-        if not transport.is_closing():
-            transport.write(reply)
-            if transport.get_write_buffer_size():
-                idle.set_result(iter(()))
+        self._write(reply)
+        if self._transport.get_write_buffer_size():
+            idle.set_result(iter(()))
         return True
 
     def _only(self, idle: asyncio.Future[Runs | None], step: Step) -> None:
         """Run one request, behind which nothing came."""
-        owed = self._owe()
-        reply = self._session.database.runner.at_once(step, owed, self._commits().alone)
-        if isinstance(reply, NotRun):
-            self._leave(idle, iter(()), (step,), owed)
+        owed, session = self._owed, self._session
+        session.service.counts.count(1)
+        owed.begin(session.protocol)
+        number, _, runner = session.database
+        reply = runner.at_once(step, owed, self._commits[number].alone)
+        if reply is NOT_RUN:
+            self._leave(idle, iter(()), (step,))
             return
-        self._answer([reply], owed)
+        self._answer((reply,))
         self._rest(idle)
 
     # -- one request after the other ----------------------------------------------------------
     def _go_on(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
         """Run what comes next, for as long as it is this client's turn."""
         self._amid = False
-        owed, runner, alone = self._owe(), self._session.database.runner, self._commits().alone
+        owed, session = self._owed, self._session
+        owed.begin(session.protocol)
+        number, _, runner = session.database
+        alone = self._commits[number].alone
         end = perf_counter() + TURN_S
         for steps in runs:
             for at, step in enumerate(steps):
                 reply = runner.at_once(step, owed, alone)
-                if isinstance(reply, NotRun):
-                    self._leave(idle, runs, steps[at:], owed)
+                if reply is NOT_RUN:
+                    self._leave(idle, runs, steps[at:])
                     return
-                self._answer([reply], owed)
+                self._answer((reply,))
                 if self._out_bytes >= RUN_BYTES or perf_counter() > end:
                     self._pause(idle, chain((steps[at + 1 :],), runs))
                     return
@@ -162,16 +170,11 @@ class AtOnce:
     def _rest(self, idle: asyncio.Future[Runs | None]) -> None:
         """All that came is answered: wait for more, unless that is the task's."""
         self._send()
-        self._place.ready()
-        if self._transport.get_write_buffer_size() or self._session.closing or self.unread():
+        if self._behind or self._session.closing or self._transport.get_write_buffer_size():
             idle.set_result(iter(()))
 
     def _leave(
-        self,
-        idle: asyncio.Future[Runs | None],
-        runs: Runs,
-        steps: Sequence[Step],
-        owed: OwedBytes,
+        self, idle: asyncio.Future[Runs | None], runs: Runs, steps: Sequence[Step]
     ) -> None:
         """Hand in the changes that come next; what else there is is the task's."""
         self._send()
@@ -182,9 +185,10 @@ class AtOnce:
         handed, behind = steps[:count], steps[count:]
         if behind:
             runs = chain((behind,), runs)
-        told = partial(self._told, idle, runs, handed, owed)
+        told = partial(self._told, idle, runs, handed)
         self._amid = True
-        self._handed = self._commits().hand_in(handed, owed, told)
+        commits = self._commits[self._session.database.number]
+        self._handed = commits.hand_in(handed, self._owed, told)
 
     def _pause(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
         """Go on when the others had their turn, and the client has read what it was sent."""
@@ -208,7 +212,6 @@ class AtOnce:
         idle: asyncio.Future[Runs | None],
         runs: Runs,
         steps: Sequence[Step],
-        owed: OwedBytes,
         outcome: Outcome,
     ) -> None:
         """The commit is complete: answer, and go on."""
@@ -220,7 +223,7 @@ class AtOnce:
                 raise outcome
             count = len(outcome)
             if count:
-                self._answer(outcome, owed)
+                self._answer(outcome)
             if count < len(steps):
                 runs = chain((steps[count:],), runs)
             if self._out_bytes >= RUN_BYTES:
@@ -231,22 +234,29 @@ class AtOnce:
             idle.set_exception(exc)
 
     # -- replies ------------------------------------------------------------------------------
-    def _answer(self, replies: list[Reply], owed: OwedBytes) -> None:
-        session = self._session
+    def _answer(self, replies: Sequence[Reply]) -> None:
+        """Keep what is sent of these replies."""
+        session, owed = self._session, self._owed
         counts, protocol = session.service.counts, session.protocol
         counts.note(replies)
         if owed.failed:
             counts.note(owed.failed)
             owed.failed = []
-        for reply in session.sent(replies):
-            data = encode(reply, protocol)
-            self._out.append(data)
-            self._out_bytes += len(data)
+        if session.replies != "ON":
+            replies = session.sent([*replies])
+        for reply in replies:
+            if reply is not NO_REPLY:
+                data = encode(reply, protocol)
+                self._out.append(data)
+                self._out_bytes += len(data)
 
     def _send(self) -> None:
+        """Send what is kept."""
         out = self._out
         if out:
-            if not self._transport.is_closing():
-                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-            out.clear()
-            self._out_bytes = 0
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+            self._out, self._out_bytes = [], 0
+
+    def _write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)

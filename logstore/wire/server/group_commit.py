@@ -99,9 +99,9 @@ class GroupCommit:
         others stand before it, or it has to wait, and is to be handed in."""
         if self._expected or self._slow.now:
             return NOT_RUN
-        begun = time.monotonic()
+        begun_ns = time.perf_counter_ns()
         done = self._runner.beside(work)
-        self._slow.note(begun)
+        self._slow.note(begun_ns)
         return done
 
     def close(self) -> None:
@@ -119,9 +119,9 @@ class GroupCommit:
         """Commit what was handed in, here or in a thread."""
         taken: Sequence[HandedIn] = self._take()
         if not self._slow.now and sum(handed.cost for handed in taken) <= LIGHT_COST:
-            begun = time.monotonic()
+            begun_ns = time.perf_counter_ns()
             taken = self._here(taken)
-            self._slow.note(begun)
+            self._slow.note(begun_ns)
         if taken:
             self._in_thread(taken)
         else:

@@ -111,7 +111,7 @@ class Server:
             await asyncio.to_thread(watcher.join)
 
     def _protocol(self, place: Place) -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(_Reader(limit=READ_BYTES), partial(self._serve, place))
+        return _Protocol(_Reader(limit=READ_BYTES), partial(self._serve, place))
 
     async def _serve(
         self, place: Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -228,7 +228,7 @@ class _Reader(asyncio.StreamReader):
     def __init__(self, *, limit: int) -> None:
         super().__init__(limit=limit)
         self.gone: Callable[[], object] = bool
-        self.took: Callable[[bytes], bool] = _no_bytes  # what came is seen to already
+        self.took: Callable[[bytes], bool] = _no_bytes  # what comes is seen to, and not read
         self._unread = 0
         self._ended = False
 
@@ -240,9 +240,8 @@ class _Reader(asyncio.StreamReader):
     def feed_data(self, data: Iterable[SupportsIndex]) -> None:
         """What the client sends."""
         came = bytes(data)  # which it is
-        if not self.took(came):
-            self._unread += len(came)
-            super().feed_data(came)
+        self._unread += len(came)
+        super().feed_data(came)
 
     async def read(self, n: int = -1) -> bytes:
         """The next bytes, at most so many; none at the end."""
@@ -263,6 +262,23 @@ class _Reader(asyncio.StreamReader):
         self.gone()
 
 
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Hands what comes to who sees to it at once, if somebody does; else to the reader."""
+
+    def __init__(
+        self,
+        reader: _Reader,
+        serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    ) -> None:
+        super().__init__(reader, serve)
+        self._reader = reader
+
+    def data_received(self, data: bytes) -> None:
+        """What the client sends."""
+        if not self._reader.took(data):
+            self._reader.feed_data(data)
+
+
 class _Connection:
     """One connection: reads requests, runs them, writes replies."""
 
@@ -278,11 +294,11 @@ class _Connection:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []  # replies that were made at once
         self._since = self._loop.time()  # others had their turn then
-        self._owed = OwedBytes(session.protocol, OUTPUT_MAX_BYTES, self._is_there)
+        session.owed = self._owed = OwedBytes(session.protocol, OUTPUT_MAX_BYTES, self._is_there)
         self._at_once = at_once = AtOnce(
-            place, self._batches, writer.transport, self._commits, self._owe
+            place, self._batches, writer.transport, server.commits, self._owed
         )
-        at_once.check, at_once.unread = self._check, lambda: reader.has_more
+        at_once.check = self._check
         session.send = self._push_soon
         reader.took, reader.gone = at_once.took, self._gone
 
@@ -293,9 +309,6 @@ class _Connection:
 
     def _is_there(self) -> bool:
         return not (self._writer.transport.is_closing() or self._server.ends)
-
-    def _commits(self) -> GroupCommit:
-        return self._server.commits[self._session.database.number]
 
     def _check(self) -> None:
         """``Cut`` if the client has sent more than it may without a whole request."""
@@ -381,10 +394,8 @@ class _Connection:
 
     def _owe(self) -> OwedBytes:
         """Begin to count the bytes of replies that this client is owed."""
-        owed, session = self._owed, self._session
-        owed.begin(session.protocol)
-        session.owed = owed
-        return owed
+        self._owed.begin(self._session.protocol)
+        return self._owed
 
     def _tell(self, step: Tell) -> None:
         """A reply that needs no store; it is sent with others."""
