@@ -116,9 +116,17 @@ def entries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not N
     return entries_in(lp, master_ms, master_seq, vector, start, end, limit, reverse, NULL)
 
 
+ctypedef struct Replies:    # what is made of entries
+    Buf made                # their replies, one behind the other
+    Buf ids                 # theirs, packed, if these are wanted
+    bint packs
+    u64 ms                  # of the last one
+    u64 seq
+
+
 cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, start, end,
-                     Py_ssize_t limit, bint reverse, Buf* reply):
-    """As of `entries`; where `reply` is given, as of `resp_entries`: each is made there."""
+                     Py_ssize_t limit, bint reverse, Replies* replies):
+    """As of `entries`; where `replies` is given, all go there, and one None for each is told."""
     cdef Master m
     cdef Entry e
     cdef Range r
@@ -130,7 +138,7 @@ cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, star
         return found
     set_range(&r, start, end)
     fail(read_master(p, size_of(lp), &m))
-    if reply == NULL:
+    if replies == NULL:
         fields = read_fields(p, &m)
     else:
         fail(check_fields(p, &m))
@@ -154,11 +162,11 @@ cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, star
             return found
         if low or high:
             continue
-        if reply == NULL:
+        if replies == NULL:
             found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
         else:
-            fail(put_reply(reply, p, &m, &e, ms, seq))
-            found.append((PyBytes_FromStringAndSize(<char*>reply.data, reply.size), ms, seq))
+            fail(put_reply(replies, p, &m, &e, ms, seq))
+            found.append(None)
         if len(found) == limit:
             return found
     if reverse and e.ordinal != 0:

@@ -7,6 +7,7 @@ cdef enum:
     RESP_MAX_DIGITS = 9
     ADD_MIN_WORDS = 5
     ID_TEXT_MAX = 41
+    ID_DIGITS_MAX = 19
 
 cdef const char* CRLF = b"\r\n"
 cdef const char* ENTRY_HEAD = b"*2\r\n"
@@ -299,31 +300,106 @@ cdef int buf_flat(Buf* out, const u8* p, const Master* m, const Entry* e) noexce
 
 
 cdef int put_reply(
-    Buf* out, const u8* p, const Master* m, const Entry* e, u64 ms, u64 seq
+    Replies* replies, const u8* p, const Master* m, const Entry* e, u64 ms, u64 seq
 ) noexcept nogil:
-    """An entry as its reply, in place of what stood there."""
+    """An entry as its reply, behind those of the others."""
     cdef u8 text[ID_TEXT_MAX]
     cdef u64 size = format_u64(ms, text)
+    cdef Buf* out = &replies.made
     cdef int code
     text[size] = 45
     size += 1 + format_u64(seq, text + size + 1)
-    out.size = 0
     code = buf_add(out, <const u8*> ENTRY_HEAD, 4)
     if code == OK:
         code = buf_bulk(out, text, size)
+    if code == OK and replies.packs:
+        code = buf_reserve(&replies.ids, PENDING_ID_BYTES)
+        if code == OK:
+            put_big_u64(replies.ids.data + replies.ids.size, ms)
+            put_big_u64(replies.ids.data + replies.ids.size + 8, seq)
+            replies.ids.size += PENDING_ID_BYTES
+    replies.ms, replies.seq = ms, seq
     return buf_flat(out, p, m, e) if code == OK else code
+
+
+cdef list told_of(list found, Replies* replies):
+    """What `resp_entries` gives of entries that were found: the last one has the bytes of all."""
+    if found:
+        found[len(found) - 1] = (
+            PyBytes_FromStringAndSize(<char*> replies.made.data, replies.made.size),
+            replies.ms, replies.seq,
+        )
+    return found
 
 
 def resp_entries(
     bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b"",
     start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False,
 ):
-    """Live entries of an interval as replies, each with the two numbers of its ID."""
-    cdef Buf reply
-    memset(&reply, 0, sizeof(Buf))
+    """Live entries of an interval, for each None; but the last is the replies of all, one behind
+    the other, and the two numbers of its ID."""
+    cdef Replies replies
+    memset(&replies, 0, sizeof(Replies))
     try:
-        return entries_in(
-            lp, master_ms, master_seq, vector, start, end, limit, reverse, &reply
-        )
+        found = entries_in(lp, master_ms, master_seq, vector, start, end, limit, reverse, &replies)
+        return told_of(found, &replies)
     finally:
-        buf_free(&reply)
+        buf_free(&replies.made)
+
+
+def resp_deliveries(
+    bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None, start,
+    Py_ssize_t limit,
+):
+    """The first live entries from an ID on, as `resp_entries` gives them, and their IDs, packed."""
+    cdef Replies replies
+    memset(&replies, 0, sizeof(Replies))
+    replies.packs = True
+    try:
+        found = entries_in(
+            lp, master_ms, master_seq, vector, start, MAX_ID, limit, False, &replies
+        )
+        packed = PyBytes_FromStringAndSize(<char*> replies.ids.data, replies.ids.size)
+        return told_of(found, &replies), packed
+    finally:
+        buf_free(&replies.made)
+        buf_free(&replies.ids)
+
+
+cdef bint read_number(const u8* p, Py_ssize_t n, Py_ssize_t* at, u64* value) noexcept nogil:
+    """A number of so few digits that it has 64 bits; False if there is none. Moves behind it."""
+    cdef Py_ssize_t begin = at[0]
+    value[0] = 0
+    while at[0] < n and at[0] - begin < ID_DIGITS_MAX and 48 <= p[at[0]] <= 57:
+        value[0] = value[0] * 10 + (p[at[0]] - 48)
+        at[0] += 1
+    return at[0] > begin
+
+
+def resp_given_ids(list words not None, id_class):
+    """The IDs that words begin with, in digits alone, and whether each is above the one before. It
+    stops at the first word that is written in another way."""
+    cdef list found = []
+    cdef bytes word
+    cdef const u8* p
+    cdef Py_ssize_t n, at
+    cdef u64 ms = 0, seq = 0, before_ms = 0, before_seq = 0
+    cdef bint ascending = True, bare
+    cdef object kept = 0
+    if not issubclass(id_class, tuple):
+        raise TypeError("an ID is a tuple")
+    bare = ls_is_bare_tuple(id_class)
+    for word in words:
+        p, n, at = <const u8*> PyBytes_AS_STRING(word), PyBytes_GET_SIZE(word), 0
+        if not read_number(p, n, &at, &ms) or at == n or p[at] != 45:
+            break
+        at += 1
+        if not read_number(p, n, &at, &seq) or at != n:
+            break
+        if found and not below(before_ms, before_seq, ms, seq):
+            ascending = False
+        if not found or ms != before_ms:
+            kept = ms
+        found.append(new_id(id_class, bare, kept, seq))
+        before_ms, before_seq = ms, seq
+    return found, ascending

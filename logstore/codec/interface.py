@@ -14,7 +14,7 @@ It may not know how either codec works.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from logstore.tuples import NamedTuple
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from logstore.codec.arrow import NameGuard
 
+T = TypeVar("T")
 ID: TypeAlias = tuple[int, int]
 NodeEntry: TypeAlias = tuple[int, int, int, list[bytes]]  # ordinal, ms, seq, flat
 NodePart: TypeAlias = tuple[bytes, int, int, bytes]  # lp, master ms, master seq, vector
@@ -360,7 +361,13 @@ class Codec(Protocol):
         end: ID = MAX_ID,
         limit: int = -1,
         reverse: bool = False,
-    ) -> list[tuple[bytes, int, int]]: ...
+    ) -> list[tuple[bytes, int, int] | None]: ...
+
+    def resp_deliveries(
+        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes, start: ID, limit: int
+    ) -> tuple[list[tuple[bytes, int, int] | None], bytes]: ...
+
+    def resp_given_ids(self, words: list[bytes], id_class: type[T]) -> tuple[list[T], bool]: ...
 
     def resp_ids(self, ms: int, seq: int, count: int) -> bytes: ...
 

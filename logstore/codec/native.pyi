@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +20,8 @@ from logstore.codec.interface import GivenIDs as GivenIDsLike
 from logstore.codec.interface import RowBatch as RowBatchLike
 from logstore.codec.located import Piece
 from logstore.codec.pending_run import Due, Item, Pending
+
+T = TypeVar("T")
 
 class RowBatch:
     def __len__(self) -> int: ...
@@ -262,7 +264,11 @@ def resp_entries(
     end: ID = ...,
     limit: int = -1,
     reverse: bool = False,
-) -> list[tuple[bytes, int, int]]: ...
+) -> list[tuple[bytes, int, int] | None]: ...
+def resp_deliveries(
+    lp: bytes, master_ms: int, master_seq: int, vector: bytes, start: ID, limit: int
+) -> tuple[list[tuple[bytes, int, int] | None], bytes]: ...
+def resp_given_ids(words: list[bytes], id_class: type[T]) -> tuple[list[T], bool]: ...
 def resp_ids(ms: int, seq: int, count: int) -> bytes: ...
 def head(lp: bytes) -> NodeHead: ...
 def survey(lp: bytes, master_ms: int, master_seq: int) -> NodeSurvey: ...

@@ -2,7 +2,8 @@
 
 A run of adds to one stream (``XADD key * field value ...``) becomes rows at once, without an object
 for each word, and the IDs that they were given become replies at once. One add by itself becomes
-what ``add`` takes. Entries of a node become replies without an object for each of their parts.
+what ``add`` takes. Entries of a node become replies without an object for each of them. Words
+that are IDs become those.
 
 Invariants: only what is complete and exactly as clients write it is taken; at whatever is not, it
 stops, and leaves it to who knows what to say of it; nothing is read behind the bytes there are.
@@ -12,17 +13,20 @@ It may not know another command.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from logstore.codec.bulk import RowBatch
+from logstore.codec.deliveries import pack_ids
 from logstore.codec.edit import ENTRY_BYTES_MAX, next_id
 from logstore.codec.interface import ID, MAX_ID, ZERO_ID
 from logstore.codec.node import entries
 
+T = TypeVar("T")
 REQUEST_MAX_WORDS: Final = 1024 * 1024
 _STAR, _DOLLAR, _CR, _LF, _ZERO = b"*$\r\n0"
 _DIGITS_MAX = 9
 _ADD_MIN_WORDS = 5
+_ID_DIGITS_MAX = 19  # of a number that has 64 bits, whatever they are
 
 
 def resp_requests(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[list[bytes]], int]:
@@ -100,11 +104,37 @@ def resp_entries(
     end: ID = MAX_ID,
     limit: int = -1,
     reverse: bool = False,
-) -> list[tuple[bytes, int, int]]:
-    """What ``entries`` finds, as replies: an array of the ID and of the fields and values, each
-    with the two numbers of its ID."""
+) -> list[tuple[bytes, int, int] | None]:
+    """What ``entries`` finds, for each None; but the last is the replies of all, one behind the
+    other, and the two numbers of its ID. A reply: an array of the ID and of fields and values."""
     found = entries(lp, master_ms, master_seq, vector, start, end, limit, reverse)
-    return [(_entry(ms, seq, flat), ms, seq) for _, ms, seq, flat in found]
+    if not found:
+        return []
+    made = b"".join([_entry(ms, seq, flat) for _, ms, seq, flat in found])
+    return [None] * (len(found) - 1) + [(made, *found[-1][1:3])]
+
+
+def resp_deliveries(
+    lp: bytes, master_ms: int, master_seq: int, vector: bytes, start: ID, limit: int
+) -> tuple[list[tuple[bytes, int, int] | None], bytes]:
+    """The first live entries from an ID on, as ``resp_entries`` gives them, and their IDs as
+    ``pack_ids`` has them."""
+    node = lp, master_ms, master_seq, vector, start, MAX_ID, limit
+    return resp_entries(*node), pack_ids([row[1:3] for row in entries(*node)])[0]
+
+
+def resp_given_ids(words: list[bytes], id_class: type[T]) -> tuple[list[T], bool]:
+    """The IDs that words begin with, in digits alone, and whether each is above the one before. It
+    stops at the first word that is written in another way."""
+    found: list[Any] = []
+    for word in words:
+        parts = word.split(b"-")
+        if len(parts) != 2 or not all(
+            part.isdigit() and len(part) <= _ID_DIGITS_MAX for part in parts
+        ):
+            break
+        found.append(id_class(*map(int, parts)))
+    return found, all(found[at] < found[at + 1] for at in range(len(found) - 1))
 
 
 def _entry(ms: int, seq: int, flat: list[bytes]) -> bytes:

@@ -12,20 +12,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from logstore.api.opening import OpenStore
-from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
-from logstore.engine.streams.read import Maker
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import ReadOptions, ReadParser
 from logstore.wire.commands.walking import Budget
 from logstore.wire.partial_commits import PART_ENTRIES, Parts, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
-from logstore.wire.resp.outgoing import Owed
+from logstore.wire.resp.outgoing import Owed, Rows
 from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, strict_id
 from logstore.wire.service import Client
@@ -197,7 +195,7 @@ class _GroupRead:
 
         def work(opened: OpenStore[bytes]) -> Reply | None:
             rows = self._client.owed.rows()
-            made = _NewEntries(rows.maker).first
+            made = _NewEntries(rows).first
             try:
                 found = opened.read_plain(
                     key, asked.group, asked.consumer, count, 0, lambda _: (made, ()), None
@@ -281,15 +279,13 @@ class _TooLarge(Exception):  # noqa: N818  (control flow)
 
 
 class _NewEntries:
-    """Makes new entries what becomes replies, as ``DeliveryMaker`` of the codec makes deliveries.
+    """Makes new entries what rows of a reply are made of, as ``DeliveryMaker`` of the codec makes
+    deliveries."""
 
-    ``maker``: of the rows of the reply; None: they stay what the codec finds.
-    """
+    __slots__ = ("_left", "_made")
 
-    __slots__ = ("_entries", "_left")
-
-    def __init__(self, maker: Maker | None) -> None:
-        self._entries = codec().entries if maker is None else maker.entries
+    def __init__(self, rows: Rows) -> None:
+        self._made = rows.first
         self._left = BESIDE_MAX_BYTES
 
     def first(
@@ -306,8 +302,7 @@ class _NewEntries:
         self._left -= len(lp)
         if self._left < 0:
             raise _TooLarge
-        rows = self._entries(lp, master_ms, master_seq, vector, start, MAX_ID, limit, False)
-        return rows, codec().pack_ids([row[1:3] for row in rows])[0]
+        return self._made(lp, master_ms, master_seq, vector, start, limit)
 
 
 class _Took(NamedTuple):

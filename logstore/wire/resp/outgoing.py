@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.codec import NodeEntry, codec
+from logstore.ids import MAX_ID
 from logstore.wire.resp.reply import Array, Failure, Made, Pairs, Reply, Verbatim, encode_pieces
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class _Encoding:
         self.entries = codec().resp_entries
 
 
+_ENCODING = _Encoding()
+_ENCODED_DELIVERIES = codec().resp_deliveries
+
+
 class Rows:
     """Rows of an array whose number is not known before; here as values."""
 
@@ -50,8 +55,14 @@ class Rows:
     def __init__(self) -> None:
         self._rows: list[Reply] = []
 
+    def first(self, lp: bytes, *node: Any) -> tuple[list[Any], bytes]:
+        """What ``take`` takes of a node, as the codec's ``resp_deliveries`` tells what of it."""
+        master_ms, master_seq, vector, start, limit = node
+        found = codec().entries(lp, master_ms, master_seq, vector, start, MAX_ID, limit)
+        return found, codec().pack_ids([row[1:3] for row in found])[0]
+
     def take(self, found: list[Any]) -> None:
-        """Entries that come next, as ``maker`` made them."""
+        """Entries that come next, as ``maker`` or ``first`` made them."""
         self.add([entry(row) for row in found])
 
     def add(self, rows: list[Reply]) -> None:
@@ -185,9 +196,11 @@ class OwedBytes(Owed):
 
 
 class _EncodedRows(Rows):
+    """Rows as bytes."""
+
+    maker = _ENCODING
+
     def __init__(self, owed: OwedBytes) -> None:
-        super().__init__()
-        self.maker = _Encoding()
         self._owed = owed
         self._count = 0
         self._held = 0
@@ -199,10 +212,14 @@ class _EncodedRows(Rows):
         self._pieces += encode_pieces(rows, self._owed.protocol, self._owed.count, headed=False)
         self._count += len(rows)
 
+    def first(self, lp: bytes, *node: Any) -> tuple[list[Any], bytes]:
+        """What ``take`` takes of a node."""
+        return _ENCODED_DELIVERIES(lp, *node)
+
     def take(self, found: list[Any]) -> None:
         """Entries that come next: they are bytes already."""
         if found:
-            piece = b"".join([row[0] for row in found])
+            piece = b"".join([row[0] for row in filter(None, found)])  # one of each node
             self._owed.count(len(piece))
             self._pieces.append(piece)
             self._count += len(found)

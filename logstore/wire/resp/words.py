@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from logstore.codec import codec
 from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.wire.resp.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
 
@@ -40,24 +41,31 @@ def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
 
 def leading_ids(words: Sequence[bytes]) -> list[StreamID]:
     """The IDs that words begin with, up to the first word that is no ID."""
-    leading: list[StreamID] = []
-    for word in words:
-        try:
-            leading.append(strict_id(word))
-        except Failed:
-            break
-    return leading
+    return _leading(list(words))[0]
 
 
-def ids(words: Sequence[bytes], *, ascending: bool = False) -> Callable[[], list[StreamID]]:
+def _leading(words: list[bytes]) -> tuple[list[StreamID], bool]:
+    """The same, and whether it is known that each is above the one before."""
+    leading, ascending = codec().resp_given_ids(words, StreamID)
+    if len(leading) < len(words):
+        ascending = False
+        for word in words[len(leading) :]:
+            try:
+                leading.append(strict_id(word))
+            except Failed:
+                break
+    return leading, ascending
+
+
+def ids(words: list[bytes], *, ascending: bool = False) -> Callable[[], list[StreamID]]:
     """Words as IDs; in ``ascending`` order, each once, where that makes no difference.
 
     They are read now, so that no commit waits for it. The refusal of a word that is no ID comes
     when the IDs are asked for: the peers read them only if there is a stream.
     """
-    read = leading_ids(words)
+    read, ordered = _leading(words)
     whole = len(read) == len(words)
-    if ascending and len(read) > 1:
+    if ascending and not ordered:
         read = sorted(set(read))
 
     def get() -> list[StreamID]:
