@@ -8,6 +8,10 @@ cdef enum:
     ADD_MIN_WORDS = 5
     ID_TEXT_MAX = 41
     ID_DIGITS_MAX = 19
+    RESP_DEPTH_MAX = 8
+
+cdef extern from "Python.h":
+    int64_t PyLong_AsLongLongAndOverflow(object, int*) except? -1
 
 cdef const char* CRLF = b"\r\n"
 cdef const char* ENTRY_HEAD = b"*2\r\n"
@@ -262,6 +266,55 @@ cdef inline int buf_bulk(Buf* out, const u8* data, u64 size) noexcept nogil:
     memcpy(out.data + out.size + 2 + size, CRLF, 2)
     out.size += size + 4
     return OK
+
+
+cdef int put_value(Buf* out, object value, bint new, u64 most, int depth) except -1:
+    """Append a value as a reply; 0, and perhaps a part of it, if it is not plain, or too long."""
+    cdef int64_t number
+    cdef int overflow = 0
+    cdef u64 size
+    kind = type(value)
+    if kind is bytes:
+        size = <u64> PyBytes_GET_SIZE(value)
+        if size > most:
+            return 0
+        fail(buf_bulk(out, <const u8*> PyBytes_AS_STRING(value), size))
+    elif kind is int:
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow:
+            return 0
+        fail(buf_reserve(out, 32))
+        out.data[out.size] = 58
+        out.size += 1 + format_i64(number, out.data + out.size + 1)
+        memcpy(out.data + out.size, CRLF, 2)
+        out.size += 2
+    elif value is None:
+        fail(buf_add(out, <const u8*> (b"_\r\n" if new else b"$-1\r\n"), 3 if new else 5))
+    elif (kind is list or kind is tuple) and depth:
+        fail(buf_reserve(out, 32))
+        out.data[out.size] = 42
+        out.size += 1 + format_u64(<u64> len(value), out.data + out.size + 1)
+        memcpy(out.data + out.size, CRLF, 2)
+        out.size += 2
+        for item in value:
+            if not put_value(out, item, new, most, depth - 1):
+                return 0
+    else:
+        return 0
+    return out.size <= most
+
+
+def resp_value(value, bint new, u64 most):
+    """The reply of a value that is plain: bytes, a number of 64 bits, nothing, or a list or tuple of
+    such, a few levels deep; None if it is not, or has more bytes than so many."""
+    cdef Buf out
+    memset(&out, 0, sizeof(Buf))
+    try:
+        if not put_value(&out, value, new, most, RESP_DEPTH_MAX):
+            return None
+        return PyBytes_FromStringAndSize(<const char*> out.data, out.size)
+    finally:
+        buf_free(&out)
 
 
 cdef int buf_item(Buf* out, const u8* p, u64* pos, u64 end) noexcept nogil:

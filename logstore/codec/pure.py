@@ -47,6 +47,7 @@ from logstore.codec.resp import (
     resp_ids,
     resp_request,
     resp_requests,
+    resp_value,
 )
 from logstore.codec.search import FrameSearch
 from logstore.codec.valued import Encoders, Unpacking, decoded_pairs, field_value
@@ -101,6 +102,7 @@ __all__ = [
     "resp_ids",
     "resp_request",
     "resp_requests",
+    "resp_value",
     "rewrite",
     "rows",
     "seal",

@@ -3,7 +3,7 @@
 A run of adds to one stream (``XADD key * field value ...``) becomes rows at once, without an object
 for each word, and the IDs that they were given become replies at once. One add by itself becomes
 what ``add`` takes. Entries of a node become replies without an object for each of them. Words
-that are IDs become those.
+that are IDs become those, and plain values replies.
 
 Invariants: only what is complete and exactly as clients write it is taken; at whatever is not, it
 stops, and leaves it to who knows what to say of it; nothing is read behind the bytes there are.
@@ -13,6 +13,7 @@ It may not know another command.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from logstore.codec.bulk import RowBatch
@@ -26,6 +27,7 @@ REQUEST_MAX_WORDS: Final = 1024 * 1024
 _STAR, _DOLLAR, _CR, _LF, _ZERO = b"*$\r\n0"
 _DIGITS_MAX = 9
 _ADD_MIN_WORDS = 5
+_DEPTH_MAX = 8
 _ID_DIGITS_MAX = 19  # of a number that has 64 bits, whatever they are
 
 
@@ -121,6 +123,36 @@ def resp_deliveries(
     ``pack_ids`` has them."""
     node = lp, master_ms, master_seq, vector, start, MAX_ID, limit
     return resp_entries(*node), pack_ids([row[1:3] for row in entries(*node)])[0]
+
+
+def resp_value(value: object, new: bool, most: int) -> bytes | None:
+    """The reply of a value that is plain: bytes, a number of 64 bits, nothing, or a list or tuple of
+    such, a few levels deep; None if it is not, or has more bytes than so many. ``new``: in RESP3."""
+    parts: list[bytes] = []
+    size = 0
+    left: list[tuple[object, int]] = [(value, 0)]
+    while left:
+        each, depth = left.pop()
+        if type(each) is bytes:
+            if len(each) > most:
+                return None
+            parts.append(b"$%d\r\n%b\r\n" % (len(each), each))
+        elif type(each) is int and -(1 << 63) <= each < 1 << 63:
+            parts.append(b":%d\r\n" % each)
+        elif each is None:
+            parts.append(b"_\r\n" if new else b"$-1\r\n")
+        elif (type(each) is list or type(each) is tuple) and depth < _DEPTH_MAX:
+            items: Sequence[object] = each
+            if len(items) > most:  # each has some bytes
+                return None
+            parts.append(b"*%d\r\n" % len(items))
+            left += [(item, depth + 1) for item in reversed(items)]
+        else:
+            return None
+        size += len(parts[-1])
+        if size > most:
+            return None
+    return b"".join(parts)
 
 
 def resp_given_ids(words: list[bytes], id_class: type[T]) -> tuple[list[T], bool]:

@@ -63,13 +63,14 @@ class Slowness:
     a few, since one alone may have stood behind other processes."""
 
     def __init__(self) -> None:
+        self.ever = False  # whether ``now`` may say so
         self._until_ns = 0
         self._lately = 0
 
     @property
     def now(self) -> bool:
         """Whether a thread does it."""
-        return self._until_ns > 0 and time.perf_counter_ns() < self._until_ns
+        return self.ever and time.perf_counter_ns() < self._until_ns
 
     def note(self, begun_ns: int) -> None:
         """It was done in the loop, and begun then (``time.perf_counter_ns``)."""
@@ -80,6 +81,7 @@ class Slowness:
                 self._lately -= 1
             return
         if self._lately:
+            self.ever = True
             self._until_ns = ended_ns + min(SLOW_PAUSE_NS, SLOW_PAUSES * took_ns)
         self._lately = SLOW_EACH
 
@@ -97,7 +99,7 @@ NOT_RUN = NotRun()
 class Reading:
     """A walk on its way, for one client; ``reply`` once it is over."""
 
-    __slots__ = ("_now", "_then", "_walk", "_worked_ns", "begun", "look", "owed", "reply", "waits")
+    __slots__ = ("_store", "_walk", "_worked_ns", "begun", "look", "owed", "reply", "waits")
 
     def __init__(self, look: Look, store: Store[bytes], owed: Owed) -> None:
         assert look.walk is not None
@@ -107,7 +109,7 @@ class Reading:
         self.begun = False  # it had a slice
         self.waits = False  # its next slice is for a thread
         self._walk = look.walk()
-        self._now, self._then = ReaderAtOnce(store, owed), StoreReader(store, owed)
+        self._store = store
         self._worked_ns = 0
 
     def go_on(self, *, at_once: bool) -> bool:
@@ -115,7 +117,8 @@ class Reading:
         ``NotNow``, and nothing was read."""
         begun_ns = time.perf_counter_ns()
         try:
-            more = self._walk.slice(self._now if at_once else self._then)
+            reader = (ReaderAtOnce if at_once else StoreReader)(self._store, self.owed)
+            more = self._walk.slice(reader)
             self._worked_ns += time.perf_counter_ns() - begun_ns
             self.begun = True
             if more:
@@ -310,7 +313,7 @@ class Runner:
         if isinstance(step, Change):
             done = NOT_RUN if step.beside is None else alone(step.beside)
         elif isinstance(step, Look):
-            if self._slow.now:
+            if self._slow.ever and self._slow.now:
                 return NOT_RUN
             if step.walk is not None:
                 step.begun = reading = self.reading(step, owed)

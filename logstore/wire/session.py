@@ -131,25 +131,20 @@ class Batches:
         self._parser.feed(data)
         return self._runs(self._requests())
 
+    def is_short(self, data: bytes) -> bool:
+        """Whether bytes that came may be one short request, and nothing else."""
+        return len(data) <= SHORT_BYTES and self._parser.empty
+
     def only_add(self, data: bytes) -> tuple[bytes, dict[bytes, bytes]] | None:
-        """The stream and the entry of bytes that came, if they are one short plain add and nothing
-        else, of a client that may do everything and whose requests nobody watches. None, and
-        nothing is taken: they are to be fed."""
+        """The stream and the entry of short bytes, if they are one plain add and nothing else, of a
+        client that may do everything and whose requests nobody watches. None, and nothing is
+        taken: they are ``only`` another request, or to be fed."""
         session = self._session
-        if (
-            len(data) > SHORT_BYTES
-            or not session.plain
-            or not session.user.everything
-            or not self._parser.empty
-        ):
-            return None
-        return self._only_add(data)
+        return self._only_add(data) if session.user.everything and session.plain else None
 
     def only(self, data: bytes) -> list[bytes] | None:
-        """The words of bytes that came, if they are one short request and nothing else: far fewer
-        than ``LONG_WORDS``. None, and nothing is taken: they are to be fed."""
-        if len(data) > SHORT_BYTES or not self._parser.empty:
-            return None
+        """The words of short bytes, if they are one request and nothing else: far fewer than
+        ``LONG_WORDS``. None, and nothing is taken: they are to be fed."""
         return self._only(data)
 
     def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,11 +181,99 @@ def test_both_take_the_same_request(data: bytes) -> None:
 def test_entries_as_replies(codec: Codec) -> None:
     most = 2**64 - 1
     node = codec.new_node(7, most, [b"a", b"-12", b"b", b"x" * 200])
-    assert codec.resp_entries(node, 7, most) == [
-        (
-            b"*2\r\n$22\r\n7-%d\r\n*4\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$200\r\n%b\r\n"
-            % (most, b"x" * 200),
-            7,
-            most,
-        )
-    ]
+    first = (
+        b"*2\r\n$22\r\n7-%d\r\n*4\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$200\r\n%b\r\n"
+        % (most, b"x" * 200)
+    )
+    assert codec.resp_entries(node, 7, most) == [(first, 7, most)]
+    more = codec.extend(node, codec.append(node, 7, most, 8, most, [b"c", b"d"])[1], 1, 0)
+    second = b"*2\r\n$22\r\n8-%d\r\n*2\r\n$1\r\nc\r\n$1\r\nd\r\n" % most
+    assert codec.resp_entries(more, 7, most) == [None, (first + second, 8, most)]
+    assert codec.resp_entries(more, 7, most, reverse=True) == [None, (second + first, 7, most)]
+    assert codec.resp_entries(more, 7, most, limit=1) == [(first, 7, most)]
+    assert codec.resp_entries(more, 7, most, start=(9, 0)) == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_new_as_replies_and_packed_ids(codec: Codec) -> None:
+    node = codec.new_node(7, 0, [b"a", b"1"])
+    for seq in (1, 2):
+        node = codec.append(node, 7, 0, 7, seq, [b"a", b"1"])[0]
+    gone = codec.mark_deleted(node, [1])
+    for each, vector in ((gone, b""), (node, b"\x02")):
+        rows, ids = codec.resp_deliveries(each, 7, 0, vector, (7, 0), -1)
+        assert rows == codec.resp_entries(each, 7, 0, vector)
+        assert ids == codec.pack_ids([(7, 0), (7, 2)])[0]
+    for start, limit, packed in (((7, 1), 1, [(7, 1)]), ((8, 0), -1, []), ((7, 0), 0, [])):
+        rows, ids = codec.resp_deliveries(node, 7, 0, b"", start, limit)
+        assert (len(rows), ids) == (len(packed), codec.pack_ids(packed)[0])
+
+
+class _ID(NamedTuple):
+    ms: int
+    seq: int
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("words", "found", "ascending"),
+    [
+        ([b"1-2", b"1-3", b"2-0"], [(1, 2), (1, 3), (2, 0)], True),
+        ([b"1-2", b"1-2"], [(1, 2), (1, 2)], False),
+        ([b"2-0", b"1-9"], [(2, 0), (1, 9)], False),
+        ([b"007-00"], [(7, 0)], True),
+        ([b"9999999999999999999-0", b"1" * 20 + b"-0"], [(10**19 - 1, 0)], True),
+        ([], [], True),
+        *(
+            ([b"1-1", word, b"3-3"], [(1, 1)], True)
+            for word in (b"", b"-", b"1-", b"-1", b"1", b"1-2-3", b"+1-1", b" 1-1", b"1-1\0", b"(1-1")
+        ),
+    ],
+)
+def test_words_that_are_ids(
+    codec: Codec, words: list[bytes], found: list[tuple[int, int]], ascending: bool
+) -> None:
+    given_, ordered = codec.resp_given_ids(words, _ID)
+    assert (given_, ordered) == (found, ascending)
+    assert all(type(each) is _ID for each in given_)
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the compiled codec is not built")
+@given(st.lists(st.one_of(
+    st.tuples(st.integers(0, 1 << 65), st.integers(0, 12)).map(lambda id: b"%d-%d" % id),
+    st.text("0123456789-+ ", max_size=5).map(str.encode),
+), max_size=6))  # fmt: skip
+def test_both_read_the_same_ids(words: list[bytes]) -> None:
+    assert native_or_none is not None
+    assert native_or_none.resp_given_ids(words, _ID) == pure.resp_given_ids(words, _ID)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_plain_values_as_replies(codec: Codec) -> None:
+    value = [b"a", [b"", -7, None], (), 1 << 62]
+    told = b"*4\r\n$1\r\na\r\n*3\r\n$0\r\n\r\n:-7\r\n%b*0\r\n:%d\r\n"
+    assert codec.resp_value(value, False, 99) == told % (b"$-1\r\n", 1 << 62)
+    assert codec.resp_value(value, True, 99) == told % (b"_\r\n", 1 << 62)
+    assert codec.resp_value(b"ab", False, 8) == b"$2\r\nab\r\n"
+    deep: object = []
+    for _ in range(7):
+        deep = [deep]
+    assert codec.resp_value(deep, False, 99) == b"*1\r\n" * 7 + b"*0\r\n"
+    for other in (True, 1.0, "a", 1 << 63, -(1 << 63) - 1, _ID(1, 2), {}, [b"", [set()]], [deep],
+                  b"x" * 100, [None] * 100, [b"x" * 90, 10**9]):  # fmt: skip
+        assert codec.resp_value(other, False, 99) is None
+    assert codec.resp_value(b"ab", False, 7) is None
+
+
+VALUES: st.SearchStrategy[object] = st.recursive(
+    st.one_of(st.none(), st.binary(max_size=9), st.integers(-(1 << 65), 1 << 65), st.booleans()),
+    lambda each: st.one_of(st.lists(each, max_size=4), st.lists(each, max_size=4).map(tuple)),
+    max_leaves=12,
+)
+
+
+@pytest.mark.skipif(native_or_none is None, reason="the compiled codec is not built")
+@given(VALUES, st.booleans(), st.integers(0, 80))
+def test_both_tell_the_same_of_values(value: object, new: bool, most: int) -> None:
+    assert native_or_none is not None
+    assert native_or_none.resp_value(value, new, most) == pure.resp_value(value, new, most)

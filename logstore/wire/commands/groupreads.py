@@ -55,6 +55,11 @@ class _Asked(NamedTuple):
         """The streams."""
         return [key for key, _ in self.options.streams]
 
+    @property
+    def most(self) -> int:
+        """How many entries it gives at most; 0 or less: any number."""
+        return self.options.budget().count() * len(self.options.streams)
+
     def starts(self, state: WriteTxn) -> list[tuple[bytes, StreamID | None]]:
         """Where to read each stream from; None: what is new. One after the other, as the peers."""
         starts: list[tuple[bytes, StreamID | None]] = []
@@ -70,10 +75,11 @@ def xreadgroup(client: Client, words: Words) -> Step:
     """As XREADGROUP."""
     asked = _parse(client, words)
     read = _GroupRead(client, asked)
-    parts = read.parts()
-    cost = 0 if parts else asked.options.budget().count() * len(asked.keys)
-    beside = None if parts else read.beside()
-    change = Change(read.op, read.reply, cost=cost, beside=beside, parts=parts)
+    most = asked.most
+    if 0 < most <= PART_ENTRIES:
+        change = Change(read.op, read.reply, cost=most, beside=read.beside(most))
+    else:
+        change = Change(read.op, read.reply, parts=partial(_ReadParts, read, asked))
     timeout_ms = asked.options.timeout_ms
     if timeout_ms is None or any(word != b">" for _, word in asked.options.streams):
         return change
@@ -88,10 +94,10 @@ def _parse(client: Client, words: Words) -> _Asked:
     noack = False
     claim: int | None = None
     while (word := words.option()) != b"STREAMS":
-        if parser.takes(word, words):
-            continue
         if word == b"GROUP" and len(words) >= 2:
             names = words.next(), words.next()
+        elif parser.takes(word, words):
+            continue
         elif word == b"NOACK":
             noack = True
         elif word == b"CLAIM" and client.service.profile == "redis-8.10":
@@ -175,15 +181,7 @@ class _GroupRead:
         claims = self._asked.claim_idle_ms is not None and not history
         return _claimed if claims else _delivered
 
-    def parts(self) -> Callable[[Owed], Parts] | None:
-        """How it is done in parts; None if it asks for few."""
-        asked = self._asked
-        left = asked.options.budget()
-        if 0 < left.count() * len(asked.keys) <= PART_ENTRIES:
-            return None
-        return lambda owed: _ReadParts(self, asked, owed)
-
-    def beside(self) -> Beside | None:
+    def beside(self, count: int) -> Beside | None:
         """The same beside the pipeline; None if it is not what that takes: a few new entries of
         one stream."""
         asked, options = self._asked, self._asked.options
@@ -191,7 +189,7 @@ class _GroupRead:
             return None
         if asked.noack or asked.claim_idle_ms is not None:
             return None
-        key, count = options.streams[0][0], options.budget().count()
+        key = options.streams[0][0]
 
         def work(opened: OpenStore[bytes]) -> Reply | None:
             rows = self._client.owed.rows()

@@ -63,8 +63,7 @@ class ReadParser:
 
     def __init__(self, client: Client, command: str) -> None:
         self._command = command
-        self._limits = client.service.profile == "redis-8.10"
-        self._valkey = is_valkey(client.service.profile)
+        self._profile = client.service.profile
         self._count = self._max_count = self._max_bytes = 0
         self._timeout_ms: int | None = None
 
@@ -74,9 +73,9 @@ class ReadParser:
             self._count = max(0, words.integer())
         elif option == b"BLOCK":
             self._timeout_ms = _timeout(words.next())
-        elif self._limits and option == b"MAXCOUNT":
+        elif option == b"MAXCOUNT" and self._profile == "redis-8.10":
             self._max_count = _positive(words, "MAXCOUNT")
-        elif self._limits and option == b"MAXSIZE":
+        elif option == b"MAXSIZE" and self._profile == "redis-8.10":
             self._max_bytes = _positive(words, "MAXSIZE")
         else:
             return False
@@ -100,7 +99,7 @@ class ReadParser:
 
     def _unbalanced(self) -> str:
         group = self._command == "xreadgroup"
-        if self._valkey:
+        if is_valkey(self._profile):
             wanted = "an ID or '>'" if group else "an ID or '$'"
         else:
             wanted = "an ID or '>'" if group else "an ID, '+', or '$'"

@@ -161,9 +161,9 @@ class Budget:
         """Whether bytes are counted."""
         return self._bytes is not None
 
-    def room(self) -> ByteBudget:
-        """The bytes that are left for the next stream."""
-        return ByteBudget(self.max_bytes)
+    def room(self) -> ByteBudget | None:
+        """The bytes that are left for the next stream; None: they are not counted."""
+        return None if self._bytes is None else ByteBudget(self._bytes)
 
     def take(self, rows: list[NodeEntry], room: ByteBudget) -> list[NodeEntry]:
         """The entries of a stream that still fit; its first one does in any case."""
@@ -200,7 +200,7 @@ class EntriesWalk:
         self.found: list[tuple[bytes, Reply]] = []
         self._stretches = stretches
         self._left = budget
-        self._room = budget.room()
+        self._room: ByteBudget | None = None  # of the stream at hand, if bytes are counted
         self._rows: Rows | None = None
         self._at = 0
 
@@ -260,26 +260,27 @@ class EntriesWalk:
 
     def _take(self, reader: Reader, stretch: Stretch, batch: Batch, maker: Maker | None) -> None:
         """Tell of a batch, and go on with the next stream if this one is through."""
-        assert self._rows is not None
+        rows = self._rows = self._rows or reader.rows()
+        left = self._left
         if not stretch.begun:
-            self._room = self._left.room()
-            stretch.limit = least(stretch.limit, self._left.count())
+            self._room = left.room()
+            stretch.limit = least(stretch.limit, left.count())
         entries = batch.entries
-        if self._left.weighs:
-            entries = self._left.take(entries, self._room)
+        if self._room is not None:
+            entries = left.take(entries, self._room)
         else:
-            self._left.spend_entries(len(entries))
+            left.spend_entries(len(entries))
         if maker is None:
-            self._rows.add([entry(row) for row in entries])
+            rows.add([entry(row) for row in entries])
         else:
-            self._rows.take(entries)
+            rows.take(entries)
         fits = len(entries) == len(batch.entries)
         if stretch.went(batch) and fits:
             return
-        told = self._rows.done()
+        told = rows.done()
         if len(told):
             self.found.append((stretch.key, told))
-        self._rows = reader.rows()
+        self._rows = None
         self._at += 1
 
 

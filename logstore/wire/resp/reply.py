@@ -4,20 +4,24 @@
 ``dict`` a map (in RESP2 a flat array), ``set`` a set, ``float`` a double (in RESP2 a bulk string),
 ``bool`` a boolean (in RESP2 1 or 0); the rest are the classes below.
 
+What is plain, bytes, numbers, null and arrays of these, is written by the codec, the rest here.
 Invariants: an error or simple string never holds a line break, whatever it was made of. Knows no
 command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from logstore.codec import codec
 
 Reply: TypeAlias = Any
 CRLF = b"\r\n"
 PARTS_MAX = 4096  # of a piece of a large reply
 LARGE_BYTES = 64 * 1024  # a string that is a piece by itself, so that it is not copied
+_PLAIN = codec().resp_value
 BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -120,8 +124,8 @@ def encode(reply: Reply, protocol: int) -> bytes:
     kind = type(reply)
     if kind is Made:  # the most common ones without a detour
         return reply.pieces[0] if len(reply.pieces) == 1 else b"".join(reply.pieces)
-    if kind is int:
-        return b":%d\r\n" % reply
+    if (data := _PLAIN(reply, protocol == 3, LARGE_BYTES)) is not None:
+        return data
     parts: list[bytes] = []
     _Encoder(parts, protocol == 3).put(reply)
     return b"".join(parts)
@@ -159,67 +163,83 @@ class _Encoder:
 
     def put(self, reply: Reply) -> None:
         """Append one reply."""
-        kind = type(reply)
-        if kind is bytes:
-            self._add(b"$%d\r\n%b\r\n" % (len(reply), reply))
-        elif kind is int:
-            self._add(b":%d\r\n" % reply)
-        elif kind is list or isinstance(reply, list | tuple):
-            self._add(b"*%d\r\n" % len(reply))
-            self.items(reply)
-        elif reply is None:
-            self._add(b"_\r\n" if self._new else b"$-1\r\n")
+        data = _PLAIN(reply, self._new, LARGE_BYTES)
+        if data is not None:
+            self._plain(data)
+        elif (known := _BY_KIND.get(type(reply))) is not None:
+            known(self, reply)
         else:
-            self._rare(reply)
+            self._other(reply)
 
-    def _rare(self, reply: Reply) -> None:
-        new, add = self._new, self._add
-        match reply:
-            case Simple():
-                add(b"+%b\r\n" % reply.text.translate(BREAKS))
-            case Failure():
-                add(b"-%b\r\n" % told(reply))
-            case NullArray():
-                add(b"_\r\n" if new else b"*-1\r\n")
-            case Verbatim():
-                length = len(reply.text)
-                add(
-                    b"=%d\r\ntxt:%b\r\n" % (length + 4, reply.text)
-                    if new
-                    else b"$%d\r\n%b\r\n" % (length, reply.text)
-                )
-            case Push():
-                add(b">%d\r\n" % len(reply.items))
-                for item in reply.items:
-                    self.put(item)
-            case Encoded():
-                add(reply.data)
-            case Made():
-                self._already(reply.pieces)
-            case Array():
-                add(b"*%d\r\n" % reply.count)
-                self._already(reply.pieces)
-            case NoReply():
-                return
-            case _:
-                self._builtin(reply)
+    def _plain(self, data: bytes) -> None:
+        self._add(data)
+
+    def string(self, reply: bytes) -> None:
+        """One that is large, without a copy of it."""
+        self._add(b"$%d\r\n" % len(reply))
+        self._add(reply)
+        self._add(CRLF)
+
+    def _array(self, reply: Sequence[Reply]) -> None:
+        self._add(b"*%d\r\n" % len(reply))
+        self.items(reply)
+
+    def _null_array(self, _reply: NullArray) -> None:
+        self._add(b"_\r\n" if self._new else b"*-1\r\n")
+
+    def _simple(self, reply: Simple) -> None:
+        self._add(b"+%b\r\n" % reply.text.translate(BREAKS))
+
+    def _failure(self, reply: Failure) -> None:
+        self._add(b"-%b\r\n" % told(reply))
+
+    def _verbatim(self, reply: Verbatim) -> None:
+        length, new = len(reply.text), self._new
+        form, size = (b"=%d\r\ntxt:%b\r\n", length + 4) if new else (b"$%d\r\n%b\r\n", length)
+        self._add(form % (size, reply.text))
+
+    def _push(self, reply: Push) -> None:
+        self._add(b">%d\r\n" % len(reply.items))
+        self.items(reply.items)
+
+    def _encoded(self, reply: Encoded) -> None:
+        self._add(reply.data)
+
+    def _made(self, reply: Made) -> None:
+        self._already(reply.pieces)
+
+    def _made_array(self, reply: Array) -> None:
+        self._add(b"*%d\r\n" % reply.count)
+        self._already(reply.pieces)
+
+    def _no_reply(self, reply: NoReply) -> None:
+        """Nothing."""
+
+    def _pairs(self, reply: Pairs) -> None:
+        new = self._new
+        self._add(b"%c%d\r\n" % (b"%" if new else b"*", len(reply.items)))
+        for pair in reply.items:
+            self.items(pair) if new else self.put(pair)
+
+    def _ordered(self, reply: Ordered) -> None:
+        self._add(b"%c%d\r\n" % (b"~" if self._new else b"*", len(reply.items)))
+        self.items(reply.items)
 
     def _already(self, pieces: list[bytes]) -> None:
         for piece in pieces:
             self._add(piece)
 
-    def _builtin(self, reply: Reply) -> None:
+    def _other(self, reply: Reply) -> None:
+        """One of Python's kinds, or of a class below one."""
         new, add = self._new, self._add
         match reply:
+            case list() | tuple():
+                self._array(reply)
             case dict():
                 add(b"%%%d\r\n" % len(reply) if new else b"*%d\r\n" % (2 * len(reply)))
                 for name, value in reply.items():
                     self.put(name)
                     self.put(value)
-            case Pairs():
-                add(b"%c%d\r\n" % (b"%" if new else b"*", len(reply.items)))
-                for pair in reply.items:
-                    self.items(pair) if new else self.put(pair)
             case bool():
                 add((b"#t\r\n" if reply else b"#f\r\n") if new else b":%d\r\n" % reply)
             case float():
@@ -228,36 +248,58 @@ class _Encoder:
             case int():  # an IntEnum or the like
                 add(b":%d\r\n" % reply)
             case set() | frozenset():
-                self.put(Ordered(sorted(reply)))
-            case Ordered():
-                add(b"~%d\r\n" % len(reply.items) if new else b"*%d\r\n" % len(reply.items))
-                for item in reply.items:
-                    self.put(item)
+                self._ordered(Ordered(sorted(reply)))
             case _:
                 raise TypeError(f"no reply: {type(reply).__name__}")
+
+
+def _string(encoder: _Encoder, reply: bytes) -> None:
+    encoder.string(reply)  # which is another one where a reply is made in pieces
+
+
+# How replies of a kind are appended that are not plain.
+_BY_KIND: dict[type, Callable[[_Encoder, Any], None]] = {
+    bytes: _string,
+    list: _Encoder._array,
+    tuple: _Encoder._array,
+    NullArray: _Encoder._null_array,
+    Simple: _Encoder._simple,
+    Failure: _Encoder._failure,
+    Verbatim: _Encoder._verbatim,
+    Push: _Encoder._push,
+    Encoded: _Encoder._encoded,
+    Made: _Encoder._made,
+    Array: _Encoder._made_array,
+    NoReply: _Encoder._no_reply,
+    Pairs: _Encoder._pairs,
+    Ordered: _Encoder._ordered,
+}
 
 
 class _Pieces(_Encoder):
     """Encodes a reply as pieces, each counted when it is made."""
 
-    __slots__ = ("_count", "_parts", "pieces")
+    __slots__ = ("_count", "_parts", "_size", "pieces")
 
     def __init__(self, new: bool, count: Callable[[int], object]) -> None:
         self._parts: list[bytes] = []
         super().__init__(self._parts, new)
         self._count = count
+        self._size = 0  # of plain ones among the parts
         self.pieces: list[bytes] = []
 
-    def put(self, reply: Reply) -> None:
-        """Append one reply."""
-        if type(reply) is bytes and len(reply) > LARGE_BYTES:
-            self._parts.append(b"$%d\r\n" % len(reply))
+    def _plain(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= LARGE_BYTES:
             self.end()
-            self._count(len(reply))
-            self.pieces.append(reply)
-            self._parts.append(CRLF)
-            return
-        super().put(reply)
+
+    def string(self, reply: bytes) -> None:
+        self._parts.append(b"$%d\r\n" % len(reply))
+        self.end()
+        self._count(len(reply))
+        self.pieces.append(reply)
+        self._parts.append(CRLF)
 
     def items(self, reply: Iterable[Reply]) -> None:
         """Append what is in an array."""
@@ -272,6 +314,7 @@ class _Pieces(_Encoder):
         if self._parts:
             piece = b"".join(self._parts)
             self._parts.clear()
+            self._size = 0
             self._count(len(piece))
             self.pieces.append(piece)
 

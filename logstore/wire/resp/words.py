@@ -14,6 +14,7 @@ from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.wire.resp.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
+_GIVEN_IDS = codec().resp_given_ids
 _PART = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,127})\Z")
 _PRINTABLE = re.compile(rb"[!-~]*")
 _NEGATIVE = re.compile(rb"-[1-9][0-9]*\Z")
@@ -23,6 +24,8 @@ SHOWN_MAX = 128  # bytes of a word that an error message shows
 
 def integer(word: bytes, failure: str = NOT_AN_INTEGER) -> int:
     """A signed number of 64 bits, written as the peers write it: no sign +, no leading zeros."""
+    if word.isdigit() and len(word) < 19 and (word[0] != 48 or len(word) == 1):
+        return int(word)
     if not _INTEGER.match(word) or word == b"-0":
         raise Failed(failure)
     value = int(word)
@@ -33,6 +36,9 @@ def integer(word: bytes, failure: str = NOT_AN_INTEGER) -> int:
 
 def strict_id(word: bytes, missing_seq: int = 0) -> StreamID:
     """An ID without "-" and "+"."""
+    plain, _ = _GIVEN_IDS([word], StreamID)
+    if plain:
+        return plain[0]
     if len(word) > ID_TEXT_MAX:
         raise Failed(INVALID_ID)
     ms, dash, seq = word.partition(b"-")
@@ -46,7 +52,7 @@ def leading_ids(words: Sequence[bytes]) -> list[StreamID]:
 
 def _leading(words: list[bytes]) -> tuple[list[StreamID], bool]:
     """The same, and whether it is known that each is above the one before."""
-    leading, ascending = codec().resp_given_ids(words, StreamID)
+    leading, ascending = _GIVEN_IDS(words, StreamID)
     if len(leading) < len(words):
         ascending = False
         for word in words[len(leading) :]:

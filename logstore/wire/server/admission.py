@@ -65,6 +65,7 @@ class Place(asyncio.BufferedProtocol):
         self.secure = tls is None  # the handshake is done
         self.task: asyncio.Task[None] | None = None  # which serves it
         self._arrivals = arrivals
+        self.others_ask = arrivals.turns.others_ask  # something is asked by one who is in
         self._tls = tls
         self.connecting = False  # the socket becomes a transport, or is one
         self.overdue = False  # it is cut when its turn comes
@@ -233,11 +234,7 @@ class Place(asyncio.BufferedProtocol):
         """What was read is being worked on."""
         self._busy = True
         if not self._between:
-            self._arrivals.turns.others_ask()
-
-    def asks(self) -> None:
-        """Something is asked by one who is in."""
-        self._arrivals.turns.others_ask()
+            self.others_ask()
 
     def follow(self, transport: asyncio.WriteTransport) -> None:
         """Look whether the client logged in meanwhile, or has to do it again after RESET."""

@@ -50,6 +50,7 @@ class AtOnce:
         owed: OwedBytes,
     ) -> None:
         self._place = place
+        self._others_ask = place.others_ask  # who is not logged in waits longer then
         self._session = place.session
         self._batches = batches
         self._transport = transport
@@ -90,12 +91,14 @@ class AtOnce:
         if len(data) > PIECE_MAX_BYTES or self._place.stranger or not self._session.authenticated:
             idle.set_result(None)
             return False
-        batches = self._batches
-        self._place.asks()
+        batches, words = self._batches, None
+        self._others_ask()
         try:
-            if (add := batches.only_add(data)) is not None and self._added(idle, *add):
-                return True
-            words = batches.only(data)
+            if batches.is_short(data):
+                add = batches.only_add(data)
+                if add is not None and self._added(idle, *add):
+                    return True
+                words = batches.only(data)
             if words is None:
                 self._go_on(idle, batches.feed(data))
             else:
@@ -170,7 +173,7 @@ class AtOnce:
     def _rest(self, idle: asyncio.Future[Runs | None]) -> None:
         """All that came is answered: wait for more, unless that is the task's."""
         self._send()
-        if self._behind or self._session.closing or self._transport.get_write_buffer_size():
+        if self._transport.get_write_buffer_size() or self._behind or self._session.closing:
             idle.set_result(iter(()))
 
     def _leave(

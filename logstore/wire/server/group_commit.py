@@ -97,7 +97,7 @@ class GroupCommit:
     def alone(self, work: Beside) -> Reply | NotRun:
         """What a commit beside the pipeline gives, made now; ``NOT_RUN``, and nothing happened:
         others stand before it, or it has to wait, and is to be handed in."""
-        if self._expected or self._slow.now:
+        if self._expected or (self._slow.ever and self._slow.now):
             return NOT_RUN
         begun_ns = time.perf_counter_ns()
         done = self._runner.beside(work)
