@@ -10,6 +10,7 @@ next run unlinks, and the pins that name it with it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -26,6 +27,7 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.writer_lock import PAUSE_S
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DiskFullError
@@ -113,6 +115,8 @@ def adopt(
     except DiskFullError:
         output.abandon()  # its blocks are needed, and a file that is open keeps them
         raise
+    if engine.wake.log().active_segment < output.number:
+        durability.flush(engine, committer)  # what a roll syncs under LOCK is little then
     with committer.locked() as words:
         if words.active_segment < output.number:  # positions of nodes stay below their commit's
             log_tail.roll_locked(engine, words)
@@ -129,6 +133,7 @@ def adopt(
     for first in range(0, len(output.items), ITEMS_A_COMMIT):
         some = output.items[first : first + ITEMS_A_COMMIT]
         done: tuple[int, int] = committer.run(partial(publish, some=some))
+        give_way(engine)
         adopted += done[0]
         written += done[1]
         if adopted:
@@ -142,6 +147,13 @@ def adopt(
         output.abandon()
 
 
+def give_way(engine: Engine) -> None:
+    """Between two commits of a run: who waited for LOCK while the last one had it goes first. A
+    wake-up comes too late for whoever commits again at once."""
+    if engine.lock.passed_over:
+        time.sleep(PAUSE_S)
+
+
 def _unchanged(txn: WriteTxn, versions: tuple[NodeVersion, ...]) -> bool:
     """Whether every node is still the version, with the vector, that was read."""
     return all(
@@ -152,7 +164,9 @@ def _unchanged(txn: WriteTxn, versions: tuple[NodeVersion, ...]) -> bool:
 
 
 def seal(engine: Engine, committer: Committer) -> None:
-    """Seal the active segment, if it holds anything."""
+    """Seal the active segment, if it holds anything. It is synced before, so that under LOCK little
+    of it is left to sync."""
+    durability.flush(engine, committer)
     with committer.locked() as words:
         start = fmt.start_of_next(words.applied, words.active_segment)
         if fmt.offset_of(start) > fmt.SEGMENT_HEAD_BYTES:
@@ -277,6 +291,7 @@ def rewrite_open_nodes(
             count, size = committer.run(
                 partial(_rewrite_some, streams=some, newest_victim=newest, purge=purge)
             )
+            give_way(engine)
             done += count
             pause(size)
     return done

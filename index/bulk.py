@@ -33,6 +33,34 @@ def put_nodes(index: IndexTxn, rows: list[tuple[bytes, bytes]]) -> None:
         cursor.putmulti(rows)
 
 
+def drop_nodes(
+    index: IndexTxn, low: bytes, high: bytes, before: int
+) -> dict[int, tuple[int, int]]:
+    """Remove the locators of sealed nodes with keys in a closed interval, of those that lie before
+    a position; by segment, how many went, and their payload bytes.
+
+    No object is made for each: of a stream there may be very many, and LOCK is held.
+    """
+    gone: dict[int, tuple[int, int]] = {}
+    place, position_of = keys.LOCATOR_PLACE.unpack_from, keys.position_of
+    with index.txn.cursor(db=index.generation.nodes) as cursor:
+        there, item, delete = cursor.set_range(low), cursor.item, cursor.delete
+        while there:
+            key, data = item()
+            if key > high:
+                break
+            value = unseal(key, data)
+            if position_of(value) >= before:
+                there = cursor.next()
+                continue
+            segment, payload_bytes = place(value)
+            count, size = gone.get(segment, (0, 0))
+            gone[segment] = count + 1, size + payload_bytes
+            delete()  # it stands at the next one then, or behind the last one
+            there = cursor.key() != b""
+    return gone
+
+
 def put_names(txn: Any, names: Any, numbers: dict[bytes, list[int]]) -> None:
     """Bind each of these names to the last of its numbers, and remember all of them."""
     rows: list[tuple[bytes, bytes]] = []

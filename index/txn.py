@@ -264,6 +264,14 @@ class IndexTxn:
         """Remove a sealed node's locator."""
         self.txn.delete(_NODE.pack(stream, *master), db=self.generation.nodes)
 
+    def drop_nodes(
+        self, stream: int, first: StreamID, last: StreamID, before: int
+    ) -> dict[int, tuple[int, int]]:
+        """Remove the locators of sealed nodes in a closed interval of master IDs, of those that lie
+        before a position; by segment, how many went, and their payload bytes."""
+        low, high = _NODE.pack(stream, *first), _NODE.pack(stream, *last)
+        return bulk.drop_nodes(self, low, high, before)
+
     def node_floor(self, stream: int, at: StreamID) -> tuple[StreamID, Locator] | None:
         """The sealed node with the largest master ID not above ``at``."""
         cursor = self._nodes()

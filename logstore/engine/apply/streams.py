@@ -11,7 +11,6 @@ record is passed over: the stream's drop comes later in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView
     from logstore.log import reader
 
-NODES_AT_ONCE = 1_000
 MAX_POSITION = U64_MAX
 
 
@@ -98,7 +96,7 @@ def _create(txn: TxnView, at: int, _: int, body: frames.Create) -> None:
 
 
 def _drop(txn: TxnView, at: int, _: int, body: frames.Drop) -> None:
-    _drop_nodes(txn, body.stream, ZERO_ID, MAX_ID, MAX_POSITION)
+    txn.drop_nodes(body.stream, ZERO_ID, MAX_ID, MAX_POSITION)
     groups.drop_all(txn, body.stream, at)
     record = txn.record(body.stream)
     if record is not None and record.position >= at:
@@ -225,7 +223,7 @@ def _trim(txn: TxnView, at: int, _: int, body: frames.Trim) -> None:
     if record is None:
         return
     first, last = StreamID(body.from_ms, body.from_seq), StreamID(body.to_ms, body.to_seq)
-    dropped, dropped_bytes = _drop_nodes(txn, body.stream, first, last, at)
+    dropped, dropped_bytes = txn.drop_nodes(body.stream, first, last, at)
     if record.position < at:
         record.nodes -= dropped
         record.node_bytes -= dropped_bytes
@@ -234,24 +232,6 @@ def _trim(txn: TxnView, at: int, _: int, body: frames.Trim) -> None:
             txn.drop_open(body.stream)
         record.position = at
         txn.touch(record)
-
-
-def _drop_nodes(
-    txn: TxnView, stream: int, first: StreamID, last: StreamID, before: int
-) -> tuple[int, int]:
-    """Drop sealed nodes with master IDs in a closed interval, those that lie before a position; how
-    many, and their bytes. Some at a time, as a stream may have millions."""
-    dropped, dropped_bytes, low = 0, 0, first
-    while True:
-        some = list(islice(txn.index.nodes(stream, low, last), NODES_AT_ONCE))
-        for master, locator in some:
-            if locator.position < before:
-                txn.drop_node(stream, master, locator)
-                dropped += 1
-                dropped_bytes += locator.payload_bytes
-        if len(some) < NODES_AT_ONCE or some[-1][0] >= last:
-            return dropped, dropped_bytes
-        low = some[-1][0].next()
 
 
 def _record(txn: TxnView, at: int, _: int, body: frames.Record) -> None:

@@ -135,7 +135,9 @@ class Committer:
         engine = self._engine
         if engine.active is not None and engine.active_number != engine.wake.log().active_segment:
             with self.locked(follow=False) as words:
-                engine.leave_sealed_locked(words.active_segment)
+                left = engine.leave_sealed_locked(words.active_segment)
+            if left is not None:  # the last user of a file that was removed waits for its blocks
+                left.close()
 
     @contextmanager
     def locked(self, *, follow: bool = True) -> Iterator[LogWords]:

@@ -301,13 +301,13 @@ class Engine:
             before.close()
         return opened
 
-    def leave_sealed_locked(self, number: int) -> None:
-        """Close the segment that was active, unless it still is."""
-        if self.active is None or self.active_number == number:
-            return
+    def leave_sealed_locked(self, number: int) -> File | None:
+        """The segment that was active, unless it still is: the caller closes it."""
         before = self.active
+        if before is None or self.active_number == number:
+            return None
         self.active = None
-        before.close()
+        return before
 
     def check_open(self) -> None:
         """ClosedError once the last handle of this process gave the store back; StoreGoneError once

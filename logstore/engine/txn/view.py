@@ -21,7 +21,7 @@ from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
 from logstore.features.registry import first_due
 from logstore.features.settings import SettingRows, TxnSettings
-from logstore.format import Kind, segment_of
+from logstore.format import Kind, position, segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.bulk import Mark
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
@@ -310,6 +310,21 @@ class TxnView:
         self.changed.add(stream)
         self.index.delete_node(stream, master)
         self.count_live(locator.position, -locator.payload_bytes, -1)
+
+    def drop_nodes(
+        self, stream: int, first: StreamID, last: StreamID, before: int
+    ) -> tuple[int, int]:
+        """The same for all sealed nodes in a closed interval of master IDs that lie before a
+        position; how many, and their payload bytes."""
+        self.cache.node = None
+        self.changed.add(stream)
+        nodes = size = 0
+        for segment, (count, payload_bytes) in self.index.drop_nodes(
+            stream, first, last, before
+        ).items():
+            self.count_live(position(segment, 0), -payload_bytes, -count)
+            nodes, size = nodes + count, size + payload_bytes
+        return nodes, size
 
     def sealed_node(self, stream: int, master: StreamID) -> Locator | None:
         """The sealed node with this master ID; one above all others is not looked up."""
