@@ -23,7 +23,7 @@ BENCH_SPARK = $(if $(filter-out --%,$(ARGS)),$(if $(filter spark planning transf
 TIMES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation env clean
+.PHONY: test-asan help demo test test-full everything computing older pure-alone pure-beside test-alone test-beside test-quick test-for test-core test-pure lint types docs manual format bench instructions torture mutation env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ bench: ## the benchmarks, as ratios against a peer in the same run
 
 instructions: ## what an operation takes, counted; fails over 10 % above the committed figures
 	@$(ENV) test -- python -m benchmarks.instructions --check $(ARGS)
+
+test-asan: ## tests of the compiled modules, built so that they watch each byte they touch; ARGS="tests/codec"
+	@$(ENV) test -- python -m tests.sanitized $(ARGS)
 
 torture: ## the long tests, other runs each time; one table. Over an hour; TIMES=2: twice that
 	@$(ENV) test -- python -m tests.torture --times $(TIMES) $(ARGS)

@@ -33,9 +33,7 @@ def put_nodes(index: IndexTxn, rows: list[tuple[bytes, bytes]]) -> None:
         cursor.putmulti(rows)
 
 
-def drop_nodes(
-    index: IndexTxn, low: bytes, high: bytes, before: int
-) -> dict[int, tuple[int, int]]:
+def drop_nodes(index: IndexTxn, low: bytes, high: bytes, before: int) -> dict[int, tuple[int, int]]:
     """Remove the locators of sealed nodes with keys in a closed interval, of those that lie before
     a position; by segment, how many went, and their payload bytes.
 

@@ -181,9 +181,9 @@ def test_both_take_the_same_request(data: bytes) -> None:
 def test_entries_as_replies(codec: Codec) -> None:
     most = 2**64 - 1
     node = codec.new_node(7, most, [b"a", b"-12", b"b", b"x" * 200])
-    first = (
-        b"*2\r\n$22\r\n7-%d\r\n*4\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$200\r\n%b\r\n"
-        % (most, b"x" * 200)
+    first = b"*2\r\n$22\r\n7-%d\r\n*4\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$200\r\n%b\r\n" % (
+        most,
+        b"x" * 200,
     )
     assert codec.resp_entries(node, 7, most) == [(first, 7, most)]
     more = codec.extend(node, codec.append(node, 7, most, 8, most, [b"c", b"d"])[1], 1, 0)
@@ -226,7 +226,18 @@ class _ID(NamedTuple):
         ([], [], True),
         *(
             ([b"1-1", word, b"3-3"], [(1, 1)], True)
-            for word in (b"", b"-", b"1-", b"-1", b"1", b"1-2-3", b"+1-1", b" 1-1", b"1-1\0", b"(1-1")
+            for word in (
+                b"",
+                b"-",
+                b"1-",
+                b"-1",
+                b"1",
+                b"1-2-3",
+                b"+1-1",
+                b" 1-1",
+                b"1-1\0",
+                b"(1-1",
+            )
         ),
     ],
 )

@@ -85,7 +85,7 @@ def run_until_killed(
     kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder / "store"), sync, str(start)],
-        env={**os.environ, "LD_PRELOAD": str(killer), **kill},
+        env={**os.environ, **preload.below(killer), **kill},
         capture_output=True,
         text=True,
         check=False,

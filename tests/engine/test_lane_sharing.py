@@ -377,7 +377,7 @@ def test_signals_in_the_line(tmp_path: Path, slow: Path, script: str) -> None:
     path = tmp_path / "slow"
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + script, str(path)],
-        env={**os.environ, "LD_PRELOAD": str(slow)},
+        env={**os.environ, **preload.below(slow)},
         capture_output=True,
         text=True,
         check=False,

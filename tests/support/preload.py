@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+
+def below(library: Path) -> dict[str, str]:
+    """The environment of a process with this library below it, behind those that are there."""
+    loaded = [*os.environ.get("LD_PRELOAD", "").split(), str(library)]
+    return {"LD_PRELOAD": " ".join(loaded)}
 
 
 def built(folder: Path, source: Path) -> Path:

@@ -176,9 +176,7 @@ class AtOnce:
         if self._transport.get_write_buffer_size() or self._behind or self._session.closing:
             idle.set_result(iter(()))
 
-    def _leave(
-        self, idle: asyncio.Future[Runs | None], runs: Runs, steps: Sequence[Step]
-    ) -> None:
+    def _leave(self, idle: asyncio.Future[Runs | None], runs: Runs, steps: Sequence[Step]) -> None:
         """Hand in the changes that come next; what else there is is the task's."""
         self._send()
         count = next((at for at, step in enumerate(steps) if not is_shared(step)), len(steps))

@@ -55,7 +55,7 @@ def test_writers_killed_in_the_lane(tmp_path: Path, tell: Callable[[str], None])
     sizes = (SEED, PARTS, LANE_ROUNDS, KILLS_A_ROUND)
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.kills.laned", *map(str, sizes)],
-        env=os.environ | {"LD_PRELOAD": str(library), "TMPDIR": str(tmp_path)},
+        env={**os.environ, **preload.below(library), "TMPDIR": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert not done.returncode, done.stderr
