@@ -195,8 +195,8 @@ class StreamAdds(StreamReads[T]):
         If a row is refused its batch is; those before stay. ``rows`` is read outside every lock.
 
         Args:
-            rows: what ``add`` takes, or (id, fields) in all rows, IDs as in ``add``, ascending; or a
-                DataFrame, as in ``add_arrow``. With ``producer``: fields, or (idempotent ID, fields).
+            rows: what ``add`` takes, or (id, fields) in all rows, IDs ascending; or a DataFrame, as
+                in ``add_arrow``. With ``producer``: fields, or (idempotent ID, fields).
             batch: rows of a commit, 1 to 1,000,000.
             maxlen: as in ``add``, after each batch.
             minid: as in ``add``, after each batch.
@@ -246,8 +246,8 @@ class StreamAdds(StreamReads[T]):
         return given
 
     def _add_few(self, given: IDRuns, rows: object, batch: object) -> bool:
-        """Add a list of few dictionaries beside the pipeline; False: it is not that, and nothing has
-        happened."""
+        """Add a list of few dictionaries beside the pipeline; False: it is not that, and nothing
+        has happened."""
         if type(rows) is not list or type(batch) is not int or not 0 < len(rows) <= batch:
             return False
         if self._values is not None:

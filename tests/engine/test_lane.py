@@ -438,7 +438,7 @@ def test_a_few_rows_are_one_frame_as_through_the_pipeline(store: Store) -> None:
         [ROW, {"temp": object()}],
         [ROW, {"temp": "x" * 70_000}],
         [{"temp": "x" * 9_000}] * 8,
-        tuple([ROW]),
+        (ROW,),
     ],
     ids=["none", "many", "IDs", "pairs", "empty", "type", "large", "large together", "a tuple"],
 )
