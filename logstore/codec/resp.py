@@ -126,8 +126,9 @@ def resp_deliveries(
 
 
 def resp_value(value: object, new: bool, most: int) -> bytes | None:
-    """The reply of a value that is plain: bytes, a number of 64 bits, nothing, or a list or tuple of
-    such, a few levels deep; None if it is not, or has more bytes than so many. ``new``: in RESP3."""
+    """The reply of a value that is plain: bytes, a number of 64 bits, nothing, or a list or tuple
+    of such, a few levels deep; None if it is not, or has more bytes than ``most``. ``new``: in
+    RESP3."""
     parts: list[bytes] = []
     size = 0
     left: list[tuple[object, int]] = [(value, 0)]

@@ -21,7 +21,7 @@ from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.reading import ReadOptions, ReadParser
 from logstore.wire.commands.walking import Budget
-from logstore.wire.partial_commits import PART_ENTRIES, Parts, Share
+from logstore.wire.partial_commits import PART_ENTRIES, Share
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Owed, Rows
 from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply

@@ -180,48 +180,48 @@ class _Encoder:
         self._add(reply)
         self._add(CRLF)
 
-    def _array(self, reply: Sequence[Reply]) -> None:
+    def array(self, reply: Sequence[Reply]) -> None:
         self._add(b"*%d\r\n" % len(reply))
         self.items(reply)
 
-    def _null_array(self, _reply: NullArray) -> None:
+    def null_array(self, _reply: NullArray) -> None:
         self._add(b"_\r\n" if self._new else b"*-1\r\n")
 
-    def _simple(self, reply: Simple) -> None:
+    def simple(self, reply: Simple) -> None:
         self._add(b"+%b\r\n" % reply.text.translate(BREAKS))
 
-    def _failure(self, reply: Failure) -> None:
+    def failure(self, reply: Failure) -> None:
         self._add(b"-%b\r\n" % told(reply))
 
-    def _verbatim(self, reply: Verbatim) -> None:
+    def verbatim(self, reply: Verbatim) -> None:
         length, new = len(reply.text), self._new
         form, size = (b"=%d\r\ntxt:%b\r\n", length + 4) if new else (b"$%d\r\n%b\r\n", length)
         self._add(form % (size, reply.text))
 
-    def _push(self, reply: Push) -> None:
+    def push(self, reply: Push) -> None:
         self._add(b">%d\r\n" % len(reply.items))
         self.items(reply.items)
 
-    def _encoded(self, reply: Encoded) -> None:
+    def encoded(self, reply: Encoded) -> None:
         self._add(reply.data)
 
-    def _made(self, reply: Made) -> None:
+    def made(self, reply: Made) -> None:
         self._already(reply.pieces)
 
-    def _made_array(self, reply: Array) -> None:
+    def made_array(self, reply: Array) -> None:
         self._add(b"*%d\r\n" % reply.count)
         self._already(reply.pieces)
 
-    def _no_reply(self, reply: NoReply) -> None:
+    def no_reply(self, reply: NoReply) -> None:
         """Nothing."""
 
-    def _pairs(self, reply: Pairs) -> None:
+    def pairs(self, reply: Pairs) -> None:
         new = self._new
         self._add(b"%c%d\r\n" % (b"%" if new else b"*", len(reply.items)))
         for pair in reply.items:
             self.items(pair) if new else self.put(pair)
 
-    def _ordered(self, reply: Ordered) -> None:
+    def ordered(self, reply: Ordered) -> None:
         self._add(b"%c%d\r\n" % (b"~" if self._new else b"*", len(reply.items)))
         self.items(reply.items)
 
@@ -234,7 +234,7 @@ class _Encoder:
         new, add = self._new, self._add
         match reply:
             case list() | tuple():
-                self._array(reply)
+                self.array(reply)
             case dict():
                 add(b"%%%d\r\n" % len(reply) if new else b"*%d\r\n" % (2 * len(reply)))
                 for name, value in reply.items():
@@ -248,7 +248,7 @@ class _Encoder:
             case int():  # an IntEnum or the like
                 add(b":%d\r\n" % reply)
             case set() | frozenset():
-                self._ordered(Ordered(sorted(reply)))
+                self.ordered(Ordered(sorted(reply)))
             case _:
                 raise TypeError(f"no reply: {type(reply).__name__}")
 
@@ -260,19 +260,19 @@ def _string(encoder: _Encoder, reply: bytes) -> None:
 # How replies of a kind are appended that are not plain.
 _BY_KIND: dict[type, Callable[[_Encoder, Any], None]] = {
     bytes: _string,
-    list: _Encoder._array,
-    tuple: _Encoder._array,
-    NullArray: _Encoder._null_array,
-    Simple: _Encoder._simple,
-    Failure: _Encoder._failure,
-    Verbatim: _Encoder._verbatim,
-    Push: _Encoder._push,
-    Encoded: _Encoder._encoded,
-    Made: _Encoder._made,
-    Array: _Encoder._made_array,
-    NoReply: _Encoder._no_reply,
-    Pairs: _Encoder._pairs,
-    Ordered: _Encoder._ordered,
+    list: _Encoder.array,
+    tuple: _Encoder.array,
+    NullArray: _Encoder.null_array,
+    Simple: _Encoder.simple,
+    Failure: _Encoder.failure,
+    Verbatim: _Encoder.verbatim,
+    Push: _Encoder.push,
+    Encoded: _Encoder.encoded,
+    Made: _Encoder.made,
+    Array: _Encoder.made_array,
+    NoReply: _Encoder.no_reply,
+    Pairs: _Encoder.pairs,
+    Ordered: _Encoder.ordered,
 }
 
 
