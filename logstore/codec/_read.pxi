@@ -12,20 +12,6 @@ cdef list read_fields(const u8* p, const Master* m):
     return fields
 
 
-cdef int check_fields(const u8* p, const Master* m) noexcept nogil:
-    """Whether they can be read, as by `read_fields`."""
-    cdef Elem elem
-    cdef u64 pos = m.fields_at
-    cdef int64_t i
-    cdef int code
-    for i in range(m.width):
-        code = lp_read(p, pos, m.end, &elem)
-        if code != OK:
-            return code
-        pos = elem.after
-    return OK
-
-
 cdef list read_flat(const u8* p, const Master* m, const Entry* e, list fields):
     cdef Elem elem
     cdef list flat = []
@@ -119,6 +105,7 @@ def entries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not N
 ctypedef struct Replies:    # what is made of entries
     Buf made                # their replies, one behind the other
     Buf ids                 # theirs, packed, if these are wanted
+    Buf names               # of the node's fields: a size, then a bulk string
     bint packs
     u64 ms                  # of the last one
     u64 seq
@@ -141,7 +128,7 @@ cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, star
     if replies == NULL:
         fields = read_fields(p, &m)
     else:
-        fail(check_fields(p, &m))
+        fail(put_names(&replies.names, p, &m))
     e.ordinal = m.live + m.deleted if reverse else -1
     pos = m.end if reverse else m.first
     while pos > m.first if reverse else pos < m.end:

@@ -255,12 +255,16 @@ def resp_ids(u64 ms, u64 seq, Py_ssize_t count):
 
 cdef inline int buf_bulk(Buf* out, const u8* data, u64 size) noexcept nogil:
     """A bulk string."""
-    cdef int code = buf_reserve(out, size + 32)
+    cdef int code = buf_room(out, size + 32)
     if code != OK:
         return code
     out.data[out.size] = 36
     out.size += 1
-    out.size += format_u64(size, out.data + out.size)
+    if size < 10:
+        out.data[out.size] = <u8> (48 + size)
+        out.size += 1
+    else:
+        out.size += format_u64(size, out.data + out.size)
     memcpy(out.data + out.size, CRLF, 2)
     copy_few(out.data + out.size + 2, data, size)
     memcpy(out.data + out.size + 2 + size, CRLF, 2)
@@ -330,9 +334,44 @@ cdef int buf_item(Buf* out, const u8* p, u64* pos, u64 end) noexcept nogil:
     return buf_bulk(out, elem.data, elem.size)
 
 
-cdef int buf_flat(Buf* out, const u8* p, const Master* m, const Entry* e) noexcept nogil:
+cdef int put_names(Buf* names, const u8* p, const Master* m) noexcept nogil:
+    """The names of a node's fields as bulk strings, each behind its size: most entries tell them."""
+    cdef u64 pos = m.fields_at, at, size
+    cdef int64_t i
+    cdef int code = OK
+    for i in range(m.width):
+        at = names.size
+        code = buf_reserve(names, 8)
+        if code == OK:
+            names.size += 8
+            code = buf_item(names, p, &pos, m.end)
+        if code != OK:
+            break
+        size = names.size - at - 8
+        memcpy(names.data + at, &size, 8)
+    return code
+
+
+cdef int put_name(Buf* out, const Buf* names, u64* at) noexcept nogil:
+    """Append the name at `at`; moves behind it."""
+    cdef u64 size
+    cdef int code
+    if at[0] == names.size:     # an entry has as many as its node
+        return E_COUNTER
+    memcpy(&size, names.data + at[0], 8)
+    code = buf_room(out, size)
+    if code == OK:
+        copy_few(out.data + out.size, names.data + at[0] + 8, size)
+        out.size += size
+        at[0] += 8 + size
+    return code
+
+
+cdef int buf_flat(
+    Buf* out, const Buf* names, const u8* p, const Master* m, const Entry* e
+) noexcept nogil:
     """The fields and values of an entry as an array."""
-    cdef u64 pos = e.body, name = m.fields_at
+    cdef u64 pos = e.body, name = 0
     cdef int64_t i
     cdef int code = buf_reserve(out, 32)
     if code != OK:
@@ -343,7 +382,7 @@ cdef int buf_flat(Buf* out, const u8* p, const Master* m, const Entry* e) noexce
     memcpy(out.data + out.size, CRLF, 2)
     out.size += 2
     for i in range(e.pairs):
-        code = (buf_item(out, p, &name, m.end) if e.flags & SAME_FIELDS
+        code = (put_name(out, names, &name) if e.flags & SAME_FIELDS
                 else buf_item(out, p, &pos, m.end))
         if code == OK:
             code = buf_item(out, p, &pos, m.end)
@@ -372,7 +411,7 @@ cdef int put_reply(
             put_big_u64(replies.ids.data + replies.ids.size + 8, seq)
             replies.ids.size += PENDING_ID_BYTES
     replies.ms, replies.seq = ms, seq
-    return buf_flat(out, p, m, e) if code == OK else code
+    return buf_flat(out, &replies.names, p, m, e) if code == OK else code
 
 
 cdef list told_of(list found, Replies* replies):
@@ -398,6 +437,7 @@ def resp_entries(
         return told_of(found, &replies)
     finally:
         buf_free(&replies.made)
+        buf_free(&replies.names)
 
 
 def resp_deliveries(
@@ -416,6 +456,7 @@ def resp_deliveries(
         return told_of(found, &replies), packed
     finally:
         buf_free(&replies.made)
+        buf_free(&replies.names)
         buf_free(&replies.ids)
 
 
@@ -429,7 +470,7 @@ cdef bint read_number(const u8* p, Py_ssize_t n, Py_ssize_t* at, u64* value) noe
     return at[0] > begin
 
 
-def resp_given_ids(list words not None, id_class):
+def resp_given_ids(list words not None, id_type):
     """The IDs that words begin with, in digits alone, and whether each is above the one before. It
     stops at the first word that is written in another way."""
     cdef list found = []
@@ -439,11 +480,12 @@ def resp_given_ids(list words not None, id_class):
     cdef u64 ms = 0, seq = 0, before_ms = 0, before_seq = 0
     cdef bint ascending = True, bare
     cdef object kept = 0
-    if not issubclass(id_class, tuple):
+    if not issubclass(id_type, tuple):
         raise TypeError("an ID is a tuple")
-    bare = ls_is_bare_tuple(id_class)
+    bare = ls_is_bare_tuple(id_type)
     for word in words:
-        p, n, at = <const u8*> PyBytes_AS_STRING(word), PyBytes_GET_SIZE(word), 0
+        p = <const u8*> PyBytes_AS_STRING(word)
+        n, at = PyBytes_GET_SIZE(word), 0
         if not read_number(p, n, &at, &ms) or at == n or p[at] != 45:
             break
         at += 1
@@ -453,6 +495,6 @@ def resp_given_ids(list words not None, id_class):
             ascending = False
         if not found or ms != before_ms:
             kept = ms
-        found.append(new_id(id_class, bare, kept, seq))
+        found.append(new_id(id_type, bare, kept, seq))
         before_ms, before_seq = ms, seq
     return found, ascending

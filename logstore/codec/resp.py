@@ -156,7 +156,7 @@ def resp_value(value: object, new: bool, most: int) -> bytes | None:
     return b"".join(parts)
 
 
-def resp_given_ids(words: list[bytes], id_class: type[T]) -> tuple[list[T], bool]:
+def resp_given_ids(words: list[bytes], id_type: type[T]) -> tuple[list[T], bool]:
     """The IDs that words begin with, in digits alone, and whether each is above the one before. It
     stops at the first word that is written in another way."""
     found: list[Any] = []
@@ -166,7 +166,7 @@ def resp_given_ids(words: list[bytes], id_class: type[T]) -> tuple[list[T], bool
             part.isdigit() and len(part) <= _ID_DIGITS_MAX for part in parts
         ):
             break
-        found.append(id_class(*map(int, parts)))
+        found.append(id_type(*map(int, parts)))
     return found, all(found[at] < found[at + 1] for at in range(len(found) - 1))
 
 
