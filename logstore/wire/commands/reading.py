@@ -12,7 +12,7 @@ from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Block, Look, Step, walked
-from logstore.wire.table import Command, is_valkey
+from logstore.wire.table import Command, Profile, is_valkey
 
 LAST, NEWEST = "$", "+"
 
@@ -63,7 +63,7 @@ class ReadParser:
 
     def __init__(self, client: Client, command: str) -> None:
         self._command = command
-        self._profile = client.service.profile
+        self._profile: Profile = client.service.profile
         self._count = self._max_count = self._max_bytes = 0
         self._timeout_ms: int | None = None
 
