@@ -248,9 +248,9 @@ class StreamAdds(StreamReads[T]):
     def _add_few(self, given: IDRuns, rows: object, batch: object) -> bool:
         """Add a list of few dictionaries beside the pipeline; False: it is not that, and nothing
         has happened."""
-        if type(rows) is not list or type(batch) is not int or not 0 < len(rows) <= batch:
+        if type(rows) is not list or type(batch) is not int or self._values is not None:
             return False
-        if self._values is not None:
+        if not 0 < len(rows) <= batch <= BATCH_MAX_ROWS:
             return False
         added = self._opened.add_rows_plain(self._name, rows)
         if added is None:

@@ -452,6 +452,11 @@ def test_other_batches_go_through_the_pipeline(store: Store, rows: Any) -> None:
     assert len(read(store)) == before + count
 
 
+def test_a_batch_that_is_no_batch_is_refused(store: Store) -> None:
+    with pytest.raises(logstore.OptionError):
+        store.stream("s").add_many([ROW], batch=10**9)
+
+
 def test_a_batch_for_a_stream_with_a_codec_goes_through_it(store: Store) -> None:
     stream = store.stream("coded", codec="json")
     stream.add({"n": 1})

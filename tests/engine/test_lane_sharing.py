@@ -7,6 +7,7 @@ stand in the line behind a commit. What becomes of them is held against what eac
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import subprocess
@@ -363,6 +364,48 @@ end()
 """
 
 
+FORKED_WHILE_LEADING = """
+kids, parent, real = [], os.getpid(), lanes.IndexPort.load
+signal.signal(signal.SIGUSR1, lambda *_: kids.append(os.fork()))
+def load(self, name, number):
+    if name == b"cold" and not kids: os.kill(parent, signal.SIGUSR1)
+    return real(self, name, number)
+lanes.IndexPort.load = load
+leads()
+def other():
+    while lane.waiting < 2: time.sleep(0.001)
+    b.add({"n": 1})
+thread(other)
+try:
+    store.stream("cold").add({"n": "mine"})
+finally:
+    if os.getpid() != parent: os._exit(17)
+assert os.waitstatus_to_exitcode(os.waitpid(kids[0], 0)[1]) == 17
+for each in threads: each.join()
+assert values(a) == ["leads"] and values(b) == ["1"]
+end()
+"""
+HANDLER_RAISES_BEHIND_THE_COMMIT = """
+class Late(Exception): pass
+def handler(*_):
+    time.sleep(1.0)
+    raise Late
+signal.signal(signal.SIGUSR1, handler)
+leads()
+thread(lambda: b.add({"n": 1}))
+while lane.waiting < 2: time.sleep(0.001)
+signal_at(3, signal.SIGUSR1)
+try:
+    a.add({"n": "mine"})
+    raise SystemExit("nothing was raised")
+except logstore.CommittedError as exc:
+    assert isinstance(exc.__cause__, Late), exc.__cause__
+for each in threads: each.join()
+assert values(a) == ["leads", "mine"], values(a)
+end()
+"""
+
+
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library below a process whose syncs take 0.3 s."""
@@ -370,8 +413,15 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "script", [INTERRUPTED_IN_LINE, INTERRUPTED_IN_COMMIT, HANDLER_COMES_IN, FORKED_IN_LINE],
-    ids=["interrupted in line", "interrupted in a commit", "a handler comes in", "forked in line"],
+    "script",
+    [
+        INTERRUPTED_IN_LINE, INTERRUPTED_IN_COMMIT, HANDLER_COMES_IN, FORKED_IN_LINE,
+        FORKED_WHILE_LEADING, HANDLER_RAISES_BEHIND_THE_COMMIT,
+    ],
+    ids=[
+        "interrupted in line", "interrupted in a commit", "a handler comes in", "forked in line",
+        "forked while leading", "a handler raises behind the commit",
+    ],
 )  # fmt: skip
 def test_signals_in_the_line(tmp_path: Path, slow: Path, script: str) -> None:
     path = tmp_path / "slow"
@@ -412,6 +462,66 @@ def test_a_close_leaves_calls_in_the_line_whole(tmp_path: Path) -> None:
         with logstore.open(path, background=False) as again:
             there = {entry.id for entry in again.stream("s")}
             assert {id for mine in told for id in mine} <= there
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python collects between bytecodes alone")
+def test_a_finaliser_amid_the_lead_does_not_wait_for_its_own_thread(store: Store) -> None:
+    """A tuple is made to ask for the mutex, and whatever is made may be what begins a collection."""
+    main, told, kept = threading.main_thread(), list[object](), list[object]()
+    lane, state = store._live().lane, ["waits"]
+    assert lane is not None
+
+    class Adds:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            told.append(store.stream("a").add({"n": "of a finaliser"}))
+
+    def asked(call: str, first: int, second: int, held: int) -> int:
+        if threading.current_thread() is main and lane.waiting and state[0] != "done":
+            if call == "sleep" and state[0] == "waits":  # who leads waits for those who come again
+                gc.disable()
+                state[0] = "gathers"
+                return 0
+            if call == "clock" and state[0] == "gathers":
+                state[0] = "done"
+                Adds()
+                gc.set_threshold(1)
+                kept.extend([(at,) for at in range(5000)])  # no tuple of this size is left
+                gc.enable()
+                return time.clock_gettime_ns(first) + 10**9
+        if call == "clock":
+            return time.clock_gettime_ns(first)
+        if call == "sleep":
+            time.sleep(0.0005)
+        return 0
+
+    def others() -> None:
+        for _ in range(20):
+            store.stream("b").add({"n": 0})
+
+    threshold = gc.get_threshold()
+    native_or_none.simulate(asked)
+    try:
+        for _ in range(100):
+            before, state[0] = state[0], "done"
+            threads = [threading.Thread(target=others) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            state[0] = before
+            store.stream("a").add({"n": "mine"})
+            if state[0] == "done":
+                break
+    finally:
+        native_or_none.simulate(None)
+        gc.enable()
+        gc.set_threshold(*threshold)
+    assert state[0] == "done"
+    assert [type(one) for one in told] == [logstore.StreamID]
+    is_whole(store)
 
 
 # -- at random -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ cdef enum:                  # what a decision gives instead of a number
 
 
 cdef class AddLane(SharingLane):
-    """Adds of one engine, each a commit."""
+    """Adds of one engine."""
 
     def add(self, bytes name not None, fields not None, list told not None, bint ascii=False,
             tuple options=None):

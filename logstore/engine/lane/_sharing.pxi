@@ -11,12 +11,25 @@ cdef enum:                      # of a call in the line
     LEADS = 2
     DONE = 3
 
+_DOUBTFUL = ("the commit may be in the log, and who made it was interrupted: do not repeat the call "
+             "before the store was opened again")
+
+cdef extern from "unistd.h":
+    int getpid() noexcept nogil
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() noexcept nogil
+
+cdef extern from "Python.h":
+    int PyObject_IsInstance(object o, object cls) noexcept
+
 ctypedef struct Call:           # it stands in the frame of who makes it, until it is served
     Asked* asked
     int count
     uint32_t state              # others sleep until it is another one
     bint committed
     PyObject* error             # what came of it instead
+    bint doubtful               # who led was interrupted, and it is not known whether it counts
 
 
 cdef class SharingLane(CommitLane):
@@ -24,12 +37,14 @@ cdef class SharingLane(CommitLane):
 
     Under `always` a commit takes as long as its sync, and threads that add meanwhile form a line: the
     first of them leads the next commit, which is one for all of them. Everything here is changed with
-    the interpreter held, and no code of Python runs between two steps but where that is said. A call
-    is out of the line before its thread goes on. Where the mutex or LOCK is not free, or a commit is
-    not plain, the calls go to the pipeline, which shares a sync among them as well.
+    the interpreter held, and no code of Python runs between two steps but in `lead`, under LOCK or as it
+    is asked for, and in handlers of signals (`signalled`). A call is out of the line before its thread
+    goes on. Where the mutex or LOCK is not free, or a commit is not plain, the calls go to the pipeline,
+    which shares a sync among them as well.
     """
 
     cdef Call* line[LINE_MAX]
+    cdef unsigned long leader   # the thread that leads
     cdef readonly int waiting   # calls in the line, with the one that leads
     cdef int taken              # of them, from the first one on
     cdef bint led               # a thread leads, or will as soon as it runs
@@ -48,6 +63,7 @@ cdef class SharingLane(CommitLane):
     cdef bint commit_alone(self, Asked* asked, int count, u64 turn, list told) except -1:
         """The same, at once."""
         cdef Tried tried
+        cdef uint32_t buckets[STEPS_MAX]
         cdef int became = NOT_PLAIN
         cdef bint grouped = False
         if not self.try_lock():
@@ -63,14 +79,14 @@ cdef class SharingLane(CommitLane):
         if not became:
             return False
         tell(asked, count, told)
-        self.wake_readers(asked, count, grouped)
+        if grouped or self.yields:
+            self.wake_readers(buckets, buckets_of(asked, count, buckets), grouped)
         return True
 
-    cdef int wake_readers(self, const Asked* asked, int count, bint grouped) except -1:
+    cdef int wake_readers(self, const uint32_t* buckets, int count, bint grouped) except -1:
         """Behind a commit: wake who waits for groups, if `unlock` said so, and let those run."""
         if grouped:
-            buckets = {(<Handle>asked[i].handle).bucket for i in range(count) if not asked[i].acks}
-            self.engine.wake.waits.waiters.wake_buckets(buckets, set())
+            self.engine.wake.waits.waiters.wake_buckets({buckets[i] for i in range(count)}, set())
         if self.yields:         # or they would wait until this thread's slice is over
             with nogil:
                 ls_yield()
@@ -85,10 +101,13 @@ cdef class SharingLane(CommitLane):
     cdef bint commit_in_line(self, Asked* asked, int count, u64 turn, list told) except -1:
         """Commit with the calls of other threads, if there are any."""
         cdef Call call
-        late = None
+        late = error = None
         if self.waiting == LINE_MAX or self.is_owned() is True:
             return False
+        if self.led and self.leader == PyThread_get_thread_ident():
+            return False        # a finaliser, in the midst of this: it may not wait for its own thread
         call.asked, call.count, call.committed, call.error = asked, count, False, NULL
+        call.doubtful = False
         call.state = IN_LINE if self.led else LEADS
         self.led = True
         self.line[self.waiting] = &call
@@ -106,9 +125,16 @@ cdef class SharingLane(CommitLane):
         if call.error != NULL:
             error = <object>call.error
             Py_XDECREF(call.error)
-            raise error
+        elif call.doubtful:
+            error = CommittedError(_DOUBTFUL)
         if late is not None:
-            raise late
+            if call.committed and isinstance(late, Exception):
+                raise CommittedError(f"the commit counts, do not repeat it; then: {late!r}") from late
+            if error is None or (isinstance(late, KeyboardInterrupt)
+                                 and not isinstance(error, CommittedError)):
+                raise late
+        if error is not None:
+            raise error
         return call.committed
 
     cdef object wait_in_line(self, Call* call):
@@ -156,12 +182,18 @@ cdef class SharingLane(CommitLane):
         (<Call*>call).state = DONE
 
     cdef int lead(self, Call* own, u64 turn, list told) except -1:
-        """Commit for all that are in the line, `own` being the first, and hand the lead on."""
+        """Commit for all that are in the line, `own` being the first, and hand the lead on.
+
+        Code of Python runs while LOCK is held, and as it is asked for: a finaliser, or a handler. If
+        that forks, this goes on in the child, where the others of the line are no threads.
+        """
         cdef Asked asked[STEPS_MAX]
+        cdef uint32_t buckets[STEPS_MAX]
         cdef Tried tried
-        cdef int count = 0, became = NOT_PLAIN
+        cdef int count = 0, became = NOT_PLAIN, process = getpid()
         cdef bint grouped = False
         error = None
+        self.leader = PyThread_get_thread_ident()
         self.gather()
         try:
             if not self.try_lock():
@@ -170,7 +202,8 @@ cdef class SharingLane(CommitLane):
             try:
                 count = self.take_calls(asked, STEPS_MAX)
                 became = self.commit_locked(asked, count, turn if self.taken == 1 else 0, told, &tried)
-                if became == NOT_PLAIN and self.taken > 1 and self.fitting >= 0:
+                if (became == NOT_PLAIN and self.taken > 1 and self.fitting >= 0
+                        and self.wake != NULL):
                     self.forget_offers()        # the first ones have room, or one that begins a node
                     count = self.take_calls(asked, max(self.fitting, 1))
                     became = self.commit_locked(asked, count, 0, told, &tried)
@@ -185,11 +218,15 @@ cdef class SharingLane(CommitLane):
                 self.forget_offers()
                 self.release()
         finally:
-            self.serve(asked, became, error)
-            self.hand_on()
+            if getpid() != process:     # nothing of it happened here, and the others are not here
+                self.waiting = self.taken = self.led = 0
+            else:
+                count = buckets_of(asked, count, buckets)   # from here on handles may be freed
+                self.serve(asked, became, error)
+                self.hand_on()
         if own.committed:
             tell(own.asked, own.count, told)
-            self.wake_readers(asked, count, grouped)
+            self.wake_readers(buckets, count, grouped)
         return 0
 
     cdef void gather(self) noexcept:
@@ -230,18 +267,14 @@ cdef class SharingLane(CommitLane):
             self.taken += 1
         return count
 
-    cdef int serve(self, const Asked* asked, int became, error) except -1:
+    cdef void serve(self, const Asked* asked, int became, error) noexcept:
         """Say what became of the calls that were taken, the first of them who leads, and wake the
-        others."""
+        others. No code of Python runs here."""
         cdef Call* call
         cdef int i, j, at = 0, taken = self.taken, left = 0
         self.expected = self.waiting
         if became == COMMITTED:
             self.shared += taken - 1
-        if error is not None and not isinstance(error, Exception):
-            error = CommittedError(
-                "the commit may be in the log, and who made it was interrupted: do not repeat the call "
-                "before the store was opened again")
         for i in range(taken):
             call = self.line[i]
             if became == COMMITTED:
@@ -250,8 +283,10 @@ cdef class SharingLane(CommitLane):
                     at += 1
                 call.committed = True
             elif became != NOT_PLAIN and i and error is not None:
-                call.error = <PyObject*>error
-                Py_INCREF(call.error)
+                call.doubtful = not PyObject_IsInstance(error, Exception)
+                if not call.doubtful:
+                    call.error = <PyObject*>error
+                    Py_INCREF(call.error)
             if i:
                 call.state = DONE
                 ls_wake(&call.state, 1)
@@ -259,7 +294,6 @@ cdef class SharingLane(CommitLane):
             self.line[left] = self.line[i]
             left += 1
         self.waiting, self.taken = left, 0
-        return 0
 
     cdef void hand_on(self) noexcept:
         """Let the next one lead, if there is one."""
@@ -267,6 +301,16 @@ cdef class SharingLane(CommitLane):
         if self.led:
             self.line[0].state = LEADS
             ls_wake(&self.line[0].state, 1)
+
+
+cdef int buckets_of(const Asked* asked, int count, uint32_t* buckets) noexcept:
+    """The buckets of streams that were added to; how many."""
+    cdef int i, found = 0
+    for i in range(count):
+        if not asked[i].acks:
+            buckets[found] = (<Handle>asked[i].handle).bucket
+            found += 1
+    return found
 
 
 cdef int tell(const Asked* asked, int count, list told) except -1:
