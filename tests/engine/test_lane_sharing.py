@@ -464,63 +464,72 @@ def test_a_close_leaves_calls_in_the_line_whole(tmp_path: Path) -> None:
             assert {id for mine in told for id in mine} <= there
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python collects between bytecodes alone")
-def test_a_finaliser_amid_the_lead_does_not_wait_for_its_own_thread(store: Store) -> None:
-    """A tuple is made to ask for the mutex, and whatever is made may be what begins a collection."""
-    main, told, kept = threading.main_thread(), list[object](), list[object]()
-    lane, state = store._live().lane, ["waits"]
-    assert lane is not None
+class CollectsAmidTheLead:
+    """Below the lane: while the main thread leads, and has not the mutex yet, whatever is made may
+    be what begins a collection, and a finaliser adds."""
 
-    class Adds:
-        def __init__(self) -> None:
-            self.me = self
+    def __init__(self, stream: Any, lane: Any) -> None:
+        self.stream, self.lane, self.told = stream, lane, list[object]()
+        self.state = "away"
+        self._kept: list[object] = []
 
-        def __del__(self) -> None:
-            told.append(store.stream("a").add({"n": "of a finaliser"}))
-
-    def asked(call: str, first: int, second: int, held: int) -> int:
-        if threading.current_thread() is main and lane.waiting and state[0] != "done":
-            if call == "sleep" and state[0] == "waits":  # who leads waits for those who come again
-                gc.disable()
-                state[0] = "gathers"
-                return 0
-            if call == "clock" and state[0] == "gathers":
-                state[0] = "done"
-                Adds()
-                gc.set_threshold(1)
-                kept.extend([(at,) for at in range(5000)])  # no tuple of this size is left
-                gc.enable()
-                return time.clock_gettime_ns(first) + 10**9
-        if call == "clock":
-            return time.clock_gettime_ns(first)
+    def asked(self, call: str, first: int, second: int, held: int) -> int:
+        """``native.simulate``: a sleep of who leads is that for those who come again."""
+        leads = threading.current_thread() is threading.main_thread() and self.lane.waiting
+        if leads and call == "sleep" and self.state == "waits":
+            gc.disable()
+            self.state = "gathers"
+            return 0
+        later_ns = 0
+        if leads and call == "clock" and self.state == "gathers":
+            self.state, later_ns = "done", 10**9
+            Finaliser(self)
+            gc.set_threshold(1)
+            self._kept.extend([(at,) for at in range(5000)])  # no tuple of this size is left
+            gc.enable()
         if call == "sleep":
             time.sleep(0.0005)
-        return 0
+        return time.clock_gettime_ns(first) + later_ns if call == "clock" else 0
+
+
+class Finaliser:
+    """Garbage that adds."""
+
+    def __init__(self, system: CollectsAmidTheLead) -> None:
+        self.system, self.me = system, self
+
+    def __del__(self) -> None:
+        self.system.told.append(self.system.stream.add({"n": "of a finaliser"}))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python collects between bytecodes alone")
+def test_a_finaliser_amid_the_lead_does_not_wait_for_its_own_thread(store: Store) -> None:
+    """To ask for the mutex a tuple is made."""
+    system = CollectsAmidTheLead(store.stream("a"), store._live().lane)
 
     def others() -> None:
         for _ in range(20):
             store.stream("b").add({"n": 0})
 
     threshold = gc.get_threshold()
-    native_or_none.simulate(asked)
+    native_or_none.simulate(system.asked)
     try:
         for _ in range(100):
-            before, state[0] = state[0], "done"
             threads = [threading.Thread(target=others) for _ in range(3)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            state[0] = before
+            system.state = "waits"
             store.stream("a").add({"n": "mine"})
-            if state[0] == "done":
+            if system.state == "done":
                 break
     finally:
         native_or_none.simulate(None)
         gc.enable()
         gc.set_threshold(*threshold)
-    assert state[0] == "done"
-    assert [type(one) for one in told] == [logstore.StreamID]
+    assert system.state == "done"
+    assert [type(one) for one in system.told] == [logstore.StreamID]
     is_whole(store)
 
 
