@@ -4,6 +4,8 @@ cdef enum:
     LOCK_SPIN_NS = 3000     # a commit takes four thousand
     LOCK_WAIT_NS = 5000000  # then the pipeline waits: it knows deadlines and interrupts
 
+MUTEX_WAIT_S = 0.005        # a commit takes some microseconds, but for a slow disk
+
 cdef enum:                  # what became of a try
     NOT_PLAIN = 0           # nothing has happened, the pipeline does it
     COMMITTED = 1
@@ -33,11 +35,15 @@ cdef class CommitLane(HoldingLane):
             return False
         return True
 
-    cdef bint try_lock(self) except -1:
-        """Take the mutex, if it is free at once, then LOCK, which is waited for a moment; but not
-        once more by who waited in vain, as it is held for something long then, and this may be the
-        thread of an event loop. `unlock` and `release` give them back, in this order."""
-        if self.is_owned() is True or self.acquire(False) is not True:
+    cdef bint try_lock(self, bint waits=False) except -1:
+        """Take the mutex, if it is free at once, or another thread commits beside the pipeline, or
+        whoever has it, if this `waits`; then LOCK, which is waited for a moment; but not once more by
+        who waited in vain, as it is held for something long then, and this may be the thread of an
+        event loop. `unlock` and `release` give them back, in this order."""
+        if self.is_owned() is True:
+            return False
+        if self.acquire(False) is not True and (
+                not (waits or self.locked) or self.acquire(True, MUTEX_WAIT_S) is not True):
             return False
         if self.wake != NULL and (not flock(self.lock_fd, LOCK_EX | LOCK_NB)
                                   or (not self.in_vain and self.waited_for_lock())):

@@ -44,7 +44,7 @@ cdef class SharingLane(CommitLane):
     """
 
     cdef Call* line[LINE_MAX]
-    cdef unsigned long leader   # the thread that leads
+    cdef unsigned long leader   # the thread that is in `lead`; 0: none is
     cdef readonly int waiting   # calls in the line, with the one that leads
     cdef int taken              # of them, from the first one on
     cdef bint led               # a thread leads, or will as soon as it runs
@@ -196,7 +196,7 @@ cdef class SharingLane(CommitLane):
         self.leader = PyThread_get_thread_ident()
         self.gather()
         try:
-            if not self.try_lock():
+            if not self.try_lock(True):
                 self.taken = self.waiting       # all go to the pipeline
                 return 0
             try:
@@ -298,6 +298,7 @@ cdef class SharingLane(CommitLane):
     cdef void hand_on(self) noexcept:
         """Let the next one lead, if there is one."""
         self.led = self.waiting > 0
+        self.leader = 0         # until that thread runs
         if self.led:
             self.line[0].state = LEADS
             ls_wake(&self.line[0].state, 1)
