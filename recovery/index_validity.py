@@ -239,10 +239,12 @@ def check_log_reaches(engine: Engine, position: int) -> None:
 def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker) -> None:
     """The index names a commit that the log must hold, told by the header of its last frame.
 
-    CorruptionError if the log does not hold it. DamagedStoreError if the segment of that commit is
-    missing: a valid index is of the same boot, or was closed cleanly, and no segment is dropped
-    before the index knows a later commit. To build the index anew would silently forget what was
-    acknowledged in that segment.
+    CorruptionError if the log does not hold it, also where the segment of that commit is missing
+    and others stand behind it. Then the marker names an index that nobody went on with: who built
+    it was killed before it was used, and the one that was used knew of the drop. Whether the
+    segments that are there follow each other is seen when the index is built anew.
+    DamagedStoreError if nothing stands behind a missing one: an index that is built anew would
+    silently forget what was acknowledged in it.
     """
     with generation.env.begin() as txn:
         meta = IndexTxn(generation, txn).meta()
@@ -255,6 +257,8 @@ def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker
     try:
         file = engine.fs.open(names.segment(engine.path, number))
     except FileNotFoundError:
+        if chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
+            raise CorruptionError("the index was left behind before it was used") from None
         raise DamagedStoreError(
             f"segment {number} is missing, and the index is ahead of the log: the last commit that "
             "it knows was there; restore the segment from a backup, or accept the loss with "
