@@ -7,7 +7,7 @@ cdef enum:
 
 cdef enum:                      # of a call in the line
     IN_LINE = 0
-    IN_COMMIT = 1                   # by who leads: it is committed now
+    IN_COMMIT = 1               # by who leads: it is committed now
     LEADS = 2
     DONE = 3
 
