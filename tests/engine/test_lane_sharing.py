@@ -289,6 +289,10 @@ def signal_at(waiting, number, after_s=0.05):
 def leads():  # and is in the midst of its sync
     thread(lambda: a.add({"n": "leads"}))
     while not lane.locked: time.sleep(0.001)
+def two_in_line():  # who leads next stands behind who leads
+    leads()
+    thread(lambda: b.add({"n": 1}))
+    while lane.waiting < 2: time.sleep(0.001)
 def values(stream): return [entry["n"].decode() for entry in stream][2:]
 def end():
     for each in threads: each.join()
@@ -296,9 +300,7 @@ def end():
     store.close()
 """
 INTERRUPTED_IN_LINE = """
-leads()
-thread(lambda: b.add({"n": 1}))
-while lane.waiting < 2: time.sleep(0.001)
+two_in_line()
 signal_at(3, signal.SIGINT)
 try:
     a.add({"n": "mine"})
@@ -315,9 +317,7 @@ end()
 """
 INTERRUPTED_IN_COMMIT = """
 before = store.metrics()["syncs"]
-leads()
-thread(lambda: b.add({"n": 1}))
-while lane.waiting < 2: time.sleep(0.001)
+two_in_line()
 def send():  # amid the second sync
     while store.metrics()["syncs"] == before: time.sleep(0.001)
     time.sleep(0.1)
@@ -391,9 +391,7 @@ def handler(*_):
     time.sleep(1.0)
     raise Late
 signal.signal(signal.SIGUSR1, handler)
-leads()
-thread(lambda: b.add({"n": 1}))
-while lane.waiting < 2: time.sleep(0.001)
+two_in_line()
 signal_at(3, signal.SIGUSR1)
 try:
     a.add({"n": "mine"})

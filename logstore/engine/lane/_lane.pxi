@@ -43,9 +43,13 @@ cdef class AddLane(SharingLane):
         cdef Handle h
         cdef u64 turn
         cdef Asked asked
-        cdef list kept = list(rows)     # nobody else changes it
-        cdef Py_ssize_t i, count = PyList_GET_SIZE(kept)
-        if not 0 < count <= STEPS_MAX or not self.may_try():
+        cdef list kept
+        cdef Py_ssize_t i, count
+        if PyList_GET_SIZE(rows) > STEPS_MAX or not self.may_try():
+            return 0
+        kept = list(rows)       # nobody else changes it
+        count = PyList_GET_SIZE(kept)
+        if not 0 < count <= STEPS_MAX:
             return 0
         for i in range(count):
             if type(<object>PyList_GET_ITEM(kept, i)) is not dict:

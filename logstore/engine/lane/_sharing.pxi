@@ -51,7 +51,7 @@ cdef class SharingLane(CommitLane):
     cdef int expected           # calls that may come to share the next commit
     cdef bint gathers           # who leads waits for them
     cdef uint32_t arrived       # counts those who came
-    cdef int fitting            # entries of a commit that were laid out; -1: it did not come so far
+    cdef int fitting            # of what a commit is asked for, how much has room; -1: not known
 
     cdef bint commit_asked(self, Asked* asked, int count, u64 turn, list told) except -1:
         """Commit entries that were encoded; False: nothing has happened. IDs go into `told`: the

@@ -7,10 +7,11 @@ listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append f
 (`Handle`: a stream's record and open node in C), _words.pxi (the control block), _asked.pxi (IDs
 and options of adds); then classes, each on top of the one before: _holding.pxi (`HoldingLane`: what
 is held, and how it follows the log and the record cache), _commit.pxi (`CommitLane`: the order of a
-commit), _sharing.pxi (`SharingLane`: threads that share a sync), _lane.pxi (`AddLane`: adds), _begin.pxi (`BeginLane`: adds that begin a node or a stream),
-_delete.pxi (`DeleteLane`: deletes), _group.pxi (`Group`: a group's record, consumers and runs of
-pending entries in C), _group_lane.pxi (`GroupLane`: reads and acks), _handover.pxi (`HandoverLane`:
-adds that are handed to who waits) and _waiting.pxi (`Lane`: who waits).
+commit), _sharing.pxi (`SharingLane`: threads that share a sync), _lane.pxi (`AddLane`: adds),
+_begin.pxi (`BeginLane`: adds that begin a node or a stream), _delete.pxi (`DeleteLane`: deletes),
+_group.pxi (`Group`: a group's record, consumers and runs of pending entries in C), _group_lane.pxi
+(`GroupLane`: reads and acks), _handover.pxi (`HandoverLane`: adds that are handed to who waits) and
+_waiting.pxi (`Lane`: who waits).
 
 A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
