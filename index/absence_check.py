@@ -18,36 +18,44 @@ from logstore.index import keys
 from logstore.index.keys import StreamRecord
 from logstore.row_seal import unseal
 
-_LOST = "the index lost a name: delete its directory and reopen"
+LOST = "the index lost a name: delete its directory and reopen"
 
 
-def confirm_absent(
+def named(
     txn: Any, names: Any, name: bytes, record: Callable[[int], StreamRecord | None]
-) -> None:
-    """CorruptionError if anything says that the name exists, or cannot be believed."""
+) -> StreamRecord | None:
+    """The stream that has a name; None if there is none, for sure.
+
+    ``record`` gives a stream by its number. CorruptionError if anything says that the name exists,
+    or cannot be believed, and there is no stream.
+    """
     with txn.cursor(db=names) as cursor:
-        if _neighbours(cursor, keys.name_key(name)) is not None:
-            raise CorruptionError(_LOST)  # it has a number, and that has no record
-        key = keys.twin_key(name)
-        value = _neighbours(cursor, key)
-    for at in range(0, len(value or b""), 8):
-        holder = record(int.from_bytes((value or b"")[at : at + 8], "little"))
+        value = _neighbours(cursor, keys.name_key(name))
+        if value is not None:
+            holder = record(int.from_bytes(value, "little"))
+            if holder is None or holder.name != name:
+                raise CorruptionError(LOST)
+            return holder
+        twins = _neighbours(cursor, keys.twin_key(name)) or b""
+    for at in range(0, len(twins), 8):
+        holder = record(int.from_bytes(twins[at : at + 8], "little"))
         if holder is None or holder.name == name:
-            raise CorruptionError(_LOST)
+            raise CorruptionError(LOST)
+    return None
 
 
 def _neighbours(cursor: Any, key: bytes) -> bytes | None:
-    """The value under a key; the row there or behind, and the row before, are right."""
-    value: bytes | None = None
+    """The value under a key; None if the rows before and behind its place are right, and no row is
+    there."""
     behind = cursor.set_range(key)
     if behind:
         there, data = cursor.item()
         value = unseal(there, data)
-        if there != key:
-            value = None
+        if there == key:
+            return value
     if cursor.prev() if behind else cursor.last():
         before, data = cursor.item()
         unseal(before, data)
         if before >= key:
             raise CorruptionError("the index lost its order: delete its directory and reopen")
-    return value
+    return None

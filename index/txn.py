@@ -124,11 +124,16 @@ class IndexTxn:
         value = _fetch(self.txn, self.generation.names, key)
         return None if value is None else int.from_bytes(value, "little")
 
-    def confirm_absent(self, name: bytes) -> None:
-        """CorruptionError if anything but the missing row says that the name exists."""
+    def named(self, name: bytes) -> StreamRecord | None:
+        """The stream that has a name; None only if it is absent for sure, CorruptionError else."""
         if self._names:
             self.write_names()
-        absence_check.confirm_absent(self.txn, self.generation.names, name, self.record)
+        return absence_check.named(self.txn, self.generation.names, name, self.record)
+
+    def confirm_absent(self, name: bytes) -> None:
+        """CorruptionError if anything says that the name exists."""
+        if self.named(name) is not None:
+            raise CorruptionError(absence_check.LOST)
 
     def put_name(self, name: bytes, number: int) -> None:
         """Bind a name to a number, twice."""

@@ -133,10 +133,8 @@ class IndexPort(Indexed):
         def look(
             index: IndexTxn,
         ) -> tuple[StreamRecord, OpenNode | None] | Literal[False]:
-            record = index.record(number or 0) if name is None else index.record_by_name(name)
+            record = index.record(number or 0) if name is None else index.named(name)
             if record is None:
-                if name is not None:
-                    index.confirm_absent(name)
                 return False
             if index.applied() > cache.applied:
                 cache.lack(record.number)

@@ -83,15 +83,12 @@ class Snapshot:
 
         LostRowsError if the index knows of it, and has no record.
         """
-        found = self.index.record_by_name(name)
-        if found is None:
-            try:
-                self.index.confirm_absent(name)
-            except CorruptionError as exc:
-                raise LostRowsError(exc.message, self.index.generation.number) from exc
-        elif found.expires_ms and found.expires_ms <= self.now_ms:
-            return None
-        return found
+        try:
+            found = self.index.named(name)
+        except CorruptionError as exc:
+            raise LostRowsError(exc.message, self.index.generation.number) from exc
+        expired = found is not None and found.expires_ms and found.expires_ms <= self.now_ms
+        return None if expired else found
 
     def confirm_nodes(self, record: StreamRecord, *, given: bool = False) -> None:
         """LostRowsError if a stream has not as many nodes as its record says; ``given``: what was
