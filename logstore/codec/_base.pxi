@@ -77,6 +77,29 @@ ctypedef struct Buf:
     u64 room
 
 
+cdef inline void put_64(u8* p, u64 value) noexcept nogil:
+    cdef int i
+    for i in range(8):
+        p[i] = <u8>(value >> (8 * i))
+
+
+cdef inline void put_32(u8* p, u64 value) noexcept nogil:
+    cdef int i
+    for i in range(4):
+        p[i] = <u8>(value >> (8 * i))
+
+
+cdef inline void put_big(u8* p, u64 value) noexcept nogil:
+    cdef int i
+    for i in range(8):
+        p[7 - i] = <u8>(value >> (8 * i))
+
+
+cdef inline u64 big(const u8* p) noexcept nogil:
+    return (<u64>p[0] << 56 | <u64>p[1] << 48 | <u64>p[2] << 40 | <u64>p[3] << 32
+            | <u64>p[4] << 24 | <u64>p[5] << 16 | <u64>p[6] << 8 | <u64>p[7])
+
+
 cdef int buf_reserve(Buf* buf, u64 more) noexcept nogil:
     cdef u64 room
     cdef u8* data

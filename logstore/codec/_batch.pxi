@@ -86,8 +86,8 @@ cdef class NodeBatch:
             if size - at <= KEY_BYTES or p[at] != PENDING_ID_BYTES:
                 return
             row = self.rows_at + self.count
-            row.ms = big_u64(p + at + 1)
-            row.seq = big_u64(p + at + 9)
+            row.ms = big(p + at + 1)
+            row.seq = big(p + at + 9)
             if any_before and not below(before_ms, before_seq, row.ms, row.seq):
                 return
             at += KEY_BYTES
@@ -227,21 +227,19 @@ cdef class NodeBatch:
         cdef uint32_t crc
         if not self.count:
             raise IndexError("there is no node")
-        put_big_u64(key, stream)
+        put_big(key, stream)
         for i in range(self.count):
             row = self.rows_at + i
             position += size
-            put_big_u64(key + 8, row.ms)
-            put_big_u64(key + 16, row.seq)
-            put_little(value, position, 8)
-            put_little(value + 8, NODE_HEAD_BYTES + row.size, 4)
-            put_little(value + 12, <u64>row.live, 4)
-            put_little(value + 16, row.end_ms, 8)
-            put_little(value + 24, row.end_seq, 8)
+            put_big(key + 8, row.ms)
+            put_big(key + 16, row.seq)
+            put_64(value, position)
+            put_32(value + 8, NODE_HEAD_BYTES + row.size)
+            put_32(value + 12, <u64>row.live)
+            put_64(value + 16, row.end_ms)
+            put_64(value + 24, row.end_seq)
             crc = ls_crc32c(key, INDEX_KEY_BYTES, 0, HARD_CRC)
-            put_little(
-                value + LOCATOR_BYTES, ls_crc32c(value, LOCATOR_BYTES, crc, HARD_CRC), 4
-            )
+            put_32(value + LOCATOR_BYTES, ls_crc32c(value, LOCATOR_BYTES, crc, HARD_CRC))
             made.append((
                 PyBytes_FromStringAndSize(<char*>key, INDEX_KEY_BYTES),
                 PyBytes_FromStringAndSize(<char*>value, LOCATOR_BYTES + 4),
@@ -254,15 +252,15 @@ cdef class NodeBatch:
         cdef u64 position, ordinal, size = 0
         cdef bytes made
         cdef u8* out
-        cdef u8 head[COVERED_BYTES]
+        cdef u8 head[COVERED]
         cdef const u8* data = data_of(self.data)
-        if size_of(covered) != COVERED_BYTES:
+        if size_of(covered) != COVERED:
             raise ValueError("the head of a frame has another size")
-        memcpy(head, data_of(covered), COVERED_BYTES)
+        memcpy(head, data_of(covered), COVERED)
         position = little(head, 8)
         ordinal = little(head + ORDINAL_AT, 4)
         made = PyBytes_FromStringAndSize(
-            NULL, self.nbytes + self.count * (COVERED_BYTES - 4 + NODE_HEAD_BYTES)
+            NULL, self.nbytes + self.count * (HEAD + NODE_HEAD_BYTES)
         )
         out = <u8*>PyBytes_AS_STRING(made)
         with nogil:
@@ -276,34 +274,30 @@ cdef class NodeBatch:
 
 
 cdef enum:
-    COVERED_BYTES = 36              # what the CRC covers in front of the payload: the position ...
-    SIZE_AT = 8                     # ... the payload's size, and
-    ORDINAL_AT = 28                 # its place in the commit, as in format.FRAME_HEAD_AFTER_CRC
+    SIZE_AT = 8                     # in what the CRC covers: the payload's size, and
+    ORDINAL_AT = 28                 # its place in the commit
 
 
 cdef u64 put_frame(
-    u8* out, u8* head, u64 stream, u64 position, u64 ordinal, const Stored* row, const u8* data,
+    u8* out, const u8* head, u64 stream, u64 position, u64 ordinal, const Stored* row,
+    const u8* data,
     uint32_t seed,
 ) noexcept nogil:
     """Write one node frame; its bytes."""
     cdef u64 size = NODE_HEAD_BYTES + row.size
-    cdef u8* payload = out + COVERED_BYTES - 4
-    put_little(head, position, 8)
-    put_little(head + SIZE_AT, size, 4)
-    put_little(head + ORDINAL_AT, ordinal, 4)
-    put_node(payload, stream, row, data)
-    memcpy(out + 4, head + 8, COVERED_BYTES - 8)
-    put_little(out, ls_crc32c(
-        payload, size, ls_crc32c(head, COVERED_BYTES, seed, HARD_CRC), HARD_CRC
-    ), 4)
-    return COVERED_BYTES - 4 + size
+    memcpy(out + 4, head + 8, HEAD - 4)
+    put_32(out + SIZE_AT - 4, size)
+    put_32(out + ORDINAL_AT - 4, ordinal)
+    put_node(out + HEAD, stream, row, data)
+    put_32(out, frame_crc(out, position, size, seed))
+    return HEAD + size
 
 
 cdef void put_node(u8* out, u64 stream, const Stored* row, const u8* data) noexcept nogil:
-    put_little(out, stream, 8)
-    put_little(out + 8, row.ms, 8)
-    put_little(out + 16, row.seq, 8)
-    put_little(out + 24, row.end_ms, 8)
-    put_little(out + 32, row.end_seq, 8)
-    put_little(out + 40, <u64>row.live, 4)
+    put_64(out, stream)
+    put_64(out + 8, row.ms)
+    put_64(out + 16, row.seq)
+    put_64(out + 24, row.end_ms)
+    put_64(out + 32, row.end_seq)
+    put_32(out + 40, <u64>row.live)
     memcpy(out + NODE_HEAD_BYTES, data + row.offset, row.size)

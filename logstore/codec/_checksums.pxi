@@ -5,7 +5,7 @@ def seal(bytes key not None, bytes value not None):
     cdef bytes made = PyBytes_FromStringAndSize(NULL, size + 4)
     cdef u8* out = <u8*>PyBytes_AS_STRING(made)
     memcpy(out, data_of(value), size)
-    put_little(out + size, row_crc(key, data_of(value), size), 4)
+    put_32(out + size, row_crc(key, data_of(value), size))
     return made
 
 
@@ -28,6 +28,6 @@ def frame_head(bytes covered not None, bytes payload not None, uint32_t seed):
     crc = ls_crc32c(data_of(payload), size_of(payload), crc, HARD_CRC)
     made = PyBytes_FromStringAndSize(NULL, size - 4)
     out = <u8*>PyBytes_AS_STRING(made)
-    put_little(out, crc, 4)
+    put_32(out, crc)
     memcpy(out + 4, data_of(covered) + 8, size - 8)
     return crc, made

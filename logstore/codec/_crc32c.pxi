@@ -65,3 +65,16 @@ cdef inline uint32_t row_crc(bytes key, const u8* value, u64 size) noexcept:
     """The checksum of a row of the index."""
     cdef uint32_t crc = ls_crc32c(data_of(key), size_of(key), 0, HARD_CRC)
     return ls_crc32c(value, size, crc, HARD_CRC)
+
+
+cdef enum:                  # of a frame of the log, see format.FRAME_HEAD_AFTER_CRC
+    HEAD = 32               # its CRC, then what that covers besides the position
+    COVERED = 36            # what it covers before the payload: the position, the head behind it
+
+
+cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noexcept nogil:
+    """The checksum that a frame with `size` bytes of payload has at position `at`."""
+    cdef u8 covered[COVERED]
+    put_64(covered, at)
+    memcpy(covered + 8, p + 4, HEAD - 4)
+    return ls_crc32c(p + HEAD, size, ls_crc32c(covered, COVERED, seed, HARD_CRC), HARD_CRC)

@@ -81,8 +81,8 @@ def pack_ids(ids not None):
             id_parts(id, &ms, &seq)
             if i and not below(before_ms, before_seq, ms, seq):
                 ascending = False
-            put_big_u64(at, ms)
-            put_big_u64(at + 8, seq)
+            put_big(at, ms)
+            put_big(at + 8, seq)
             at += PENDING_ID_BYTES
             before_ms, before_seq = ms, seq
             i += 1
@@ -212,8 +212,8 @@ cdef class DeliveryMaker(_Decoder):
                 if last == sizeof(packed):
                     fail(buf_add(&ids, packed, last))
                     last = 0
-                put_big_u64(packed + last, ms)
-                put_big_u64(packed + last + 8, seq)
+                put_big(packed + last, ms)
+                put_big(packed + last + 8, seq)
                 last += PENDING_ID_BYTES
                 found.append(self.delivery(new_id(id_class, bare, kept, seq), flat, reading, group,
                                            one, at_once, consumer, time_ms))

@@ -33,15 +33,11 @@ cdef inline void item_elem(object items, Py_ssize_t i, Elem* elem) noexcept:
 cdef int put_entry(Buf* out, u64 ms_diff, u64 seq_diff, object items, bint same) except -1:
     cdef Py_ssize_t size = PySequence_Fast_GET_SIZE(items), i
     cdef Elem elem
-    fail(buf_int(out, SAME_FIELDS if same else 0))
-    fail(buf_int(out, <int64_t>ms_diff))
-    fail(buf_int(out, <int64_t>seq_diff))
-    if not same:
-        fail(buf_int(out, size // 2))
+    fail(buf_entry_head(out, same, ms_diff, seq_diff, size // 2))
     for i in range(1 if same else 0, size, 2 if same else 1):
         item_elem(items, i, &elem)
         fail(buf_elem(out, &elem))
-    fail(buf_int(out, size // 2 + 3 if same else size + 4))
+    fail(buf_entry_tail(out, same, size // 2))
     return 0
 
 
@@ -92,14 +88,14 @@ def new_node(u64 master_ms, u64 master_seq, flat):
     try:
         fail(buf_reserve(&out, raw_bytes + 64))
         fail(buf_int(&out, 1))
-        fail(buf_int(&out, 0))
-        fail(buf_int(&out, width))
+        fail(buf_master_head(&out, width))
         for i in range(width):
             item_elem(items, 2 * i, &elem)
             fail(buf_elem(&out, &elem))
-        fail(buf_int(&out, 0))
+        fail(buf_master_tail(&out))
         put_entry(&out, 0, 0, items, True)
-        return lp_finish(2 * width + 8, out.data, out.size, NULL, 0, NULL, 0)
+        return lp_finish(master_elements(width) + entry_elements(True, width) + 1,
+                         out.data, out.size, NULL, 0, NULL, 0)
     finally:
         buf_free(&out)
 
@@ -119,7 +115,8 @@ def append(bytes lp not None, u64 master_ms, u64 master_seq, u64 ms, u64 seq, fl
     try:
         put_entry(&out, ms - master_ms, seq - master_seq, items, same)
         added = PyBytes_FromStringAndSize(<char*>out.data, out.size)
-        return join_node(lp, &m, out.data, out.size, 1, size // 2 + 4 if same else size + 5), added
+        joined = join_node(lp, &m, out.data, out.size, 1, entry_elements(same, size // 2) + 1)
+        return joined, added
     finally:
         buf_free(&out)
 

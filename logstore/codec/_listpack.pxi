@@ -345,22 +345,26 @@ cdef bytes elem_bytes(const Elem* elem):
     return PyBytes_FromStringAndSize(<const char*>elem.data, elem.size)
 
 
+cdef void put_lp_head(u8* out, u64 total, u64 elements) noexcept nogil:
+    """Write the header of a listpack of `total` bytes."""
+    if elements > COUNT_UNKNOWN:
+        elements = COUNT_UNKNOWN
+    put_32(out, total)
+    out[4] = <u8>(elements & 0xFF)
+    out[5] = <u8>(elements >> 8)
+
+
 cdef bytes lp_finish(u64 elements, const u8* head, u64 head_size, const u8* middle,
                      u64 middle_size, const u8* tail, u64 tail_size):
     """A listpack of the joined three pieces."""
-    cdef u64 total = HEADER_BYTES + head_size + middle_size + tail_size + 1, i
+    cdef u64 total = HEADER_BYTES + head_size + middle_size + tail_size + 1
     cdef bytes lp
     cdef u8* out
     if total > TOTAL_MAX:
         fail(E_LARGE)
     lp = PyBytes_FromStringAndSize(NULL, total)
     out = <u8*>PyBytes_AS_STRING(lp)
-    if elements > COUNT_UNKNOWN:
-        elements = COUNT_UNKNOWN
-    for i in range(4):
-        out[i] = <u8>(total >> (8 * i) & 0xFF)
-    out[4] = <u8>(elements & 0xFF)
-    out[5] = <u8>(elements >> 8)
+    put_lp_head(out, total, elements)
     memcpy(out + HEADER_BYTES, head, head_size)
     if middle_size:
         memcpy(out + HEADER_BYTES + head_size, middle, middle_size)

@@ -64,7 +64,7 @@ cdef bint is_its_frame(
         return False
     if little(body + 16, 8) != item.seq:
         return False
-    put_little(place, item.position, 8)
+    put_64(place, item.position)
     seed = ls_crc32c(place, 8, seed, HARD_CRC)
     return ls_crc32c(frame + 4, FRAME_BYTES - 4 + item.size, seed, HARD_CRC) == little(frame, 4)
 
@@ -140,14 +140,14 @@ cdef class NodeList:
         cdef u64 ms, seq, last_ms, last_seq
         ms, seq = master
         last_ms, last_seq = last
-        put_little(head, position, 8)
-        put_little(head + 8, size_bytes, 4)
-        put_little(head + 12, live, 4)
-        put_little(head + 16, ms, 8)
-        put_little(head + 24, seq, 8)
-        put_little(head + 32, last_ms, 8)
-        put_little(head + 40, last_seq, 8)
-        put_little(head + 48, size_of(vector), 4)
+        put_64(head, position)
+        put_32(head + 8, size_bytes)
+        put_32(head + 12, live)
+        put_64(head + 16, ms)
+        put_64(head + 24, seq)
+        put_64(head + 32, last_ms)
+        put_64(head + 40, last_seq)
+        put_32(head + 48, size_of(vector))
         self.put(head, live, size_bytes, data_of(vector), size_of(vector), data_of(lp), size_of(lp))
 
     def add_rows(self, list rows not None, Py_ssize_t at, u64 stream, start, end,
@@ -167,9 +167,9 @@ cdef class NodeList:
             if size_of(key) != INDEX_KEY_BYTES or size < LOCATOR_BYTES + 4:
                 break
             k, v, size = data_of(key), data_of(data), size - 4
-            if big_u64(k) != stream:
+            if big(k) != stream:
                 break
-            if below(r.end_ms, r.end_seq, big_u64(k + 8), big_u64(k + 16)):
+            if below(r.end_ms, r.end_seq, big(k + 8), big(k + 16)):
                 break
             if ls_crc32c(
                 v, size, ls_crc32c(k, INDEX_KEY_BYTES, 0, HARD_CRC), HARD_CRC
@@ -182,11 +182,11 @@ cdef class NodeList:
                 little(v + 16, 8), little(v + 24, 8), r.start_ms, r.start_seq
             ):
                 memcpy(head, v, 12)
-                put_little(head + 12, live, 4)
-                put_little(head + 16, big_u64(k + 8), 8)
-                put_little(head + 24, big_u64(k + 16), 8)
+                put_32(head + 12, live)
+                put_64(head + 16, big(k + 8))
+                put_64(head + 24, big(k + 16))
                 memcpy(head + 32, v + 16, 16)
-                put_little(head + 48, size - LOCATOR_BYTES, 4)
+                put_32(head + 48, size - LOCATOR_BYTES)
                 self.put(head, live, little(v + 8, 4), v + LOCATOR_BYTES, size - LOCATOR_BYTES,
                          NULL, 0)
             at += 1

@@ -96,15 +96,18 @@ cdef inline int read_entry_head(const u8* p, u64 pos, const Master* m, Entry* e)
     return code
 
 
+cdef inline int64_t entry_elements(bint same, int64_t width) noexcept nogil:
+    """How many elements an entry has before the one that tells it."""
+    return width + 3 if same else 2 * width + 4
+
+
 cdef inline int read_entry_tail(const u8* p, u64 pos, const Master* m, Entry* e) noexcept nogil:
     """What follows an entry's fields and values."""
     cdef int64_t lp_count
     cdef int code = lp_int(p, pos, m.end, &lp_count, &e.after)
     if code != OK:
         return code
-    if lp_count != (e.pairs + 3 if e.flags & SAME_FIELDS else 2 * e.pairs + 4):
-        return E_LP_COUNT
-    return OK
+    return OK if lp_count == entry_elements(e.flags & SAME_FIELDS, e.pairs) else E_LP_COUNT
 
 
 cdef inline int skip_items(const u8* p, const Master* m, const Entry* e, u64* after) noexcept nogil:

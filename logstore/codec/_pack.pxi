@@ -23,24 +23,22 @@ cdef class _Growing:
         buf_free(&self.out)
 
     cdef bint has_room(self, u64 raw_bytes, u64 max_bytes, int64_t max_entries) noexcept:
-        if self.counter_bytes + self.other_bytes + raw_bytes >= max_bytes:
-            return False
-        return max_entries <= 0 or self.live + self.deleted < max_entries
+        return not is_full(self.counter_bytes + self.other_bytes + raw_bytes,
+                           self.live + self.deleted, max_bytes, max_entries)
 
     cdef int begin(self, u64 ms, u64 seq, RowBatch batch, const RowRef* ref) except -1:
         """Make this a new node without an entry, for the row's shape."""
         cdef const Shape* shape = <const Shape*>batch.shapes.data + ref.shape
         self.out.size = 0
-        fail(buf_int(&self.out, 0))
-        fail(buf_int(&self.out, shape.width))
+        fail(buf_master_head(&self.out, shape.width))
         fail(buf_add(&self.out, batch.names.data + shape.at, shape.size))
-        fail(buf_int(&self.out, 0))
+        fail(buf_master_tail(&self.out))
         self.master_ms = ms
         self.master_seq = seq
         self.other_bytes = HEADER_BYTES + 1 + self.out.size
         self.counter_bytes = 2
         self.live = self.deleted = self.added = 0
-        self.elements = <u64>shape.width + 4
+        self.elements = <u64>master_elements(shape.width)
         self.own_shape = self.shape = ref.shape
         self.same = True
         return 0
@@ -52,20 +50,16 @@ cdef class _Growing:
         cdef u64 before = self.out.size
         fail(buf_room(&self.out, values_bytes + shape.size + 5 * INT_BYTES_MAX))
         cdef u8* out = self.out.data + before
-        out += put_count(out, SAME_FIELDS if self.same else 0)
-        out += put_count(out, <int64_t>(ms - self.master_ms))
-        out += put_count(out, <int64_t>(seq - self.master_seq))
+        out += put_entry_head(out, self.same, ms - self.master_ms, seq - self.master_seq,
+                              shape.width)
         if self.same:
             copy_few(out, batch.values.data + ref.at, values_bytes)
             out += values_bytes
-            out += put_count(out, shape.width + 3)
-            self.elements += <u64>shape.width + 4
         else:
-            out += put_int(out, shape.width)
             out += interleave(out, batch.names.data + shape.at, batch.values.data + ref.at,
                               shape.width)
-            out += put_int(out, 2 * shape.width + 4)
-            self.elements += 2 * <u64>shape.width + 5
+        out += put_entry_tail(out, self.same, shape.width)
+        self.elements += <u64>entry_elements(self.same, shape.width) + 1
         self.out.size = out - self.out.data
         self.other_bytes += self.out.size - before
         self.live += 1

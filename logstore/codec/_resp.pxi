@@ -407,8 +407,8 @@ cdef int put_reply(
     if code == OK and replies.packs:
         code = buf_reserve(&replies.ids, PENDING_ID_BYTES)
         if code == OK:
-            put_big_u64(replies.ids.data + replies.ids.size, ms)
-            put_big_u64(replies.ids.data + replies.ids.size + 8, seq)
+            put_big(replies.ids.data + replies.ids.size, ms)
+            put_big(replies.ids.data + replies.ids.size + 8, seq)
             replies.ids.size += PENDING_ID_BYTES
     replies.ms, replies.seq = ms, seq
     return buf_flat(out, &replies.names, p, m, e) if code == OK else code

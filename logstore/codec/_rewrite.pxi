@@ -50,22 +50,16 @@ cdef int rewrite_entry(Rewrite* w, const Master* m, const Entry* e, u64 ms, u64 
         values = values + 1
         name_step = value_step = 2
     same = e.pairs == w.width and equal_elems(first, 1, names, name_step, e.pairs)
-    code = buf_int(&w.out, SAME_FIELDS if same else 0)
-    if code == OK:
-        code = buf_int(&w.out, <int64_t>(ms - w.master_ms))
-    if code == OK:
-        code = buf_int(&w.out, <int64_t>(seq - w.master_seq))
-    if code == OK and not same:
-        code = buf_int(&w.out, e.pairs)
+    code = buf_entry_head(&w.out, same, ms - w.master_ms, seq - w.master_seq, e.pairs)
     for i in range(e.pairs):
         if code == OK and not same:
             code = buf_elem(&w.out, names + i * name_step)
         if code == OK:
             code = buf_elem(&w.out, values + i * value_step)
     if code == OK:
-        code = buf_int(&w.out, e.pairs + 3 if same else 2 * e.pairs + 4)
+        code = buf_entry_tail(&w.out, same, e.pairs)
     w.live += 1
-    w.elements += <u64>(e.pairs + 4 if same else 2 * e.pairs + 5)
+    w.elements += <u64>entry_elements(same, e.pairs) + 1
     return code
 
 
@@ -98,11 +92,10 @@ cdef bytes rewrite_finish(Rewrite* w):
     memset(&top, 0, sizeof(Buf))
     try:
         fail(buf_int(&top, w.live))
-        fail(buf_int(&top, 0))
-        fail(buf_int(&top, w.width))
+        fail(buf_master_head(&top, w.width))
         for i in range(w.width):
             fail(buf_elem(&top, <const Elem*>w.fields.data + i))
-        fail(buf_int(&top, 0))
+        fail(buf_master_tail(&top))
         return lp_finish(w.elements, top.data, top.size, w.out.data, w.out.size, NULL, 0)
     finally:
         buf_free(&top)

@@ -13,29 +13,10 @@ cdef enum:
     PENDING_MAX_ENTRIES = 128
 
 
-cdef inline u64 big_u64(const u8* p) noexcept nogil:
-    return (<u64>p[0] << 56 | <u64>p[1] << 48 | <u64>p[2] << 40 | <u64>p[3] << 32
-            | <u64>p[4] << 24 | <u64>p[5] << 16 | <u64>p[6] << 8 | <u64>p[7])
-
-
-cdef inline void put_big_u64(u8* p, u64 value) noexcept nogil:
-    cdef int i
-    for i in range(8):
-        p[7 - i] = value & 0xFF
-        value >>= 8
-
-
-cdef inline void put_little(u8* p, u64 value, int width) noexcept nogil:
-    cdef int i
-    for i in range(width):
-        p[i] = value & 0xFF
-        value >>= 8
-
-
 cdef inline object id_bytes(const PendingRow* row):
     cdef bytes made = PyBytes_FromStringAndSize(NULL, PENDING_ID_BYTES)
-    put_big_u64(data_of(made), row.ms)
-    put_big_u64(data_of(made) + 8, row.seq)
+    put_big(data_of(made), row.ms)
+    put_big(data_of(made) + 8, row.seq)
     return made
 
 
@@ -55,8 +36,8 @@ cdef int read_bound(bytes upper, Bound* bound) except -1:
     elif size < PENDING_ID_BYTES:
         raise ValueError("a bound is an ID, or what is above or below every ID")
     else:
-        bound.ms = big_u64(data_of(upper))
-        bound.seq = big_u64(data_of(upper) + 8)
+        bound.ms = big(data_of(upper))
+        bound.seq = big(data_of(upper) + 8)
         if size > PENDING_ID_BYTES:
             if bound.ms != ~<u64>0 or bound.seq != ~<u64>0:
                 raise ValueError("a bound is an ID, or what is above or below every ID")
@@ -149,7 +130,7 @@ cdef class PendingRun:
         cdef u64 ms, seq
         if size_of(id) != PENDING_ID_BYTES:
             raise ValueError("IDs are 16 bytes each")
-        ms, seq = big_u64(data_of(id)), big_u64(data_of(id) + 8)
+        ms, seq = big(data_of(id)), big(data_of(id) + 8)
         place = self.place(ms, seq)
         if not self.holds(place, ms, seq):
             return None
@@ -166,7 +147,7 @@ cdef class PendingRun:
         read_bound(upper, &bound)
         found = PyBytes_FromStringAndSize(NULL, max(0, size - at))
         while at < size:
-            ms, seq = big_u64(data + at), big_u64(data + at + 8)
+            ms, seq = big(data + at), big(data + at + 8)
             if not is_below(ms, seq, &bound):
                 break
             if self.holds(self.place(ms, seq), ms, seq):
@@ -187,7 +168,7 @@ cdef class PendingRun:
         check_ids(ids, at)
         read_bound(upper, &bound)
         while at < size:
-            ms, seq = big_u64(data + at), big_u64(data + at + 8)
+            ms, seq = big(data + at), big(data + at + 8)
             if not is_below(ms, seq, &bound):
                 break
             place = self.place(ms, seq)
@@ -197,7 +178,7 @@ cdef class PendingRun:
             count = same = 0
             consumer = self.rows()[place].consumer
             while at < size:
-                ms, seq = big_u64(data + at), big_u64(data + at + 8)
+                ms, seq = big(data + at), big(data + at + 8)
                 if not is_below(ms, seq, &bound) or not self.holds(place + count, ms, seq):
                     break
                 if self.rows()[place + count].consumer != consumer:
@@ -253,8 +234,8 @@ cdef class PendingRun:
         fail(buf_reserve(&self.buf, n * sizeof(PendingRow)))
         row = self.rows() + self.size()
         for at in range(n):
-            row.ms = big_u64(data_of(ids) + at * PENDING_ID_BYTES)
-            row.seq = big_u64(data_of(ids) + at * PENDING_ID_BYTES + 8)
+            row.ms = big(data_of(ids) + at * PENDING_ID_BYTES)
+            row.seq = big(data_of(ids) + at * PENDING_ID_BYTES + 8)
             row.consumer = consumer
             row.time_ms = time_ms
             row.count = count
@@ -275,8 +256,8 @@ cdef class PendingRun:
         cdef u64 ms, seq
         if size_of(low) != PENDING_ID_BYTES or size_of(high) != PENDING_ID_BYTES:
             raise ValueError("IDs are 16 bytes each")
-        ms, seq = big_u64(data_of(high)), big_u64(data_of(high) + 8)
-        place = self.place(big_u64(data_of(low)), big_u64(data_of(low) + 8))
+        ms, seq = big(data_of(high)), big(data_of(high) + 8)
+        place = self.place(big(data_of(low)), big(data_of(low) + 8))
         while place < self.size():
             row = self.rows()[place]
             place += 1
@@ -307,13 +288,13 @@ cdef class PendingRun:
         cdef u8* consumers = ids + n * PENDING_ID_BYTES
         cdef u8* times = consumers + n * 4
         cdef u8* counts = times + n * 8
-        put_little(data_of(made), n, 4)
+        put_32(data_of(made), n)
         for i in range(n):
-            put_big_u64(ids + i * PENDING_ID_BYTES, rows[i].ms)
-            put_big_u64(ids + i * PENDING_ID_BYTES + 8, rows[i].seq)
-            put_little(consumers + i * 4, rows[i].consumer, 4)
-            put_little(times + i * 8, rows[i].time_ms, 8)
-            put_little(counts + i * 8, rows[i].count, 8)
+            put_big(ids + i * PENDING_ID_BYTES, rows[i].ms)
+            put_big(ids + i * PENDING_ID_BYTES + 8, rows[i].seq)
+            put_32(consumers + i * 4, rows[i].consumer)
+            put_64(times + i * 8, rows[i].time_ms)
+            put_64(counts + i * 8, rows[i].count)
         return made
 
     @classmethod
@@ -329,8 +310,8 @@ cdef class PendingRun:
         fail(buf_reserve(&made.buf, n * sizeof(PendingRow)))
         for i in range(n):
             row = made.rows() + i
-            row.ms = big_u64(ids + i * PENDING_ID_BYTES)
-            row.seq = big_u64(ids + i * PENDING_ID_BYTES + 8)
+            row.ms = big(ids + i * PENDING_ID_BYTES)
+            row.seq = big(ids + i * PENDING_ID_BYTES + 8)
             row.consumer = <uint32_t>little(ids + n * PENDING_ID_BYTES + i * 4, 4)
             row.time_ms = little(ids + n * (PENDING_ID_BYTES + 4) + i * 8, 8)
             row.count = little(ids + n * (PENDING_ID_BYTES + 12) + i * 8, 8)

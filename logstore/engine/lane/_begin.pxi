@@ -160,7 +160,7 @@ cdef class BeginLane(AddLane):
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000), last_ms = 0, last_seq = 0, number
         cdef bint full = not new and h.open_version
         cdef Row* row = &self.rows[0]
-        cdef u64 first_ms, first_seq, length = 0 if new else h.length, made
+        cdef u64 first_ms, first_seq, length = 0 if new else h.length, made, at
         if full:
             last = self.port.last_id(PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size),
                                      h.master_ms, h.master_seq)
@@ -181,7 +181,8 @@ cdef class BeginLane(AddLane):
         if not next_id(asked, now_ms, &asked.ms, &asked.seq):
             return False
         if full and (at_least(h.master_ms, h.master_seq, asked.ms, asked.seq)
-                     or not is_full(h.lp.size + row.raw_bytes, h.live + h.deleted, &self.limits)):
+                     or not is_full(h.lp.size + row.raw_bytes, h.live + h.deleted,
+                                    self.limits.bytes_max, self.limits.entries_max)):
             return False
         if asked.trims and not self.stays(asked, h, new, last_ms, last_seq):
             return False
@@ -201,12 +202,14 @@ cdef class BeginLane(AddLane):
                           last_ms, last_seq, h.live)
             memcpy(self.out.data + self.out.size + HEAD + NODE_BODY, h.lp.data, h.lp.size)
             self.framed_to(KIND_NODE, HEAD + NODE_BODY + h.lp.size)
-        made = new_node_bytes(row)
-        fail(buf_reserve(&self.out, HEAD + NODE_BODY + made + HEAD + RECORD_BODY))
+        fail(buf_reserve(&self.out, HEAD + NODE_BODY + new_node_room(row) + HEAD + RECORD_BODY))
         put_node_body(self.out.data + self.out.size + HEAD, number, asked.ms, asked.seq, asked.ms,
                       asked.seq, 1)
-        put_new_node(self.out.data + self.out.size + HEAD + NODE_BODY, row, made)
-        self.made_bytes = made
+        at = self.out.size
+        self.out.size += HEAD + NODE_BODY
+        fail(put_new_node(&self.out, row))
+        made = self.made_bytes = self.out.size - at - HEAD - NODE_BODY
+        self.out.size = at
         if made < self.limits.bytes_max and self.limits.entries_max != 1:
             self.framed_to(KIND_OPEN, HEAD + NODE_BODY + made)
             return True
@@ -316,32 +319,27 @@ cdef class BeginLane(AddLane):
         return nothing_goes(asked, h.length + 1, h.live, last_ms, last_seq, h.first_ms, h.first_seq)
 
 
-cdef u64 new_node_bytes(const Row* row) noexcept nogil:
-    """Bytes of a node of this one entry."""
-    cdef u8 p[INT_BYTES_MAX]
-    return (HEADER_BYTES + 2 + 2 + put_int(p, row.width) + row.names.size + 2 + 2 + 2 + 2
-            + row.elements.size + put_int(p, row.width + 3) + 1)
+cdef int put_new_node(Buf* out, const Row* row) noexcept nogil:
+    """Append a node of this one entry."""
+    cdef u64 at = out.size
+    cdef int64_t elements = master_elements(row.width) + entry_elements(True, row.width) + 1
+    cdef int code = buf_reserve(out, new_node_room(row))
+    if code != OK:
+        return code
+    out.size += HEADER_BYTES
+    buf_int(out, 1)                             # there is room: none of these fails
+    buf_master_head(out, row.width)
+    buf_add(out, row.names.data, row.names.size)
+    buf_master_tail(out)
+    buf_entry_head(out, True, 0, 0, row.width)
+    buf_add(out, row.elements.data, row.elements.size)
+    buf_entry_tail(out, True, row.width)
+    out.data[out.size] = END_BYTE
+    out.size += 1
+    put_lp_head(out.data + at, out.size - at, <u64>elements)
+    return OK
 
 
-cdef void put_new_node(u8* p, const Row* row, u64 size) noexcept nogil:
-    """Write it, as `pack` of the codec does."""
-    cdef u64 elements = 2 * <u64>row.width + 8
-    if elements > COUNT_UNKNOWN:
-        elements = COUNT_UNKNOWN
-    put_32(p, <uint32_t>size)
-    p[4] = <u8>elements
-    p[5] = <u8>(elements >> 8)
-    p += HEADER_BYTES
-    p += put_int(p, 1)
-    p += put_int(p, 0)
-    p += put_int(p, row.width)
-    memcpy(p, row.names.data, row.names.size)
-    p += row.names.size
-    p += put_int(p, 0)
-    p += put_int(p, SAME_FIELDS)
-    p += put_int(p, 0)
-    p += put_int(p, 0)
-    memcpy(p, row.elements.data, row.elements.size)
-    p += row.elements.size
-    p += put_int(p, row.width + 3)
-    p[0] = END_BYTE
+cdef inline u64 new_node_room(const Row* row) noexcept nogil:
+    """Bytes of such a node, or more."""
+    return HEADER_BYTES + row.names.size + row.elements.size + 9 * INT_BYTES_MAX + 1

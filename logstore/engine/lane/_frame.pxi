@@ -1,8 +1,6 @@
 # The bytes of frames of the lane, as log/writer.py, log/frame.py and log/groupframe.py make them.
 
 cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
-    HEAD = 32
-    COVERED = 36            # what the CRC covers before the payload: the position, the head behind it
     CREATE_BODY = 8         # then the name
     APPEND_BODY = 32
     DELIVER_BODY = 45
@@ -40,26 +38,6 @@ def layout():
         "OPEN_BODY": NODE_BODY, "NODE": KIND_NODE, "NODE_BODY": NODE_BODY, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
         "TOMBSTONE_BODY": TOMBSTONE_BODY, "RECORD_BODY": RECORD_BODY, "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
     }
-
-
-cdef inline void put_64(u8* p, u64 value) noexcept nogil:
-    cdef int i
-    for i in range(8):
-        p[i] = <u8>(value >> (8 * i))
-
-
-cdef inline void put_32(u8* p, uint32_t value) noexcept nogil:
-    cdef int i
-    for i in range(4):
-        p[i] = <u8>(value >> (8 * i))
-
-
-cdef inline uint32_t frame_crc(const u8* p, u64 at, u64 size, uint32_t seed) noexcept nogil:
-    """The checksum that a frame with `size` bytes of payload has at position `at`."""
-    cdef u8 covered[COVERED]
-    put_64(covered, at)
-    memcpy(covered + 8, p + 4, HEAD - 4)
-    return ls_crc32c(p + HEAD, size, ls_crc32c(covered, COVERED, seed, HARD_CRC), HARD_CRC)
 
 
 cdef inline uint32_t put_head(

@@ -27,20 +27,6 @@ def group_layout():
     }
 
 
-cdef inline void put_big(u8* p, u64 value) noexcept nogil:
-    cdef int i
-    for i in range(8):
-        p[7 - i] = <u8>(value >> (8 * i))
-
-
-cdef inline u64 big(const u8* p) noexcept nogil:
-    cdef u64 value = 0
-    cdef int i
-    for i in range(8):
-        value = value << 8 | p[i]
-    return value
-
-
 cdef inline bint is_below(u64 ms, u64 seq, u64 than_ms, u64 than_seq) noexcept nogil:
     return ms < than_ms or (ms == than_ms and seq < than_seq)
 

@@ -204,10 +204,6 @@ cdef int put_all(object fields, Buf* names, Buf* values, u64* raw_bytes, bint as
     return at > 0
 
 
-cdef inline bint is_full(u64 size, int64_t entries, const Limits* limits) noexcept nogil:
-    """Whether a node has no room, as `pack` of the codec decides: for an entry with which it has so
-    many bytes, as servers count them, and so many entries without."""
-    return size >= limits.bytes_max or 0 < limits.entries_max <= entries
 
 
 cdef class Handle:
@@ -574,7 +570,8 @@ cdef class Handle:
         cdef u64 size = self.lp.size
         if ahead.entries:
             size += ahead.bytes + put_int(counter, self.live + ahead.entries) - self.live_bytes
-        if is_full(size + row.raw_bytes, self.live + self.deleted + ahead.entries, limits):
+        if is_full(size + row.raw_bytes, self.live + self.deleted + ahead.entries,
+                   limits.bytes_max, limits.entries_max):
             return False
         return (self.element_count + ahead.elements < ELEMENTS_MAX and row.width < ELEMENTS_MAX // 2
                 and size + row.elements.size + 6 * INT_BYTES_MAX <= PLAIN_BYTES_MAX)
@@ -584,7 +581,6 @@ cdef class Handle:
         """Put an entry at the end of the append frame that begins at `at`, which has no head yet, and
         take the memory that `grow` will need, for what is ahead of the entry, too."""
         cdef u8* p
-        cdef int64_t elements = row.width + 3 if row.same else 2 * row.width + 4
         if (buf_reserve(out, HEAD + APPEND_BODY + row.elements.size + 5 * INT_BYTES_MAX) != OK
                 or buf_reserve(&self.lp, ahead.bytes + row.elements.size
                                + (6 + ahead.entries) * INT_BYTES_MAX) != OK):
@@ -593,19 +589,15 @@ cdef class Handle:
             body.stream, body.entries, body.elements = self.number, 0, 0
             out.size += HEAD + APPEND_BODY
         p = out.data + out.size
-        p += put_int(p, SAME_FIELDS if row.same else 0)
-        p += put_int(p, <int64_t>(ms - self.master_ms))
-        p += put_int(p, <int64_t>(seq - self.master_seq))
-        if not row.same:
-            p += put_int(p, row.width)
+        p += put_entry_head(p, row.same, ms - self.master_ms, seq - self.master_seq, row.width)
         memcpy(p, row.elements.data, row.elements.size)
         p += row.elements.size
-        p += put_int(p, elements)
+        p += put_entry_tail(p, row.same, row.width)
         out.size = p - out.data
         body.ms = ms
         body.seq = seq
         body.entries += 1
-        body.elements += <uint32_t>elements + 1
+        body.elements += <uint32_t>entry_elements(row.same, row.width) + 1
         put_body(out.data + at + HEAD, body)
         return OK
 

@@ -104,14 +104,6 @@ cdef class Page:
         return b"" if vector is None else <bytes>vector
 
 
-cdef inline u64 big(const u8* p) noexcept nogil:
-    cdef u64 value = 0
-    cdef int i
-    for i in range(8):
-        value = value << 8 | p[i]
-    return value
-
-
 cdef uint32_t ones(const u8* p, u64 size) noexcept nogil:
     cdef uint32_t count = 0
     cdef u64 i
