@@ -242,6 +242,15 @@ class OpenStore(Generic[T]):
         told: list[StreamID] = []
         return told if _beside(lane.add_all, entries, told=told) else []
 
+    def add_each_plain(
+        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
+    ) -> None:
+        """Commit entries, each by itself, in as few commits as that can be. IDs are put into
+        ``told``, also where this raises; of the others nothing has happened."""
+        shared = self._shared
+        if shared is not None and (lane := shared.lane) is not None:
+            _beside(lane.add_each, entries, told=told)
+
     def read_plain(
         self,
         stream: bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,11 @@ class Served:
         self._ready.wait()
         if self._error is not None:
             raise self._error
+
+    def hold_up(self, seconds: float) -> None:
+        """Let its loop do nothing for so long: what comes meanwhile is there in one turn of it."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(time.sleep, seconds)
 
     def stop(self) -> None:
         """End it."""

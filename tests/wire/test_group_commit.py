@@ -16,12 +16,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
-from logstore.api.opening import opened_of
+from logstore.api.opening import OpenStore, opened_of
 from logstore.wire.catalogue import service_of
 from logstore.wire.log_limiter import Seldom
 from logstore.wire.resp import failures
@@ -32,6 +34,7 @@ from logstore.wire.service import Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Step
 from logstore.wire.together import Run
+from tests.support.inside import lane_commits
 from tests.tools.commands import environment
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
@@ -110,6 +113,72 @@ def test_what_clients_sent_meanwhile_is_one_commit(served: Served, lines: list[L
     found = {id: fields[1] for id, fields in lines[0]("XRANGE", "s", "-", "+")}
     assert [found[id] for id in ids] == [b"%d" % number for number in range(CLIENTS)]
     assert all(lines[0]("XLEN", f"s{number}") == 1 for number in range(CLIENTS))
+
+
+def test_plain_adds_of_one_turn_are_one_commit(
+    served: Served, lines: list[Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line, name in product(lines, (b"s", b"t")):  # until the lane knows the streams
+        line(*xadd(name, b"0"))
+    handed = list[int]()
+    add_each = OpenStore.add_each_plain
+
+    def noted(self: Any, entries: list[Any], told: list[Any]) -> None:
+        handed.append(len(entries))
+        add_each(self, entries, told)
+
+    monkeypatch.setattr(OpenStore, "add_each_plain", noted)
+    before, taken = commits(served), lane_commits(served.service.store)
+    served.hold_up(0.3)
+    for number, line in enumerate(lines):
+        line.send(request(xadd(b"st"[number % 2 : number % 2 + 1], b"%d" % number)))
+    ids = [line.reply() for line in lines]
+    assert max(handed) >= CLIENTS - 1  # the first may have come alone
+    assert commits(served) - before <= 2
+    assert taken
+    for key, first in (("s", 0), ("t", 1)):
+        found = {id: fields[1] for id, fields in lines[0]("XRANGE", key, "-", "+")}
+        wanted = [b"%d" % number for number in range(first, CLIENTS, 2)]
+        assert [found[id] for id in ids[first::2]] == wanted
+
+
+def test_adds_of_one_turn_that_are_not_plain_are_answered_as_if_alone(
+    served: Served, lines: list[Line]
+) -> None:
+    for line in lines:
+        line(*xadd(b"s", b"0"))
+    assert lines[0]("XADD", "top", "18446744073709551615-18446744073709551615", "n", "0")
+    served.hold_up(0.3)
+    for number, line in enumerate(lines):
+        key = {1: b"top", 4: b"new", 7: b"new"}.get(number, b"s")
+        line.send(request(xadd(key, b"x" * 100_000 if number == 5 else b"%d" % number)))
+        line.send(request([b"XLEN", key]))  # behind it, and it sees it
+    replies = [(line.reply(), line.reply()) for line in lines]
+    assert [isinstance(added, Refusal) for added, _ in replies] == [
+        number == 1 for number in range(CLIENTS)
+    ]
+    assert replies[1][1] == 1
+    assert {replies[4][1], replies[7][1]} <= {1, 2}
+    assert lines[0]("XLEN", "new") == 2
+    assert lines[0]("XLEN", "s") == CLIENTS + CLIENTS - 3
+    assert min(length for number, (_, length) in enumerate(replies) if number not in (1, 4, 7)) > 12
+
+
+def test_a_client_that_goes_while_its_add_is_held_leaves_the_others_alone(
+    served: Served, lines: list[Line]
+) -> None:
+    for line in lines:
+        line(*xadd(b"s", b"0"))
+    served.hold_up(0.3)
+    for number, line in enumerate(lines):
+        line.send(request(xadd(b"s", b"%d" % number)))
+        if number % 3 == 2:
+            line.close()
+    left = [line for number, line in enumerate(lines) if number % 3 != 2]
+    ids = [line.reply() for line in left]
+    found = {id for id, _ in left[0]("XRANGE", "s", "-", "+")}
+    assert set(ids) <= found
+    assert len(set(ids)) == len(left)
 
 
 def test_a_neighbour_that_is_refused_leaves_the_others_alone(

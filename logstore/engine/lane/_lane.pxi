@@ -88,18 +88,43 @@ cdef class AddLane(SharingLane):
     def add_all(self, list entries not None, list told not None):
         """Commit entries as one, each a tuple of the stream's name, fields and options, as `add` has
         them; whether that is done. IDs are put into `told`."""
-        cdef Handle h
-        cdef u64 turn
         cdef Asked asked[STEPS_MAX]
-        cdef Asked* one
-        cdef Py_ssize_t i, count
+        cdef u64 turn
         # `asked` has no references of its own: what it points to is kept alive in these.
         cdef list handles = [], kept = list(entries)
-        count = PyList_GET_SIZE(kept)
-        if not 0 < count <= STEPS_MAX or not self.may_try():
+        cdef int count = self.ask_all(kept, handles, asked, &turn)
+        if not count or count < PyList_GET_SIZE(kept):
             return False
+        return self.commit_asked(asked, count, turn, told)
+
+    def add_each(self, list entries not None, list told not None):
+        """Commit entries, which `add_all` describes, in as few commits as that can be; IDs are put
+        into `told`. Those that are not there were not committed: the first one of them is not plain."""
+        cdef Asked asked[STEPS_MAX]
+        cdef u64 turn
+        cdef list handles = [], kept = list(entries), part
+        cdef int count = self.ask_all(kept, handles, asked, &turn), done = 0, end = count
+        while done < count:
+            part = []
+            try:
+                if self.commit_asked(asked + done, end - done, turn, part):
+                    done, end = end, count
+                elif end - done > 1 and self.wake != NULL:  # the first ones have room, or one begins
+                    end = done + max(1, min(self.fitting, end - done - 1))     # a node: it goes alone
+                else:
+                    break
+            finally:
+                told += part
+
+    cdef int ask_all(self, list kept, list handles, Asked* asked, u64* turn) except -1:
+        """Encode entries for `commit_asked`; how many there are up to the first that is not plain."""
+        cdef Handle h
+        cdef Asked* one
+        cdef Py_ssize_t i, count = PyList_GET_SIZE(kept)
+        if not 0 < count <= STEPS_MAX or not self.may_try():
+            return 0
         self.turn += 1
-        turn = self.turn
+        turn[0] = self.turn
         for i in range(count):
             name, fields, options = <tuple?>kept[i]
             h = self.handle(<bytes?>name)
@@ -108,12 +133,12 @@ cdef class AddLane(SharingLane):
             ask_nothing(one, False)
             one.first = <int>i
             if options is not None and not self.take_options(one, options):
-                return False
+                return i
             one.handle, one.name, one.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
             one.version, one.acks = h.version, type(fields) is tuple
             if not one.acks and not self.encode_asked(h, one):
-                return False
-        return self.commit_asked(asked, count, turn, told)
+                return i
+        return count
 
     def plain(self, fields not None, bint ascii=False, tuple options=None):
         """A copy of an entry for `add_all`; None if it is not plain, or its options are not."""

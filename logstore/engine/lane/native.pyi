@@ -84,6 +84,9 @@ class Lane:
     def add_all(
         self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
     ) -> bool: ...
+    def add_each(
+        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
+    ) -> None: ...
     def delete(
         self, name: bytes, id: tuple[int, int], told: list[int]
     ) -> int | None: ...  # False: see `DeleteLane`

@@ -27,9 +27,9 @@ from logstore.codec import codec
 from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import RUN_BYTES, OwedBytes
 from logstore.wire.resp.reply import NO_REPLY, Reply, encode
-from logstore.wire.runner import NOT_RUN, Outcome, is_shared
+from logstore.wire.runner import NOT_RUN, NotRun, Outcome, is_shared
 from logstore.wire.server.admission import Place
-from logstore.wire.server.group_commit import GroupCommit, HandedIn
+from logstore.wire.server.group_commit import GroupCommit, HandedIn, HeldAdd
 from logstore.wire.session import Batches
 from logstore.wire.steps import Step
 
@@ -96,13 +96,10 @@ class AtOnce:
         try:
             if batches.is_short(data):
                 add = batches.only_add(data)
-                if add is not None and self._added(idle, *add):
+                if add is not None and self._added(idle, data, *add):
                     return True
                 words = batches.only(data)
-            if words is None:
-                self._go_on(idle, batches.feed(data))
-            else:
-                self._only(idle, self._session.step(words))
+            self._run(idle, words, data)
         except Exception as exc:  # noqa: BLE001  the task raises it
             idle.set_exception(exc)
         return True
@@ -113,27 +110,67 @@ class AtOnce:
         if self._idle is not None and not self._amid and not self._idle.done():
             self._idle.set_result(None)
 
+    def _run(
+        self, idle: asyncio.Future[Runs | None], words: list[bytes] | None, data: bytes
+    ) -> None:
+        """Run what came: one request, if there are words of it, or all that these bytes end."""
+        if words is None:
+            self._go_on(idle, self._batches.feed(data))
+        else:
+            self._only(idle, self._session.step(words))
+
+    # -- plain adds ---------------------------------------------------------------------------
     def _added(
-        self, idle: asyncio.Future[Runs | None], key: bytes, fields: dict[bytes, bytes]
+        self,
+        idle: asyncio.Future[Runs | None],
+        data: bytes,
+        key: bytes,
+        fields: dict[bytes, bytes],
     ) -> bool:
-        """Whether a plain add is committed, and answered; if not, nothing has happened."""
-        session = self._session
-        commits = self._commits[session.database.number]
+        """Whether a plain add is committed, and answered, or is committed with those of other
+        clients soon; if not, nothing has happened."""
+        commits = self._commits[self._session.database.number]
+        if commits.is_shared(self):
+            self._amid = True
+            commits.hold(HeldAdd(key, fields, partial(self._told_add, idle, data)))
+            return True
         added = commits.alone(lambda opened: opened.add_plain(key, fields) or None)
         if added is NOT_RUN:
             return False
+        self._tell_add(added)
+        if self._transport.get_write_buffer_size():
+            idle.set_result(iter(()))
+        return True
+
+    def _told_add(
+        self, idle: asyncio.Future[Runs | None], data: bytes, added: Reply | NotRun
+    ) -> None:
+        """Answer an add that was held; run it another way if nothing of it has happened."""
+        if idle.done():  # the server ends, or the connection does
+            return
+        self._amid = False
+        try:
+            if added is NOT_RUN:
+                self._run(idle, self._batches.only(data), data)
+            else:
+                self._tell_add(added)
+                self._rest(idle)
+        except Exception as exc:  # noqa: BLE001  the task raises it; the others are still to be told
+            idle.set_exception(exc)
+
+    def _tell_add(self, added: Reply | NotRun) -> None:
+        """Answer an add: its ID, or what failed it."""
+        session = self._session
         session.last_command = "xadd"
         counts = session.service.counts
         counts.count(1)
         if type(added) is StreamID:
             reply = self._told_ids(*added, 1)
         else:
+            assert not isinstance(added, NotRun)
             counts.note((added,))
             reply = encode(added, session.protocol)
         self._write(reply)
-        if self._transport.get_write_buffer_size():
-            idle.set_result(iter(()))
-        return True
 
     def _only(self, idle: asyncio.Future[Runs | None], step: Step) -> None:
         """Run one request, behind which nothing came."""

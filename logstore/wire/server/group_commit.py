@@ -1,9 +1,10 @@
 """Group commit across connections: what clients want to change is collected, and committed once.
 
 A change has two ways to its commit. *Alone*: beside the pipeline, where it stands, if it is plain
-and nobody stands before it. *Together*: whoever has other changes to make hands them in, and in the
-next turn of the event loop all that were handed in run as one commit, in the order in which they
-came. Small ones run in the loop's own thread, if nobody else commits just then, since a thread
+and nobody stands before it; plain adds of clients that take turns are held until the loop's turn
+ends, and share one commit there. *Together*: whoever has other changes to make hands them in, and
+in the next turn of the event loop all that were handed in run as one commit, in the order in which
+they came. Small ones run in the loop's own thread, if nobody else commits just then, since a thread
 costs more than the commit; what is large, by its rows or its bytes, or is of unknown size, runs in
 a thread, and what comes meanwhile is the next commit.
 
@@ -23,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logstore.engine.commit.committer import NotFree
 from logstore.wire.resp.outgoing import Owed
@@ -39,8 +40,12 @@ from logstore.wire.runner import (
 from logstore.wire.steps import Beside, Step
 from logstore.wire.together import Run
 
+if TYPE_CHECKING:
+    from logstore.api.opening import OpenStore
+
 SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
 LIGHT_COST = 256  # rows that are written in the loop's thread: about a millisecond
+ADDS_MAX = 64  # plain ones that are handed to the lane at once
 TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
 Told: TypeAlias = Callable[[Outcome], object]
 
@@ -64,6 +69,14 @@ class HandedIn:
             self.cost += cost
 
 
+class HeldAdd(NamedTuple):
+    """One client's plain add, until it is told: its ID, what failed it, or that it was not run."""
+
+    key: bytes
+    fields: dict[bytes, bytes]
+    told: Callable[[Reply | NotRun], object]
+
+
 class GroupCommit:
     """The shared commits of one store, for the clients of an event loop."""
 
@@ -74,6 +87,8 @@ class GroupCommit:
         self._waiting: deque[HandedIn] = deque()
         self._expected = False  # a turn is about to come, or a thread commits
         self._slow = Slowness()  # of commits in the loop's thread
+        self._held: list[HeldAdd] = []
+        self._added_last = 0  # whose plain add came last: an identity
 
     async def run(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
         """Hand in, and wait: the replies of the first of the steps, perhaps of none.
@@ -104,9 +119,31 @@ class GroupCommit:
         self._slow.note(begun_ns)
         return done
 
+    def is_shared(self, client: object) -> bool:
+        """Whether a client's plain add is to be held for those of others: one of them came last."""
+        before, self._added_last = self._added_last, id(client)
+        return before not in (self._added_last, 0)
+
+    def hold(self, add: HeldAdd) -> None:
+        """Commit a plain add with others that come in this turn of the loop."""
+        if not self._held:
+            asyncio.get_running_loop().call_soon(self._add_held)
+        self._held.append(add)
+
+    def _add_held(self) -> None:
+        """Commit what is held, and tell each: what is not plain has to be handed in."""
+        held, self._held = self._held, []
+        for at in range(0, len(held), ADDS_MAX):
+            some, ids = held[at : at + ADDS_MAX], list[Reply]()
+            entries = [(add.key, add.fields, None) for add in some]
+            failed = self.alone(partial(_add_each, entries, ids))
+            for place, add in enumerate(some):
+                add.told(ids[place] if place < len(ids) else failed)
+
     def close(self) -> None:
         """Begin nothing more."""
         self._waiting.clear()
+        self._held.clear()
 
     def _expect(self) -> None:
         if not self._expected:
@@ -183,6 +220,10 @@ class GroupCommit:
         for handed, outcome in zip(taken, outcomes, strict=True):
             if not handed.over:
                 handed.told(outcome)
+
+
+def _add_each(entries: list[Any], ids: list[Any], opened: OpenStore[bytes]) -> None:
+    opened.add_each_plain(entries, ids)
 
 
 def _settle(future: asyncio.Future[list[Reply]], outcome: Outcome) -> None:
