@@ -131,14 +131,15 @@ cdef inline u64 limit_bytes(object node_max_bytes) except? 0:
     return node_max_bytes if 0 < node_max_bytes <= NODE_BYTES_MAX else NODE_BYTES_MAX
 
 
+cdef inline int64_t limit_entries(object node_max_entries) except? 0:
+    return max(0, min(node_max_entries, 1 << 62))
+
+
 def fits(bytes lp not None, u64 raw_bytes, node_max_bytes, node_max_entries):
     cdef Master m
-    if size_of(lp) + raw_bytes >= limit_bytes(node_max_bytes):
-        return False
-    if node_max_entries <= 0:
-        return True
     fail(read_counters(data_of(lp), size_of(lp), &m))
-    return m.live + m.deleted < node_max_entries
+    return not is_full(size_of(lp) + raw_bytes, m.live + m.deleted, limit_bytes(node_max_bytes),
+                       limit_entries(node_max_entries))
 
 
 cdef bytes set_tombstones(bytes lp, const u8* wanted, u64 left):

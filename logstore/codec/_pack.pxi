@@ -242,7 +242,7 @@ def pack(RowBatch batch not None, Py_ssize_t first, Py_ssize_t last_exclusive, i
     if open_lp is not None:
         packing.open(open_lp, open_ms, open_seq)
     packing.run(first, last_exclusive, _Ids(ids, last_exclusive - first),
-                limit_bytes(node_max_bytes), max(0, min(node_max_entries, 1 << 62)))
+                limit_bytes(node_max_bytes), limit_entries(node_max_entries))
     opened = packing.opened
     if opened is None or opened.added == 0:
         return Packed(b"", 0, 0, open_lp, None, packing.nodes)

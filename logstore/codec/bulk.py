@@ -161,12 +161,9 @@ class _Growing:
         return growing
 
     def has_room(self, raw_bytes: int, node_max_bytes: int, node_max_entries: int) -> bool:
-        """The rule of `edit.fits`."""
-        if not 0 < node_max_bytes <= edit.NODE_BYTES_MAX:
-            node_max_bytes = edit.NODE_BYTES_MAX
-        if self.counter_bytes + self.other_bytes + raw_bytes >= node_max_bytes:
-            return False
-        return node_max_entries <= 0 or self.live + self.deleted < node_max_entries
+        """Whether the row goes into this node."""
+        size, entries = self.counter_bytes + self.other_bytes, self.live + self.deleted
+        return not edit.is_full(size + raw_bytes, entries, node_max_bytes, node_max_entries)
 
     def add(self, id: ID, flat: list[bytes]) -> None:
         """Add one row as the entry ``id``."""

@@ -108,11 +108,15 @@ def fits(lp: bytes, raw_bytes: int, node_max_bytes: int, node_max_entries: int) 
 
     ``raw_bytes`` is the sum of the lengths of the entry's fields and values; 0 means no limit.
     """
+    return not is_full(len(lp) + raw_bytes, sum(node.counts(lp)), node_max_bytes, node_max_entries)
+
+
+def is_full(size: int, entries: int, node_max_bytes: int, node_max_entries: int) -> bool:
+    """Whether a node has no room for an entry: with its fields and values the node has so many
+    bytes, as servers count them, and so many entries without it."""
     if not 0 < node_max_bytes <= NODE_BYTES_MAX:
         node_max_bytes = NODE_BYTES_MAX
-    if len(lp) + raw_bytes >= node_max_bytes:
-        return False
-    return node_max_entries <= 0 or sum(node.counts(lp)) < node_max_entries
+    return size >= node_max_bytes or 0 < node_max_entries <= entries
 
 
 def mark_deleted(lp: bytes, ordinals: Sequence[int]) -> bytes:
