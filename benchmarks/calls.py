@@ -2,13 +2,15 @@
 
 The questions: append one row (and with a sync each time), append two rows to two streams or none,
 get a row by its name, walk over rows, take the next row of a queue and say that it is done, append
-many rows. Each side does each round on what the rounds before left.
+many rows. Rows and names are drawn at random, the same for all sides, other ones in each round; a
+reader waits for what comes. Each side does each round on what the rounds before left.
 """
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +20,7 @@ from benchmarks.harness import Bench, Result, Sample, at_least, at_most, in_turn
 from benchmarks.peers import DiskCache, LiteQueue, Peer, Redis, RocksDB, SQLite, Valkey
 
 NAME = "calls"
-ROW = {"rider": "Castilla", "speed": "30.2"}
+WAITS_S = 1.0
 Timed = Callable[[int], float]
 
 
@@ -35,16 +37,21 @@ def run(bench: Bench) -> list[Result]:
     ]
 
 
-def _us(call: Callable[[], object], count: int) -> Timed:
-    """Microseconds of a call, mean of ``count``."""
+def _us(call: Callable[[Any], object], drawn: Callable[[int], Sequence[Any]]) -> Timed:
+    """Microseconds of a call, the mean of those that the round draws."""
 
-    def timed(_: int) -> float:
+    def timed(number: int) -> float:
+        given = drawn(number)
         started = time.perf_counter()
-        for _call in range(count):
-            call()
-        return (time.perf_counter() - started) / count * 1e6
+        for each in given:
+            call(each)
+        return (time.perf_counter() - started) / len(given) * 1e6
 
     return timed
+
+
+def _rows(count: int) -> Callable[[int], list[dict[str, str]]]:
+    return partial(data.rows, count)
 
 
 def _judged(
@@ -66,9 +73,8 @@ def _add(bench: Bench) -> Result:
         peers.open_all(bench.folder / "add-peers", kinds) as there,
     ):
         stream = store.stream(data.STREAM)
-        sides = {"logstore": _us(partial(stream.add, ROW), count)}
-        for each in there:
-            sides[each.label] = _us(partial(each.add, ROW), count)
+        sides = {"logstore": _us(stream.add, _rows(count))}
+        sides |= {each.label: _us(each.add, _rows(count)) for each in there}
         found = in_turns(2 * bench.rounds, sides)
     return _judged("append one row", "us", found, "SQLite", 1.0)
 
@@ -81,9 +87,8 @@ def _add_always(bench: Bench) -> Result:
         peers.open_all(bench.folder / "durable-peers", kinds, durable=True) as there,
     ):
         stream = store.stream(data.STREAM)
-        sides = {"logstore": _us(partial(stream.add, ROW), count)}
-        for each in there:
-            sides[each.label] = _us(partial(each.add, ROW), count)
+        sides = {"logstore": _us(stream.add, _rows(count))}
+        sides |= {each.label: _us(each.add, _rows(count)) for each in there}
         found = in_turns(2 * bench.rounds, sides)
     return _judged("append one row, durable when it returns", "us", found, "SQLite", 1.0)
 
@@ -96,44 +101,42 @@ def _transaction(bench: Bench) -> Result:
         peers.open_all(bench.folder / "two-peers", kinds) as there,
     ):
 
-        def two() -> None:
+        def two(row: dict[str, str]) -> None:
             with store.transaction() as transaction:
-                transaction.stream("a").add(ROW)
-                transaction.stream("b").add(ROW)
+                transaction.stream("a").add(row)
+                transaction.stream("b").add(row)
 
-        sides = {"logstore": _us(two, count)}
-        for each in there:
-            sides[each.label] = _us(partial(each.add_two, ROW), count)
+        sides = {"logstore": _us(two, _rows(count))}
+        sides |= {each.label: _us(each.add_two, _rows(count)) for each in there}
         found = in_turns(2 * bench.rounds, sides)
     return _judged("append to two streams, both or none", "us", found, "SQLite", 1.5)
 
 
-def _filled(bench: Bench, what: str, count: int) -> tuple[Any, Any]:
-    store = logstore.open(bench.folder / what)
-    stream = store.stream(data.STREAM)
-    stream.add_many([ROW] * count)
-    return store, stream
-
-
 def _get(bench: Bench) -> Result:
-    rows, count = bench.size(5_000, 1_000), bench.size(3_000, 500)
+    rows, count = bench.size(20_000, 2_000), bench.size(3_000, 500)
     kinds = SQLite, RocksDB, DiskCache, Redis, Valkey
-    store, stream = _filled(bench, "get", rows)
-    with store, peers.open_all(bench.folder / "get-peers", kinds) as there:
-        last = stream.last_id
-        sides = {"logstore": _us(lambda: stream.get(last).fields, count)}
+    drawn = data.rows(rows)
+
+    def picked(names: Sequence[Any]) -> Callable[[int], list[Any]]:
+        return lambda number: random.Random(number).choices(names, k=count)
+
+    with (
+        logstore.open(bench.folder / "get") as store,
+        peers.open_all(bench.folder / "get-peers", kinds) as there,
+    ):
+        stream = store.stream(data.STREAM)
+        names = stream.add_many(drawn)
+        sides = {"logstore": _us(lambda name: stream.get(name).fields["rider"], picked(names))}
         for each in there:
-            for _ in range(rows - 1):
-                each.add(ROW)
-            sides[each.label] = _us(partial(each.get, each.add(ROW)), count)
+            sides[each.label] = _us(each.get, picked([each.add(row) for row in drawn]))
         found = in_turns(2 * bench.rounds, sides)
-    return _judged("get one row by its name", "us", found, "SQLite", 1.0)
+    return _judged(f"get one of {rows:,} rows, at random", "us", found, "SQLite", 1.0)
 
 
 def _walk(bench: Bench) -> Result:
     rows = bench.size(50_000, 5_000)
     kinds = SQLite, RocksDB, DiskCache, Redis, Valkey
-    store, stream = _filled(bench, "walk", rows)
+    drawn = data.rows(rows)
 
     def rate(walk: Callable[[], int]) -> Timed:
         def timed(_: int) -> float:
@@ -143,17 +146,29 @@ def _walk(bench: Bench) -> Result:
 
         return timed
 
-    with store, peers.open_all(bench.folder / "walk-peers", kinds) as there:
+    with (
+        logstore.open(bench.folder / "walk") as store,
+        peers.open_all(bench.folder / "walk-peers", kinds) as there,
+    ):
+        stream = store.stream(data.STREAM)
+        stream.add_many(drawn)
         sides = {"logstore": rate(lambda: len([entry.fields for entry in stream.range()]))}
         for each in there:
             if isinstance(each, DiskCache):
-                for _ in range(rows):
-                    each.add(ROW)
+                for row in drawn:
+                    each.add(row)
             else:
-                each.add_many([ROW] * rows)
+                each.add_many(drawn)
             sides[each.label] = rate(partial(each.walk, rows))
         found = in_turns(bench.rounds, sides)
-    return _judged("walk over rows as dictionaries", "k rows/s", found, "SQLite", 1.4, rate=True)
+    return _judged(
+        "walk over rows, all different, as dictionaries",
+        "k rows/s",
+        found,
+        "SQLite",
+        1.4,
+        rate=True,
+    )
 
 
 def _take(bench: Bench) -> Result:
@@ -166,33 +181,34 @@ def _take(bench: Bench) -> Result:
         stream = store.stream(data.STREAM)
         group = stream.group("g", start="0")
 
-        def pair() -> None:
-            group.read("c", count=1)[0].ack()
+        def pair(_: int) -> None:
+            group.read("c", count=1, timeout=WAITS_S)[0].ack()
 
         def ours(number: int) -> float:
-            stream.add_many([ROW] * count)
-            return _us(pair, count)(number)
+            stream.add_many(data.rows(count, number))
+            return _us(pair, lambda _: range(count))(number)
 
         def theirs(each: Peer) -> Timed:
             def timed(number: int) -> float:
-                for _ in range(count):
-                    each.add(ROW)
-                return _us(each.take, count)(number)
+                for row in data.rows(count, number):
+                    each.add(row)
+                return _us(lambda _: each.take(), lambda _: range(count))(number)
 
             return timed
 
         sides = {"logstore": ours} | {each.label: theirs(each) for each in there}
         found = in_turns(bench.rounds, sides)
-    return _judged("take one row of a queue, then say that it is done", "us", found, "Redis", 0.25)
+    name = "take one row of a queue, or wait for it, then say that it is done"
+    return _judged(name, "us", found, "Redis", 0.25)
 
 
 def _add_many(bench: Bench) -> Result:
     count = bench.size(100_000, 10_000)
-    rows = data.rows(count)
     kinds = SQLite, RocksDB, Redis, Valkey
 
     def rate(call: Callable[[list[dict[str, str]]], object]) -> Timed:
-        def timed(_: int) -> float:
+        def timed(number: int) -> float:
+            rows = data.rows(count, number)
             started = time.perf_counter()
             for first in range(0, count, 1000):
                 call(rows[first : first + 1000])

@@ -1,7 +1,8 @@
-"""What is written: rows of two fields, and stores of many entries, made once a run."""
+"""What is written: rows of two fields, drawn at random, and stores of many of them."""
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,27 +10,24 @@ from pathlib import Path
 import logstore
 from benchmarks.harness import Bench
 
-RIDERS = ("Castilla", "Norem", "Royce", "Prickett", "Gatlin", "Okafor", "Lindqvist", "Ng")
+RIDERS = ("Castilla", "Norem", "Royce", "Prickett", "Gatlin", "Okafor", "Lindström", "Ngô")
 STREAM = "race:france"
 INSERT = "INSERT INTO race (rider, speed) VALUES (:rider, :speed)"
 
 
-def row(number: int) -> dict[str, str]:
-    """The fields of one entry."""
-    return {"rider": RIDERS[number % 8], "speed": f"{20 + number % 31}.{number % 10}"}
+def rows(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Fields of many entries, hardly two of them alike."""
+    drawn = random.Random(seed)
+    return [
+        {"rider": RIDERS[drawn.randrange(8)], "speed": f"{20 + 31 * drawn.random():.3f}"}
+        for _ in range(count)
+    ]
 
 
-def rows(count: int, first: int = 0) -> list[dict[str, str]]:
-    """Fields of many entries."""
-    return [row(number) for number in range(first, first + count)]
-
-
-def repeated(count: int, chunk: int = 10_000) -> Iterator[dict[str, str]]:
+def streamed(count: int, chunk: int = 10_000, seed: int = 0) -> Iterator[dict[str, str]]:
     """Many rows without the memory for them."""
-    some = rows(chunk)
-    while count > 0:
-        yield from some[: min(count, chunk)]
-        count -= chunk
+    for first in range(0, count, chunk):
+        yield from rows(min(chunk, count - first), seed + first)
 
 
 def database(path: Path) -> sqlite3.Connection:
@@ -49,6 +47,6 @@ def history(bench: Bench, entries: int) -> Path:
     if not path.exists():
         building = path.with_suffix(".building")
         with logstore.open(building, sync="os") as store:
-            store.stream(STREAM).add_many(repeated(entries), batch=10_000)
+            store.stream(STREAM).add_many(streamed(entries), batch=10_000)
         building.rename(path)
     return path

@@ -1,5 +1,7 @@
 """What an operation costs as the store grows: one curve a question, beside what it should be.
 
+Rows, IDs and the streams that are added to are drawn at random, of all that is there.
+
 Microseconds of processor time of this process (of all of them where several work), which other
 work on the machine disturbs less than the clock. A curve that should be flat shows what is not.
 """
@@ -7,10 +9,12 @@ work on the machine disturbs less than the clock. A curve that should be flat sh
 from __future__ import annotations
 
 import math
+import random
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,8 @@ from benchmarks import data
 from benchmarks.harness import ROOT, Bench, Curve, fresh
 
 NAME = "growth"
-ROW = {"rider": "Castilla", "speed": "30.2"}
 REPEATS = 5
+ADDS, GETS, RANGES = 2_000, 2_000, 500
 
 
 def run(bench: Bench) -> list[Curve]:
@@ -36,15 +40,20 @@ def run(bench: Bench) -> list[Curve]:
     ]
 
 
-def _us(call: Callable[[], object], count: int) -> float:
-    """Processor time of a call in microseconds: the least of some rounds."""
+def _us(call: Callable[[Any], object], drawn: Callable[[int], Sequence[Any]]) -> float:
+    """Microseconds of processor time of a call: the mean of some rounds, each of its draw."""
     found: list[float] = []
-    for _ in range(REPEATS):
+    for number in range(REPEATS):
+        given = drawn(number)
         started = time.process_time()
-        for _call in range(count):
-            call()
-        found.append((time.process_time() - started) / count * 1e6)
-    return min(found)
+        for each in given:
+            call(each)
+        found.append((time.process_time() - started) / len(given) * 1e6)
+    return statistics.fmean(found)
+
+
+def _rows(count: int) -> Callable[[int], list[dict[str, str]]]:
+    return partial(data.rows, count)
 
 
 def _powers(bench: Bench, full: int, quick: int, tiny: int = 100) -> list[int]:
@@ -69,50 +78,46 @@ def _entries(bench: Bench) -> list[Curve]:
         if size < 100:
             continue
         with logstore.open(path, sync="os") as store:
-            store.stream(data.STREAM).add_many(data.repeated(size - have), batch=10_000)
+            store.stream(data.STREAM).add_many(data.streamed(size - have), batch=10_000)
             have = size
         started = time.process_time()
         with logstore.open(path, create=False) as store:
             opens.append((size, (time.process_time() - started) * 1e3))
             stream = store.stream(data.STREAM)
-            middle = _middle(stream)
-            gets.append((size, _us(partial(stream.get, middle), 200)))
-            ranges.append(
-                (
-                    size,
-                    _us(partial(_ten, stream, middle), 100),
-                )
-            )
-            adds.append((size, _us(partial(stream.add, ROW), 200)))
+            gets.append((size, _us(stream.get, partial(_picked, stream, GETS))))
+            ranges.append((size, _us(partial(_ten, stream), partial(_picked, stream, RANGES))))
+            adds.append((size, _us(stream.add, _rows(ADDS))))
             have = len(stream)
         found = fresh("scan_memory", path, data.STREAM)
         memory.append((size, found["peak_mib"]))
-    across = "entries in the stream"
+    across, unit = "entries in the stream", "us of processor time"
     flat = "flat, but for the height of a tree"
     return [
-        Curve("one add, by entries", across, "us of processor time", adds, flat, _constant),
-        Curve("one get, by entries", across, "us of processor time", gets, flat, _constant),
-        Curve(
-            "a range of ten, by entries", across, "us of processor time", ranges, flat, _constant
-        ),
+        Curve("one add, by entries", across, unit, adds, flat, _constant),
+        Curve("one get at random, by entries", across, unit, gets, flat, _constant),
+        Curve("a range of ten at random, by entries", across, unit, ranges, flat, _constant),
         Curve("opening, by entries", across, "ms of processor time", opens, "flat", _constant),
         Curve("memory of a whole scan, by entries", across, "MiB, not of files, at most", memory,
               "flat from a batch of Arrow on", None),
     ]  # fmt: skip
 
 
-def _middle(stream: Any) -> Any:
+def _picked(stream: Any, count: int, seed: int) -> list[Any]:
+    """IDs of entries at random: each is the first behind a moment that is drawn."""
     first, last = next(iter(stream.range(count=1))).id, stream.last_id
-    start = logstore.StreamID((first.ms + last.ms) // 2, 0)
-    found = list(stream.range(start, count=1))
-    return found[0].id if found else last
+    drawn = random.Random(seed)
+    starts = [
+        logstore.StreamID(drawn.randrange(first.ms, last.ms + 1), drawn.randrange(1_000))
+        for _ in range(count)
+    ]
+    return [next((each.id for each in stream.range(start, count=1)), last) for start in starts]
 
 
 def _ten(stream: Any, start: Any) -> list[Any]:
     return list(stream.range(start, count=10))
 
 
-def _pair(group: Any) -> None:
+def _pair(group: Any, _: int) -> None:
     group.read("c", count=1)[0].ack()
 
 
@@ -124,19 +129,37 @@ def _streams(bench: Bench) -> list[Curve]:
         with logstore.open(path, sync="os") as store:
             while have < size:
                 with store.transaction() as transaction:
+                    rows = data.rows(1000, have)
                     for number in range(have, min(size, have + 1000)):
-                        transaction.stream(f"sensor:{number}").add(ROW)
+                        transaction.stream(f"sensor:{number}").add(rows[number - have])
                 have = min(size, have + 1000)
         started = time.process_time()
         with logstore.open(path, create=False) as store:
             opens.append((size, (time.process_time() - started) * 1e3))
-            stream = store.stream(f"sensor:{size // 2}")
-            adds.append((size, _us(partial(stream.add, ROW), 200)))
+            adds.append((size, _us(partial(_add_to, store), partial(_addressed, size))))
     across = "streams in the store"
     return [
-        Curve("one add, by streams", across, "us of processor time", adds, "flat", _constant),
+        Curve(
+            "one add to a stream at random, by streams",
+            across,
+            "us of processor time",
+            adds,
+            "flat",
+            _constant,
+        ),
         Curve("opening, by streams", across, "ms of processor time", opens, "flat", _constant),
     ]
+
+
+def _addressed(streams: int, seed: int) -> list[tuple[str, dict[str, str]]]:
+    """Rows, each for a stream at random."""
+    drawn = random.Random(seed)
+    return [(f"sensor:{drawn.randrange(streams)}", row) for row in data.rows(ADDS, seed)]
+
+
+def _add_to(store: Any, addressed: tuple[str, dict[str, str]]) -> None:
+    name, row = addressed
+    store.stream(name).add(row)
 
 
 def _fields(bench: Bench) -> Curve:
@@ -144,10 +167,15 @@ def _fields(bench: Bench) -> Curve:
     with logstore.open(bench.folder / "fields", sync="os") as store:
         for size in _powers(bench, 1_000, 100):
             stream = store.stream(f"f{size}")
-            row = {f"field{number}": "12.5" for number in range(size)}
-            points.append((size, _us(partial(stream.add, row), 50)))
+            points.append((size, _us(stream.add, partial(_wide, size))))
     return Curve("one add, by fields", "fields of the entry", "us of processor time", points,
                  "a constant, and so much a field", None)  # fmt: skip
+
+
+def _wide(fields: int, seed: int) -> list[dict[str, str]]:
+    """Rows of so many fields."""
+    drawn = random.Random(seed)
+    return [{f"field{at}": f"{drawn.random():.3f}" for at in range(fields)} for _ in range(50)]
 
 
 def _groups(bench: Bench) -> Curve:
@@ -155,10 +183,10 @@ def _groups(bench: Bench) -> Curve:
     with logstore.open(bench.folder / "groups", sync="os") as store:
         for size in _powers(bench, 10_000, 1_000):
             stream = store.stream(f"g{size}")
-            stream.add(ROW)
+            stream.add_many(data.rows(1))
             for number in range(size):
                 stream.group(f"g{number}", start="$")
-            points.append((size, _us(partial(stream.add, ROW), 100)))
+            points.append((size, _us(stream.add, _rows(ADDS))))
     return Curve("one add, by groups", "groups of the stream", "us of processor time", points,
                  "flat", _constant)  # fmt: skip
 
@@ -169,11 +197,11 @@ def _pending(bench: Bench) -> Curve:
         for size in _powers(bench, 1_000_000, 100_000):
             stream = store.stream(f"p{size}")
             group = stream.group("g", start="0")
-            stream.add_many([ROW] * (size + 2_000))
+            stream.add_many(data.streamed(size + 2_000))
             left = size
             while left:
                 left -= len(group.read("c", count=min(left, 1_000)))
-            points.append((size, _us(partial(_pair, group), 100)))
+            points.append((size, _us(partial(_pair, group), lambda _: range(100))))
     return Curve("read of one and ack, by pending entries", "entries pending in the group",
                  "us of processor time", points, "flat", _constant)  # fmt: skip
 

@@ -12,6 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CORES = 2
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,19 @@ def below(
     return Result(name, unit, ours, peer, ours.mean, target, ours.mean <= limit, note)
 
 
+def told_alone(
+    name: str,
+    unit: str,
+    ours: Sample,
+    peer: Sample | None,
+    note: str = "",
+    others: Sequence[Sample] = (),
+) -> Result:
+    """Ours beside the peer's, without a goal."""
+    ratio = ours.mean if peer is None else ours.mean / peer.mean
+    return Result(name, unit, ours, peer, ratio, "none", True, note, others)
+
+
 def fresh(function: str, *arguments: object) -> Any:
     """Run a function of benchmarks.child in a process of its own; what it returns."""
     command = [sys.executable, "-m", "benchmarks.child", function, *map(str, arguments)]
@@ -170,6 +185,21 @@ def fresh(function: str, *arguments: object) -> Any:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def as_installed(bytecode: Path) -> dict[str, str]:
+    """The environment of a process with the bytecode that an installation has, whatever is said of
+    bytecode outside; the first process leaves it in that folder."""
+    kept = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    return kept | {"PYTHONPYCACHEPREFIX": str(bytecode)}
+
+
+def process_ms(bytecode: Path, code: str, *arguments: object) -> float:
+    """How long a process takes that runs some code, from its start to its end."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    started = time.perf_counter()
+    subprocess.run(command, check=True, cwd=ROOT, env=as_installed(bytecode))
+    return (time.perf_counter() - started) * 1e3
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 The page has two marks, and what stands between them is written by this, from what runs of
 ``python -m benchmarks --json`` measured; nothing of it by hand. It is a choice of the questions
-that ``report`` has all of.
+that ``report`` has all of; one that is in none of the runs is left out, and told.
 """
 
 from __future__ import annotations
@@ -11,42 +11,79 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import job_table
 
 HEAD = """| | here | beside |
 |---|---:|---:|
 """
-# What it is called here, the question, the unit of one, and how many of that a measured one is.
+
+
+class Question(NamedTuple):
+    """What it is called here, and how its figures are told."""
+
+    label: str
+    name: str
+    unit: str
+    times: float = 1.0  # of this unit in one of the run's
+    beside: tuple[str, ...] = ()  # sides that stand beside ours; none: the peer
+
+
 QUESTIONS = (
-    ("add one, three shapes in turn", "add, three shapes in turn", "us", 1),
-    ("add one, to any of 5,000 streams", "add, 5,000 streams at random", "us", 1),
-    ("add ten at once, each", "add_many of ten, an entry", "us", 1),
-    ("get one of 100,000 by its ID", "get, at random of 100,000", "us", 1),
-    ("read ten of them from an ID on", "range of ten, at random of 100,000", "us", 1),
-    ("delete one of them", "delete, at random", "us", 1),
-    ("a worker takes one, and acks it", "queue: the same, with a timeout of 1 s", "us", 1),
-    ("a process opens a store, adds one, and ends", "a process that opens, adds one and ends",
-     "ms", 1e-3),
-    ("one producer, 1 waiting worker, in processes",
-     "live: one producer, 1 waiting consumer in processes", "/s", 1),
-    ("one producer, 5 waiting workers",
-     "live: one producer, 5 waiting consumers in processes", "/s", 1),
-    ("`logstore serve`, XADD by 50 clients", "XADD through the server, 50 clients, no pipeline",
-     "/s", 1),
+    Question("add, all different, close included", "add, all different, close included", "us"),
+    Question("add to one of 5,000 streams", "add, 5,000 streams at random", "us"),
+    Question("add_many of rows, all different", "add_many of rows drawn at random", "M/s"),
+    Question("get one of 1,000,000 by its ID", "get, at random of 1,000,000", "us"),
+    Question("read ten of them from an ID on", "range of ten, at random of 1,000,000", "us"),
+    Question("delete one of them", "delete, at random", "us"),
+    Question("one producer, 1 waiting worker, in processes",
+             "live: one producer, 1 waiting consumer in processes", "/s"),
+    Question("one producer, 4 waiting workers",
+             "live: one producer, 4 waiting consumers in processes", "/s"),
+    Question("jobs done by 4 processes of `logstore work`",
+             "jobs done by 4 worker processes, as `logstore work` does them", "/s", 1e3,
+             ("huey, SQLite", "SQLite, 30 lines")),
+    Question("`logstore serve`: XADD over 1,000 streams",
+             "served: XADD over 1,000 streams, 1 client", "us"),
+    Question("`logstore serve`: XREADGROUP, XACK of one",
+             "served: XREADGROUP COUNT 1 and XACK, 1 client", "us"),
+    Question("`logstore serve`: XRANGE of ten", "served: XRANGE COUNT 10, 1 client", "us"),
+    Question("scan two text fields to Arrow", "scan two text fields to Arrow, one core", "M/s", 1,
+             ("Parquet, default", "Parquet, plain")),
+    Question("scan two typed fields", "scan two typed fields to Arrow, one core", "M/s", 1,
+             ("Parquet, default", "Parquet, plain")),
+    Question("a process opens a store, adds one, and ends",
+             "a process that opens, adds one and ends", "ms", 1e-3),
 )  # fmt: skip
+SIZES = "MB on disk: "  # what a note that has them begins with
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The table of these runs; KeyError if one of the questions is in none of them."""
-    found = {result["name"]: result for run in runs for result in run["results"]}
-    lines = []
-    for label, name, unit, times in QUESTIONS:
-        ours, peer = found[name]["ours"]["mean"] * times, found[name]["peer"]
-        beside = f"{peer['label']} {_short(peer['mean'] * times)}"
-        lines.append(f"| {label} | {_short(ours)} {unit} | {beside} |")
-    return HEAD + "\n".join(lines).replace(" /s", " a second") + "\n"
+    """The table of these runs."""
+    found = _found(runs)
+    lines = [_row(each, found[each.name]) for each in QUESTIONS if each.name in found]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def missing(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The questions that none of these runs has."""
+    found = _found(runs)
+    return [each.name for each in QUESTIONS if each.name not in found]
+
+
+def _found(runs: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {result["name"]: result for run in runs for result in run["results"]}
+
+
+def _row(asked: Question, result: Mapping[str, Any]) -> str:
+    unit = {"/s": " a second", "M/s": " M/s"}.get(asked.unit, f" {asked.unit}")
+    sides = [result["peer"], *result["others"]]
+    sides = [each for each in sides if each["label"] in (asked.beside or sides[0]["label"])]
+    beside = ", ".join(f"{each['label']} {_short(each['mean'] * asked.times)}" for each in sides)
+    if result["note"].startswith(SIZES):
+        beside += f" ({result['note'].replace(SIZES, 'MB: ')})"
+    return f"| {asked.label} | {_short(result['ours']['mean'] * asked.times)}{unit} | {beside} |"
 
 
 def _short(value: float) -> str:
@@ -57,5 +94,7 @@ def _short(value: float) -> str:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    made = table([json.loads(Path(run).read_text()) for run in sys.argv[2:]])
-    place.write_text(job_table.put(place.read_text(), made, "headline"))
+    measured = [json.loads(Path(run).read_text()) for run in sys.argv[2:]]
+    for name in missing(measured):
+        print(f"not measured: {name}", file=sys.stderr)
+    place.write_text(job_table.put(place.read_text(), table(measured), "headline"))

@@ -24,8 +24,9 @@ Rate = Callable[[int, int], float]
 
 def request(*words: str) -> bytes:
     """A request as clients send it."""
-    parts = [f"${len(word)}\r\n{word}\r\n" for word in words]
-    return (f"*{len(words)}\r\n" + "".join(parts)).encode()
+    encoded = [word.encode() for word in words]
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded]
+    return b"*%d\r\n" % len(words) + b"".join(parts)
 
 
 class Crowd:

@@ -13,32 +13,31 @@ Invariants: what stands outside of that function never counts; nothing is writte
 temporary folder. What callgrind leaves out: the kernel, and the clock, which goes on fifty times
 faster than the work, and more beside other work: what the store does a few times a second is seen
 too often. So the look at the store's files, which a commit takes each 200 ms, is put off, and so is
-that of the maintenance; the least of some counts is taken, which leaves most of the rest out.
+that of the maintenance. The mean of some counts is taken: a call adds as many as a node holds, so
+that each count has a full node in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import json
 import os
 import platform
 import shutil
-import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+
+from benchmarks.harness import as_installed
+from benchmarks.operations import AWAITED, OPERATIONS, TIMES, VALGRIND_MAP_BYTES, Work
 
 FIGURES = Path(__file__).with_name("instructions.json")
 LIMIT = 1.10  # of the committed figure
-TIMES = 5  # counts of which the least is taken
-NEVER_NS = 1 << 60
-VALGRIND_MAP_BYTES = 1 << 31  # of LMDB: valgrind has no room for the usual one
-ROW = {"temp": "12.5", "hum": "51"}
-INSERT = "insert into s(temp, hum) values(?, ?)"
 MARK = """
 #include <valgrind/callgrind.h>
 int logstore_counted(int (*work)(void)) {
@@ -63,215 +62,9 @@ worker.POLL_S = 3600.0
 logstore.open(sys.argv[1]).close()
 """
 
-Work = Callable[[], object]
-
 
 class Unavailable(Exception):  # noqa: N818  (a reason to skip)
     """What counting needs is not installed."""
-
-
-class Operation(NamedTuple):
-    """What is counted, and how many times it does in one call what one figure stands for."""
-
-    ours: Callable[[Path], Work]
-    peer: Callable[[Path], Work] | None
-    times: int
-    unit: str
-
-
-# -- ours -----------------------------------------------------------------------------------------
-def _store(folder: Path) -> Any:
-    import logstore
-    from logstore.engine.runtime import identity
-    from logstore.index import env
-
-    env.MAP_BYTES = VALGRIND_MAP_BYTES
-    identity.LOOK_NS = NEVER_NS
-    return logstore.open(folder / "store", background=False)
-
-
-def _filled(folder: Path, entries: int) -> Any:
-    stream = _store(folder).stream("t")
-    stream.add_many(ROW for _ in range(entries))
-    return stream
-
-
-def _add(folder: Path) -> Work:
-    stream = _filled(folder, 10)
-
-    def work() -> None:
-        for _ in range(16):
-            stream.add(ROW)
-
-    return work
-
-
-def _add_beside(folder: Path) -> Work:
-    """As ``_add``, in a store whose other streams use what a plain add does not."""
-    store = _store(folder)
-    stream = store.stream("t")
-    stream.add_many(ROW for _ in range(10))
-    store.stream("values", codec="json").add({"n": None})
-    store.stream("brief").add(ROW, ttl=3600)
-    keyed = store.stream("keyed")
-    keyed.configure(compact_by="temp", max_age=3600)
-    keyed.add(ROW)
-    keyed.latest("12.5")
-    keyed.schedule(ROW, every=3600, name="hourly")
-    keyed.group("g", start="0").configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
-
-    def work() -> None:
-        for _ in range(16):
-            stream.add(ROW)
-
-    return work
-
-
-def _add_many(folder: Path) -> Work:
-    stream = _filled(folder, 10)
-    return lambda: stream.add_many(ROW for _ in range(2000))
-
-
-def _get(folder: Path) -> Work:
-    stream = _filled(folder, 2050)
-    last = stream.last_id
-
-    def work() -> None:
-        for _ in range(5):
-            stream.get(last)
-
-    return work
-
-
-def _range(folder: Path) -> Work:
-    stream = _filled(folder, 3000)
-
-    def work() -> None:
-        for entry in stream.range(count=2000):
-            entry.fields  # noqa: B018
-
-    return work
-
-
-def _pair(folder: Path) -> Work:
-    stream = _filled(folder, 2000)
-    group = stream.group("g", start="0")
-
-    def work() -> None:
-        for _ in range(5):
-            group.read("c", count=1)[0].ack()
-
-    return work
-
-
-def _hundreds(folder: Path) -> Work:
-    stream = _filled(folder, 10_000)
-    group = stream.group("g", start="0")
-
-    def work() -> None:
-        for _ in range(2):
-            group.ack(*[delivery.id for delivery in group.read("c", count=100)])
-
-    return work
-
-
-def _transaction(folder: Path) -> Work:
-    store = _store(folder)
-    store.stream("t").add(ROW)
-    store.stream("o").add(ROW)
-
-    def work() -> None:
-        for _ in range(5):
-            with store.transaction() as transaction:
-                transaction.stream("t").add(ROW)
-                transaction.stream("o").add(ROW)
-
-    return work
-
-
-def _scan(folder: Path) -> Work:
-    stream = _filled(folder, 50_000)
-    return lambda: sum(batch.num_rows for batch in stream.scan())
-
-
-# -- SQLite's -------------------------------------------------------------------------------------
-def _database(folder: Path, rows: int) -> sqlite3.Connection:
-    found = sqlite3.connect(folder / "peer.db", isolation_level=None)
-    found.execute("pragma journal_mode = wal")
-    found.execute("pragma synchronous = normal")
-    found.execute("create table s(id integer primary key, temp text, hum text)")
-    found.execute("begin")
-    found.executemany(INSERT, (("12.5", "51") for _ in range(rows)))
-    found.execute("commit")
-    return found
-
-
-def _insert(folder: Path) -> Work:
-    database = _database(folder, 10)
-
-    def work() -> None:
-        for _ in range(16):
-            database.execute(INSERT, ("12.5", "51"))
-
-    return work
-
-
-def _insert_many(folder: Path) -> Work:
-    database = _database(folder, 10)
-    named = "insert into s(temp, hum) values(:temp, :hum)"
-
-    def work() -> None:
-        database.execute("begin")
-        database.executemany(named, (ROW for _ in range(2000)))
-        database.execute("commit")
-
-    return work
-
-
-def _select(folder: Path) -> Work:
-    database = _database(folder, 2050)
-
-    def work() -> None:
-        for _ in range(5):
-            database.execute("select * from s where id = ?", (2050,)).fetchone()
-
-    return work
-
-
-def _select_range(folder: Path) -> Work:
-    database = _database(folder, 3000)
-
-    def work() -> None:
-        for _, temp, hum in database.execute("select * from s limit 2000"):
-            {"temp": temp, "hum": hum}  # noqa: B018
-
-    return work
-
-
-def _two_inserts(folder: Path) -> Work:
-    database = _database(folder, 10)
-
-    def work() -> None:
-        for _ in range(5):
-            database.execute("begin")
-            database.execute(INSERT, ("12.5", "51"))
-            database.execute(INSERT, ("12.5", "51"))
-            database.execute("commit")
-
-    return work
-
-
-OPERATIONS = {
-    "add": Operation(_add, _insert, 16, "an add"),
-    "add beside features": Operation(_add_beside, None, 16, "an add"),
-    "add_many": Operation(_add_many, _insert_many, 2000, "a row"),
-    "get": Operation(_get, _select, 5, "a get"),
-    "range": Operation(_range, _select_range, 2000, "an entry"),
-    "group read and ack": Operation(_pair, None, 5, "a read of one and its ack"),
-    "group in hundreds": Operation(_hundreds, None, 200, "an entry"),
-    "transaction": Operation(_transaction, _two_inserts, 5, "a transaction of two adds"),
-    "scan": Operation(_scan, None, 50_000, "a row to Arrow"),
-}
 
 
 # -- counting -------------------------------------------------------------------------------------
@@ -295,6 +88,8 @@ def count_here(library: str, folder: str, side: str, names: list[str]) -> None:
         here.mkdir()
         work = make(here)
         work()
+        gc.collect()  # what this module holds is not an operation's to look through
+        gc.freeze()
         for _ in range(TIMES):
             call(work)
 
@@ -343,9 +138,10 @@ def count(names: list[str], side: str) -> dict[str, float]:
     if len(rest) < TIMES * len(names):
         raise RuntimeError(f"callgrind told {len(rest)} counts, not {TIMES * len(names)}")
     return {
-        name: (min(rest[place * TIMES : (place + 1) * TIMES]) - empty) / OPERATIONS[name].times
+        name: (statistics.fmean(rest[place * TIMES : (place + 1) * TIMES]) - empty)
+        / OPERATIONS[name].times
         for place, name in enumerate(names)
-    }
+    }  # fmt: skip
 
 
 def unit(name: str) -> str:
@@ -369,12 +165,11 @@ def count_start() -> float:
 
 
 def _process(folder: str, under: list[str], code: list[str]) -> None:
-    """Run some code, its bytecode kept in a folder, whatever is said of bytecode outside."""
-    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    """Run some code, its bytecode kept in a folder."""
     done = subprocess.run(
         [*under, sys.executable, "-c", *code],
-        env=environment, capture_output=True, text=True, check=False,
+        env=as_installed(Path(folder, "bytecode")) | {"PYTHONHASHSEED": "0"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"counting failed:\n{done.stderr[-3000:]}")
@@ -440,14 +235,15 @@ def main(arguments: list[str]) -> int:
     mine = figures.get(build_name(), {})
     print(f"{build_name()}; instructions in user space")
     for name in names:
-        told = f"{name:22}{ours[name]:12,.0f} {unit(name)}"
+        told = f"{name:24}{ours[name]:12,.0f} {unit(name)}"
         if name in peer:
             told += f"; SQLite {peer[name]:,.0f}, ratio {ours[name] / peer[name]:.2f}"
         if name in mine:
             told += f"; committed {mine[name]:,}"
         print(told)
     if asked.record:
-        figures[build_name()] = mine | {name: round(found) for name, found in ours.items()}
+        steady = {name: round(found) for name, found in ours.items() if name != AWAITED}
+        figures[build_name()] = mine | steady
         FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     worse = above(ours, mine) if asked.check else []
     for line in worse:

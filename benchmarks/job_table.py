@@ -17,31 +17,46 @@ END = "<!-- and up to here -->\n"
 HEAD = """Thousands of jobs a second in one run of `make bench ARGS=jobs` on {day}:
 {note}; {cores} cores, of which other work had {busy_cores:.1f} as it began,
 Python {python}, {versions}.
-
-| | done by 4 processes | an effect each, once, {killed} workers killed | added one by one |
-|---|---|---|---|
 """
-PACKAGES = ("litequeue", "persist-queue", "huey", "rq")
+PACKAGES = ("litequeue", "persist-queue", "huey", "rq", "dbos")
+# What a column is called, and what its question begins with; one that the run has not is left out.
+COLUMNS = {
+    "done by 4 processes": "jobs done by",
+    "an effect each, once, 5 workers killed": "jobs done once",
+    "added one by one": "jobs added",
+}
 
 
 def table(run: Mapping[str, Any]) -> str:
     """The table of one run."""
-    done, once, added = (
-        _found(run, name) for name in ("jobs done by", "jobs done once", "jobs added")
-    )
-    rates = [{side["label"]: side["mean"] for side in _sides(each)} for each in (done, once, added)]
-    versions = ", ".join(f"{name} {run['versions'][name]}" for name in PACKAGES)
-    head = HEAD.format(
-        **{**run, "note": done["note"], "versions": versions,
-           "killed": once["name"].split("of which ")[1].split()[0]}
-    )  # fmt: skip
-    ours = done["ours"]["label"]
-    lines = [
-        f"| here | {_rate(rates[0][ours])} | {_rate(rates[1][ours])} | {_rate(rates[2][ours])} |"
-    ]
-    others = sorted((label for label in rates[0] if label != ours), key=lambda at: -rates[0][at])
-    lines += [f"| {at} | {_rate(rates[0][at])} | | {_rate(rates[2][at])} |" for at in others]
-    return head + "\n".join(lines) + "\n"
+    found = {
+        column: result
+        for column, name in COLUMNS.items()
+        for result in run["results"]
+        if result["name"].startswith(name)
+    }
+    there = {name: run["versions"][name] for name in PACKAGES if name in run["versions"]}
+    versions = ", ".join(f"{name} {version}" for name, version in there.items())
+    note = next(iter(found.values()))["note"]
+    rates = [_rates(column, result) for column, result in found.items()]
+    ours = next(iter(found.values()))["ours"]["label"]
+    others = sorted({label for each in rates for label in each} - {ours})
+    order = {label: [-each.get(label, 0.0) for each in rates] for label in others}
+    lines = ["", *(_row(*cells) for cells in (("", *found), ("---", *["---"] * len(found))))]
+    for label in (ours, *sorted(others, key=order.__getitem__)):
+        told = [_rate(each[label]) if label in each else "" for each in rates]
+        lines.append(_row("here" if label == ours else label, *told))
+    return HEAD.format(**{**run, "note": note, "versions": versions}) + "\n".join(lines) + "\n"
+
+
+def _rates(column: str, result: Mapping[str, Any]) -> dict[str, float]:
+    """By side; where workers are killed, of ours alone: those of the others are not."""
+    sides = [result["ours"]] if "killed" in column else _sides(result)
+    return {side["label"]: side["mean"] for side in sides}
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 
 
 def put(page: str, made: str, maker: str = "job_table") -> str:
@@ -49,10 +64,6 @@ def put(page: str, made: str, maker: str = "job_table") -> str:
     begin = BEGIN.format(maker=maker)
     before, rest = page.split(begin)
     return f"{before}{begin}\n{made}\n{END}{rest.split(END)[1]}"
-
-
-def _found(run: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return next(each for each in run["results"] if each["name"].startswith(name))
 
 
 def _sides(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:

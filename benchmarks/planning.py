@@ -55,7 +55,7 @@ def _many(bench: Bench) -> list[Result]:
         for first in range(0, count, STREAMS_A_COMMIT):
             with store.transaction() as transaction:
                 for number in range(first, min(first + STREAMS_A_COMMIT, count)):
-                    transaction.stream(f"customer:{number}").add(data.row(number))
+                    transaction.stream(f"customer:{number}").add(data.rows(1, number)[0])
         token = store.moment()
     results = [
         *_told(f"plan of {count:,} streams", _plans(bench, path, EVERYTHING)),

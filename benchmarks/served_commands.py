@@ -2,30 +2,32 @@
 
 Both servers are asked the same over TCP: keys and IDs drawn at random, of streams with hundreds of
 nodes, one request at a time and 64, by one client and by fifty. Processor time is that of the whole
-process of the server, all threads, in user and system. By itself:
-``python -m benchmarks.served_commands --only XLEN``.
+process of the server, all threads, in user and system; the rate by the clock is told beside it.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
+import re
 import selectors
+import signal
 import socket
+import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import peer
-from benchmarks.harness import Bench, Result, Sample, at_most, in_turns
+from benchmarks.harness import ROOT, Bench, Result, Sample, at_most, in_turns
 from benchmarks.idle_clients import request
 
+NAME = "served"
 STREAMS, ENTRIES = 100, 5_000
+ADDED = 1_000  # streams that are added to
 PIPELINE, CROWD = 64, 50
 LABELS = ("logstore serve", "Redis")
 Words = tuple[str, ...]
@@ -68,7 +70,7 @@ class Data:
 
 
 def _add(data: Data) -> list[Words]:
-    return [("XADD", f"added:{data.random.randrange(1000)}", "*", *data.fields())]
+    return [("XADD", f"added:{data.random.randrange(ADDED)}", "*", *data.fields())]
 
 
 def _length(data: Data) -> list[Words]:
@@ -96,10 +98,11 @@ def _group(count: int) -> Callable[[Data], list[Words]]:
     return ask
 
 
+OVER = f"XADD over {ADDED:,} streams"
 WORKS = (
-    Work("XADD", _add, 10_000, 1.5),
-    Work("XADD", _add, 40_000, 0.7, PIPELINE),
-    Work("XADD", _add, 10_000, 1.5, 1, CROWD),
+    Work(OVER, _add, 10_000, 1.5),
+    Work(OVER, _add, 40_000, 0.7, PIPELINE),
+    Work(OVER, _add, 10_000, 1.5, 1, CROWD),
     Work("XLEN", _length, 10_000, 2.0),
     Work("XLEN", _length, 20_000, 2.0, PIPELINE),
     Work("XRANGE COUNT 10", _range(10), 5_000, 2.0),
@@ -234,10 +237,10 @@ def _processor_s(pid: int) -> float:
 
 
 def measured(
-    sides: dict[str, Side], bench: Bench, works: tuple[Work, ...] = WORKS
+    sides: dict[str, Side], bench: Bench
 ) -> Iterator[tuple[Work, list[Sample], list[Sample]]]:
     """Of each work the processor time, and the rate, of both sides in turns."""
-    for work in works:
+    for work in WORKS:
         count = bench.size(work.times, work.times // 3)
         rates: dict[str, list[float]] = {label: [] for label in sides}
 
@@ -259,44 +262,37 @@ def named(work: Work) -> str:
     return f"{work.label}, {crowd}{piped}"
 
 
-def results(bench: Bench, near: tuple[int, int], far: tuple[int, int]) -> Iterator[Result]:
-    """The lines of the table: processor time over that of Redis. ``near``, ``far``: port, pid."""
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[int, int]]:
+    """The port and the process of ``logstore serve`` while the block runs."""
+    command = [sys.executable, "-m", "logstore.tools.cli", "serve", str(folder), "--port", "0"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        found = re.search(rb":(\d+)$", process.stdout.readline().strip())
+        assert found is not None
+        yield int(found.group(1)), process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def run(bench: Bench) -> list[Result]:
+    """Processor time over that of Redis."""
     entries = bench.size(ENTRIES, 1_000)
-    sides = {
-        label: Side(*where, 30, entries) for label, where in zip(LABELS, (near, far), strict=True)
-    }
-    for work, (ours, theirs), _ in measured(sides, bench):
-        yield at_most(f"served: {named(work)}", "us of processor", ours, theirs, work.limit)
-
-
-def main() -> int:
-    """Print a line for each work."""
-    from benchmarks.wire import served
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--entries", type=int, default=ENTRIES)
-    options = parser.parse_args()
-    works = tuple(work for work in WORKS if options.only in named(work))
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        far = stack.enter_context(peer.redis_server(folder / "redis"))
-        near, pid = stack.enter_context(served(folder / "served"))
+    results: list[Result] = []
+    with ExitStack() as stack:
+        far = stack.enter_context(peer.redis_server(bench.folder / "served-redis"))
+        near = stack.enter_context(served(bench.folder / "served"))
+        places = near, (far, peer.process_of(far))
         sides = {
-            LABELS[0]: Side(near, pid, 30, options.entries),
-            LABELS[1]: Side(far, peer.process_of(far), 30, options.entries),
-        }
-        print(f"{'':42} {'us: ours':>9} {'Redis':>7} {'ratio':>6}   {'1/s: ours':>9} {'Redis':>8}")
-        bench = Bench(folder, asked_rounds=options.rounds)
-        for work, (ours, theirs), (our_rate, their_rate) in measured(sides, bench, works):
-            print(
-                f"{named(work):42} {ours.mean:9.1f} {theirs.mean:7.1f} "
-                f"{ours.mean / theirs.mean:6.2f}   {our_rate.mean:9,.0f} {their_rate.mean:8,.0f}",
-                flush=True,
-            )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            label: Side(*place, 30, entries)
+            for label, place in zip(LABELS, places, strict=True)
+        }  # fmt: skip
+        for work, (ours, theirs), rates in measured(sides, bench):
+            told = ", ".join(f"{rate.label} {rate.mean:,.0f}" for rate in rates)
+            results.append(at_most(
+                f"served: {named(work)}", "us of processor time", ours, theirs, work.limit,
+                f"a second: {told}",
+            ))  # fmt: skip
+    return results

@@ -3,32 +3,31 @@
 The same client sends the same bytes to both servers: one connection, 64 requests at a time. It is
 redis-benchmark where that is installed (Debian's redis-tools), else a loop of this module. With it
 also one and fifty clients that send one request at a time, of a few kinds, and fifty that send 64.
-What single commands cost the server in processor time is in ``served_commands``.
+Streams and values are drawn at random. What single commands cost the server is in ``served``.
 """
 
 from __future__ import annotations
 
 import csv
-import re
+import random
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from benchmarks import idle_clients, peer, served_commands
-from benchmarks.harness import ROOT, Bench, Result, Sample, at_least, interleave
+from benchmarks import data, idle_clients, peer
+from benchmarks.harness import Bench, Result, Sample, at_least, interleave
+from benchmarks.served_commands import served
 
 NAME = "wire"
 PIPELINE = 64
 RATE = 100_000.0  # a second, through the server
-ROW = {"rider": "Castilla", "speed": "30.2"}
-ADD = ("XADD", "s", "*", *(part for pair in ROW.items() for part in pair))
+STREAMS = 1_000
+DRAWN = "__rand_int__"  # by redis-benchmark, below STREAMS
+ADD = ("XADD", f"s{DRAWN}", "*", "rider", f"Ngô {DRAWN}", "speed", DRAWN)
 TOOL = "redis-benchmark"
 CROWD = 50  # clients, as redis-benchmark has them if it is told nothing
 OF_REDIS = 0.5  # of its rate
@@ -47,8 +46,8 @@ ASKED = (
     Asked(ADD, 1, 1),
     Asked(ADD, CROWD, 1),
     Asked(ADD, CROWD, PIPELINE),
-    Asked(("XLEN", "s"), 1, 1),
-    Asked(("XLEN", "s"), CROWD, 1),
+    Asked(("XLEN", ADD[1]), 1, 1),
+    Asked(("XLEN", ADD[1]), CROWD, 1),
     Asked(("PING",), CROWD, 1),
 )
 
@@ -56,12 +55,13 @@ ASKED = (
 def run(bench: Bench) -> list[Result]:
     """Entries a second."""
     with (
-        peer.redis_server(bench.folder / "wire-redis") as far,
+        peer.unix_socket() as unix,
+        peer.redis_server(bench.folder / "wire-redis", unix_socket=unix) as far,
         served(bench.folder / "wire-served") as (near, near_pid),
         served(bench.folder / "wire-bare") as (bare, _),
     ):
         rate = _by_loop if shutil.which(TOOL) is None else _by_tool
-        name = f"XADD through the server, pipeline 64{'' if rate is _by_loop else f', {TOOL}'}"
+        name = f"{_through(ADD)}, pipeline 64{'' if rate is _by_loop else f', {TOOL}'}"
         samples = _pipelined(bench, near, far, rate)
         fast = samples[0].mean >= RATE
         return [
@@ -69,34 +69,31 @@ def run(bench: Bench) -> list[Result]:
             Result(name, "entries/s", samples[0], None,
                    samples[0].mean, f">= {RATE:,.0f} entries/s", fast),
             *([] if rate is _by_loop else _asked(bench, near, far)),
-            *served_commands.results(bench, (near, near_pid), (far, peer.process_of(far))),
-            _embedded(bench, far),
+            _embedded(bench, unix),
             *idle_clients.results(
                 bench, (near, near_pid), (far, peer.process_of(far)), bare, rate
             ),
         ]  # fmt: skip
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[int, int]]:
-    """The port and the process of ``logstore serve`` while the block runs."""
-    command = [sys.executable, "-m", "logstore.tools.cli", "serve", str(folder), "--port", "0"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        found = re.search(rb":(\d+)$", process.stdout.readline().strip())
-        assert found is not None
-        yield int(found.group(1)), process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
+def _through(words: tuple[str, ...]) -> str:
+    over = f" over {STREAMS:,} streams" if DRAWN in " ".join(words) else ""
+    return f"{words[0]} through the server{over}"
 
 
 def _by_loop(port: int, count: int) -> float:
-    batch = idle_clients.request(*ADD) * PIPELINE
+    drawn = random.Random(count)
+
+    def request() -> bytes:
+        words = (word.replace(DRAWN, str(drawn.randrange(STREAMS))) for word in ADD)
+        return idle_clients.request(*words)
+
+    batches = [
+        b"".join(request() for _ in range(PIPELINE)) for _ in range(count // PIPELINE)
+    ]  # fmt: skip
     with socket.create_connection(("127.0.0.1", port)) as connection:
         started = time.perf_counter()
-        for _ in range(count // PIPELINE):
+        for batch in batches:
             connection.sendall(batch)
             left = PIPELINE
             while left:
@@ -108,7 +105,7 @@ def _by_tool(port: int, count: int, asked: Asked | None = None) -> float:
     words, clients, pipeline = asked or Asked(ADD, 1, PIPELINE)
     done = subprocess.run(
         [TOOL, "-p", str(port), "-c", str(clients), "-P", str(pipeline), "-n", str(count),
-         "--csv", *words],
+         "-r", str(STREAMS), "--csv", *words],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     head, row, *_ = csv.reader(done.stdout.splitlines())
@@ -135,26 +132,30 @@ def _asked(bench: Bench, near: int, far: int) -> Iterator[Result]:
         )
         asks = "no pipeline" if asked.pipeline == 1 else f"pipeline {asked.pipeline}"
         crowd = "1 client" if asked.clients == 1 else f"{asked.clients} clients"
-        name = f"{asked.words[0]} through the server, {crowd}, {asks}"
+        name = f"{_through(asked.words)}, {crowd}, {asks}"
         yield at_least(name, "requests/s", *samples, OF_REDIS)
 
 
-def _embedded(bench: Bench, far: int) -> Result:
+def _embedded(bench: Bench, unix: Path) -> Result:
+    """Of the client that needs no server, and of redis-py on the server's Unix socket."""
     from logstore.redis import Redis
 
     count = bench.size(20_000, 5_000)
-    client = peer.connect(far)
+    client = peer.connect_unix(unix)
     with Redis(bench.folder / "wire-embedded") as near:
 
-        def rate(redis: object) -> float:
-            add = redis.xadd  # type: ignore[attr-defined]
+        def rate(number: int, redis: Any) -> float:
+            drawn = random.Random(number)
+            rows = data.rows(count, number)
+            keys = [f"s{drawn.randrange(STREAMS)}" for _ in rows]
             started = time.perf_counter()
-            for _ in range(count):
-                add("s", ROW)
+            for key, row in zip(keys, rows, strict=True):
+                redis.xadd(key, row)
             return count / (time.perf_counter() - started)
 
         samples = interleave(
-            bench.rounds, lambda _: rate(near), lambda _: rate(client),
-            ("logstore.redis", "redis-py, TCP"),
+            bench.rounds, lambda number: rate(number, near), lambda number: rate(number, client),
+            ("logstore.redis", "redis-py, Unix socket"),
         )  # fmt: skip
-    return at_least("XADD one by one, embedded client", "entries/s", *samples, 2.0)
+    name = f"XADD one by one over {STREAMS:,} streams, embedded client"
+    return at_least(name, "entries/s", *samples, 2.0)

@@ -28,23 +28,48 @@ TAKE = (
 )
 
 
-class Ours:
+class Side:
+    """One of them, in a folder of its own."""
+
+    label = ""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, name: str, docs: list[Fields]) -> None:
+        """Add one by one to one stream."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close it."""
+        raise NotImplementedError
+
+    def add_and_close(self, docs: list[Fields]) -> None:
+        """Make another one, add one by one, and close it."""
+        folder = self._folder / f"{self.label} closed"
+        folder.mkdir()
+        made = type(self)(folder)
+        made.add("docs", docs)
+        made.close()
+
+
+class Ours(Side):
     """A store, its policy the default."""
 
     label = "logstore"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._store = logstore.open(folder / "ours")
         self._ids: list[logstore.StreamID] = []
 
-    def load(self, rows: list[Fields]) -> None:
-        """The history that reads look at, and two copies of it as jobs."""
+    def load(self, rows: list[Fields], jobs: list[Fields]) -> None:
+        """The history that reads look at, and jobs, twice."""
         self._ids = list(self._store.stream("history").add_many(rows))
         for name in ("jobs", "holed"):
-            self._store.stream(name).add_many(rows)
+            self._store.stream(name).add_many(jobs)
 
     def add(self, name: str, docs: list[Fields]) -> None:
-        """Add one by one to one stream."""
         add = self._store.stream(name).add
         for doc in docs:
             add(doc)
@@ -98,15 +123,15 @@ class Ours:
             _ = entry.fields
 
     def delete(self, picks: Sequence[int]) -> None:
-        """Delete entries of the history, and of one copy of it."""
+        """Delete entries of the history."""
         history, ids = self._store.stream("history"), self._ids
         for pick in picks:
             history.delete(ids[pick])
 
     def punch(self, picks: Sequence[int]) -> None:
         """Delete jobs before somebody takes them; not measured."""
-        holed = self._store.stream("holed")
-        holed.delete(*[entry.id for at, entry in enumerate(holed.range()) if at in set(picks)])
+        holed, gone = self._store.stream("holed"), set(picks)
+        holed.delete(*[entry.id for at, entry in enumerate(holed.range()) if at in gone])
 
     def take(self, name: str, group: str, count: int, timeout_s: float) -> None:
         """Take a job, and say that it is done, one by one."""
@@ -115,6 +140,14 @@ class Ours:
             job = reader.read("w", count=1, timeout=timeout_s)[0]
             _ = job.fields
             job.ack()
+
+    def take_many(self, count: int, batch: int, timeout_s: float) -> None:
+        """Take some jobs, and say that they are done, at once."""
+        reader = self._store.stream("jobs").group("batches", start="0")
+        while count > 0:
+            jobs = reader.read("w", count=batch, timeout=timeout_s)
+            _ = [job.fields for job in jobs]
+            count -= reader.ack(*[job.id for job in jobs])
 
     def take_late(self, count: int) -> None:
         """Take many jobs, and say that they are done in another order."""
@@ -133,16 +166,16 @@ class Ours:
                 transaction.ack(job)
 
     def close(self) -> None:
-        """Close it."""
         self._store.close()
 
 
-class SQLite:
+class SQLite(Side):
     """Tables of entries and of jobs."""
 
     label = "SQLite"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self._base = base = data.database(folder / "peer.db")
         self._run = base.execute
         self._run(
@@ -163,11 +196,14 @@ class SQLite:
     def _number(self, name: str) -> int:
         return self._numbers.setdefault(name, len(self._numbers) + 1)
 
-    def load(self, rows: list[Fields]) -> None:
+    def load(self, rows: list[Fields], jobs: list[Fields]) -> None:
         self._run("BEGIN")
         bodies = [json.dumps(row) for row in rows]
-        self._base.executemany("INSERT INTO entry VALUES (0, ?, 0, ?)", list(enumerate(bodies)))
-        self._base.executemany("INSERT INTO job (body) VALUES (?)", [(body,) for body in bodies])
+        self._base.executemany("INSERT INTO entry VALUES (0, ?, 0, ?)", enumerate(bodies))
+        for _ in range(2):
+            self._base.executemany(
+                "INSERT INTO job (body) VALUES (?)", [(json.dumps(job),) for job in jobs]
+            )
         self._run("COMMIT")
 
     def add(self, name: str, docs: list[Fields]) -> None:
@@ -239,6 +275,16 @@ class SQLite:
             _ = json.loads(body)
             self._run("DELETE FROM job WHERE id = ?", (job,))
 
+    def take_many(self, count: int, batch: int, _timeout_s: float) -> None:
+        take = TAKE.replace("id = ", "id IN ").replace("LIMIT 1", "LIMIT ?")
+        while count > 0:
+            jobs = self._run(take, (batch,)).fetchall()
+            _ = [json.loads(body) for _, body in jobs]
+            places = ", ".join("?" * len(jobs))
+            count -= self._run(
+                f"DELETE FROM job WHERE id IN ({places})", [job for job, _ in jobs]
+            ).rowcount
+
     def take_late(self, count: int) -> None:
         self._run("BEGIN")
         jobs = [self._run(TAKE).fetchone()[0] for _ in range(count)]
@@ -260,12 +306,13 @@ class SQLite:
         self._base.close()
 
 
-class RocksDB:
+class RocksDB(Side):
     """Keys in order; no jobs."""
 
     label = "RocksDB"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         import msgpack
         import rocksdict
 
@@ -288,7 +335,7 @@ class RocksDB:
             batch.put(key, self._pack(doc))
         self._base.write(batch)
 
-    def load(self, rows: list[Fields]) -> None:
+    def load(self, rows: list[Fields], _jobs: list[Fields]) -> None:
         self._batch([(KEY.pack(0, at, 0), row) for at, row in enumerate(rows)])
 
     def add(self, name: str, docs: list[Fields]) -> None:

@@ -3,7 +3,7 @@
 Nothing is repeated: names, IDs, shapes, sizes and the order of streams are drawn at random, and the
 seed is told. Each side does each work in the same run, on what the works before left, and the sides
 take turns at going first. A work's goal is a ratio to SQLite's processor time. The label says what
-was done.
+was done. ``works`` names this alone; the set ``workloads`` is more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import random
 import resource
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,18 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.harness import Bench, Result, Sample, at_most, below
+from benchmarks.harness import Bench, Result, Sample, at_most, below, process_ms
 from benchmarks.workload_sides import Fields, Ours, RocksDB, SQLite
 
-NAME = "workloads"
+NAME = "works"
 SEED = "LOGSTORE_BENCH_SEED"
-NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-SHAPES: tuple[Fields, ...] = (
-    {"temp": "21.5", "hum": "40"},
-    {"lat": "50.1", "lon": "8.6", "alt": "112"},
-    {"event": "login", "user": "17"},
-)
 WAITS_S = 1.0
+BATCH = 100
+OPENED = 3  # processes in one measurement
 ROWS_MIN = 1_000  # as many as all works on jobs take
 CLOSE = "close, after all of these"
 CLOSE_GOAL_US = 100_000.0
@@ -105,17 +100,17 @@ def one_round(
     sides: list[Any] = [Ours(folder), SQLite(folder)]
     if peers.is_there("rocksdict"):
         sides.append(RocksDB(folder))
-    count = max(ROWS_MIN, bench.size(100_000, 20_000))
-    rows = [{"temp": str(at % 977), "hum": str(at * 7 % 89)} for at in range(count)]
+    rows = [_reading(drawn) for _ in range(max(ROWS_MIN, bench.size(1_000_000, 20_000)))]
+    jobs = rows[: max(ROWS_MIN, bench.size(100_000, 20_000))]
     for side in sides:
-        side.load(rows)
+        side.load(rows, jobs)
     done: list[tuple[Work, str, Spent]] = []
     works = _adds(bench, drawn) + _reads(bench, drawn, len(rows)) + _jobs(bench)
-    holes = drawn.sample(range(len(rows)), len(rows) * 3 // 200)
+    holes = drawn.sample(range(len(jobs)), len(jobs) * 3 // 200)
     for side in sides[:2]:
         side.punch(holes)
     close = Work(CLOSE, CLOSE_GOAL_US, 1, "close", ())
-    # What this module holds, a hundred thousand IDs and documents, is no work of either side: a
+    # What this module holds, a million IDs and documents, is no work of either side: a
     # garbage collection that walks over them takes 40 ms, in whatever work it falls.
     gc.collect()
     gc.freeze()
@@ -126,7 +121,7 @@ def one_round(
             if hasattr(side, work.method)
         }
         done += [(work, label, spent) for label, spent in in_turn(calls, work.count, at + number)]
-    opens = Work("a process that opens, adds one and ends", 2.5, 3, "", ())
+    opens = Work("a process that opens, adds one and ends", 2.5, OPENED, "", ())
     calls = {
         label: partial(_processes, code, folder / f"o-{label}") for label, code in OPENS.items()
     }
@@ -159,25 +154,38 @@ def processor_time_s() -> float:
 
 
 def _processes(code: str, path: Path) -> None:
-    """Run it three times, with the bytecode that an installation has."""
-    environment = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
-    environment["PYTHONPYCACHEPREFIX"] = str(path.parent.parent / "bytecode")
-    for _ in range(3):
-        command = [sys.executable, "-c", code, str(path)]
-        subprocess.run(command, check=True, env=environment)
+    """Run it some times."""
+    for _ in range(OPENED):
+        process_ms(path.parent.parent / "bytecode", code, path)
 
 
-def _docs(count: int) -> list[Fields]:
-    """Three shapes in turn; each has names of its own, as a decoder makes them."""
-    return [json.loads(json.dumps(SHAPES[at % len(SHAPES)])) for at in range(count)]
+def _docs(drawn: random.Random, count: int) -> list[Fields]:
+    """Three shapes in turn, their values drawn; each has names of its own, as a decoder makes
+    them."""
+    shapes = (
+        _reading,
+        lambda drawn: {
+            "lat": f"{drawn.uniform(-90, 90):.4f}", "lon": f"{drawn.uniform(-180, 180):.4f}",
+            "alt": str(drawn.randrange(4_000)),
+        },
+        lambda drawn: {
+            "event": drawn.choice(("login", "logout", "größer")), "user": str(drawn.random()),
+        },
+    )  # fmt: skip
+    return [json.loads(json.dumps(shapes[at % len(shapes)](drawn))) for at in range(count)]
+
+
+def _reading(drawn: random.Random) -> Fields:
+    return {"temp": f"{drawn.uniform(-20, 40):.1f}", "hum": str(drawn.randrange(100))}
 
 
 def _adds(bench: Bench, drawn: random.Random) -> list[Work]:
     count = bench.size(6000, 1000)
-    docs = _docs(count)
+    docs = _docs(drawn, count)
     half, quarter = docs[: count // 2], docs[: count // 4]
-    words = [{"who": f"José {at}", "temp": at / 7} for at in range(count // 3)]
+    words = [{"who": f"José {at}", "temp": drawn.random()} for at in range(count // 3)]
     found = [
+        Work("add, all different, close included", 0.5, count, "add_and_close", (docs,)),
         Work("add, three shapes in turn", 0.35, count, "add", ("plain", docs)),
         Work("add, a float and letters beyond ASCII", 1.0, len(words), "add", ("words", words)),
     ]
@@ -185,7 +193,7 @@ def _adds(bench: Bench, drawn: random.Random) -> list[Work]:
         streams = bench.size(full, full // 10)
         names = [f"s{streams}:{at}" for at in range(streams)]
         order = [drawn.randrange(streams) for _ in docs]
-        first = (names, range(streams), [SHAPES[0]] * streams)
+        first = (names, range(streams), [_reading(drawn) for _ in names])
         found += [
             Work(f"the first add of each of {streams:,} streams", 1.0, streams, "add_over", first),
             Work(f"add, {streams:,} streams at random", goal, count, "add_over",
@@ -229,6 +237,8 @@ def _jobs(bench: Bench) -> list[Work]:
         take("queue: take one, ack it", "jobs", "plain", 0),
         take(f"queue: the same, with a timeout of {WAITS_S:g} s", "jobs", "waits", WAITS_S),
         take("queue: the same, 1.5 % of the stream deleted", "holed", "plain", 0),
+        Work(f"queue: the same, {BATCH} at once, each", 0.5, count, "take_many",
+             (count, BATCH, WAITS_S)),
         Work(f"queue: {count:,} pending, acked at random", 0.5, count, "take_late", (count,)),
         Work("queue: take, result and ack as one", 0.5, count // 2, "take_once", (count // 2,)),
-    ]
+    ]  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import maintenance, together
+from benchmarks import headline, maintenance, together
 from benchmarks.__main__ import main
 
 
@@ -20,7 +20,7 @@ def test_a_tiny_run_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_tiny_run_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", "--tiny", "--json", "--folder", str(tmp_path)]) == 0
     results = json.loads(capsys.readouterr().out)["results"]
-    assert {"add_many of two-field dicts", "VmHWM of a load with IDs"} < {
+    assert {"add_many of rows drawn at random", "VmHWM of a load with IDs"} < {
         result["name"] for result in results
     }
     for result in results:
@@ -44,14 +44,40 @@ def test_a_tiny_run_counts_what_a_full_scan_counts(
     assert main(["where", "--tiny", "--folder", str(tmp_path)]) == 0
     told = capsys.readouterr()
     assert "failed" not in told.err
-    assert told.out.count("range(where=)") == 2
+    assert told.out.count("range(where=)") == 3
+
+
+def test_a_tiny_run_tells_of_tails_sizes_and_indexes_that_were_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["tails", "sizes", "opening"]
+    assert main([*names, "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert "failed" not in told.err
+    found = {each["name"] for each in json.loads(told.out)["results"]}
+    assert {"add, p99.9 of 200", "add, values of 16 bytes", "read in order, values of 256 bytes",
+            "an index that is lost with its process, of 500 single adds"} < found  # fmt: skip
+    assert not list(tmp_path.iterdir()), "the stores were left behind"
+
+
+def test_a_tiny_run_of_scans_has_parquet_with_and_without_dictionaries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reading", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    scans = [each for each in results if each["name"].startswith("scan")]
+    assert len(scans) == 3
+    for each in scans:
+        labels = {side["label"] for side in (each["peer"], *each["others"])}
+        assert {"Parquet, default", "Parquet, plain"} <= labels
+        assert each["note"].startswith(headline.SIZES)
 
 
 def test_a_tiny_run_of_workloads_measures_each_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A work that no side but ours does would be compared with nothing."""
-    assert main(["workloads", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    assert main(["works", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
     results = {each["name"]: each for each in json.loads(capsys.readouterr().out)["results"]}
     assert {"delete, at random", "close, after all of these"} < set(results)
     for result in results.values():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import headline, job_table, report
-from benchmarks.__main__ import busy_cores, run_facts
+from benchmarks.__main__ import _modules, busy_cores, run_facts
 from benchmarks.harness import Curve, Sample, at_most
 
 RESULT = at_most(
@@ -67,6 +67,31 @@ def test_the_readme_has_the_table_of_the_runs() -> None:
 )  # fmt: skip
 def test_figures_for_people_are_short(value: float, short: str) -> None:
     assert headline._short(value) == short
+
+
+def test_a_question_that_was_not_measured_is_left_out_and_told() -> None:
+    asked, other = headline.QUESTIONS[:2]
+    runs = [{"results": [RESULT.as_dict() | {"name": asked.name}]}]
+    assert headline.table(runs).splitlines()[2:] == [f"| {asked.label} | 32 us | SQLite 16 |"]
+    assert other.name in headline.missing(runs)
+    assert asked.name not in headline.missing(runs)
+
+
+def test_a_row_can_have_other_sides_beside_it_and_sizes() -> None:
+    asked = next(each for each in headline.QUESTIONS if len(each.beside) == 2)
+    sides = [Sample(label, [2.0]).as_dict() for label in asked.beside]
+    found = RESULT.as_dict() | {"name": asked.name, "peer": sides[0], "others": sides[1:]}
+    found["note"] = f"{headline.SIZES}logstore 1.8"
+    row = headline.table([{"results": [found]}]).splitlines()[2]
+    assert all(label in row for label in asked.beside)
+    assert row.endswith("(MB: logstore 1.8) |")
+
+
+def test_workloads_stands_for_all_that_users_do() -> None:
+    assert _modules(["workloads", "live", "calls"]) == [
+        "works", "tails", "sizes", "served", "live", "together", "maintenance", "calls"
+    ]  # fmt: skip
+    assert set(_modules([])) > set(_modules(["workloads"]))
 
 
 def test_the_page_of_jobs_has_the_table_of_its_run() -> None:
