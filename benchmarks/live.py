@@ -27,7 +27,7 @@ from benchmarks.harness import ROOT, Bench, Result, Sample, at_least, at_most, b
 
 NAME = "live"
 STREAM, GROUP = "jobs", "workers"
-CONSUMERS = (1, 4)
+CONSUMERS = (1, 2, 4, 5)
 BATCH = 50
 OVER_S = 1.5  # without an entry: then a consumer ends
 SETTLED_S = 0.5

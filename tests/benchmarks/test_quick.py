@@ -119,6 +119,15 @@ def test_a_tiny_run_of_many_adds_with_each_crew(
         assert [side["label"].partition(",")[0] for side in result["others"]] == ["SQLite"] * 2
 
 
+def test_a_tiny_run_of_the_loops_that_do_the_least(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["floors", "--tiny", "--rounds", "1", "--json", "--folder", str(tmp_path)]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert len(results) == 5
+    assert all(result["ours"]["mean"] > 0 for result in results)
+
+
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nothing"])

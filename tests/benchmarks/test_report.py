@@ -89,7 +89,8 @@ def test_a_row_can_have_other_sides_beside_it_and_sizes() -> None:
 
 def test_workloads_stands_for_all_that_users_do() -> None:
     assert _modules(["workloads", "live", "calls"]) == [
-        "works", "tails", "sizes", "served", "live", "together", "maintenance", "calls"
+        "works", "tails", "sizes", "served", "live", "together", "maintenance", "floors",
+        "calls",
     ]  # fmt: skip
     assert set(_modules([])) > set(_modules(["workloads"]))
 
