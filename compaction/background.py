@@ -16,9 +16,8 @@ import time
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
-from logstore.compaction import deleted_bytes, measure, runner, segments
+from logstore.compaction import deleted_bytes, index_space, measure, runner, segments
 from logstore.compaction.segments import CompactionReport
-from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks, pins, reserve
 from logstore.engine.runtime.background import Pause
@@ -35,7 +34,7 @@ LOOK_S = 5.0
 TOMBSTONES_S = 60.0  # how often tombstones are counted, which takes a look at every node
 SHARE = 0.01  # of the time at most goes into looking
 INDEX_MIN_BYTES = 64 << 20  # of a file that is worth copying, if most of it is free pages
-INDEX_MAX_BYTES = 256 << 20  # in use; copied under the writer lock, in a fraction of a second
+INDEX_MAX_BYTES = 256 << 20  # in use; copied beside those who commit, in a fraction of a second
 AGAIN_S = 600.0  # when to try again with segments that could not be dropped
 
 
@@ -103,10 +102,10 @@ class Compactor:
         runner.finish(engine, report, started_ns)
 
     def _shrink_index(self) -> None:
-        """Copy an index that is mostly free pages, and not too large for writers to wait."""
+        """Copy an index that is mostly free pages, and not so large that it takes long."""
         engine = self._engine
         now_s = time.monotonic()
-        if now_s < self._shrink_next_s or engine.copy_index is None:
+        if now_s < self._shrink_next_s:
             return
         self._shrink_next_s = now_s + TOMBSTONES_S
         used, live = snapshot.read(engine, runner.index_bytes)
@@ -114,9 +113,7 @@ class Compactor:
             return
         try:
             with maintenance_locks.alone(engine, 0):
-                durability.flush(engine, self._committer)
-                with self._committer.locked():
-                    engine.rebuild_locked(engine.copy_index)
+                index_space.renew(engine, self._committer)
         except LockTimeoutError:
             return
 

@@ -12,9 +12,8 @@ import time
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.codec import codec
-from logstore.compaction import deleted_bytes, measure, nodes, segments
+from logstore.compaction import deleted_bytes, index_space, measure, nodes, segments
 from logstore.compaction.segments import CompactionReport
-from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import checkpoint, whole_log
 from logstore.engine.runtime import maintenance_locks, pins, reserve
@@ -232,9 +231,9 @@ def _shrink_index(engine: Engine, committer: Committer, *, always: bool) -> bool
     size, live = snapshot.read(engine, index_bytes)
     if not always and size < INDEX_SLACK * live + INDEX_SLACK_BYTES:
         return False
-    durability.flush(engine, committer)
-    with committer.locked():
-        engine.rebuild_locked()
+    if not index_space.renew(engine, committer):
+        with committer.locked():
+            engine.rebuild_locked()
     return True
 
 

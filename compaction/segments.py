@@ -10,7 +10,6 @@ next run unlinks, and the pins that name it with it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -27,7 +26,6 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.writer_lock import PAUSE_S
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DiskFullError
@@ -133,7 +131,7 @@ def adopt(
     for first in range(0, len(output.items), ITEMS_A_COMMIT):
         some = output.items[first : first + ITEMS_A_COMMIT]
         done: tuple[int, int] = committer.run(partial(publish, some=some))
-        give_way(engine)
+        engine.lock.give_way()
         adopted += done[0]
         written += done[1]
         if adopted:
@@ -145,13 +143,6 @@ def adopt(
         report.written_bytes += output.offset
     elif not adopted:  # an adopted one without nodes is dropped like any other that is empty
         output.abandon()
-
-
-def give_way(engine: Engine) -> None:
-    """Between two commits of a run: who waited for LOCK while the last one had it goes first. A
-    wake-up comes too late for whoever commits again at once."""
-    if engine.lock.passed_over:
-        time.sleep(PAUSE_S)
 
 
 def _unchanged(txn: WriteTxn, versions: tuple[NodeVersion, ...]) -> bool:
@@ -291,7 +282,7 @@ def rewrite_open_nodes(
             count, size = committer.run(
                 partial(_rewrite_some, streams=some, newest_victim=newest, purge=purge)
             )
-            give_way(engine)
+            engine.lock.give_way()
             done += count
             pause(size)
     return done

@@ -104,8 +104,7 @@ def marker_is_damaged(fs: FileSystem, store: Path) -> bool:
     return versioned.unsealed(data) is None
 
 
-def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
-    """Replace BOOT, durably."""
+def _packed(marker: ShutdownMarker) -> bytes:
     body = msgpack.packb(
         {
             "generation": marker.generation,
@@ -115,7 +114,22 @@ def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
             "format": marker.version,
         }
     )
-    data = versioned.sealed(body)
+    return versioned.sealed(body)
+
+
+def prepare_marker(fs: FileSystem, path: Path, marker: ShutdownMarker) -> None:
+    """Write what BOOT is to say, synced, for a rename that puts it in its place."""
+    file = fs.open_new(path)
+    try:
+        file.pwrite(_packed(marker), 0)
+        file.sync()
+    finally:
+        file.close()
+
+
+def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
+    """Replace BOOT, durably."""
+    data = _packed(marker)
     path = store / names.BOOT
     try:
         fs.write_atomic(path, data)

@@ -17,6 +17,7 @@ body of a segment is read; every step may be cut off by a crash, and the next op
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.engine.commit import log_tail, write_back
@@ -43,6 +44,9 @@ from logstore.recovery import create as creation
 from logstore.recovery import entering, index_validity
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
+
+if TYPE_CHECKING:
+    from logstore.engine.runtime.renewed_index import NextIndex
 
 # What an opener gives up on a full disk, cheapest first: all of it can be made again. An index goes
 # that is not valid, and is rebuilt beside what is there of it; else hints go.
@@ -157,6 +161,7 @@ def _open_locked(
             rebuild=lambda self: _rebuild(self, report),
         )
         engine.copy_index = _copy_index
+        engine.renewing = _next_index
         engine.accept_loss = accept_loss
         if first:
             _recover(engine, report, failed_at)  # (2) to (5)
@@ -272,6 +277,12 @@ def _copy_index(engine: Engine) -> int:
     from logstore.recovery import rebuild
 
     return rebuild.copy_used(engine)
+
+
+def _next_index(engine: Engine) -> NextIndex:
+    from logstore.recovery import next_index
+
+    return next_index.NextIndex(engine)
 
 
 def _mark_dirty(engine: Engine, before: ShutdownMarker | None) -> None:

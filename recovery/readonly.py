@@ -14,27 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from logstore import format as fmt
-from logstore.engine.apply.streams import apply_commit
-from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.errors import (
-    CorruptFrameError,
-    CorruptionError,
-    DamagedStoreError,
-    UnreadableError,
-)
+from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.index.env import GaveUp, open_generation, translated
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader, storefile
+from logstore.log import names, storefile
 from logstore.options import StoreOptions
 from logstore.recovery import create, index_validity, rebuild
 from logstore.recovery.report import RecoveryReport
+from logstore.recovery.taking_in import take_in
 
 BUILD_TRIES = 5
 
@@ -215,56 +208,4 @@ class Follower:
 
     def _take_in(self, bound: int | None) -> None:
         engine = self._engine
-        generation = engine.index()
-        with generation.env.begin(write=True) as lmdb_txn:
-            index = IndexTxn(generation, lmdb_txn)
-            meta = index.meta()
-            engine.cache.clear()
-            txn = WriteTxn(engine, index, meta, meta.applied, meta.commit)
-            links = chain.main_links(
-                engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied)
-            )
-            if not links or links[0].number != fmt.segment_of(meta.applied):
-                raise SegmentGone(fmt.segment_of(meta.applied))
-            before = links[0].number
-            for link in links:
-                if link.number != before and fmt.segment_of(link.previous_end) != before:
-                    raise SegmentGone(
-                        fmt.segment_of(link.previous_end)
-                    )  # dropped before it was followed
-                before = link.number
-                last = link.number == links[-1].number
-                if not self._segment(engine, link, bound, txn, last=last):
-                    break
-            txn.flush()
-        engine.cache.clear()
-        engine.wake.publish(txn.meta)
-
-    @staticmethod
-    def _segment(
-        engine: Engine, link: chain.Link, bound: int | None, txn: WriteTxn, *, last: bool
-    ) -> bool:
-        """Complete commits of one segment; False if the rest is not to be looked at.
-
-        CorruptFrameError for what is not valid, and was: in a sealed segment, or published.
-        """
-        start = link.start_offset
-        if fmt.segment_of(txn.meta.applied) == link.number:
-            start = fmt.offset_of(txn.meta.applied)
-        file = engine.fs.open(names.segment(engine.path, link.number))
-        good = fmt.position(link.number, start)
-        try:
-            scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
-            for commit in reader.commits(scanned, txn.meta.commit):
-                if bound is not None and commit.end > bound:
-                    return False
-                apply_commit(txn, commit)
-                good = commit.end
-        except CorruptFrameError as exc:
-            if isinstance(exc, UnreadableError) or not last or (bound is not None and good < bound):
-                raise
-            return False  # a commit that is being written, or a torn tail
-        finally:
-            file.close()
-        txn.meta = txn.meta._replace(active_segment=max(txn.meta.active_segment, link.number))
-        return True
+        engine.wake.publish(take_in(engine, engine.index(), bound))

@@ -45,6 +45,23 @@ def generation(store: Path, number: int) -> Path:
     return store / INDEX / str(number)
 
 
+def generation_beside(store: Path, number: int) -> Path:
+    """The directory of one that is built beside those who commit, or is not used any more: no one
+    that is built under LOCK has this name. It counts as one that was not finished."""
+    return store / INDEX / f"0{number}{TEMPORARY}"
+
+
+def generations_beside(fs: FileSystem, store: Path) -> list[Path]:
+    """All of these."""
+    found = fs.names(store / INDEX)
+    return [store / INDEX / name for name in found if is_half_generation(name) and name[0] == "0"]
+
+
+def boot_beside(store: Path) -> Path:
+    """What BOOT is to say once that one is used."""
+    return store / f"{BOOT}.NEXT{TEMPORARY}"
+
+
 def _is_number(text: str) -> bool:
     """In plain digits: others count as digits too, and are no names of ours."""
     return text.isascii() and text.isdigit()

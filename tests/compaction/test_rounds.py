@@ -59,8 +59,7 @@ def test_an_index_is_copied_if_most_of_it_is_free_and_the_rest_is_small(
     with maintenance_locks.alone(engine):
         compactor._shrink_index()  # somebody else is at it
     assert engine.index().number == before
-    engine.copy_index, copy = None, engine.copy_index
-    assert copy is not None
+    engine.renewing = None
     compactor._shrink_next_s = 0.0
     compactor._shrink_index()
     assert engine.index().number == before

@@ -31,12 +31,14 @@ IN_A_COMMIT = {
     "logstore/wire/together.py": "sees what the commit sees",
 }
 OF_THEIR_OWN = {
+    "recovery/next_index.py": "one that is being built, and nobody has open",
     "recovery/readonly.py": "the private index of a store that is only read, which follows the log",
     "recovery/compare.py": "an index that was closed cleanly, beside one that was built anew",
     "recovery/index_validity.py": "asks where an index stands that nobody has open",
     "recovery/salvage/lost.py": "the private index of a salvage",
     "recovery/salvage/nodes.py": "the private index of a salvage, or one that was closed cleanly",
     "recovery/salvage/run.py": "the private index of a salvage, or one that was closed cleanly",
+    "recovery/taking_in.py": "the private index of a store that is only read, or one being built",
     "recovery/unsynced.py": "names by number: a stream that is added to plainly is in the index",
 }
 ALLOWED = READERS | UNDER_LOCK | IN_A_COMMIT | OF_THEIR_OWN

@@ -24,7 +24,7 @@ from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import names
 from logstore.log.writer import CommitBuffer
-from logstore.recovery import readonly, rebuild
+from logstore.recovery import rebuild, taking_in
 from tests.interleaving.points import Point, name_of
 
 
@@ -185,7 +185,7 @@ def install(stop: Callable[[str], None]) -> Stops:
     _around(WriterLock, "release", None, holds(False, "LOCK was given back"))
     _around(Engine, "release_files", None, holds(False, "LOCK was closed"))
     _around(Engine, "use_generation", mark("open the index"), None)
-    for deciding in (pipeline, log_tail, rebuild, readonly):
+    for deciding in (pipeline, log_tail, rebuild, taking_in):
         _around(deciding, "WriteTxn", mark("decide"), None)
     _around(CommitBuffer, "encode", mark("encode"), None)
     _around(Wake, "begin", mark("announce the commit in WAKE"), None)

@@ -48,6 +48,7 @@ from logstore.options import StoreLimits, StoreOptions
 if TYPE_CHECKING:
     from logstore.engine.reading.interface import Reader
     from logstore.engine.runtime.background import DueWork
+    from logstore.engine.runtime.renewed_index import Renewing
 
 log = Logger("logstore")
 REBUILD_TRIES = 3
@@ -152,6 +153,7 @@ class Engine:
         self.calls: Any = None  # the committer's ``Busy``
         self._rebuild = rebuild
         self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
+        self.renewing: Renewing | None = None  # the same, of what builds it beside those who commit
         self.care_files: set[File] = (
             set()
         )  # whose flocks are held, or waited for: see ``runtime.maintenance_locks``
@@ -219,7 +221,8 @@ class Engine:
                 identity.check(self)
             try:  # LMDB opens databases under a lock of its own, without a time limit for waiting
                 with self._locked():
-                    return self.use_generation(number)
+                    if self.wake.generation() == number:  # else it was left while this waited
+                        return self.use_generation(number)
             except FileNotFoundError:
                 if self.wake.generation() == number:
                     raise

@@ -64,6 +64,12 @@ class WriterLock:
         """Whether the next to take the lock should be another process, which has waited."""
         return self.passed_over >= PASSED_OVER_MAX
 
+    def give_way(self) -> None:
+        """Between two commits of a run: who waited while this had the lock goes first. A wake-up
+        comes too late for whoever commits again at once."""
+        if self.passed_over:
+            time.sleep(PAUSE_S)
+
     def acquire(self, wake: Wake | None, timeout_s: float, deadline_ns: int = 0) -> None:
         """Take the lock; LockTimeoutError, which names the owner, after ``timeout_s``.
 

@@ -1,0 +1,42 @@
+"""The next generation of the index, as who asks for it sees it; who builds it is handed in.
+
+Work that wants another index of an open store (smaller, or without bytes of what was deleted) has
+it built beside those who commit, and switches all processes over to it under LOCK. So LOCK is held
+for what was committed last, and not for all that a store has.
+
+Invariants: the maintenance lock is held, so no segment goes meanwhile; whoever needs an index at
+once, because the one there is lost, builds it under LOCK (``Engine.rebuild_locked``), and then this
+one is not switched to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from logstore.engine.runtime.engine import Engine
+
+
+class NextIndex(Protocol):
+    """One that is being built. ``leave`` must follow, whatever became of it."""
+
+    def build(self) -> None:
+        """Build it, up to what is published, or a little before that. No lock is held.
+
+        CorruptionError where the one that there is cannot be copied.
+        """
+        ...
+
+    def switch_locked(self, applied: int) -> bool:
+        """All processes use it from now on, and the one before has no name that any of them opens.
+        The mutex and LOCK are held, and ``applied`` says where the log ends. False, and nothing
+        happened, if somebody else built one meanwhile."""
+        ...
+
+    def leave(self) -> None:
+        """Remove the one that is not used any more, or this one. The mutex and LOCK are free."""
+        ...
+
+
+Renewing: TypeAlias = "Callable[[Engine], NextIndex]"

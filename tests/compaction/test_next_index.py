@@ -1,0 +1,392 @@
+"""Prevents an index that is built beside those who commit from lacking what they did meanwhile, and
+one whose builder died from standing in the way of anybody."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+import logstore
+from logstore.compaction import index_space
+from logstore.engine.runtime import engine as engine_module
+from logstore.engine.runtime import maintenance_locks, reopen
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
+from logstore.fs import FileSystem
+from logstore.index import row_copy
+from logstore.index.env import Generation
+from logstore.log import names
+from logstore.recovery import next_index
+from logstore.recovery.check import check
+from logstore.recovery.next_index import NextIndex
+from tests.compaction.conftest import ROWS, Store
+from tests.compaction.dumps import Dump, dump
+from tests.support.inside import committer_of, engine_of
+
+Commit = Callable[[Store], object]
+
+
+def ack_one(store: Store) -> None:
+    group = store.stream(b"a").group(b"g", start="0")
+    first, *_ = group.read(b"c", count=3)
+    first.ack()
+
+
+def drop_and_make(store: Store) -> None:
+    store.drop(b"c")
+    store.stream(b"c").add({b"n": b"again"})
+
+
+def fill_segments(store: Store) -> None:
+    for turn in range(3):
+        store.stream(b"large").add({b"pad": bytes(40_000), b"turn": b"%d" % turn})
+
+
+def delete_some(store: Store) -> None:
+    store.stream(b"a").delete(*[entry.id for entry in store.stream(b"a").range(count=7)])
+
+
+# What others commit while an index is built, each alone and all of them.
+COMMITS: dict[str, Commit] = {
+    "nothing": lambda _: None,
+    "adds": lambda store: [store.stream(b"a").add(row) for row in ROWS],
+    "a new stream": lambda store: store.stream(b"new").add_many(ROWS),
+    "deletes": delete_some,
+    "a trim": lambda store: store.stream(b"b").trim(maxlen=9),
+    "a drop": lambda store: store.drop(b"c"),
+    "a new name": lambda store: store.rename(b"b", b"called"),
+    "a drop, and its name again": drop_and_make,
+    "a group": ack_one,
+    "settings": lambda store: store.stream(b"a").configure(max_entries=5),
+    "new segments": fill_segments,
+    "a copy": lambda store: store.copy(b"a", b"copy"),
+}  # fmt: skip
+
+
+def generations(path: Path) -> list[str]:
+    return sorted(each.name for each in (path / "index").iterdir())
+
+
+def told(store: Store) -> tuple[Dump, list[str]]:
+    return dump(store), [repr(store.stream(name).groups()) for name in sorted(store.streams())]
+
+
+@pytest.mark.parametrize("commits", [*([each] for each in COMMITS), list(COMMITS)], ids="+".join)
+@pytest.mark.parametrize("caught_up", [False, True], ids=["taken in under LOCK", "caught up"])
+def test_what_others_commit_meanwhile_is_in_it(
+    store: Store,
+    commits: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    caught_up: bool,
+) -> None:
+    """Also what they commit behind its last look at the log."""
+    engine, before = engine_of(store), engine_of(store).index().number
+    where, step = (next_index, "_copy") if caught_up else (NextIndex, "build")
+    real, expected = getattr(where, step), []
+
+    def step_and_commits(*args: Any) -> None:
+        real(*args)
+        for each in commits:
+            COMMITS[each](store)
+        expected.append(told(store))
+
+    monkeypatch.setattr(next_index, "LEFT_BYTES", 0)
+    monkeypatch.setattr(row_copy, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(next_index, "PIECES_A_COMMIT", 3)
+    monkeypatch.setattr(where, step, step_and_commits)
+    with maintenance_locks.alone(engine):
+        assert index_space.renew(engine, committer_of(store))
+    assert engine.index().number == before + 1
+    assert generations(engine.path) == [str(before + 1)]
+    assert told(store) == expected[0]
+    store.stream(b"a").add({b"n": b"goes on"})
+    found = store.stream(b"a").last
+    assert found is not None
+    assert found.fields == {b"n": b"goes on"}
+    store.compact()
+    checked = check(engine.path)
+    assert checked.as_dict()["clean"], checked.as_dict()
+
+
+def test_one_that_somebody_built_meanwhile_is_not_replaced(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was committed since to that one would be taken back for who has it open."""
+    engine, committer = engine_of(store), committer_of(store)
+    expected, switched, built = told(store), [], [True, True, False]
+    real_build, real_switch = NextIndex.build, NextIndex.switch_locked
+
+    def build(self: NextIndex) -> None:
+        real_build(self)
+        if built.pop(0):
+            with committer.locked():
+                engine.rebuild_locked()
+
+    def switch(self: NextIndex, applied: int) -> bool:
+        switched.append(real_switch(self, applied))
+        return switched[-1]
+
+    monkeypatch.setattr(NextIndex, "build", build)
+    monkeypatch.setattr(NextIndex, "switch_locked", switch)
+    with maintenance_locks.alone(engine):
+        assert index_space.renew(engine, committer)
+    assert switched == [False, False, True]
+    assert generations(engine.path) == [str(engine.index().number)]
+    assert not list(engine.path.glob(f"*{names.TEMPORARY}"))
+    assert told(store) == expected
+
+
+def test_where_others_build_all_the_time_it_is_built_under_lock(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(store)
+    before, expected = engine.index().number, dump(store).entries
+    monkeypatch.setattr(NextIndex, "switch_locked", lambda *_: False)
+    assert store.compact(full=True).index_rebuilt
+    assert generations(engine.path) == [str(before + 1)]
+    assert dump(store).entries == expected
+
+
+# Where LMDB writes: what is left of the log for LOCK tells where it is taken in.
+FULL_AT: dict[str, tuple[object, str, int]] = {
+    "copied": (row_copy, "put", -1),
+    "taken in": (next_index, "take_in", -1),
+    "taken in under LOCK": (next_index, "take_in", 1 << 40),
+}
+
+
+@pytest.mark.parametrize("what", FULL_AT)
+def test_on_a_full_disk_nothing_of_it_is_left(
+    store: Store, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, real = engine_of(store), next_index._copy
+    where, name, left_bytes = FULL_AT[what]
+    expected = dump(store).entries
+
+    def full(*_: object) -> None:
+        raise lmdb.DiskError(f"mdb_txn_commit: {os.strerror(errno.ENOSPC)}")
+
+    def copy_and_add(*args: Any) -> None:
+        real(*args)
+        store.stream(b"a").add({b"n": b"more"})
+
+    monkeypatch.setattr(next_index, "LEFT_BYTES", left_bytes)
+    monkeypatch.setattr(next_index, "_copy", copy_and_add)
+    monkeypatch.setattr(where, name, full)
+    with maintenance_locks.alone(engine), pytest.raises(logstore.DiskFullError):
+        index_space.renew(engine, committer_of(store))
+    assert generations(engine.path) == [str(engine.index().number)]
+    assert not list(engine.path.glob(f"*{names.TEMPORARY}"))
+    found = dump(store).entries
+    assert found[b"a"][: len(expected[b"a"])] == expected[b"a"]
+    assert len(found[b"a"]) == len(expected[b"a"]) + (what != "copied")
+
+
+def test_who_waits_for_the_switch_opens_no_index_that_is_left(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that looks between two steps of the switch finds another index here than WAKE says,
+    and waits for LOCK. The one that WAKE said is left when it has that."""
+    engine, waits = engine_of(store), threading.Event()
+    opened, found = list[int](), list[int]()
+    real_settle, real_open = Engine.settle_generation, engine_module.open_generation
+    real_locked = Engine._locked
+
+    def locked(self: Engine) -> Any:
+        waits.set()
+        return real_locked(self)
+
+    def settle(self: Engine, made: Generation) -> None:
+        reader.start()
+        assert waits.wait(30)
+        reader.join(0.1)
+        real_settle(self, made)
+
+    def open_generation(fs: FileSystem, path: Path, number: int) -> Generation:
+        opened.append(number)
+        return real_open(fs, path, number)
+
+    reader = threading.Thread(target=lambda: found.append(engine.index().number))
+    monkeypatch.setattr(Engine, "_locked", locked)
+    monkeypatch.setattr(Engine, "settle_generation", settle)
+    monkeypatch.setattr(engine_module, "open_generation", open_generation)
+    with maintenance_locks.alone(engine):
+        assert index_space.renew(engine, committer_of(store))
+    reader.join(30)
+    assert found == [engine.wake.generation()]
+    assert opened == []
+
+
+def test_the_index_before_has_no_name_when_lock_is_given_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, found = engine_of(store), list[list[int]]()
+    real = NextIndex.leave
+
+    def leave(self: NextIndex) -> None:
+        found.append(names.generations(engine.fs, engine.path))
+        real(self)
+
+    monkeypatch.setattr(NextIndex, "leave", leave)
+    assert store.compact(full=True).index_rebuilt
+    assert found == [[engine.index().number]]
+
+
+def refused(store: Store) -> None:
+    """A commit that is taken back when it has written to the index."""
+    with pytest.raises(logstore.IDOrderError), store.transaction() as tx:  # noqa: PT012
+        tx.drop(b"c")
+        tx.stream(b"a").add({b"n": b"1"}, id="1-1")
+
+
+def reopened(store: Store) -> None:
+    engine = engine_of(store)
+    assert reopen.reopen(engine, engine.index())
+
+
+@pytest.mark.parametrize(("call", "tries"), [(refused, 1), (reopened, 2)])
+def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
+    store: Store, call: Commit, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between some rows and the next ones no reader is inside; an index that is closed then is
+    copied again."""
+    engine, left, pieces, begun = engine_of(store), [call], list[int](), list[int]()
+    expected, real_inside, real_build = told(store), snapshot.inside, NextIndex.build
+
+    def inside(engine: Engine, work: Callable[..., Any], *args: Any) -> Any:
+        done = real_inside(engine, work, *args)
+        if work is next_index._next:
+            assert not engine.gate.inside
+            pieces.append(1)
+            if len(pieces) == 3:
+                left.pop()(store)
+        return done
+
+    def build(self: NextIndex) -> None:
+        begun.append(1)
+        real_build(self)
+
+    monkeypatch.setattr(row_copy, "PIECE_BYTES", 300)
+    monkeypatch.setattr(snapshot, "inside", inside)
+    monkeypatch.setattr(NextIndex, "build", build)
+    with maintenance_locks.alone(engine):
+        assert index_space.renew(engine, committer_of(store))
+    assert not left
+    assert len(begun) == tries
+    assert told(store) == expected
+
+
+# A builder that is killed at a step, beside another process that has the store open.
+BUILDER = """
+import os, signal, sys
+import logstore
+from logstore.engine.runtime.engine import Engine
+from logstore.fs import FileSystem
+from logstore.recovery.next_index import NextIndex
+
+path, step, mode = sys.argv[1:]
+renamed = []
+
+def killed(cls, name, *, behind, at=lambda *_: True):
+    real = getattr(cls, name)
+    def call(*args):
+        found = real(*args) if behind else None
+        if at(*args):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found if behind else real(*args)
+    setattr(cls, name, call)
+
+def of_index(self, source, target, *_):
+    return target.parent.name == "index"
+
+def of_boot(self, source, target, *_):
+    return target.name == "BOOT"
+
+with logstore.open(path, background=False, encoding=None) as store:
+    {
+        "before it is caught up": lambda: killed(NextIndex, "_name", behind=True),
+        "built": lambda: killed(NextIndex, "build", behind=True),
+        "before its name": lambda: killed(FileSystem, "rename", behind=False, at=of_index),
+        "behind its name": lambda: killed(FileSystem, "rename", behind=True, at=of_index),
+        "behind BOOT": lambda: killed(FileSystem, "rename", behind=True, at=of_boot),
+        "before WAKE": lambda: killed(Engine, "settle_generation", behind=False),
+        "behind WAKE": lambda: killed(Engine, "settle_generation", behind=True),
+        "switched": lambda: killed(NextIndex, "leave", behind=False),
+        "left": lambda: killed(NextIndex, "leave", behind=True),
+    }[step]()
+    store.compact(purge=mode == "purge", full=mode == "full")
+"""
+STEPS = (
+    "before it is caught up", "built", "before its name", "behind its name", "behind BOOT",
+    "before WAKE", "behind WAKE", "switched", "left",
+)  # fmt: skip
+# It adds before and behind that, and is then killed, or closes the store.
+OTHER = """
+import os, signal, sys
+import logstore
+
+store = logstore.open(sys.argv[1], background=False, encoding=None)
+stream = store.stream(b"a")
+for turn in range(2):
+    for n in range(70):
+        stream.add({b"turn": b"%d" % turn, b"n": b"%d" % n})
+    store.stream(b"b").delete(list(store.stream(b"b").range(count=1))[0].id)
+    print(len(stream), flush=True)
+    sys.stdin.readline()
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("other", ["killed", "closes"])
+@pytest.mark.parametrize("mode", ["full", "purge"])
+def test_a_builder_that_is_killed_stands_in_nobodys_way(
+    store: Store, step: str, other: str, mode: str
+) -> None:
+    """Others go on with the index that WAKE names, whichever BOOT does; nothing is lost, also when
+    they are killed, too; and the next run leaves one index."""
+    path, before = engine_of(store).path, dump(store)
+    path = Path(str(path))
+    store.close()
+    beside = subprocess.Popen(
+        [sys.executable, "-c", OTHER, str(path), other],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert beside.stdin is not None
+    assert beside.stdout is not None
+    beside.stdout.readline()
+    done = subprocess.run(
+        [sys.executable, "-c", BUILDER, str(path), step, mode], check=False, stderr=subprocess.PIPE
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    beside.stdin.write("\n")
+    beside.stdin.flush()
+    assert int(beside.stdout.readline()) == len(before.entries[b"a"]) + 140
+    beside.communicate("\n", timeout=30)
+    with logstore.open(path, background=False, encoding=None) as again:
+        found = dump(again)
+        assert len(found.entries[b"a"]) == len(before.entries[b"a"]) + 140
+        assert found.entries[b"b"] == before.entries[b"b"][2:]
+        assert found.entries[b"c"] == before.entries[b"c"]
+        again.compact(full=True)
+        assert dump(again).entries == found.entries
+        assert len(generations(path)) == 1
+    checked = check(path)
+    assert checked.as_dict()["clean"], checked.as_dict()
+    shutil.rmtree(path / "index")
+    with logstore.open(path, background=False, encoding=None) as again:
+        assert dump(again).entries == found.entries
