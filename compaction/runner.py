@@ -15,6 +15,7 @@ from logstore.codec import codec
 from logstore.compaction import deleted_bytes, index_space, measure, nodes, segments
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit.committer import Committer
+from logstore.engine.dump import copy
 from logstore.engine.maintenance import checkpoint, whole_log
 from logstore.engine.runtime import maintenance_locks, pins, reserve
 from logstore.engine.runtime.background import Pause, no_pause
@@ -50,10 +51,11 @@ def run(
         threshold = min(threshold, FULL_THRESHOLD)
     started = time.monotonic_ns()
     report = CompactionReport(purge=purge)
-    complete = True
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with maintenance_locks.alone(engine):
         segments.remove_garbage(engine, committer)
+        if purge:
+            copy.drop_unfinished(engine, committer.free)
         with committer.locked() as words:
             whole_log.upto(engine, words.applied)  # or what is missing would be taken for dead
         try:
@@ -64,14 +66,7 @@ def run(
             if purge:
                 raise
             _one_by_one(engine, committer, report, threshold)
-        if purge:
-            for _ in range(PURGE_AGAIN_MAX):
-                if not _left_behind(engine, committer, report):
-                    break
-                _pass(engine, committer, report, 0.0)
-            else:
-                complete = not _left_behind(engine, committer, report)
-            _erase_copies(engine, committer)
+        complete = not purge or _nothing_left(engine, committer, report)
         reserve.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, always=purge or full)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
@@ -171,6 +166,18 @@ def sweep(
         segments.drop_dead(engine, committer, victims, held, report)
 
 
+def _nothing_left(engine: Engine, committer: Committer, report: CompactionReport) -> bool:
+    """Passes of an erasure until no deleted byte is left; whether that was reached."""
+    for passes_left in reversed(range(PURGE_AGAIN_MAX + 1)):
+        # Before the look: who copies by a pin, or goes on with a copy, finds it gone from here on.
+        _erase_copies(engine, committer)
+        if not _left_behind(engine, committer, report):
+            return True
+        if passes_left:
+            _pass(engine, committer, report, 0.0)
+    return False
+
+
 def _left_behind(engine: Engine, committer: Committer, report: CompactionReport) -> bool:
     """Whether what others did during a pass of an erasure kept deleted entries in the log.
 
@@ -214,6 +221,7 @@ def _erase_copies(engine: Engine, committer: Committer) -> None:
         if names.is_tail(name):
             fs.remove(store / names.QUARANTINE / name)
     pins.revoke_all(fs, store)  # snapshot files hold copies of open nodes
+    copy.drop_unfinished(engine, committer.free)
     with committer.locked():  # then nobody is making a segment or an index: these are left over
         for name in fs.names(store / names.LOG):
             if name.endswith(f".log{names.TEMPORARY}") and names.is_segment_file(name):

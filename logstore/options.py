@@ -25,6 +25,7 @@ SEGMENT_BYTES = 64 * MIB
 SEGMENT_BYTES_MIN = 64 * 1024
 SEGMENT_BYTES_MAX = 1 << 30
 IMPORTING = b"__importing__:"  # what names of streams begin with that are not there whole yet
+COPYING = IMPORTING + b"copy:"  # the same, of copies inside the store
 NAME_MAX_BYTES = 64 * 1024  # of a stream, a group, a consumer, wherever they come from
 PRODUCER_ID_MAX_BYTES = 1024  # and of an idempotent ID
 ENTRY_MAX_BYTES = 1 << 30

@@ -219,10 +219,11 @@ class Store(StoreCare[T]):
         replace: bool = False,
         sync: Sync | None = None,
     ) -> bool:
-        """Copy a stream with its groups, and when it expires, in one commit, as COPY.
+        """Copy a stream with its groups, and when it expires, as COPY: as it is at one moment.
 
-        Settings of retention and of groups, and what is scheduled, are not copied. Other writers
-        wait while it copies.
+        Settings of retention and of groups, and what is scheduled, are not copied. A large stream
+        is written bit by bit, so that other writers go on, and gets its name at the end; while
+        others delete from it all the time, it is copied in one commit, for which they wait.
 
         Args:
             source: the stream's name.
@@ -245,9 +246,8 @@ class Store(StoreCare[T]):
 
         arguments.check_flag(replace, "replace")
         source, target = (arguments.stream_name(name, self.encoding) for name in (source, target))
-        step = partial(copy.copy, source=source, target=target, replace=replace)
-        copied: bool = self._opened.commit(step, sync)
-        return copied
+        commit, free = partial(self._opened.commit, sync=sync), self._opened.free
+        return copy.copy_beside(self._engine(), commit, free, source, target, replace=replace)
 
     def restore(
         self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None

@@ -180,6 +180,19 @@ def seen(view: Snapshot, name: bytes) -> Export:
     return _living(_begin(view, name, None)[0])
 
 
+def behind(view: Snapshot, name: bytes, after: StreamID | None) -> Export:
+    """The same, of the sealed nodes only those behind the one with this master ID."""
+    found, record = _begin(view, name, 0)
+    return _living(found._replace(sealed=_sealed(view, record, after, None)))
+
+
+def undisturbed(found: Export) -> tuple[int, int, StreamID]:
+    """What stays the same while a stream is only added to, or compacted."""
+    info = found.info
+    added = info.length if info.entries_added is None else info.entries_added
+    return found.stream, (added - info.length) & U64_MAX, StreamID(*info.max_deleted)
+
+
 def _living(found: Export) -> Export:
     """Without nodes of which all entries were deleted."""
     sealed = [each for each in found.sealed if each[1].live]

@@ -340,9 +340,12 @@ class Temporary(NamedTuple):
 
 def begin(txn: WriteTxn, name: bytes) -> Temporary:
     """Make an empty stream under a temporary name; what a killed import left of it is dropped."""
-    temporary = IMPORTING + name
-    if len(temporary) > NAME_MAX_BYTES:
-        temporary = IMPORTING + digest(name).hex().encode()
+    short = len(IMPORTING + name) <= NAME_MAX_BYTES
+    return begin_as(txn, IMPORTING + (name if short else digest(name).hex().encode()))
+
+
+def begin_as(txn: WriteTxn, temporary: bytes) -> Temporary:
+    """The same, with the temporary name given."""
     lifecycle.drop(txn, temporary)
     return Temporary(temporary, add.create(txn, temporary).number)
 
