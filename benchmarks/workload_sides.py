@@ -2,9 +2,9 @@
 
 The methods of all sides have the same names, arguments and results. A side that lacks one is left
 out of that work. SQLite is in WAL mode with synchronous=NORMAL: one table of entries with the key
-(stream, ms, seq), and one of jobs; bodies are JSON, made and read inside the clock. It makes no IDs
-and its jobs have no groups, leases or redelivery. RocksDB has its log, keys of the same three
-numbers, bodies packed by msgpack.
+(stream, ms, seq), one of jobs, and one of jobs that were taken, with indexes by time and by worker;
+bodies are JSON, made and read inside the clock. It makes no IDs, and its jobs have no groups.
+RocksDB has its log, keys of the same three numbers, bodies packed by msgpack.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,10 @@ TAKE = (
     "UPDATE job SET worker = 'w' WHERE id = "
     "(SELECT id FROM job WHERE worker IS NULL ORDER BY id LIMIT 1) RETURNING id, body"
 )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class Side:
@@ -62,6 +67,8 @@ class Ours(Side):
         super().__init__(folder)
         self._store = logstore.open(folder / "ours")
         self._ids: list[logstore.StreamID] = []
+        self._lent: list[logstore.StreamID] = []
+        self._group: Any = None
 
     def load(self, rows: list[Fields], jobs: list[Fields]) -> None:
         """The history that reads look at, and jobs, twice."""
@@ -165,6 +172,34 @@ class Ours(Side):
                 transaction.stream("results").add({"result": job["temp"]})
                 transaction.ack(job)
 
+    def lend(self, count: int, gone: Sequence[int]) -> None:
+        """Take so many jobs, of which some are deleted then; not measured."""
+        jobs = self._store.stream("holed")
+        self._group = jobs.group("lent", start="0")
+        while len(self._lent) < count:
+            self._lent += [job.id for job in self._group.read("a", count=100)]
+        jobs.delete(*[self._lent[place] for place in gone])
+
+    def give_back(self, picks: Sequence[int]) -> None:
+        """Give jobs back, one by one."""
+        for pick in picks:
+            self._group.nack(self._lent[pick])
+
+    def claim(self, picks: Sequence[int]) -> None:
+        """Take jobs over by their IDs, one by one, and read them."""
+        for pick in picks:
+            _ = [job.fields for job in self._group.claim("b", [self._lent[pick]], min_idle=0)]
+
+    def claim_idle(self, count: int) -> None:
+        """Take over the job that was taken first, or given back, and read it."""
+        for _ in range(count):
+            _ = [job.fields for job in self._group.autoclaim("c", min_idle=0, count=1).entries]
+
+    def read_own(self, count: int) -> None:
+        """Read the first ten jobs that a worker has once more; that is counted."""
+        for _ in range(count):
+            _ = [job.fields for job in self._group.backlog("b", count=10)]
+
     def close(self) -> None:
         self._store.close()
 
@@ -184,6 +219,11 @@ class SQLite(Side):
         )
         self._run("CREATE TABLE job (id INTEGER PRIMARY KEY, body TEXT, worker TEXT)")
         self._run("CREATE INDEX free ON job (id) WHERE worker IS NULL")
+        self._run(
+            "CREATE TABLE lease (id INTEGER PRIMARY KEY, worker TEXT, at INT, count INT, body TEXT)"
+        )
+        self._run("CREATE INDEX idle ON lease (at, id)")
+        self._run("CREATE INDEX own ON lease (worker, id)")
         self._numbers: dict[str, int] = {}
         self._clock_ms = 10**12
 
@@ -301,6 +341,45 @@ class SQLite(Side):
             self._put(stream, {"result": json.loads(body)["temp"]})
             self._run("DELETE FROM job WHERE id = ?", (job,))
             self._run("COMMIT")
+
+    def lend(self, count: int, gone: Sequence[int]) -> None:
+        self._run("BEGIN")
+        self._run(
+            "INSERT INTO lease SELECT id - 1, 'a', ?, 1, body FROM "
+            "(SELECT row_number() OVER (ORDER BY id) AS id, body FROM job LIMIT ?)",
+            (_now_ms(), count),
+        )
+        self._base.executemany("DELETE FROM lease WHERE id = ?", [(place,) for place in gone])
+        self._run("COMMIT")
+
+    def give_back(self, picks: Sequence[int]) -> None:
+        query = "UPDATE lease SET worker = NULL, at = ? WHERE id = ?"
+        for place, pick in enumerate(picks):
+            self._run(query, (place, pick))
+
+    def claim(self, picks: Sequence[int]) -> None:
+        query = (
+            "UPDATE lease SET worker = 'b', at = ?, count = count + 1 WHERE id = ? RETURNING body"
+        )
+        for pick in picks:
+            _ = [json.loads(body) for (body,) in self._run(query, (_now_ms(), pick)).fetchall()]
+
+    def claim_idle(self, count: int) -> None:
+        query = (
+            "UPDATE lease SET worker = 'c', at = ?, count = count + 1 WHERE id = "
+            "(SELECT id FROM lease WHERE at <= ? ORDER BY at, id LIMIT 1) RETURNING body"
+        )
+        for _ in range(count):
+            now_ms = _now_ms()
+            _ = [json.loads(body) for (body,) in self._run(query, (now_ms, now_ms)).fetchall()]
+
+    def read_own(self, count: int) -> None:
+        query = (
+            "UPDATE lease SET at = ?, count = count + 1 WHERE id IN "
+            "(SELECT id FROM lease WHERE worker = 'b' ORDER BY id LIMIT 10) RETURNING body"
+        )
+        for _ in range(count):
+            _ = [json.loads(body) for (body,) in self._run(query, (_now_ms(),)).fetchall()]
 
     def close(self) -> None:
         self._base.close()

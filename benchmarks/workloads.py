@@ -105,10 +105,13 @@ def one_round(
     for side in sides:
         side.load(rows, jobs)
     done: list[tuple[Work, str, Spent]] = []
+    pending = bench.size(5000, 1000)
     works = _adds(bench, drawn) + _reads(bench, drawn, len(rows)) + _jobs(bench)
+    works += _leases(bench, drawn, pending)
     holes = drawn.sample(range(len(jobs)), len(jobs) * 3 // 200)
     for side in sides[:2]:
         side.punch(holes)
+        side.lend(pending, drawn.sample(range(pending), pending // 50))
     close = Work(CLOSE, CLOSE_GOAL_US, 1, "close", ())
     # What this module holds, a million IDs and documents, is no work of either side: a
     # garbage collection that walks over them takes 40 ms, in whatever work it falls.
@@ -242,3 +245,16 @@ def _jobs(bench: Bench) -> list[Work]:
         Work(f"queue: {count:,} pending, acked at random", 0.5, count, "take_late", (count,)),
         Work("queue: take, result and ack as one", 0.5, count // 2, "take_once", (count // 2,)),
     ]  # fmt: skip
+
+
+def _leases(bench: Bench, drawn: random.Random, pending: int) -> list[Work]:
+    """What becomes of jobs that were taken and not acked; one in fifty was deleted since."""
+    count = bench.size(2000, 400)
+    picks = [[drawn.randrange(pending) for _ in range(count)] for _ in range(2)]
+    of = f"of {pending:,} pending, 2 % deleted"
+    return [
+        Work(f"queue: give one back, at random {of}", 1.0, count, "give_back", (picks[0],)),
+        Work(f"queue: claim one, at random {of}", 1.0, count, "claim", (picks[1],)),
+        Work(f"queue: claim the one idle longest {of}", 1.0, count, "claim_idle", (count,)),
+        Work("queue: read ten of one's own again", 1.0, count // 5, "read_own", (count // 5,)),
+    ]

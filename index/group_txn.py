@@ -341,8 +341,8 @@ class GroupTxn:
             found.append(each)
         return found
 
-    def idle(self, group: int) -> Iterator[tuple[int, bytes]]:
-        """Runs by their oldest delivery time: that time, and the first ID."""
-        prefix = keys.idle_key(group, 0, b"")[:9]
-        for key, _ in self._rows(prefix):
+    def idle(self, group: int, since: tuple[int, bytes] = (0, b"")) -> Iterator[tuple[int, bytes]]:
+        """Runs by their oldest delivery time, from ``since`` on: that time, and the first ID."""
+        first = keys.idle_key(group, *since)
+        for key, _ in self._rows(first[:9], first[9:]):
             yield keys.idle_parts(key)

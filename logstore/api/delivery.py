@@ -175,7 +175,7 @@ def making(
 def deliveries_of(
     group: GroupAdmin[T], consumer: bytes, given: list[Delivered]
 ) -> list[Delivery[T]]:
-    """The deliveries of entries as the engine handed them out; those of new ones, which most are,
+    """The deliveries of entries as the engine handed them out; those that are there, as most are,
     without a call for each."""
     encoding, values = group._opened.encoding, group._handle._values
     reading = encoding if values is None else values

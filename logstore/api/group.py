@@ -16,7 +16,7 @@ from logstore.api import arguments, worker
 from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, deliveries_of, making
 from logstore.api.group_admin import GroupAdmin
-from logstore.engine.apply.write_txn import WriteTxn
+from logstore.api.handing_on import hand_on
 from logstore.engine.groups import claim, deliver
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
@@ -236,7 +236,7 @@ class Group(GroupAdmin[T]):
             limit=dead,
             singly=worker,
         )
-        return deliveries_of(self, who, self._opened.commit_telling(step, on_dead=on_dead))
+        return deliveries_of(self, who, hand_on(self._opened, step, on_dead=on_dead))
 
     # -- taking over ----------------------------------------------------------------------------
     def claim(
@@ -295,7 +295,7 @@ class Group(GroupAdmin[T]):
             just_id=just_id,
             last_id=last_id,
         )
-        return deliveries_of(self, who, self._opened.commit(step, sync))
+        return deliveries_of(self, who, hand_on(self._opened, step, sync))
 
     def autoclaim(
         self,
@@ -346,7 +346,7 @@ class Group(GroupAdmin[T]):
             count=limit,
             just_id=just_id,
         )
-        taken: claim.Autoclaimed = self._opened.commit_telling(step, sync)
+        taken: claim.Autoclaimed = hand_on(self._opened, step, sync)
         return Autoclaimed(taken.cursor, deliveries_of(self, who, taken.entries), taken.deleted)
 
     def reassign(
@@ -466,7 +466,7 @@ def claim_step(
     force: bool,
     just_id: bool,
     last_id: IDLike | None,
-) -> Callable[[WriteTxn], list[Delivered]]:
+) -> partial[list[Delivered]]:
     """A claim, its arguments checked: what decides it under the lock."""
     arguments.check_count(retry_count, "retry_count")
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):

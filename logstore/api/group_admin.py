@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cas
 from logstore.api import arguments, configuring
 from logstore.api.configuring import KEEP, Amount, Keep, Length
 from logstore.api.entry import DeleteOutcome, outcomes
+from logstore.api.handing_on import hand_on
 from logstore.api.opening import OpenStore
 from logstore.api.stream_writes import StreamWrites
 from logstore.engine.groups import ack, admin
@@ -314,7 +315,7 @@ class GroupAdmin(Generic[T]):
             error=arguments.reason(error),
             later=arguments.later(delay),
         )
-        done: int = self._opened.commit_telling(step, sync, frees=True)
+        done: int = hand_on(self._opened, step, sync, frees=True)
         return done
 
     def ack_delete(

@@ -190,7 +190,7 @@ class OpenStore(Generic[T]):
         told: list[StreamID] = []
         try:
             return lane.add(name, fields, told, self._ascii_alone, options)
-        except KeyboardInterrupt as exc:  # as ``_beside``, whose call is a sixth of an add
+        except KeyboardInterrupt as exc:  # as ``beside``, whose call is a sixth of an add
             if not told:
                 raise
             try:
@@ -209,7 +209,7 @@ class OpenStore(Generic[T]):
         if shared is None or (lane := shared.lane) is None or not self._plain_text:
             return None
         told: list[StreamID] = []
-        count: int = _beside(lane.add_rows, name, rows, told=told, ascii=self._ascii_alone)
+        count: int = beside(lane.add_rows, name, rows, told=told, ascii=self._ascii_alone)
         return (told[0], count) if count else None
 
     def add_ready(self, request: Add) -> StreamID | None:
@@ -230,7 +230,7 @@ class OpenStore(Generic[T]):
                 ids, rule.maxlen, rule.minid, rule.approximate, rule.limit, request.create,
             )  # fmt: skip
         fields = tuple(batch.flat(0))
-        added: StreamID | None = _beside(lane.add, request.name, fields, options=options)
+        added: StreamID | None = beside(lane.add, request.name, fields, options=options)
         return added or None
 
     def add_all_plain(self, entries: list[tuple[bytes, Any, Options | None]]) -> list[StreamID]:
@@ -240,7 +240,7 @@ class OpenStore(Generic[T]):
         if shared is None or (lane := shared.lane) is None:
             return []
         told: list[StreamID] = []
-        return told if _beside(lane.add_all, entries, told=told) else []
+        return told if beside(lane.add_all, entries, told=told) else []
 
     def add_each_plain(
         self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
@@ -249,7 +249,7 @@ class OpenStore(Generic[T]):
         ``told``, also where this raises; of the others nothing has happened."""
         shared = self._shared
         if shared is not None and (lane := shared.lane) is not None:
-            _beside(lane.add_each, entries, told=told)
+            beside(lane.add_each, entries, told=told)
 
     def read_plain(
         self,
@@ -283,7 +283,7 @@ class OpenStore(Generic[T]):
                 return None
             place = shared.engine.wake.waits.saved.holds, owner_of(who)
         idle_ms = -1 if claim_idle_ms is None else claim_idle_ms
-        given: list[Any] | None = _beside(
+        given: list[Any] | None = beside(
             lane.read, stream, group, who, most, making(reader), place, idle_ms
         )
         return given
@@ -294,7 +294,7 @@ class OpenStore(Generic[T]):
         if shared is None or (lane := shared.lane) is None:
             return None
         try:
-            done: int | None = _beside(lane.ack, stream, group, ids)
+            done: int | None = beside(lane.ack, stream, group, ids)
         except DiskFullError:  # nothing happened: the pipeline has space set aside for it
             return None
         return done
@@ -305,10 +305,10 @@ class OpenStore(Generic[T]):
         if shared is None or (lane := shared.lane) is None:
             return None
         try:
-            done: int | None = _beside(lane.delete, stream, id)
+            done: int | None = beside(lane.delete, stream, id)
             if done is False:
-                read.keep_place(shared.engine, stream, id)
-                done = _beside(lane.delete, stream, id)
+                read.keep_places(shared.engine, stream, [id])
+                done = beside(lane.delete, stream, id)
         except DiskFullError:  # nothing happened: the pipeline has space set aside for it
             return None
         return None if done is False else done
@@ -379,7 +379,7 @@ def _may_wait(timeout: object) -> bool:
     return timeout is None or (type(timeout) is timedelta and timeout >= _NO_TIME)
 
 
-def _beside(
+def beside(
     commit: Callable[..., Any], *args: Any, told: list[Any] | None = None, **options: Any
 ) -> Any:
     """What a method of the lane gives, which is told what it committed, too."""

@@ -147,20 +147,21 @@ cdef class DeliveryMaker(_Decoder):
 
     def made(self, list rows not None, group, bytes consumer not None, reading, at_once, other):
         cdef list found = []
-        cdef object row, flat
+        cdef object row, flat, idle
         for row in rows:
             if not isinstance(row, tuple) or PyTuple_GET_SIZE(row) != 5:
                 raise ValueError("a row has five parts")
             flat = <object>PyTuple_GET_ITEM(row, 1)
-            if flat is None or <object>PyTuple_GET_ITEM(row, 2):
+            if flat is None:
                 found.append(other(group, consumer, row))
                 continue
             if self.encoding is not None:
                 flat = self.texts(flat)
+            idle = <object>PyTuple_GET_ITEM(row, 2)
             found.append(self.delivery(
                 <object>PyTuple_GET_ITEM(row, 0), flat, reading, group,
-                <object>PyTuple_GET_ITEM(row, 3), at_once, consumer,
-                <object>PyTuple_GET_ITEM(row, 4),
+                <object>PyTuple_GET_ITEM(row, 3), _timedelta(0, 0, 0, idle) if idle else at_once,
+                consumer, <object>PyTuple_GET_ITEM(row, 4),
             ))
         return found
 

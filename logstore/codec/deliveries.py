@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from logstore.codec.interface import ID, MAX_ID
@@ -87,21 +88,19 @@ class DeliveryMaker:
     ) -> list[Any]:
         """The deliveries of rows. ``reading``: how values are read; ``at_once``: no time.
 
-        What was idle before, or is gone, is made by ``other(group, consumer, row)``.
+        What is gone is made by ``other(group, consumer, row)``.
         """
         return [
             other(group, consumer, row)
-            if row[2] or row[1] is None
+            if row[1] is None
             else self._one(row, group, consumer, reading, at_once)
             for row in rows
         ]
 
     def _one(self, row: Any, group: Any, consumer: bytes, reading: Any, at_once: Any) -> Any:
-        id, flat, _, count, time_ms = row
-        flat = self._read(flat)
-        return self._made(
-            (id, flat, reading, group, False, count, at_once, consumer, time_ms, False)
-        )
+        id, flat, idle_ms, count, time_ms = row
+        flat, idle = self._read(flat), timedelta(0, 0, 0, idle_ms) if idle_ms else at_once
+        return self._made((id, flat, reading, group, False, count, idle, consumer, time_ms, False))
 
     def first(
         self,

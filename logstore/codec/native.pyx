@@ -25,6 +25,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
+from datetime import timedelta as _timedelta
+
 from logstore.codec.interface import (
     ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeHead, NodeSurvey, Packed,
     PackedNode,

@@ -10,6 +10,7 @@ import os
 import random
 import resource
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -544,3 +545,25 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
         assert told_by(store) == before
         assert entry.ack()
         assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+def test_who_waits_is_woken_by_what_is_given_back(store: Store) -> None:
+    group = store.stream(b"s").group(b"g")
+    group.read(b"a")
+    group.claim(b"b", ["2-1"], min_idle=0)
+    group.claim(b"b", ["1-1"], min_idle=0)
+    found: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: found.extend(group.read(b"c", count=1, timeout=20, claim_idle=60))
+    )
+    thread.start()
+    while not engine_of(store).wake.waits.waiters.lowest():
+        time.sleep(0.01)
+    began = time.monotonic()
+    assert group.nack("5-1") == 1
+    lane = store._opened.live().lane
+    assert lane is not None
+    assert lane.take_counts()["nacks"] == 1
+    thread.join()
+    assert [each.id.ms for each in found] == [5]
+    assert time.monotonic() - began < 5

@@ -266,10 +266,14 @@ def test_layouts_are_those_of_the_format() -> None:
         assert told.pop(name) == getattr(fmt, name)
     for name in (
         "FRAME_HEAD_AFTER_CRC", "APPEND_BODY", "DELIVER_BODY", "ACK_BODY", "TOMBSTONE_BODY",
-        "RECORD_BODY", "CREATE_BODY", "OPEN_BODY", "NODE_BODY",
+        "RECORD_BODY", "CREATE_BODY", "OPEN_BODY", "NODE_BODY", "CONSUMER_BODY", "CLAIM_BODY",
+        "CLAIM_ITEM",
     ):  # fmt: skip
         assert told.pop(name) == getattr(fmt, name).size
-    for kind in (Kind.CREATE, Kind.OPEN, Kind.NODE, Kind.APPEND, Kind.DELIVER, Kind.ACK):
+    for kind in (
+        Kind.CREATE, Kind.OPEN, Kind.NODE, Kind.APPEND, Kind.CONSUMER, Kind.DELIVER, Kind.ACK,
+        Kind.CLAIM,
+    ):  # fmt: skip
         assert told.pop(kind.name) == kind
     assert told == {}
 

@@ -164,6 +164,12 @@ class Actor:
         wanted = [logstore.StreamID(*id) for id in ids]
         return self._told(name, self.store.stream(name).group(GROUP).claim(who, wanted, min_idle=0))
 
+    def back(self, name: str, ids: list[tuple[int, int]]) -> int:
+        return self.store.stream(name).group(GROUP).nack(*[logstore.StreamID(*id) for id in ids])
+
+    def again(self, name: str, who: str) -> list[Any]:
+        return self._told(name, self.store.stream(name).group(GROUP).backlog(who))
+
     def _told(self, name: str, found: list[logstore.Delivery[bytes]]) -> list[Any]:
         self.given |= {(name, tuple(one.id)): one for one in found}  # type: ignore[misc]
         return [(tuple(one.id), one.delivery_count, list(one.pairs)) for one in found]
@@ -201,7 +207,7 @@ class Actor:
             found[name] = {
                 "rows": self.range(name),
                 "length": len(stream),
-                "pending": sorted((tuple(one.id), one.consumer) for one in pending),
+                "pending": sorted((tuple(one.id), one.consumer or b"") for one in pending),
             }
         return found
 

@@ -38,8 +38,8 @@ PROCESSES_MAX = 200
 TIMEOUT_S = 0.4  # of a reader that waits, in simulated time
 OPS = (
     *["add"] * 14, *["together"] * 3, "many", *["read"] * 4, *["wait"] * 5, *["ack"] * 4,
-    *["settle"] * 3, *["claim"] * 2, *["range"] * 3, *["follow"] * 5, *["delete"] * 5,
-    "sync", "roll",
+    *["settle"] * 3, *["claim"] * 2, *["back"] * 2, *["again"] * 2, *["range"] * 3,
+    *["follow"] * 5, *["delete"] * 5, "sync", "roll",
 )  # fmt: skip
 OF_ANY = ("add", "together", "many", "settle", "range", "follow", "delete")  # the rest is of groups
 
@@ -173,6 +173,8 @@ class History:
                 self._look_for_sleepers(call)
             elif call.op[0] in ("read", "claim"):
                 hand.given[call.op[1]] += [one[0] for one in call.answer]
+            elif call.op[0] == "back":
+                self.left[call.op[1]] += call.op[2]
             elif call.op[0] == "follow" and call.answer:
                 hand.seen[call.op[1]] = call.answer[-1][0]
             return
@@ -366,8 +368,12 @@ class History:
             return "read", name, f"c{hand.number}", rng.choice((1, 2, 3, 50)), timeout
         if what in ("ack", "settle"):
             return self._acks(hand, what, name)
-        if what in ("claim", "delete"):
-            return self._claims(hand, name) if what == "claim" else self._deletes(name)
+        if what in ("claim", "back"):
+            return self._claims(hand, what, name)
+        if what == "again":
+            return "again", name, f"c{hand.number}"
+        if what == "delete":
+            return self._deletes(name)
         if what == "follow":
             after = hand.seen[name]
             if rng.random() < 0.7:  # or it would hardly ever wait
@@ -397,8 +403,8 @@ class History:
                 return (what, each, some, rows) if rows else (what, each, some)
         return "range", name
 
-    def _claims(self, hand: Hand, name: str) -> Op:
-        """Take over what the dead were given, or another who lives."""
+    def _claims(self, hand: Hand, what: str, name: str) -> Op:
+        """Take over, or give back, what the dead were given, or another who lives."""
         others = [each.given[name] for process in self.processes for each in process.hands]
         pools = [ids for ids in (self.left[name], *others) if not self.gone[name].issuperset(ids)]
         if not pools:
@@ -407,7 +413,7 @@ class History:
         live = [id for id in pool if id not in self.gone[name]]
         ids = sorted(self.rng.sample(live, self.rng.randrange(1, min(len(live), 4) + 1)))
         pool[:] = [id for id in pool if id not in ids]
-        return "claim", name, f"c{hand.number}", ids
+        return (what, name, ids) if what == "back" else (what, name, f"c{hand.number}", ids)
 
     def _deletes(self, name: str) -> Op:
         """Delete an entry of which somebody was told, and that nobody is about to take over."""

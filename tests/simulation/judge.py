@@ -246,6 +246,9 @@ class Judge:
                     raise Wrong(f"{call.op} at {call.began} gave {id}, which was deleted before")
                 given[id] = call
         self._pending(name, given, reads)
+        for call in self.calls:
+            if call.op[:2] == ("again", name) and call.outcome == COUNTS:
+                self._again(name, call, given, reads)
         for call in reads:
             if call.outcome == COUNTS:
                 self._enough(name, call, reads, given)
@@ -272,6 +275,39 @@ class Judge:
         if were != rows[: len(were)]:
             raise Wrong(f"{name}: {sorted(set(rows[: len(were)]) - set(were))} were never given")
 
+    def _again(self, name: str, call: Call, given: dict[ID, Call], reads: list[Call]) -> None:
+        """A reader's backlog is what it may have had, and all that nobody else touched."""
+        ids = [id for id, _, _ in call.answer]
+        if ids != sorted(set(ids)):
+            raise Wrong(f"{call.op} is not in order: {ids}")
+        had = {id for id, read in given.items() if read.op[2] == call.op[2]}
+        had |= {
+            id for other in self.calls if other.op[:3] == ("claim", name, call.op[2])
+            for id in other.op[3]
+        }  # fmt: skip
+        lost = any(read.op[2] == call.op[2] and read.outcome == MAY_COUNT for read in reads)
+        for id, count, pairs in call.answer:
+            if pairs:
+                self._number(name, id, pairs)
+            elif not self._may_be_gone(name, id, call):
+                raise Wrong(f"{call.op} says that {id} is gone")
+            if pairs and (count < 2 or self._is_gone(name, id, call)):
+                raise Wrong(f"{call.op} at {call.began} gave {id}, with count {count}")
+            if (
+                id not in had
+                and not lost
+                and not self._handed(name, id, call.op[2].encode(), reads)
+            ):
+                raise Wrong(f"{call.op} gave {id}, which is another's")
+        touched = {
+            id for other in self.calls
+            if other.op[0] in ("ack", "settle", "claim", "back") and other.op[1] == name
+            for id in other.op[2 if other.op[0] != "claim" else 3]
+        }  # fmt: skip
+        mine = {id for id in had - touched if given[id].before(call)}
+        if not mine <= set(ids):
+            raise Wrong(f"{call.op} at {call.began} does not show {sorted(mine - set(ids))}")
+
     def _handed(self, name: str, id: ID, who: bytes, reads: list[Call]) -> bool:
         """Whether a reader who waited may have been handed an entry that was gone when it came."""
         delete = self.deletes.get((name, id))
@@ -286,12 +322,18 @@ class Judge:
         for sure is claimed, and by one at a time."""
         owners = {id: {call.op[2].encode()} for id, call in given.items()}
         for call in self.calls:
-            if call.op[:2] != ("claim", name) or call.outcome == REFUSED:
+            if call.op[:2] not in (("claim", name), ("back", name)) or call.outcome == REFUSED:
                 continue
-            who, ids = call.op[2].encode(), call.op[3]
+            claims, ids = call.op[0] == "claim", call.op[-1]
+            who = call.op[2].encode() if claims else b""
             if call.outcome == MAY_COUNT:
                 for id in ids:
                     owners[id].add(who)
+                continue
+            if not claims:
+                owners |= {id: {who} for id in ids}
+                if call.answer != len(ids):
+                    raise Wrong(f"{call.op} gave back {call.answer}")
                 continue
             if [id for id, _, _ in call.answer] != ids:
                 raise Wrong(f"{call.op} took over {call.answer}")

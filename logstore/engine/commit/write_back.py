@@ -2,14 +2,14 @@
 
 A *plain commit* only added entries to small open nodes that the record cache has, or, in the
 compiled lane, began a stream with a small open node, sealed an open node and began the next one,
-deleted an entry of a node that keeps others, or delivered or acked new entries of a group that it
-has: its frames are of these kinds, in the active segment, and it wrote nothing to the index. It
-does not touch LMDB. What it changed stays in the record cache, as owed to the index
-(``RecordCache.owe``). The next commit that is not plain writes what is owed in its own LMDB
-transaction, which begins before its append. The next one of any kind, if the index is as far behind
-as it may be, and whoever holds LOCK for other work than a commit, lets the index follow first
-(``follow_locked``). Where it cannot, that one is refused while nothing of it happened, and what was
-published before stays published.
+deleted an entry of a node that keeps others, or delivered new entries of a group that it has, or
+acked, gave back or claimed what is pending in it: its frames are of these kinds, in the active
+segment, and it wrote nothing to the index. It does not touch LMDB. What it changed stays in the
+record cache, as owed to the index (``RecordCache.owe``). The next commit that is not plain writes
+what is owed in its own LMDB transaction, which begins before its append. The next one of any kind,
+if the index is as far behind as it may be, and whoever holds LOCK for other work than a commit,
+lets the index follow first (``follow_locked``). Where it cannot, that one is refused while nothing
+of it happened, and what was published before stays published.
 
 A compiled lane asks for the same two bounds itself, calls ``follow_locked`` before it decides, and
 ``RecordCache.owe`` behind its append; or ``RecordCache.clear``, if it does not give its state back:
@@ -21,10 +21,11 @@ whatever it asks is there.
 
 Invariants: what the index lacks of the published log are new streams of names that it has not, each
 with its open node, appends to open nodes, open nodes that were sealed with those that follow them,
-tombstones with the records behind them, and deliveries and acks of groups that it has, all in the
-active segment, of at most ``INDEX_LAG_MAX_COMMITS`` commits and ``INDEX_LAG_MAX_BYTES``; what is
-owed is all of that, if the cache stands where WAKE does; ``indexed_upto`` in WAKE is never above
-what LMDB has committed. Nothing here syncs: what is published keeps the promise that it had.
+tombstones with the records behind them, and deliveries, acks and claims of groups that it has, and
+that consumers were seen, all in the active segment, of at most ``INDEX_LAG_MAX_COMMITS`` commits
+and ``INDEX_LAG_MAX_BYTES``; what is owed is all of that, if the cache stands where WAKE does;
+``indexed_upto`` in WAKE is never above what LMDB has committed. Nothing here syncs: what is
+published keeps the promise that it had.
 """
 
 from __future__ import annotations

@@ -3,8 +3,11 @@
 cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
     CREATE_BODY = 8         # then the name
     APPEND_BODY = 32
+    CONSUMER_BODY = 29      # then the name
     DELIVER_BODY = 45
     ACK_BODY = 8
+    CLAIM_BODY = 28
+    CLAIM_ITEM = 32         # ID, time, count: big endian, as IDs are
     NODE_BODY = 44          # of open frames, too
     RECORD_BODY = 72
     TOMBSTONE_BODY = 32     # then 4 bytes for each ordinal
@@ -18,8 +21,10 @@ cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordi
     KIND_NODE = 6
     KIND_TOMBSTONE = 7
     KIND_RECORD = 9
+    KIND_CONSUMER = 34
     KIND_DELIVER = 35
     KIND_ACK = 36
+    KIND_CLAIM = 37
     MARK = 0xF5A9
 
 cdef struct Append:         # the body of an append frame: 32 bytes, no padding
@@ -37,6 +42,8 @@ def layout():
         "FRAME_FLAG_LAST": LAST, "CREATE": KIND_CREATE, "CREATE_BODY": CREATE_BODY, "OPEN": KIND_OPEN,
         "OPEN_BODY": NODE_BODY, "NODE": KIND_NODE, "NODE_BODY": NODE_BODY, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
         "TOMBSTONE_BODY": TOMBSTONE_BODY, "RECORD_BODY": RECORD_BODY, "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
+        "CONSUMER": KIND_CONSUMER, "CONSUMER_BODY": CONSUMER_BODY, "CLAIM": KIND_CLAIM,
+        "CLAIM_BODY": CLAIM_BODY, "CLAIM_ITEM": CLAIM_ITEM,
     }
 
 

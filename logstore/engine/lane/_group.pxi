@@ -1,4 +1,4 @@
-# A group as reads and acks beside the pipeline need it, learned from the record cache and given back.
+# A group as its reads, acks and claims beside the pipeline need it, learned from the record cache and given back.
 
 cdef enum:
     RUN_MAX = 128           # entries of a run
@@ -37,6 +37,8 @@ cdef class Stretch:
     cdef u64 low_ms, low_seq, upper_ms, upper_seq
     cdef bint endless           # there is no upper end
     cdef bint dirty             # the record cache has it otherwise, or not at all
+    cdef bint knows_least
+    cdef u64 least_ms           # the earliest delivery in it
     cdef int64_t count
     cdef Pending run[RUN_MAX]
 
@@ -48,6 +50,7 @@ cdef class Stretch:
         cdef bytes packed = b"" if run is None else run.pack()
         cdef const u8* p = data_of(packed)
         cdef u64 n = 0 if run is None else len(run), i
+        self.knows_least = False
         if n > RUN_MAX or (n and size_of(packed) != 4 + n * PENDING_BYTES):
             return False
         if size_of(low) not in (0, ID_BYTES) or size_of(upper) < ID_BYTES:
@@ -69,6 +72,7 @@ cdef class Stretch:
     cdef void cut_below(self, u64 ms, u64 seq) noexcept nogil:
         """Nothing before this ID is of it."""
         cdef int64_t gone = self.place(ms, seq)
+        self.knows_least = False
         if is_below(self.low_ms, self.low_seq, ms, seq):
             self.low_ms, self.low_seq = ms, seq
             self.count -= gone
@@ -77,6 +81,7 @@ cdef class Stretch:
     cdef void cut_from(self, u64 ms, u64 seq) noexcept nogil:
         """Nothing from this ID on is of it."""
         if self.endless or is_below(ms, seq, self.upper_ms, self.upper_seq):
+            self.knows_least = False
             self.endless, self.upper_ms, self.upper_seq = False, ms, seq
             self.count = self.place(ms, seq)
 
@@ -107,12 +112,18 @@ cdef class Stretch:
         return (not self.endless and self.upper_ms == behind.low_ms
                 and self.upper_seq == behind.low_seq)
 
-    cdef u64 oldest_ms(self, u64 least_ms) noexcept nogil:
-        """The earliest delivery in it, or `least_ms` if that is earlier."""
+    cdef u64 least(self) noexcept nogil:
+        """The earliest delivery in it; above all others if there is none."""
         cdef int64_t i
-        for i in range(self.count):
-            least_ms = min(least_ms, self.run[i].time_ms)
-        return least_ms
+        if not self.knows_least:
+            self.least_ms, self.knows_least = ~<u64>0, True
+            for i in range(self.count):
+                self.least_ms = min(self.least_ms, self.run[i].time_ms)
+        return self.least_ms
+
+    cdef void changes(self) noexcept nogil:
+        """Its entries are changed."""
+        self.dirty, self.knows_least = True, False
 
     cdef bytes packed(self):
         """The run as it is stored."""
@@ -143,10 +154,41 @@ cdef bytes packed_id(u64 ms, u64 seq):
     return made
 
 
-ctypedef struct Acked:      # a pending entry that goes; borrowed from its group
+ctypedef struct Held:       # a pending entry that a commit changes; borrowed from its group
     PyObject* stretch
-    PyObject* owner
+    PyObject* owner             # NULL: it was given back
     int64_t place
+
+
+ctypedef struct Chosen:     # a pending entry, as it is
+    u64 ms
+    u64 seq
+    u64 time_ms
+    u64 count
+    uint32_t consumer
+    uint32_t fate               # what becomes of it; 0: it stays as it is
+    u64 new_ms
+    u64 new_count
+
+
+cdef inline void choose_row(Chosen* to, const Pending* row) noexcept nogil:
+    to.ms, to.seq, to.consumer = row.ms, row.seq, row.consumer
+    to.time_ms, to.count, to.fate = row.time_ms, row.count, 0
+
+
+cdef int64_t choose_by_time(Chosen* found, int64_t n, int64_t most, const Pending* row) noexcept nogil:
+    """Put a row among those that were delivered first, at most so many; how many they are. Rows come
+    in the order of their IDs, in which those of one time stay."""
+    cdef int64_t at = n
+    if n == most:
+        if row.time_ms >= found[n - 1].time_ms:
+            return n
+        at = n - 1
+    while at and found[at - 1].time_ms > row.time_ms:
+        found[at] = found[at - 1]
+        at -= 1
+    choose_row(&found[at], row)
+    return min(n + 1, most)
 
 
 cdef class Consumer:
@@ -174,12 +216,19 @@ cdef class Group:
     cdef u64 number, stream
     cdef bytes name
     cdef u64 last_ms, last_seq, pending, position
+    cdef u64 next_nack          # the place of what is given back next
     cdef int64_t read           # entries read; -1: not known
     cdef int64_t redeliver_ms   # what is pending for so long is read first; -1: nothing is
+    cdef int64_t deliveries_max # what was delivered so often is dead; -1: nothing is
+    cdef bint puts_off          # what fails waits
     cdef bint knows_settings
     cdef list stretches
     cdef bint knows_oldest
     cdef u64 oldest_ms          # nothing that is pending was delivered before
+    # Of what is not known here, nothing stands before this delivery time and ID, if there is such a
+    # bound; and how far the index had followed, whose idle runs were looked at up to there.
+    cdef bint has_bound
+    cdef u64 bound_time_ms, bound_ms, bound_seq, bound_upto
     cdef dict consumers         # by number
     cdef dict named             # by name
     cdef Consumer owner         # who was found last with an entry: often that of the next one, too
@@ -193,7 +242,8 @@ cdef class Group:
         self.number, self.stream, self.name = record.number, record.stream, record.name
         self.last_ms, self.last_seq = record.last
         self.pending, self.position, self.read = record.pending, record.position, record.entries_read
-        self.redeliver_ms = -1
+        self.next_nack = record.next_nack
+        self.redeliver_ms = self.deliveries_max = -1
         if settings is not None:
             self.learn_settings(settings)
         self.consumers, self.named, self.dirty_consumers = {}, {}, []
@@ -206,6 +256,9 @@ cdef class Group:
     cdef int learn_settings(self, settings) except -1:
         after_ms = settings.redeliver_after_ms
         self.redeliver_ms = -1 if after_ms is None else after_ms
+        most, first_ms = settings.max_deliveries, settings.backoff_ms
+        self.deliveries_max = -1 if most is None else most
+        self.puts_off = first_ms is not None and first_ms != 0
         self.knows_settings = True
         return 0
 
@@ -272,6 +325,27 @@ cdef class Group:
         self.stretches.insert(place, stretch)
         return stretch
 
+    cdef int learn_run(self, bytes low, run, bytes upper) except -1:
+        """All that was not known of a run that the index has; how many stretches that is, or -2: it
+        is no such run."""
+        cdef u64 ms, seq
+        cdef Stretch stretch
+        cdef int made = 0
+        if size_of(low) != ID_BYTES or size_of(upper) < ID_BYTES:
+            return -2
+        ms, seq = big(data_of(low)), big(data_of(low) + 8)
+        while True:
+            stretch = self.at(ms, seq)
+            if stretch is None:
+                stretch = self.learned(ms, seq, low, run, upper)
+                if stretch is None:
+                    return -2
+                made += 1
+            if stretch.endless or (size_of(upper) == ID_BYTES and not is_below(
+                    stretch.upper_ms, stretch.upper_seq, big(data_of(upper)), big(data_of(upper) + 8))):
+                return made
+            ms, seq = stretch.upper_ms, stretch.upper_seq
+
     cdef Stretch joined_last(self):
         """The last stretch that is known; with the one before it, if it is empty: as the index has
         no run without entries."""
@@ -334,12 +408,47 @@ cdef class Group:
             known += (<Stretch>PyList_GET_ITEM(self.stretches, i)).count
         return known == self.pending
 
-    cdef void learn_oldest(self, u64 oldest_ms) noexcept:
-        """The earliest delivery that the index knows of; what is known here may be earlier."""
+    cdef bint is_bounded(self) noexcept:
+        """Whether there is a bound, perhaps only now: all is known, so nothing is beyond it."""
+        if not self.has_bound and self.knows_all():
+            self.has_bound = True
+            self.bound_time_ms = self.bound_ms = self.bound_seq = ~<u64>0
+        return self.has_bound
+
+    cdef void learn_oldest(self) noexcept:
+        """The earliest delivery of all. `is_bounded`."""
         cdef Py_ssize_t i
+        self.oldest_ms, self.knows_oldest = self.bound_time_ms, True
         for i in range(PyList_GET_SIZE(self.stretches)):
-            oldest_ms = (<Stretch>PyList_GET_ITEM(self.stretches, i)).oldest_ms(oldest_ms)
-        self.oldest_ms, self.knows_oldest = oldest_ms, True
+            self.oldest_ms = min(self.oldest_ms,
+                                 (<Stretch>PyList_GET_ITEM(self.stretches, i)).least())
+
+    cdef void forget_pending(self) noexcept:
+        """Know nothing any more of what is pending: the index has all of it."""
+        self.has_bound = self.knows_oldest = False
+        self.stretches = []
+
+    cdef int64_t delivered_first(self, Chosen* found, int64_t most, int64_t until_ms) noexcept:
+        """Of what is known, what was delivered first, at `until_ms` or before, at most so many; how
+        many they are."""
+        cdef Stretch stretch
+        cdef Py_ssize_t at
+        cdef int64_t n = 0, i
+        for at in range(PyList_GET_SIZE(self.stretches) if until_ms >= 0 else 0):
+            stretch = <Stretch>PyList_GET_ITEM(self.stretches, at)
+            if stretch.least() > <u64>until_ms or (
+                    n == most and stretch.least() >= found[n - 1].time_ms):
+                continue
+            for i in range(stretch.count):
+                if stretch.run[i].time_ms <= <u64>until_ms:
+                    n = choose_by_time(found, n, most, &stretch.run[i])
+        return n
+
+    cdef bint is_below_bound(self, const Chosen* one) noexcept nogil:
+        """Whether nothing that is not known here was delivered before this one."""
+        return self.has_bound and (one.time_ms < self.bound_time_ms or (
+            one.time_ms == self.bound_time_ms
+            and is_below(one.ms, one.seq, self.bound_ms, self.bound_seq)))
 
     cdef bint has_idle(self, int64_t idle_ms, int64_t now_ms) noexcept:
         """Whether an entry may be pending for so long, or was given back. `knows_oldest`."""
@@ -348,8 +457,8 @@ cdef class Group:
             until_ms = GIVEN_BACK_MS - 1
         if not self.pending or until_ms < 0:
             return self.pending != 0
-        if self.oldest_ms <= <u64>until_ms and self.knows_all():
-            self.learn_oldest(~<u64>0)
+        if self.oldest_ms <= <u64>until_ms and self.is_bounded():
+            self.learn_oldest()
         return self.oldest_ms <= <u64>until_ms
 
     # -- what frames do to it: no object is made, and nothing can fail -------------------------------
@@ -364,7 +473,7 @@ cdef class Group:
             if stretch.count == RUN_MAX:
                 at += 1
                 stretch = <Stretch>PyList_GET_ITEM(self.stretches, at)
-            stretch.dirty = True
+            stretch.changes()
             row = &stretch.run[stretch.count]
             row.ms, row.seq = big(ids + i * ID_BYTES), big(ids + i * ID_BYTES + 8)
             row.time_ms, row.count, row.consumer = time_ms, 1, who.number
@@ -379,20 +488,54 @@ cdef class Group:
         self.read = read
         self.position = position
 
-    cdef void acked(self, const Acked* found, const u8* id) noexcept:
-        """An entry that was found is not pending any more. Its place may be another by now, where
-        entries before it went."""
+    cdef int64_t place_of(self, const Held* found, const u8* id) noexcept:
+        """Where an entry that was found stands now: entries before it may have gone."""
         cdef Stretch stretch = <Stretch>found.stretch
         cdef int64_t place = found.place
         if (place >= stretch.count or stretch.run[place].ms != big(id)
                 or stretch.run[place].seq != big(id + 8)):
             place = stretch.find(big(id), big(id + 8))
+        return place
+
+    cdef void seen(self, Consumer who, const u8* body, u64 position) noexcept:
+        """A consumer was seen, as the body of a frame says."""
+        who.seen_ms, who.active_ms = <int64_t>little(body + 12, 8), <int64_t>little(body + 20, 8)
+        self.position = position
+
+    cdef void claims_seen(self, Consumer who, const u8* body, u64 position) noexcept:
+        """The consumer of a claim was seen, if there is one, as of `seen`."""
+        if who is not None:
+            self.seen(who, body, position)
+        self.position = position
+
+    cdef void acked(self, const Held* found, const u8* id) noexcept:
+        """An entry that was found is not pending any more."""
+        cdef Stretch stretch = <Stretch>found.stretch
+        cdef int64_t place = self.place_of(found, id)
         stretch.count -= 1
         memmove(&stretch.run[place], &stretch.run[place + 1],
                 (stretch.count - place) * sizeof(Pending))
-        stretch.dirty = True
+        stretch.changes()
         self.pending -= 1
-        (<Consumer>found.owner).pending -= 1
+        if found.owner != NULL:
+            (<Consumer>found.owner).pending -= 1
+
+    cdef void claimed(self, const Held* found, const u8* item, Consumer who) noexcept:
+        """An entry that was found is this consumer's, as the item of a frame says; with None it is
+        given back."""
+        cdef Stretch stretch = <Stretch>found.stretch
+        cdef Pending* row = &stretch.run[self.place_of(found, item)]
+        row.time_ms, row.count = big(item + ID_BYTES), big(item + ID_BYTES + 8)
+        stretch.changes()
+        self.oldest_ms = min(self.oldest_ms, row.time_ms)
+        if found.owner != NULL:
+            (<Consumer>found.owner).pending -= 1
+        if who is None:
+            row.consumer = 0
+            self.next_nack = max(self.next_nack, row.time_ms + 1)
+            return
+        row.consumer = who.number
+        who.pending += 1
 
     # -- back to the record cache -------------------------------------------------------------------
     cdef bint give_back(self, cache) except -1:
@@ -408,6 +551,7 @@ cdef class Group:
                 return False
         record.last = ls_id(_StreamID, self.last_ms, self.last_seq)
         record.entries_read, record.pending, record.position = self.read, self.pending, self.position
+        record.next_nack = self.next_nack
         for c in self.dirty_consumers:
             known = cache.consumers[self.number, c.number]
             known.seen_ms, known.active_ms, known.pending = c.seen_ms, c.active_ms, c.pending

@@ -25,7 +25,7 @@ cdef enum:
 ctypedef struct Decided:    # what a commit does to a group; borrowed from the lane
     PyObject* group
     PyObject* who           # to whom it is delivered
-    int first               # in `going`: what is acked
+    int first               # in `found`: what is acked, or claimed
     u64 ms                  # of the entry that an ack of a transaction names
     u64 seq
 
@@ -90,8 +90,8 @@ cdef class GroupLane(DeleteLane):
     """Plain adds, reads and acks of groups of one engine, each a commit."""
 
     cdef Decided decided[STEPS_MAX]     # by the steps of the commit
-    cdef Acked going[ACKED_MAX]         # what that acks
-    cdef int64_t held           # stretches of all groups, or more
+    cdef Held found[ACKED_MAX]          # what that acks, or claims
+    cdef int64_t known_runs     # stretches of all groups, or more
     cdef public int64_t held_max        # above that all are let go of, and looked up anew
     cdef public int64_t lately_ms       # who was seen so lately need not be written down as seen
     cdef dict groups            # held, by number
@@ -150,7 +150,6 @@ cdef class GroupLane(DeleteLane):
         """Decide and commit; the deliveries, or None. What became of the commit, if there was one."""
         cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, read
-        cdef bint seen
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
         cdef Group g
         cdef Consumer who
@@ -165,8 +164,9 @@ cdef class GroupLane(DeleteLane):
                 or self.may_be_idle(g, idle_ms, now_ms, start)):
             return None
         if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
-            seen = place is None and 0 <= <int64_t>now_ms - who.seen_ms < self.lately_ms
-            return [] if seen else None
+            if place is not None:
+                return None
+            return self.seen_locked(g, who, [], start, now_ns, now_ms, tried, became)
         if g.read < -1 or g.read > COUNT_LIMIT or h.added > <u64>COUNT_LIMIT:
             return None
         if place is not None and (self.is_awaited(h, g.number, now_ns)
@@ -189,7 +189,7 @@ cdef class GroupLane(DeleteLane):
         fail(put_delivery(&self.out, g.number, who.number, p, n, now_ms, read))
         if not self.fits(start, self.out.size):
             return None
-        self.mark_dirty(g, who)
+        self.mark_dirty(g, <PyObject*>who)
         became[0] = self.commit_one(g, who, 0, KIND_DELIVER, start, now_ns, tried)
         return found
 
@@ -332,7 +332,7 @@ cdef class GroupLane(DeleteLane):
         cdef u64 start = ls_load(self.wake + W_APPLIED), ms = 0, seq = 0
         cdef int64_t now_ns = ls_now_ns(MONOTONIC), n = 0, i
         cdef Group g = self.group_locked(h, name, group_name, start, now_ns)
-        cdef Acked* one
+        cdef Held* one
         cdef u8* p
         if g is None:
             return NOT_DONE
@@ -344,7 +344,7 @@ cdef class GroupLane(DeleteLane):
             if type(id) is not _StreamID:
                 return NOT_DONE
             id_of(id, &ms, &seq)
-            one = &self.going[n]
+            one = &self.found[n]
             if not self.find_pending(g, ms, seq, start, one):
                 return NOT_DONE
             if one.place < 0:
@@ -361,11 +361,11 @@ cdef class GroupLane(DeleteLane):
         if not self.fits(start, self.out.size):
             return NOT_DONE
         for i in range(n):
-            self.mark_dirty(g, <Consumer>self.going[i].owner)
+            self.mark_dirty(g, self.found[i].owner)
         became[0] = self.commit_one(g, None, 0, KIND_ACK, start, now_ns, tried)
         return n
 
-    cdef bint find_pending(self, Group g, u64 ms, u64 seq, u64 upto, Acked* found) except -1:
+    cdef bint find_pending(self, Group g, u64 ms, u64 seq, u64 upto, Held* found) except -1:
         """Where an entry is pending, at -1 if it is not, and with whom; False: that is not known
         here. What is found is kept alive by the group, which gives up neither while LOCK is held."""
         cdef Stretch stretch = self.stretch_of(g, ms, seq, upto)
@@ -375,10 +375,13 @@ cdef class GroupLane(DeleteLane):
         found.place = stretch.find(ms, seq)
         if found.place < 0:
             return True
+        found.stretch, found.owner = <PyObject*>stretch, NULL
+        if not stretch.run[found.place].consumer:
+            return True
         who = g.owner
         if who is None or who.number != stretch.run[found.place].consumer:
             who = g.owner = self.consumer_of(g, stretch.run[found.place].consumer, None)
-        found.stretch, found.owner = <PyObject*>stretch, <PyObject*>who
+        found.owner = <PyObject*>who
         return who is not None
 
     cdef Stretch stretch_of(self, Group g, u64 ms, u64 seq, u64 upto):
@@ -393,35 +396,80 @@ cdef class GroupLane(DeleteLane):
             return None
         low, run, upper = near
         stretch = g.learned(ms, seq, low, run, upper)
-        self.held += 1
+        self.known_runs += 1
         return stretch if self.epoch == epoch else None
 
     cdef bint make_room(self, Group g, const u8* ids, int64_t n) except -1:
         """Have a place for a delivery behind all that is pending; False: there is none."""
         cdef Py_ssize_t before = len(g.stretches)
         cdef bint there = g.make_room(ids, n)
-        self.held += max(0, len(g.stretches) - before)
+        self.known_runs += max(0, len(g.stretches) - before)
         return there
 
     cdef bint may_be_idle(self, Group g, int64_t idle_ms, int64_t now_ms, u64 upto) except -1:
         """Whether something is pending for so long that it is read before what is new: as long as
         is set for the group, or asked for, if that is shorter."""
-        cdef u64 epoch = self.epoch
         if idle_ms < 0 or 0 <= g.redeliver_ms < idle_ms:
             idle_ms = g.redeliver_ms
         if idle_ms < 0 or not g.pending:
             return False
         if not g.knows_oldest:
-            if g.knows_all():
-                g.learn_oldest(~<u64>0)
-            else:
-                oldest = self.port.oldest(g.number, upto)
-                if oldest is None or self.epoch != epoch:
-                    return True
-                g.learn_oldest(<u64>oldest)
+            if not g.is_bounded() and not self.learn_next(g, upto):
+                return True
+            g.learn_oldest()
         return g.has_idle(idle_ms, now_ms)
 
-    # -- both --------------------------------------------------------------------------------------
+    cdef bint learn_next(self, Group g, u64 upto) except -1:
+        """Hold the run of the index with what was delivered first of all that is not held, and have
+        a bound for what is still beyond; False: it, or that there is none, is not known."""
+        cdef u64 epoch = self.epoch, indexed = ls_load(self.wake + W_INDEXED)
+        cdef int made = 0
+        since = 0, b""
+        if g.has_bound and g.bound_upto == indexed:     # else rows may be divided otherwise
+            since = g.bound_time_ms, packed_id(g.bound_ms, g.bound_seq)
+        found = self.port.idle(g.number, since, upto)
+        if found is None or self.epoch != epoch or g.epoch != epoch:
+            return False
+        near, time_ms, id = found
+        if near is not None:
+            low, run, upper = near
+            made = g.learn_run(low, run, upper)
+        self.known_runs += max(made, 0)
+        g.has_bound, g.bound_upto = True, indexed
+        g.bound_time_ms = time_ms
+        g.bound_ms, g.bound_seq = big(data_of(<bytes?>id)), big(data_of(<bytes>id) + 8)
+        return made >= 0 and self.epoch == epoch and (g.bound_time_ms != ~<u64>0 or g.knows_all())
+
+    # -- all of them -------------------------------------------------------------------------------
+    cdef list seen_locked(self, Group g, Consumer who, list found, u64 start, int64_t now_ns,
+                          u64 now_ms, Tried* tried, int* became):
+        """Commit that a consumer was seen, unless it was lately; `found`, or None."""
+        if 0 <= <int64_t>now_ms - who.seen_ms < self.lately_ms:
+            return found
+        self.out.size = self.frames = 0
+        self.lay_out_seen(g, who, now_ms)
+        if not self.fits(start, self.out.size):
+            return None
+        self.mark_dirty(g, <PyObject*>who)
+        became[0] = self.commit_one(g, who, 0, KIND_CONSUMER, start, now_ns, tried)
+        return found
+
+    cdef int lay_out_seen(self, Group g, Consumer who, u64 now_ms) except -1:
+        """Append a frame that says so, but for its head."""
+        cdef u64 size = HEAD + CONSUMER_BODY + size_of(who.name)
+        cdef u8* p
+        fail(buf_reserve(&self.out, size))
+        p = self.out.data + self.out.size + HEAD
+        put_64(p, g.number)
+        put_32(p + 8, who.number)
+        put_64(p + 12, now_ms)
+        put_64(p + 20, <u64>who.active_ms)
+        p[28] = 1
+        memcpy(p + CONSUMER_BODY, data_of(who.name), size_of(who.name))
+        self.decided[self.frames].group, self.decided[self.frames].who = <PyObject*>g, <PyObject*>who
+        self.framed_to(KIND_CONSUMER, size)
+        return 0
+
     cdef int commit_one(self, Group g, Consumer who, int first, u8 kind, u64 start, int64_t now_ns,
                         Tried* tried) except -1:
         """Commit the one frame that was laid out; what became of it."""
@@ -446,9 +494,11 @@ cdef class GroupLane(DeleteLane):
             n = (step.size - HEAD - ACK_BODY) // ID_BYTES
             g = <Group>decided.group
             for k in range(n - 1, -1, -1):      # from the end: the places of the others stay
-                g.acked(&self.going[decided.first + k], p + ACK_BODY + k * ID_BYTES)
+                g.acked(&self.found[decided.first + k], p + ACK_BODY + k * ID_BYTES)
             g.position = position
             self.acks += n
+        elif step.kind == KIND_CONSUMER:
+            (<Group>decided.group).seen(<Consumer>decided.who, p, position)
         else:
             DeleteLane.apply_step(self, asked, i, position)
 
@@ -457,7 +507,7 @@ cdef class GroupLane(DeleteLane):
         cdef u64 ms = 0, seq = 0
         cdef Group g
         cdef Consumer who
-        cdef Acked* one
+        cdef Held* one
         cdef const Pending* pending
         for i in range(count):
             if not asked[i].acks:
@@ -468,7 +518,7 @@ cdef class GroupLane(DeleteLane):
                 return False
             who = self.consumer_of(g, None, <bytes?>consumer_name)
             id_of(id, &ms, &seq)
-            one = &self.going[i]
+            one = &self.found[i]
             if who is None or not self.find_pending(g, ms, seq, start, one) or one.place < 0:
                 return False
             pending = &(<Stretch>one.stretch).run[one.place]
@@ -476,11 +526,11 @@ cdef class GroupLane(DeleteLane):
                     or pending.count != <u64>deliveries):
                 return False    # the pipeline says whose it is
             for k in range(i):
-                if asked[k].acks and one.stretch == self.going[k].stretch and one.place == self.going[k].place:
+                if asked[k].acks and one.stretch == self.found[k].stretch and one.place == self.found[k].place:
                     return False
             self.decided[i].group, self.decided[i].first = <PyObject*>g, i
             self.decided[i].ms, self.decided[i].seq = ms, seq
-            self.mark_dirty(g, who)
+            self.mark_dirty(g, <PyObject*>who)
             if g.epoch != self.epoch:
                 return False
         return True
@@ -507,7 +557,7 @@ cdef class GroupLane(DeleteLane):
         g = self.group_of(h, group_name)
         if g is None:
             return None
-        if self.held > self.held_max:
+        if self.known_runs > self.held_max:
             if not self.follow_locked(start):
                 return None
             self.let_go()
@@ -532,9 +582,9 @@ cdef class GroupLane(DeleteLane):
     cdef int let_go(self) except -1:
         """Hold no stretches any more, all of which the index has."""
         cdef Group g
-        self.held = len(self.groups)
+        self.known_runs = len(self.groups)
         for g in self.groups.values():
-            g.stretches = []
+            g.forget_pending()
             if not g.pending:
                 g.stretches.append(Stretch())
         return 0
@@ -576,7 +626,7 @@ cdef class GroupLane(DeleteLane):
             near = groups.runs.near.get(number)
             known = () if near is None else (near,)
         g = Group(record, settings, known)
-        self.held += 1 + len(g.stretches)
+        self.known_runs += 1 + len(g.stretches)
         if self.epoch != epoch or not self.is_at_base(cache):
             return None         # Python ran: what was taken is of a state that is gone
         g.epoch = epoch
@@ -614,11 +664,15 @@ cdef class GroupLane(DeleteLane):
                 g.learn_settings(settings)
         return g.knows_settings and self.epoch == epoch
 
-    cdef int mark_dirty(self, Group g, Consumer who) except -1:
-        """These are ahead of the cache, or will be."""
+    cdef int mark_dirty(self, Group g, PyObject* owner) except -1:
+        """These are ahead of the cache, or will be: a group, and a `Consumer` unless it is NULL."""
+        cdef Consumer who
         if not g.dirty:
             self.dirty_groups.append(g)
             g.dirty = True
+        if owner == NULL:
+            return 0
+        who = <Consumer>owner
         if not who.dirty:
             g.dirty_consumers.append(who)
             who.dirty = True
@@ -627,11 +681,13 @@ cdef class GroupLane(DeleteLane):
     # -- others' commits, and the record cache --------------------------------------------------------
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         cdef Group g = None
-        cdef bint is_ack, is_known, done = False
+        cdef bint is_known, done = False
         cdef u64 number, epoch = self.epoch
         cdef PyObject* found
-        is_ack = is_frame(p, left, ACK_BODY, KIND_ACK, size)
-        if not is_ack and not is_frame(p, left, DELIVER_BODY, KIND_DELIVER, size):
+        if not (is_frame(p, left, ACK_BODY, KIND_ACK, size)
+                or is_frame(p, left, DELIVER_BODY, KIND_DELIVER, size)
+                or is_frame(p, left, CLAIM_BODY, KIND_CLAIM, size)
+                or is_frame(p, left, CONSUMER_BODY, KIND_CONSUMER, size)):
             return DeleteLane.take_in_frame(self, p, left, position, size)
         if frame_crc(p, position, size[0], self.seed) != little(p, 4):
             return False
@@ -646,8 +702,7 @@ cdef class GroupLane(DeleteLane):
         if g is not None and g.position >= position:
             return True         # it was looked up just now, in an index that had followed
         if g is not None:
-            done = (self.take_ack(g, p + HEAD, size[0], position) if is_ack
-                    else self.take_delivery(g, p + HEAD, size[0], position))
+            done = self.take_of_group(g, p[28], p + HEAD, size[0], position)
         if done or self.epoch != epoch or self.wake == NULL:
             return done
         if ls_load(self.wake + W_INDEXED) >= position + HEAD + size[0]:
@@ -661,13 +716,29 @@ cdef class GroupLane(DeleteLane):
         record cache has, counts no more; it is looked up in the index when it is needed."""
         if g is not None:
             g.epoch = 0
-            self.held -= 1 + len(g.stretches)
+            self.known_runs -= 1 + len(g.stretches)
             if g.dirty:
                 g.clean()
                 self.dirty_groups.remove(g)
             self.groups.pop(number, None)
             self.unlearned.add(number)
         self.cache.groups.lack(number)
+        return True
+
+    cdef bint take_of_group(self, Group g, u8 kind, const u8* p, u64 size, u64 position) except -1:
+        """Let a frame of a group count that is held; False: it cannot."""
+        if kind == KIND_ACK:
+            return self.take_ack(g, p, size, position)
+        if kind == KIND_DELIVER:
+            return self.take_delivery(g, p, size, position)
+        return kind == KIND_CONSUMER and self.take_seen(g, p, position)
+
+    cdef bint take_seen(self, Group g, const u8* p, u64 position) except -1:
+        cdef Consumer who = self.consumer_of(g, <uint32_t>little(p + 8, 4), None)
+        if who is None or not p[28]:
+            return False        # it is new, or it goes
+        self.mark_dirty(g, <PyObject*>who)
+        g.seen(who, p, position)
         return True
 
     cdef bint take_delivery(self, Group g, const u8* p, u64 size, u64 position) except -1:
@@ -679,13 +750,13 @@ cdef class GroupLane(DeleteLane):
             return False
         if not self.make_room(g, p + DELIVER_BODY, n):
             return False
-        self.mark_dirty(g, who)
+        self.mark_dirty(g, <PyObject*>who)
         g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8), position)
         return little(p + 20, 8) == g.last_ms and little(p + 28, 8) == g.last_seq
 
     cdef bint take_ack(self, Group g, const u8* p, u64 size, u64 position) except -1:
         cdef int64_t n = (size - ACK_BODY) // ID_BYTES, i
-        cdef Acked one
+        cdef Held one
         cdef u64 ms, seq
         if (size - ACK_BODY) % ID_BYTES:
             return False
@@ -694,7 +765,7 @@ cdef class GroupLane(DeleteLane):
             seq = big(p + ACK_BODY + i * ID_BYTES + 8)
             if not self.find_pending(g, ms, seq, position, &one) or one.place < 0:
                 return False
-            self.mark_dirty(g, <Consumer>one.owner)
+            self.mark_dirty(g, one.owner)
             g.acked(&one, p + ACK_BODY + i * ID_BYTES)
         g.position = position
         return True
@@ -706,7 +777,7 @@ cdef class GroupLane(DeleteLane):
         self.dirty_groups.clear()
         self.groups.clear()
         self.unlearned.clear()
-        self.held = 0
+        self.known_runs = 0
         self.skipped.clear()
         self.node_lp = None
         DeleteLane.stand_nowhere(self)

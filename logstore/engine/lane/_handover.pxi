@@ -48,7 +48,7 @@ cdef inline bint is_before(const Waiter* one, const Waiter* other) noexcept nogi
     return one.key < other.key or (one.key == other.key and one.ticket < other.ticket)
 
 
-cdef class HandoverLane(GroupLane):
+cdef class HandoverLane(ClaimLane):
     """Adds that are handed to who waits, too; see native.pyx.
 
     One add is handed to the reader who waits longest for a group that had got all before it, as
@@ -76,7 +76,7 @@ cdef class HandoverLane(GroupLane):
         self.state_of, self.pace = state_of, pace
         self.runs, self.stopped = states
         self.offered_groups, self.offered_to = [], []
-        GroupLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
+        ClaimLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                            passed_over_max, port)
 
     # -- who is to get it: before anything is decided, so Python may run --------------------------
@@ -198,7 +198,7 @@ cdef class HandoverLane(GroupLane):
                 return False
             if not self.make_room(g, id, 1):
                 return False
-            self.mark_dirty(g, who)
+            self.mark_dirty(g, <PyObject*>who)
             step.at, step.kind = self.out.size, KIND_DELIVER
             fail(put_delivery(&self.out, g.number, who.number, id, 1, now_ms, g.read + 1))
             step.size = self.out.size - step.at

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from logstore import format as fmt
@@ -25,6 +26,7 @@ from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, through
 from logstore.errors import FileSystemError, typed
 from logstore.features.settings import SettingRows
 from logstore.fs import FileSystem
+from logstore.index.group_txn import LAST
 from logstore.index.txn import IndexTxn
 from logstore.log import names
 
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
     from logstore.index.keys import Locator, OpenNode, StreamRecord
 
 T = TypeVar("T")
-MAX_MS = MAX_POSITION = (1 << 64) - 1
+MAX_POSITION = (1 << 64) - 1
+NO_MORE = ((1 << 64) - 1, LAST)  # where a group's runs by their oldest delivery end
 IN_USE = True
 
 
@@ -197,10 +200,19 @@ class IndexPort(Indexed):
         """The run of pending entries to which an ID belongs, with its bounds."""
         return self._look(upto, lambda index: index.groups.around(group, id))
 
-    def oldest(self, group: int, upto: int) -> int | None:
-        """The earliest delivery of what is pending in a group; what is given back is before all
-        deliveries."""
-        return self._look(upto, lambda index: next(index.groups.idle(group), (MAX_MS, b""))[0])
+    def idle(
+        self, group: int, since: tuple[int, bytes], upto: int
+    ) -> tuple[Near | None, int, bytes] | None:
+        """Of a group's runs by their oldest delivery, the first one from such a time and first ID
+        on; and these of the one behind it. What is given back is before all deliveries."""
+
+        def look(index: IndexTxn) -> tuple[Near | None, int, bytes]:
+            groups = index.groups
+            rows = [*islice(groups.idle(group, since), 2), NO_MORE, NO_MORE]
+            near = None if rows[0] is NO_MORE else groups.around(group, rows[0][1])
+            return near, *rows[1]
+
+        return self._look(upto, look)
 
     def _look(self, upto: int, look: Callable[[IndexTxn], T]) -> T | None:
         """What a look at the index gives; None if that has commits beyond ``upto``, or it cannot be

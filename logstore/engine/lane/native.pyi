@@ -1,8 +1,12 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from logstore.engine.commit.committer import Busy
 from logstore.engine.commit.group_commit import CommitQueue
+from logstore.engine.groups.ack import Later
+from logstore.engine.groups.claim import Autoclaimed
+from logstore.engine.groups.dead_letter import Limit
+from logstore.engine.groups.deliver import Delivered
 from logstore.engine.lane.lane import IndexPort
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.waiters import Pace
@@ -16,6 +20,7 @@ def layout() -> dict[str, int]: ...
 def group_layout() -> dict[str, int | bytes]: ...
 def waiter_layout() -> dict[str, int]: ...
 def outcomes() -> dict[str, int]: ...
+def claim_layout() -> dict[str, int]: ...
 def handover_layout() -> dict[str, int]: ...
 def words() -> dict[str, int]: ...
 def log_words() -> tuple[int, ...]: ...
@@ -124,6 +129,63 @@ class Lane:
     def ack(
         self, name: bytes, group: bytes, ids: tuple[Any, ...], told: list[Any]
     ) -> int | None: ...
+    def nack(
+        self,
+        told: list[Any],
+        missed: list[StreamID],
+        stream: bytes,
+        group: bytes,
+        ids: Sequence[StreamID],
+        *,
+        mode: str,
+        retry_count: int | None,
+        force: bool,
+        later: Later | None,
+        error: bytes,
+    ) -> int | None: ...
+    def claim(
+        self,
+        told: list[Any],
+        missed: list[StreamID],
+        stream: bytes,
+        group: bytes,
+        consumer: bytes,
+        ids: Sequence[StreamID],
+        *,
+        min_idle_ms: int,
+        idle_ms: int | None,
+        time_ms: int | None,
+        retry_count: int | None,
+        force: bool,
+        just_id: bool,
+        last_id: StreamID | None,
+    ) -> list[Delivered] | None: ...
+    def autoclaim(
+        self,
+        told: list[Any],
+        missed: list[StreamID],
+        stream: bytes,
+        group: bytes,
+        consumer: bytes,
+        *,
+        min_idle_ms: int,
+        start: StreamID | None,
+        count: int,
+        just_id: bool,
+    ) -> Autoclaimed | None: ...
+    def read_history(
+        self,
+        told: list[Any],
+        missed: list[StreamID],
+        stream: bytes,
+        group: bytes,
+        consumer: bytes,
+        *,
+        after: StreamID,
+        count: int,
+        limit: Limit | None,
+        singly: bool,
+    ) -> list[Delivered] | None: ...
     def give_back(self) -> None: ...
     def take_counts(self) -> dict[str, int]: ...
     def close(self) -> None: ...

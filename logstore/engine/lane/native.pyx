@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
-"""The lane: commits of adds, or of a group's read or ack, in C with typed data.
+"""The lane: commits of adds, of deletes, or of what a group does, in C with typed data.
 
 Its parts: _system.pxi (the system, through one interface), parts of the codec (elements of a
 listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append frame), _handle.pxi
@@ -10,8 +10,8 @@ is held, and how it follows the log and the record cache), _commit.pxi (`CommitL
 commit), _sharing.pxi (`SharingLane`: threads that share a sync), _lane.pxi (`AddLane`: adds),
 _begin.pxi (`BeginLane`: adds that begin a node or a stream), _delete.pxi (`DeleteLane`: deletes),
 _group.pxi (`Group`: a group's record, consumers and runs of pending entries in C), _group_lane.pxi
-(`GroupLane`: reads and acks), _handover.pxi (`HandoverLane`: adds that are handed to who waits) and
-_waiting.pxi (`Lane`: who waits).
+(`GroupLane`: reads and acks), _claiming.pxi (`ClaimLane`: nacks, claims, reads of a backlog),
+_handover.pxi (`HandoverLane`: adds that are handed to who waits) and _waiting.pxi (`Lane`: who waits).
 
 A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
@@ -44,8 +44,8 @@ make, and leave the same record and open node as ``apply.streams`` does; only ob
 exactly dict, str, bytes, int or float are read, so that no code of a caller runs; what does not fit is
 said to be not plain, and nothing has changed then; memory is taken before anything changes.
 
-Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery
-or an ack leaves the same group, consumer and pending entries as ``runtime.group_state`` does. A
+Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery,
+an ack or a claim leaves the same group, consumer and pending entries as ``apply.groups`` does. A
 read is plain if what it gives is at hand: new entries alone, for a consumer that is known, and nobody
 waits in the queue before one that would wait itself. Of pending entries it knows intervals of IDs, and
 what it does not know the index has as it is. Frames of groups that the cache has not are passed over,
@@ -63,7 +63,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp, memcpy, memmove, memset, strlen
 
 from zlib import crc32
@@ -73,6 +73,8 @@ from logstore.codec.backend_classes import PendingRun as _PendingRun
 from logstore.engine.reading.loading import MISS as _MISS
 from logstore.engine.runtime.record_cache import SealedNode as _SealedNode
 from logstore.errors import CommittedError, CorruptNodeError, TooLargeError
+from logstore.ids import MAX_ID as _MAX_ID
+from logstore.ids import ZERO_ID as _ZERO_ID
 from logstore.ids import StreamID as _StreamID
 from logstore.index.keys import Locator as _Locator
 from logstore.index.keys import Meta as _Meta
@@ -100,5 +102,6 @@ include "_begin.pxi"
 include "_delete.pxi"
 include "_group.pxi"
 include "_group_lane.pxi"
+include "_claiming.pxi"
 include "_handover.pxi"
 include "_waiting.pxi"

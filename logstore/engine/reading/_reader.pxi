@@ -18,7 +18,6 @@ cdef enum:
     FOLLOW_MAX_BYTES = 1 << 18
     KIND_TRIM = 8
     KIND_GROUP = 32         # from here to CLAIM: groups, with consumers and what is pending
-    KIND_CLAIM = 37
     KIND_NOTE = 0x81
 
 cdef u64 NO_POSITION = ~<u64>0

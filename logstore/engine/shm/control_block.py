@@ -27,7 +27,7 @@ from logstore.errors import DiskFullError, FileSystemError, StoreError, Unreadab
 from logstore.fs import File, FileSystem
 from logstore.tuples import NamedTuple
 
-MAGIC = b"LGSTWAK\x08"
+MAGIC = b"LGSTWAK\x09"
 SIZE_BYTES = 160 * 1024
 # Native, not "<": these copy a word at once, the others byte by byte, which another process sees.
 _WORDS: Final = struct.Struct("@7Q")

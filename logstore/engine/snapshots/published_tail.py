@@ -35,7 +35,7 @@ from logstore.index.txn import IndexTxn
 from logstore.log import reader
 
 OF_STREAMS = frozenset({Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.RECORD})
-OF_GROUPS = frozenset({Kind.DELIVER, Kind.ACK})
+OF_GROUPS = frozenset({Kind.CONSUMER, Kind.DELIVER, Kind.ACK, Kind.CLAIM})
 # Where these kinds of frames, and CREATE, change rows.
 DATABASES = ("main", "names", "nodes", "segments", "groups")
 NO_ROWS = Rows({}, [])
@@ -89,6 +89,10 @@ def _check(view: TxnView, frame: reader.LogFrame, body: Any) -> None:
     if frame.kind in OF_GROUPS:
         if view.groups.by_number(body.group) is None:
             raise _unexpected(at, "its group is not there")
+        if frame.kind == Kind.CONSUMER and (
+            not body.alive or view.groups.consumer(body.group, body.consumer) is None
+        ):
+            raise _unexpected(at, "its consumer is not there, or goes")
         return
     if frame.kind == Kind.CREATE:
         if body.stream < view.meta.next_stream or view.holder(body.name) is not None:

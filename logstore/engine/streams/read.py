@@ -6,7 +6,7 @@ long; what is appended behind a batch is seen by the next one; entries come in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from logstore.codec import codec
@@ -111,18 +111,18 @@ def _get_in(
     return (_get(view, name, id, maker) if entry is MISS else entry), stream
 
 
-def keep_place(engine: Engine, name: bytes, id: StreamID) -> None:
-    """Have the read core keep where the node lies that an ID belongs to, and the node."""
+def keep_places(engine: Engine, name: bytes, ids: Sequence[StreamID]) -> None:
+    """Have the read core keep where the nodes lie that IDs belong to, and the nodes."""
     reader = engine.reader
     if reader is not None:
-        stream = snapshot.read(engine, _place_in, reader, name, id)
+        stream = snapshot.read(engine, _places_in, reader, name, ids)
         if stream is not None:
             reader.keep(stream)
 
 
-def _place_in(view: Snapshot, reader: Reader, name: bytes, id: StreamID) -> Any:
+def _places_in(view: Snapshot, reader: Reader, name: bytes, ids: Sequence[StreamID]) -> Any:
     stream = reader.of(view, name)
-    if stream is not None:
+    for id in ids if stream is not None else ():
         reader.place_in(stream, view, *id)
     return stream
 

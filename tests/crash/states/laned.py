@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,9 @@ class LaneSession(Session):
     def __init__(self, path: Path, sync: Sync) -> None:
         super().__init__(path, sync)
         self.clock = SystemClock()
-        self.commits = dict.fromkeys(("add", BEGIN, AT_ONCE, "delete", "read", "ack"), 0)
+        self.commits = dict.fromkeys(
+            ("add", BEGIN, AT_ONCE, "delete", "read", "ack", "nack", "claim"), 0
+        )
         self.ids: list[logstore.StreamID] = []  # of the entries of stream s, in order
         self.given: list[logstore.StreamID] = []  # that are pending in its group g
         self.held: list[Any] = []  # deliveries of these, and of others
@@ -163,6 +166,22 @@ class RecordedLane:
     def delete(self, *args: Any) -> Any:
         """As the lane's."""
         return self._recorded("delete", self._lane.delete, args)
+
+    def nack(self, *args: Any, **options: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("nack", partial(self._lane.nack, **options), args)
+
+    def claim(self, *args: Any, **options: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("claim", partial(self._lane.claim, **options), args)
+
+    def autoclaim(self, *args: Any, **options: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("claim", partial(self._lane.autoclaim, **options), args)
+
+    def read_history(self, *args: Any, **options: Any) -> Any:
+        """As the lane's."""
+        return self._recorded("claim", partial(self._lane.read_history, **options), args)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lane, name)
@@ -298,19 +317,41 @@ def ack(*places: int) -> Do:
     return Do(f"ack {places}", do)
 
 
+def _group(at: LaneSession) -> Any:
+    return at.store.stream("s").group("g")
+
+
+def _take(at: LaneSession) -> None:
+    """What is gone by then is acked in the same commit."""
+    wanted = at.given[:2]
+    there = {each.id for each in _group(at).claim("c", wanted, min_idle=0)}
+    assert there == {id for id in wanted if id in at.ids}
+    at.given = [id for id in at.given if id in there or id not in wanted]
+
+
+def _oldest(at: LaneSession) -> None:
+    found = _group(at).autoclaim("c", min_idle=0, count=3)
+    assert len(found.entries) + len(found.deleted) == min(3, len(at.given))
+    at.given = [id for id in at.given if id not in found.deleted]
+
+
 def _by_lane(at: LaneSession) -> None:
     assert all(count >= 3 for count in at.commits.values()), f"not of the lane: {at.commits}"
 
 
 MAKE = Do("create g", lambda at: at.store.stream("s").group("g").create("0"))
-BACK = Do("nack", lambda at: at.store.stream("s").group("g").nack(at.given[0]))
+BACK = Do("nack", lambda at: _group(at).nack(at.given[0]))
+TAKE = Do("claim", _take)
+AGAIN = Do("backlog", lambda at: _group(at).backlog("c", count=2))
+OLDEST = Do("autoclaim", _oldest)
 OTHER = Do("add to another stream", lambda at: at.store.stream("t").add({"v": b"1"}, "1-1"))
 BY_LANE = Do("the lane did it", _by_lane)
 GROUPS = (
     add(1), MAKE, add(2), read(1), add(3), read(1), ack(0), add(4), read(2), ack(0, 1), ack(0),
     add(5), together(6, 7), delete(5), read(2), OTHER, result(12, 0), delete(0), read(1), ack(0),
-    BACK, add(8), delete(3), CHECKPOINT, add(9), add(10), delete(4), read(1), ack(1), delete(5),
-    SYNC, read(2), ack(0), REOPEN, add(11), delete(0), read(1),
+    BACK, add(8), delete(3), CHECKPOINT, add(9), add(10), delete(4), read(1), ack(1), BACK, TAKE,
+    delete(5), AGAIN, SYNC, read(2), ack(0), REOPEN, add(11), delete(0), read(1), BACK, AGAIN,
+    BACK, OLDEST, AGAIN, TAKE,
     alone(13), alone(14), alone(15), BY_LANE,
 )  # fmt: skip
 
