@@ -9,6 +9,7 @@ cdef enum:
     COUNT_UNKNOWN = 0xFFFF
     INT_BYTES_MAX = 10      # an integer element, with its backlen
     FRAME_BYTES_MAX = 10    # what a string element has besides its data
+    ID_BYTES = 16           # of an ID in a key
 
 cdef enum:
     OK = 0

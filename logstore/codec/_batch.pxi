@@ -83,7 +83,7 @@ cdef class NodeBatch:
         self.count = 0
         self.live = self.nbytes = self.last_ms = self.last_seq = 0
         while <u64>self.count < most:
-            if size - at <= KEY_BYTES or p[at] != PENDING_ID_BYTES:
+            if size - at <= KEY_BYTES or p[at] != ID_BYTES:
                 return
             row = self.rows_at + self.count
             row.ms = big(p + at + 1)

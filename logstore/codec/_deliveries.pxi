@@ -71,7 +71,7 @@ def pack_ids(ids not None):
     cdef Py_ssize_t i = 0, size = len(ids)
     cdef u64 ms = 0, seq = 0, before_ms = 0, before_seq = 0
     cdef bint ascending = True
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, size * PENDING_ID_BYTES)
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size * ID_BYTES)
     cdef u8* at = data_of(made)
     cdef object id
     try:
@@ -83,7 +83,7 @@ def pack_ids(ids not None):
                 ascending = False
             put_big(at, ms)
             put_big(at + 8, seq)
-            at += PENDING_ID_BYTES
+            at += ID_BYTES
             before_ms, before_seq = ms, seq
             i += 1
     except OverflowError:
@@ -173,7 +173,7 @@ cdef class DeliveryMaker(_Decoder):
         cdef Range r
         cdef const u8* p = data_of(lp)
         cdef u64 pos, ms, seq, kept_ms = master_ms
-        cdef u8 packed[16 * PENDING_ID_BYTES]   # of the last IDs; those before are in `ids`
+        cdef u8 packed[16 * ID_BYTES]   # of the last IDs; those before are in `ids`
         cdef u64 last = 0
         cdef Buf ids
         cdef list found = [], fields
@@ -215,7 +215,7 @@ cdef class DeliveryMaker(_Decoder):
                     last = 0
                 put_big(packed + last, ms)
                 put_big(packed + last + 8, seq)
-                last += PENDING_ID_BYTES
+                last += ID_BYTES
                 found.append(self.delivery(new_id(id_class, bare, kept, seq), flat, reading, group,
                                            one, at_once, consumer, time_ms))
                 if len(found) == limit:

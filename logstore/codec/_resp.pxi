@@ -405,11 +405,11 @@ cdef int put_reply(
     if code == OK:
         code = buf_bulk(out, text, size)
     if code == OK and replies.packs:
-        code = buf_reserve(&replies.ids, PENDING_ID_BYTES)
+        code = buf_reserve(&replies.ids, ID_BYTES)
         if code == OK:
             put_big(replies.ids.data + replies.ids.size, ms)
             put_big(replies.ids.data + replies.ids.size + 8, seq)
-            replies.ids.size += PENDING_ID_BYTES
+            replies.ids.size += ID_BYTES
     replies.ms, replies.seq = ms, seq
     return buf_flat(out, &replies.names, p, m, e) if code == OK else code
 

@@ -1,25 +1,5 @@
 # Runs of pending entries: the twin of run.py, rows instead of columns.
 
-ctypedef struct PendingRow:
-    u64 ms
-    u64 seq
-    u64 time_ms
-    u64 count
-    uint32_t consumer
-
-cdef enum:
-    PENDING_ID_BYTES = 16
-    PENDING_ROW_BYTES = 36      # as stored
-    PENDING_MAX_ENTRIES = 128
-
-
-cdef inline object id_bytes(const PendingRow* row):
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, PENDING_ID_BYTES)
-    put_big(data_of(made), row.ms)
-    put_big(data_of(made) + 8, row.seq)
-    return made
-
-
 cdef struct Bound:
     u64 ms
     u64 seq
@@ -33,12 +13,12 @@ cdef int read_bound(bytes upper, Bound* bound) except -1:
     bound.side = 0
     if size == 0:
         bound.side = -1
-    elif size < PENDING_ID_BYTES:
+    elif size < ID_BYTES:
         raise ValueError("a bound is an ID, or what is above or below every ID")
     else:
         bound.ms = big(data_of(upper))
         bound.seq = big(data_of(upper) + 8)
-        if size > PENDING_ID_BYTES:
+        if size > ID_BYTES:
             if bound.ms != ~<u64>0 or bound.seq != ~<u64>0:
                 raise ValueError("a bound is an ID, or what is above or below every ID")
             bound.side = 1
@@ -52,7 +32,7 @@ cdef inline bint is_below(u64 ms, u64 seq, const Bound* bound) noexcept nogil:
 
 
 cdef int check_ids(bytes ids, Py_ssize_t at) except -1:
-    if at < 0 or size_of(ids) % PENDING_ID_BYTES or at % PENDING_ID_BYTES:
+    if at < 0 or size_of(ids) % ID_BYTES or at % ID_BYTES:
         raise ValueError("IDs are 16 bytes each")
     return 0
 
@@ -70,26 +50,27 @@ cdef class PendingRun:
     def __dealloc__(self):
         buf_free(&self.buf)
 
-    cdef inline PendingRow* rows(self) noexcept nogil:
-        return <PendingRow*>self.buf.data
+    cdef inline Pending* rows(self) noexcept nogil:
+        return <Pending*>self.buf.data
 
     cdef inline Py_ssize_t size(self) noexcept nogil:
-        return <Py_ssize_t>(self.buf.size // sizeof(PendingRow))
+        return <Py_ssize_t>(self.buf.size // sizeof(Pending))
 
     def __len__(self):
         return self.size()
 
     @property
     def first(self):
-        return id_bytes(self.rows()) if self.buf.size else b""
+        return pack_id(self.rows().ms, self.rows().seq) if self.buf.size else b""
 
     @property
     def last(self):
-        return id_bytes(self.rows() + self.size() - 1) if self.buf.size else b""
+        cdef const Pending* row = self.rows() + self.size() - 1
+        return pack_id(row.ms, row.seq) if self.buf.size else b""
 
     @property
     def oldest_ms(self):
-        cdef const PendingRow* rows = self.rows()
+        cdef const Pending* rows = self.rows()
         cdef Py_ssize_t i
         cdef u64 least = ~<u64>0
         if not self.buf.size:
@@ -99,36 +80,24 @@ cdef class PendingRun:
                 least = rows[i].time_ms
         return least
 
-    cdef Py_ssize_t place(self, u64 ms, u64 seq) noexcept nogil:
-        """Where an ID stands or would stand."""
-        cdef const PendingRow* rows = self.rows()
-        cdef Py_ssize_t low = 0, high = self.size(), middle
-        if high and (rows[high - 1].ms < ms or (rows[high - 1].ms == ms and rows[high - 1].seq < seq)):
-            return high
-        while low < high:
-            middle = (low + high) >> 1
-            if rows[middle].ms < ms or (rows[middle].ms == ms and rows[middle].seq < seq):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    cdef inline Py_ssize_t place(self, u64 ms, u64 seq) noexcept nogil:
+        return pending_place(self.rows(), self.size(), ms, seq)
 
     cdef inline bint holds(self, Py_ssize_t place, u64 ms, u64 seq) noexcept nogil:
-        return (place < self.size() and self.rows()[place].ms == ms
-                and self.rows()[place].seq == seq)
+        return is_at(self.rows(), self.size(), place, ms, seq)
 
     cdef int cut(self, Py_ssize_t place, Py_ssize_t count) except -1:
-        cdef PendingRow* rows = self.rows()
+        cdef Pending* rows = self.rows()
         memmove(rows + place, rows + place + count,
-                (self.size() - place - count) * sizeof(PendingRow))
-        self.buf.size -= count * sizeof(PendingRow)
+                (self.size() - place - count) * sizeof(Pending))
+        self.buf.size -= count * sizeof(Pending)
         return 0
 
     def find(self, bytes id not None):
         cdef Py_ssize_t place
-        cdef const PendingRow* row
+        cdef const Pending* row
         cdef u64 ms, seq
-        if size_of(id) != PENDING_ID_BYTES:
+        if size_of(id) != ID_BYTES:
             raise ValueError("IDs are 16 bytes each")
         ms, seq = big(data_of(id)), big(data_of(id) + 8)
         place = self.place(ms, seq)
@@ -151,9 +120,9 @@ cdef class PendingRun:
             if not is_below(ms, seq, &bound):
                 break
             if self.holds(self.place(ms, seq), ms, seq):
-                memcpy(data_of(found) + count, data + at, PENDING_ID_BYTES)
-                count += PENDING_ID_BYTES
-            at += PENDING_ID_BYTES
+                memcpy(data_of(found) + count, data + at, ID_BYTES)
+                count += ID_BYTES
+            at += ID_BYTES
         if begin == 0 and count == size:
             return ids, at
         return found[:count], at
@@ -173,7 +142,7 @@ cdef class PendingRun:
                 break
             place = self.place(ms, seq)
             if not self.holds(place, ms, seq):
-                at += PENDING_ID_BYTES
+                at += ID_BYTES
                 continue
             count = same = 0
             consumer = self.rows()[place].consumer
@@ -187,7 +156,7 @@ cdef class PendingRun:
                     same = 0
                 same += 1
                 count += 1
-                at += PENDING_ID_BYTES
+                at += ID_BYTES
             change(changes, consumer, -same)
             self.cut(place, count)
         return at
@@ -195,8 +164,8 @@ cdef class PendingRun:
     def put(self, items not None, Py_ssize_t at, uint32_t consumer, bytes upper not None,
             dict changes not None):
         cdef Bound bound
-        cdef PendingRow row
-        cdef PendingRow* rows
+        cdef Pending row
+        cdef Pending* rows
         cdef Py_ssize_t place, made = 0
         read_bound(upper, &bound)
         row.consumer = consumer
@@ -211,14 +180,14 @@ cdef class PendingRun:
                     if rows[place].consumer != consumer:
                         change(changes, rows[place].consumer, -1)
                         made += 1
-                elif self.size() >= PENDING_MAX_ENTRIES:
+                elif self.size() >= PENDING_MAX:
                     break
                 else:
-                    fail(buf_reserve(&self.buf, sizeof(PendingRow)))
+                    fail(buf_reserve(&self.buf, sizeof(Pending)))
                     rows = self.rows()
                     memmove(rows + place + 1, rows + place,
-                            (self.size() - place) * sizeof(PendingRow))
-                    self.buf.size += sizeof(PendingRow)
+                            (self.size() - place) * sizeof(Pending))
+                    self.buf.size += sizeof(Pending)
                     made += 1
                 rows[place] = row
                 at += 1
@@ -227,34 +196,34 @@ cdef class PendingRun:
         return at
 
     def extend(self, bytes ids not None, uint32_t consumer, u64 time_ms, u64 count):
-        cdef PendingRow* row
+        cdef Pending* row
         cdef Py_ssize_t at
-        cdef Py_ssize_t n = <Py_ssize_t>(size_of(ids) // PENDING_ID_BYTES)
+        cdef Py_ssize_t n = <Py_ssize_t>(size_of(ids) // ID_BYTES)
         check_ids(ids, 0)
-        fail(buf_reserve(&self.buf, n * sizeof(PendingRow)))
+        fail(buf_reserve(&self.buf, n * sizeof(Pending)))
         row = self.rows() + self.size()
         for at in range(n):
-            row.ms = big(data_of(ids) + at * PENDING_ID_BYTES)
-            row.seq = big(data_of(ids) + at * PENDING_ID_BYTES + 8)
+            row.ms = big(data_of(ids) + at * ID_BYTES)
+            row.seq = big(data_of(ids) + at * ID_BYTES + 8)
             row.consumer = consumer
             row.time_ms = time_ms
             row.count = count
             row += 1
-        self.buf.size += n * sizeof(PendingRow)
+        self.buf.size += n * sizeof(Pending)
 
     def split(self):
         cdef PendingRun upper = PendingRun()
         cdef Py_ssize_t half = self.size() // 2
-        fail(buf_add(&upper.buf, self.rows() + half, (self.size() - half) * sizeof(PendingRow)))
-        self.buf.size = half * sizeof(PendingRow)
+        fail(buf_add(&upper.buf, self.rows() + half, (self.size() - half) * sizeof(Pending)))
+        self.buf.size = half * sizeof(Pending)
         return upper
 
     def between(self, bytes low not None, bytes high not None, int64_t consumer=-1):
         cdef list found = []
         cdef Py_ssize_t place
-        cdef PendingRow row
+        cdef Pending row
         cdef u64 ms, seq
-        if size_of(low) != PENDING_ID_BYTES or size_of(high) != PENDING_ID_BYTES:
+        if size_of(low) != ID_BYTES or size_of(high) != ID_BYTES:
             raise ValueError("IDs are 16 bytes each")
         ms, seq = big(data_of(high)), big(data_of(high) + 8)
         place = self.place(big(data_of(low)), big(data_of(low) + 8))
@@ -270,7 +239,7 @@ cdef class PendingRun:
     def due(self, int64_t until_ms):
         cdef list found = []
         cdef Py_ssize_t place
-        cdef PendingRow row
+        cdef Pending row
         cdef Py_ssize_t size = self.size()
         for place in range(size):
             if place >= self.size():
@@ -281,39 +250,17 @@ cdef class PendingRun:
         return found
 
     def pack(self):
-        cdef const PendingRow* rows = self.rows()
-        cdef Py_ssize_t n = self.size(), i
-        cdef bytes made = PyBytes_FromStringAndSize(NULL, 4 + n * PENDING_ROW_BYTES)
-        cdef u8* ids = data_of(made) + 4
-        cdef u8* consumers = ids + n * PENDING_ID_BYTES
-        cdef u8* times = consumers + n * 4
-        cdef u8* counts = times + n * 8
-        put_32(data_of(made), n)
-        for i in range(n):
-            put_big(ids + i * PENDING_ID_BYTES, rows[i].ms)
-            put_big(ids + i * PENDING_ID_BYTES + 8, rows[i].seq)
-            put_32(consumers + i * 4, rows[i].consumer)
-            put_64(times + i * 8, rows[i].time_ms)
-            put_64(counts + i * 8, rows[i].count)
-        return made
+        return pack_pending(self.rows(), self.size())
 
     @classmethod
     def unpack(cls, bytes value not None):
-        cdef u64 size = size_of(value), n = 0, i
+        cdef u64 size = size_of(value), n = 0
         cdef PendingRun made = PendingRun()
-        cdef PendingRow* row
-        cdef const u8* ids = data_of(value) + 4
         if size >= 4:
             n = little(data_of(value), 4)
-        if size != 4 + n * PENDING_ROW_BYTES:
+        if size != stored_bytes(n):
             raise ValueError("a run of pending entries has a length that does not fit")
-        fail(buf_reserve(&made.buf, n * sizeof(PendingRow)))
-        for i in range(n):
-            row = made.rows() + i
-            row.ms = big(ids + i * PENDING_ID_BYTES)
-            row.seq = big(ids + i * PENDING_ID_BYTES + 8)
-            row.consumer = <uint32_t>little(ids + n * PENDING_ID_BYTES + i * 4, 4)
-            row.time_ms = little(ids + n * (PENDING_ID_BYTES + 4) + i * 8, 8)
-            row.count = little(ids + n * (PENDING_ID_BYTES + 12) + i * 8, 8)
-        made.buf.size = n * sizeof(PendingRow)
+        fail(buf_reserve(&made.buf, n * sizeof(Pending)))
+        read_pending(data_of(value), made.rows(), n)
+        made.buf.size = n * sizeof(Pending)
         return made

@@ -54,7 +54,7 @@ cdef void ask_for(Claim* asked, int which) noexcept:
 cdef int by_id(const void* one, const void* other) noexcept nogil:
     cdef const Chosen* a = <const Chosen*>one
     cdef const Chosen* b = <const Chosen*>other
-    return -1 if is_below(a.ms, a.seq, b.ms, b.seq) else 1
+    return -1 if below(a.ms, a.seq, b.ms, b.seq) else 1
 
 
 cdef bint read_number(object value, int64_t* number) except -1:
@@ -342,11 +342,11 @@ cdef class ClaimLane(GroupLane):
         """Field, value, ... of an entry; None: it is gone; False: that is not known here."""
         cdef u64 node_ms = h.master_ms, node_seq = h.master_seq
         cdef bytes lp, vector = b""
-        if (not h.length or is_below(ms, seq, h.first_ms, h.first_seq)
-                or is_below(h.last_ms, h.last_seq, ms, seq)):
+        if (not h.length or below(ms, seq, h.first_ms, h.first_seq)
+                or below(h.last_ms, h.last_seq, ms, seq)):
             return None
         try:
-            if h.open_version and not is_below(ms, seq, node_ms, node_seq):
+            if h.open_version and not below(ms, seq, node_ms, node_seq):
                 if not h.usable:
                     return False
                 lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)

@@ -13,7 +13,6 @@ cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordi
     TOMBSTONE_BODY = 32     # then 4 bytes for each ordinal
     MARK_BYTES = 28         # of one that a `Handle` keeps: master ID, version, ordinal
     SEAL_BYTES = 52         # of a sealed node that it keeps: both IDs, entries, position, bytes
-    ID_BYTES = 16
     LAST = 1                # a flag: the last frame of its commit
     KIND_CREATE = 2
     KIND_OPEN = 4

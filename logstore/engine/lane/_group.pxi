@@ -1,8 +1,6 @@
 # A group as its reads, acks and claims beside the pipeline need it, learned from the record cache and given back.
 
 cdef enum:
-    RUN_MAX = 128           # entries of a run
-    PENDING_BYTES = 36      # of one, as a run is stored
     GROUPS_MAX = 1000       # held at once, of some kilobytes each
     SEEN_MS = 10            # a consumer that was seen so lately need not be written down once more
 
@@ -11,24 +9,12 @@ cdef int64_t COUNT_LIMIT = <int64_t>1 << 62
 cdef bytes NO_BOUND = b"\xff" * 16 + b"\x00"    # above every ID
 
 
-ctypedef struct Pending:    # one pending entry
-    u64 ms
-    u64 seq
-    u64 time_ms
-    u64 count
-    uint32_t consumer
-
-
 def group_layout():
     """Numbers that stand in modules of Python, too, by the names that they have there."""
     return {
-        "RUN_MAX_ENTRIES": RUN_MAX, "ID_BYTES": ID_BYTES, "SEEN_MS": SEEN_MS,
+        "RUN_MAX_ENTRIES": PENDING_MAX, "ID_BYTES": ID_BYTES, "SEEN_MS": SEEN_MS,
         "GIVEN_BACK_MS": GIVEN_BACK_MS, "END": NO_BOUND,
     }
-
-
-cdef inline bint is_below(u64 ms, u64 seq, u64 than_ms, u64 than_seq) noexcept nogil:
-    return ms < than_ms or (ms == than_ms and seq < than_seq)
 
 
 cdef class Stretch:
@@ -40,7 +26,7 @@ cdef class Stretch:
     cdef bint knows_least
     cdef u64 least_ms           # the earliest delivery in it
     cdef int64_t count
-    cdef Pending run[RUN_MAX]
+    cdef Pending run[PENDING_MAX]
 
     def __cinit__(self):
         self.endless = True
@@ -49,18 +35,13 @@ cdef class Stretch:
         """Take over a run, as `GroupTxn.around` gives it; False: it is none of those that fit."""
         cdef bytes packed = b"" if run is None else run.pack()
         cdef const u8* p = data_of(packed)
-        cdef u64 n = 0 if run is None else len(run), i
+        cdef u64 n = 0 if run is None else len(run)
         self.knows_least = False
-        if n > RUN_MAX or (n and size_of(packed) != 4 + n * PENDING_BYTES):
+        if n > PENDING_MAX or (n and size_of(packed) != stored_bytes(n)):
             return False
         if size_of(low) not in (0, ID_BYTES) or size_of(upper) < ID_BYTES:
             return False
-        for i in range(n):
-            self.run[i].ms = big(p + 4 + i * ID_BYTES)
-            self.run[i].seq = big(p + 4 + i * ID_BYTES + 8)
-            self.run[i].consumer = <uint32_t>little(p + 4 + n * ID_BYTES + 4 * i, 4)
-            self.run[i].time_ms = little(p + 4 + n * (ID_BYTES + 4) + 8 * i, 8)
-            self.run[i].count = little(p + 4 + n * (ID_BYTES + 12) + 8 * i, 8)
+        read_pending(p, &self.run[0], n)
         self.count = n
         self.low_ms = self.low_seq = 0
         if size_of(low):
@@ -73,39 +54,30 @@ cdef class Stretch:
         """Nothing before this ID is of it."""
         cdef int64_t gone = self.place(ms, seq)
         self.knows_least = False
-        if is_below(self.low_ms, self.low_seq, ms, seq):
+        if below(self.low_ms, self.low_seq, ms, seq):
             self.low_ms, self.low_seq = ms, seq
             self.count -= gone
             memmove(&self.run[0], &self.run[gone], self.count * sizeof(Pending))
 
     cdef void cut_from(self, u64 ms, u64 seq) noexcept nogil:
         """Nothing from this ID on is of it."""
-        if self.endless or is_below(ms, seq, self.upper_ms, self.upper_seq):
+        if self.endless or below(ms, seq, self.upper_ms, self.upper_seq):
             self.knows_least = False
             self.endless, self.upper_ms, self.upper_seq = False, ms, seq
             self.count = self.place(ms, seq)
 
     cdef int64_t place(self, u64 ms, u64 seq) noexcept nogil:
         """Where an ID stands in the run, or would stand."""
-        cdef int64_t low = 0, high = self.count, middle
-        while low < high:
-            middle = (low + high) >> 1
-            if is_below(self.run[middle].ms, self.run[middle].seq, ms, seq):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return pending_place(&self.run[0], self.count, ms, seq)
 
     cdef int64_t find(self, u64 ms, u64 seq) noexcept nogil:
         """The place of an ID in the run; -1: it is not there."""
         cdef int64_t at = self.place(ms, seq)
-        if at < self.count and self.run[at].ms == ms and self.run[at].seq == seq:
-            return at
-        return -1
+        return at if is_at(&self.run[0], self.count, at, ms, seq) else -1
 
     cdef bint reaches(self, u64 ms, u64 seq) noexcept nogil:
         """Whether an ID is below its upper end."""
-        return self.endless or is_below(ms, seq, self.upper_ms, self.upper_seq)
+        return self.endless or below(ms, seq, self.upper_ms, self.upper_seq)
 
     cdef bint meets(self, Stretch behind) noexcept:
         """Whether nothing is between it and another one behind it."""
@@ -125,33 +97,11 @@ cdef class Stretch:
         """Its entries are changed."""
         self.dirty, self.knows_least = True, False
 
-    cdef bytes packed(self):
-        """The run as it is stored."""
-        cdef u64 n = self.count, i
-        cdef bytes made = PyBytes_FromStringAndSize(NULL, 4 + n * PENDING_BYTES)
-        cdef u8* p = <u8*>PyBytes_AS_STRING(made)
-        put_32(p, <uint32_t>n)
-        for i in range(n):
-            put_big(p + 4 + i * ID_BYTES, self.run[i].ms)
-            put_big(p + 4 + i * ID_BYTES + 8, self.run[i].seq)
-            put_32(p + 4 + n * ID_BYTES + 4 * i, self.run[i].consumer)
-            put_64(p + 4 + n * (ID_BYTES + 4) + 8 * i, self.run[i].time_ms)
-            put_64(p + 4 + n * (ID_BYTES + 12) + 8 * i, self.run[i].count)
-        return made
-
     cdef tuple told(self):
         """As `GroupTxn.around` gives it."""
-        run = _PendingRun.unpack(self.packed()) if self.count else None
-        upper = NO_BOUND if self.endless else packed_id(self.upper_ms, self.upper_seq)
-        return packed_id(self.low_ms, self.low_seq), run, upper
-
-
-cdef bytes packed_id(u64 ms, u64 seq):
-    """An ID as it stands in a key."""
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, ID_BYTES)
-    put_big(<u8*>PyBytes_AS_STRING(made), ms)
-    put_big(<u8*>PyBytes_AS_STRING(made) + 8, seq)
-    return made
+        run = _PendingRun.unpack(pack_pending(&self.run[0], self.count)) if self.count else None
+        upper = NO_BOUND if self.endless else pack_id(self.upper_ms, self.upper_seq)
+        return pack_id(self.low_ms, self.low_seq), run, upper
 
 
 ctypedef struct Held:       # a pending entry that a commit changes; borrowed from its group
@@ -289,7 +239,7 @@ cdef class Group:
         while low < high:
             middle = (low + high) >> 1
             stretch = <Stretch>PyList_GET_ITEM(self.stretches, middle)
-            if is_below(ms, seq, stretch.low_ms, stretch.low_seq):
+            if below(ms, seq, stretch.low_ms, stretch.low_seq):
                 high = middle
             else:
                 low = middle + 1
@@ -320,7 +270,7 @@ cdef class Group:
         if place < PyList_GET_SIZE(self.stretches):
             other = self.stretches[place]
             stretch.cut_from(other.low_ms, other.low_seq)
-        if is_below(ms, seq, stretch.low_ms, stretch.low_seq) or not stretch.reaches(ms, seq):
+        if below(ms, seq, stretch.low_ms, stretch.low_seq) or not stretch.reaches(ms, seq):
             return None
         self.stretches.insert(place, stretch)
         return stretch
@@ -341,7 +291,7 @@ cdef class Group:
                 if stretch is None:
                     return -2
                 made += 1
-            if stretch.endless or (size_of(upper) == ID_BYTES and not is_below(
+            if stretch.endless or (size_of(upper) == ID_BYTES and not below(
                     stretch.upper_ms, stretch.upper_seq, big(data_of(upper)), big(data_of(upper) + 8))):
                 return made
             ms, seq = stretch.upper_ms, stretch.upper_seq
@@ -383,15 +333,15 @@ cdef class Group:
         there is none, or it is not known. Also if nothing comes of it, what is here stays true."""
         cdef Stretch last = self.joined_last(), more
         cdef u64 ms = big(ids), seq = big(ids + 8)
-        if last is None or not last.endless or is_below(ms, seq, last.low_ms, last.low_seq):
+        if last is None or not last.endless or below(ms, seq, last.low_ms, last.low_seq):
             return False
-        if last.count and not is_below(last.run[last.count - 1].ms, last.run[last.count - 1].seq, ms, seq):
+        if last.count and not below(last.run[last.count - 1].ms, last.run[last.count - 1].seq, ms, seq):
             return False
-        if last.count + n > RUN_MAX:
+        if last.count + n > PENDING_MAX:
             self.join_empty()
-        while last.count + n > RUN_MAX:
-            ids += (RUN_MAX - last.count) * ID_BYTES
-            n -= RUN_MAX - last.count
+        while last.count + n > PENDING_MAX:
+            ids += (PENDING_MAX - last.count) * ID_BYTES
+            n -= PENDING_MAX - last.count
             more = Stretch()
             more.low_ms, more.low_seq = big(ids), big(ids + 8)
             last.endless, last.dirty = False, True
@@ -448,7 +398,7 @@ cdef class Group:
         """Whether nothing that is not known here was delivered before this one."""
         return self.has_bound and (one.time_ms < self.bound_time_ms or (
             one.time_ms == self.bound_time_ms
-            and is_below(one.ms, one.seq, self.bound_ms, self.bound_seq)))
+            and below(one.ms, one.seq, self.bound_ms, self.bound_seq)))
 
     cdef bint has_idle(self, int64_t idle_ms, int64_t now_ms) noexcept:
         """Whether an entry may be pending for so long, or was given back. `knows_oldest`."""
@@ -470,7 +420,7 @@ cdef class Group:
         cdef Stretch stretch = <Stretch>PyList_GET_ITEM(self.stretches, at)
         cdef int64_t i
         for i in range(n):
-            if stretch.count == RUN_MAX:
+            if stretch.count == PENDING_MAX:
                 at += 1
                 stretch = <Stretch>PyList_GET_ITEM(self.stretches, at)
             stretch.changes()

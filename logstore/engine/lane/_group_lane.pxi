@@ -32,18 +32,18 @@ ctypedef struct Decided:    # what a commit does to a group; borrowed from the l
 
 cdef inline bint may_be_gone(Handle h, u64 ms, u64 seq) noexcept nogil:
     """Whether an entry from an ID on may have been deleted: `groups.tombstones_after`."""
-    return (h.gone_ms or h.gone_seq) and not is_below(h.gone_ms, h.gone_seq, ms, seq)
+    return (h.gone_ms or h.gone_seq) and not below(h.gone_ms, h.gone_seq, ms, seq)
 
 
 cdef int64_t entries_up_to(Handle h, u64 ms, u64 seq) noexcept nogil:
     """How many entries were ever added up to an ID; -1: not known. As `groups.estimate`."""
-    if (ms or seq) and is_below(ms, seq, h.gone_ms, h.gone_seq):
+    if (ms or seq) and below(ms, seq, h.gone_ms, h.gone_seq):
         return -1
     if ms == h.last_ms and seq == h.last_seq:
         return <int64_t>h.added
-    if is_below(h.last_ms, h.last_seq, ms, seq) or may_be_gone(h, h.first_ms, h.first_seq):
+    if below(h.last_ms, h.last_seq, ms, seq) or may_be_gone(h, h.first_ms, h.first_seq):
         return -1
-    if is_below(ms, seq, h.first_ms, h.first_seq):
+    if below(ms, seq, h.first_ms, h.first_seq):
         return <int64_t>(h.added - h.length)
     if ms == h.first_ms and seq == h.first_seq:
         return <int64_t>(h.added - h.length) + 1
@@ -54,11 +54,11 @@ cdef int64_t entries_read(Handle h, Group g, const u8* ids, int64_t n) noexcept 
     """The entries read of a group once it was given these: as `groups.delivered`."""
     cdef u64 ms = g.last_ms, seq = g.last_seq
     cdef int64_t i, read = g.read
-    cdef bint known = read >= 0 and not is_below(ms, seq, h.first_ms, h.first_seq)
+    cdef bint known = read >= 0 and not below(ms, seq, h.first_ms, h.first_seq)
     if known and not may_be_gone(h, ms, seq):
         return read + n
     for i in range(n):
-        known = read >= 0 and not is_below(ms, seq, h.first_ms, h.first_seq)
+        known = read >= 0 and not below(ms, seq, h.first_ms, h.first_seq)
         known = known and not may_be_gone(h, ms, seq)
         ms, seq = big(ids + i * ID_BYTES), big(ids + i * ID_BYTES + 8)
         if known:
@@ -163,7 +163,7 @@ cdef class GroupLane(DeleteLane):
         if (who is None or not self.knows_settings(g)
                 or self.may_be_idle(g, idle_ms, now_ms, start)):
             return None
-        if not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
+        if not below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
             if place is not None:
                 return None
             return self.seen_locked(g, who, [], start, now_ns, now_ms, tried, became)
@@ -204,7 +204,7 @@ cdef class GroupLane(DeleteLane):
         if found == NULL:
             return False
         g = <Group>found
-        return g.epoch == self.epoch and not is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq)
+        return g.epoch == self.epoch and not below(g.last_ms, g.last_seq, h.last_ms, h.last_seq)
 
     cdef bint is_awaited(self, Handle h, u64 number, int64_t now_ns) noexcept nogil:
         """Whether somebody stands in the queue of a group. Who comes without LOCK looks for entries
@@ -236,7 +236,7 @@ cdef class GroupLane(DeleteLane):
                 ms += 1
             left = count - len(found) if count else -1
             start = ls_id(_StreamID, ms, seq)
-            last = not is_below(ms, seq, h.master_ms, h.master_seq)     # the open node
+            last = not below(ms, seq, h.master_ms, h.master_seq)     # the open node
             if last:
                 if not h.usable:
                     return None
@@ -254,9 +254,9 @@ cdef class GroupLane(DeleteLane):
             packed.append(ids)
             if last or (count and len(found) >= count):
                 return found
-            if len(found) > RUN_MAX:
+            if len(found) > PENDING_MAX:
                 return None
-            if not is_below(ms, seq, h.last_ms, h.last_seq):
+            if not below(ms, seq, h.last_ms, h.last_seq):
                 return found    # no node is behind it
 
     cdef int deleted_in(self, u64 stream) except -1:
@@ -268,8 +268,8 @@ cdef class GroupLane(DeleteLane):
         """Have the sealed node with the first entries from an ID on at hand."""
         cdef u64 epoch
         if (self.node_lp is not None and self.node_stream == h.number
-                and not is_below(ms, seq, self.node_ms, self.node_seq)
-                and not is_below(self.node_last_ms, self.node_last_seq, ms, seq)):
+                and not below(ms, seq, self.node_ms, self.node_seq)
+                and not below(self.node_last_ms, self.node_last_seq, ms, seq)):
             return True
         self.node_lp = None
         epoch = self.epoch
@@ -286,7 +286,7 @@ cdef class GroupLane(DeleteLane):
         self.node_last_ms, self.node_last_seq = last_ms, last_seq
         self.node_vector, self.node_lp = vector, lp
         # Where IDs were lowered a node may begin below the end of the one before it.
-        return is_below(self.node_last_ms, self.node_last_seq, h.master_ms, h.master_seq)
+        return below(self.node_last_ms, self.node_last_seq, h.master_ms, h.master_seq)
 
     cdef bint lacks_nodes(self, Handle h) except -1:
         """Whether the index has not all sealed nodes of a stream: what it says of them may be wrong
@@ -391,7 +391,7 @@ cdef class GroupLane(DeleteLane):
         cdef u64 epoch = self.epoch
         if stretch is not None:
             return stretch
-        near = self.port.around(g.number, packed_id(ms, seq), upto)
+        near = self.port.around(g.number, pack_id(ms, seq), upto)
         if near is None or self.epoch != epoch or g.epoch != epoch:
             return None
         low, run, upper = near
@@ -426,7 +426,7 @@ cdef class GroupLane(DeleteLane):
         cdef int made = 0
         since = 0, b""
         if g.has_bound and g.bound_upto == indexed:     # else rows may be divided otherwise
-            since = g.bound_time_ms, packed_id(g.bound_ms, g.bound_seq)
+            since = g.bound_time_ms, pack_id(g.bound_ms, g.bound_seq)
         found = self.port.idle(g.number, since, upto)
         if found is None or self.epoch != epoch or g.epoch != epoch:
             return False
@@ -815,7 +815,7 @@ cdef tuple ascending(tuple ids):
         if type(id) is not _StreamID:
             return None
         id_of(id, &ms, &seq)
-        ordered = ordered and (not i or is_below(before_ms, before_seq, ms, seq))
+        ordered = ordered and (not i or below(before_ms, before_seq, ms, seq))
         before_ms, before_seq = ms, seq
     return ids if ordered else tuple(sorted(set(ids)))
 

@@ -143,7 +143,7 @@ cdef class HandoverLane(ClaimLane):
             return False
         if g.stream != h.number or g.redeliver_ms >= 0:
             return True             # of another stream; or each comes itself, and is woken
-        if is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
+        if below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
             return True             # it left something that is to be read first
         for i in range(first, n):
             if self.queue[i].key != key:
@@ -193,7 +193,7 @@ cdef class HandoverLane(ClaimLane):
             if g.epoch != self.epoch or g.read < 0 or g.read > COUNT_LIMIT:
                 return False
             # How many were read is known to go up by one: as `groups.delivered`.
-            if is_below(g.last_ms, g.last_seq, h.first_ms, h.first_seq) or may_be_gone(
+            if below(g.last_ms, g.last_seq, h.first_ms, h.first_seq) or may_be_gone(
                     h, g.last_ms, g.last_seq):
                 return False
             if not self.make_room(g, id, 1):

@@ -124,7 +124,7 @@ cdef class Lane(HandoverLane):
         master, lp = held
         maker, context = making
         made, ids = maker(lp, master[0], master[1], b"", first, 1, _StreamID, time_ms, who, context)
-        return made if ids == packed_id(ms, seq) else None  # it may have been deleted since
+        return made if ids == pack_id(ms, seq) else None  # it may have been deleted since
 
     def take_counts(self):
         cdef int64_t waits = self.waits, wakeups = self.wakeups, handed = self.handed
@@ -144,7 +144,7 @@ cdef class Lane(HandoverLane):
         if h is None:
             return None
         try:
-            if not self.is_of(h, group) or not h.usable or is_below(ms, seq, h.master_ms, h.master_seq):
+            if not self.is_of(h, group) or not h.usable or below(ms, seq, h.master_ms, h.master_seq):
                 return None
             lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
             return ls_id(_StreamID, h.master_ms, h.master_seq), lp
@@ -165,7 +165,7 @@ cdef class Lane(HandoverLane):
             g = <Group>self.groups[group]
             if not self.knows_settings(g) or g.redeliver_ms >= 0:
                 return 0
-            if is_below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
+            if below(g.last_ms, g.last_seq, h.last_ms, h.last_seq):
                 return 0
             c = self.consumer_of(g, None, who)
             if c is None or not 0 <= ls_now_ns(WALL) // 1000000 - c.seen_ms < self.lately_ms:
