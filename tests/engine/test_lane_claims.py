@@ -10,8 +10,9 @@ import random
 import resource
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import logstore
 from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.groups import claim, deliver
 from logstore.engine.lane.loading import native_or_none
+from logstore.engine.shm.wait_words import bucket_of
 from tests import seeds
 from tests.engine.procs import Waiting
 from tests.engine.test_lane_golden import log_of
@@ -338,6 +340,34 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
         group.backlog(b"c")
         assert lane_of(store).take_counts()["commits"] == 0
     assert group.pending().count == (100 if call not in ("claim", "autoclaim") else 99)
+
+
+def test_who_waits_for_a_group_is_woken_by_what_it_may_read(tmp_path: Path, times: Times) -> None:
+    """As by the pipeline: a word is counted up, on which readers sleep."""
+    one, two = pair(tmp_path)
+    seen: list[list[bool]] = []
+    with one, two:
+        for store in (one, two):
+            group, bucket = store.stream(b"s").group(b"g"), bucket_of(b"s")
+            group.read(b"a", count=20)
+            times.ms += 10
+            waits, steps = engine_of(store).wake.waits, list[bool]()
+            calls: list[Callable[[], object]] = [
+                partial(group.nack, "3-1", "4-1"),
+                partial(group.claim, b"b", ["5-1"], min_idle=0),
+                partial(group.claim, b"b", ["6-1"], min_idle=0, idle=60),
+                partial(group.autoclaim, b"c", min_idle=0, count=2),
+                partial(group.backlog, b"a", count=2),
+            ]
+            for call in calls:
+                before = waits.load(bucket)
+                call()
+                steps.append(waits.load(bucket) != before)
+            seen.append(steps)
+        assert counts(one)
+    assert seen[0][0]
+    assert seen[0][2]
+    assert [ours for ours, theirs in zip(*seen, strict=True) if theirs] == [True] * sum(seen[1])
 
 
 @pytest.mark.parametrize(
