@@ -208,9 +208,9 @@ class IndexPort(Indexed):
 
         def look(index: IndexTxn) -> tuple[Near | None, int, bytes]:
             groups = index.groups
-            rows = [*islice(groups.idle(group, since), 2), NO_MORE, NO_MORE]
-            near = None if rows[0] is NO_MORE else groups.around(group, rows[0][1])
-            return near, *rows[1]
+            first, behind, *_ = *islice(groups.idle(group, since), 2), NO_MORE, NO_MORE
+            near = None if first is NO_MORE else groups.around(group, first[1])
+            return near, behind[0], behind[1]
 
         return self._look(upto, look)
 
