@@ -315,6 +315,57 @@ def test_it_does_what_the_pipeline_does(tmp_path: Path) -> None:
         assert told_by(one) == told_by_log(tmp_path / "one", tmp_path / "copy")
 
 
+def test_groups_of_several_streams_are_never_given_what_was_deleted(tmp_path: Path) -> None:
+    """A sealed node of each stream is kept: deletes, trims and compactions of any process count."""
+    print(f"LOGSTORE_SEED={SEED}")
+    draw, streams = random.Random(SEED), [b"s%d" % number for number in range(4)]
+    path = tmp_path / "store"
+    live = {name: [logstore.StreamID(number, 1) for number in range(1, 451)] for name in streams}
+    with logstore.open(path, encoding=None, background=False) as store:
+        for name in streams:
+            store.stream(name).add_many((id, {b"n": 1}) for id in live[name])
+            store.stream(name).group(b"g", start="0").read(b"a", count=1)
+            del live[name][:1]
+        lane = 0
+        for _ in range(12):
+            name = draw.choice(streams)
+            ahead = live[name][:60]
+            gone = draw.sample(ahead, min(len(ahead), draw.choice([1, 5, 40])))
+            trims = draw.random() < 0.2
+
+            def work(name: bytes = name, gone: Any = gone, *, trims: bool = trims) -> None:
+                other = logstore.open(path, encoding=None, background=False)
+                other.stream(name).delete(*gone)
+                if trims:
+                    other.stream(name).trim(minid=min(gone), approximate=False)
+
+            child = Waiting(work)
+            for _ in range(30):
+                of = draw.choice(streams)
+                lane += given_next(store, of, live[of])
+                if draw.random() < 0.1 and live[of]:
+                    mine = draw.choice(live[of][:20])
+                    assert store.stream(of).delete(mine) == 1
+                    live[of].remove(mine)
+            child.go()
+            least = min(gone)
+            live[name] = [id for id in live[name] if id not in gone and not (trims and id < least)]
+            if draw.random() < 0.3:
+                store.compact(full=True)
+        assert lane > 100
+
+
+def given_next(store: Store, name: bytes, live: list[logstore.StreamID]) -> int:
+    """Read one entry; it is the first one that is there. How many the lane delivered."""
+    counts(store)
+    given = [entry.id for entry in store.stream(name).group(b"g").read(b"a", count=1)]
+    last = store.stream(name).group(b"g").info().last_delivered_id
+    assert given == live[:1]
+    assert not given or last == given[0]
+    del live[:1]
+    return counts(store)[0]
+
+
 @pytest.mark.parametrize("knows", [False, True])
 def test_processes_that_read_in_turn_share_a_group(
     store: Store, tmp_path: Path, *, knows: bool

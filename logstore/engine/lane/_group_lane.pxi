@@ -21,6 +21,7 @@ cdef enum:
     ACKED_MAX = 512         # entries of one ack
     HELD_MAX = 1024         # of `held_max`: 5 MiB
     NONE_PENDING = 0        # nothing to commit
+    KEPT_BYTES_MAX = 8388608    # of sealed nodes that groups read
 
 ctypedef struct Decided:    # what a commit does to a group; borrowed from the lane
     PyObject* group
@@ -28,6 +29,13 @@ ctypedef struct Decided:    # what a commit does to a group; borrowed from the l
     int first               # in `found`: what is acked, or claimed
     u64 ms                  # of the entry that an ack of a transaction names
     u64 seq
+
+
+cdef class KeptNode:
+    """A sealed node, with what was deleted of it."""
+
+    cdef bytes lp, vector
+    cdef u64 ms, seq, last_ms, last_seq
 
 
 cdef inline bint may_be_gone(Handle h, u64 ms, u64 seq) noexcept nogil:
@@ -98,16 +106,15 @@ cdef class GroupLane(DeleteLane):
     cdef list dirty_groups      # ahead of the cache
     cdef set skipped            # numbers of groups that others changed, and the record cache has not
     cdef set unlearned          # numbers of groups that were held, and that the index has
-    # The sealed node that was read last; its bytes are None if there is none.
-    cdef bytes node_lp, node_vector
-    cdef u64 node_stream, node_ms, node_seq, node_last_ms, node_last_seq
+    cdef dict kept_nodes        # sealed nodes that groups read last, one of a stream, by its number
+    cdef u64 kept_bytes         # of them
     cdef int64_t deliveries, acks
 
     def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
                  int64_t end_look_ns, int passed_over_max, port):
         """As of `AddLane`."""
         self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
-        self.skipped, self.unlearned = set(), set()
+        self.skipped, self.unlearned, self.kept_nodes = set(), set(), {}
         self.lately_ms = SEEN_MS
         AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
                          passed_over_max, port)
@@ -228,6 +235,7 @@ cdef class GroupLane(DeleteLane):
         cdef u64 ms = g.last_ms, seq = g.last_seq, master_ms, master_seq
         cdef list found = []
         cdef bytes lp, vector
+        cdef KeptNode node
         cdef bint last
         first, context = making
         while True:
@@ -243,11 +251,12 @@ cdef class GroupLane(DeleteLane):
                 lp, vector = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size), b""
                 master_ms, master_seq = h.master_ms, h.master_seq
             else:
-                if not self.load_node(h, ms, seq, start):
+                node = self.sealed_node(h, ms, seq, start)
+                if node is None:
                     return None
-                lp, vector = self.node_lp, self.node_vector
-                master_ms, master_seq = self.node_ms, self.node_seq
-                ms, seq = self.node_last_ms, self.node_last_seq
+                lp, vector = node.lp, node.vector
+                master_ms, master_seq = node.ms, node.seq
+                ms, seq = node.last_ms, node.last_seq
             made, ids = first(lp, master_ms, master_seq, vector, start, left, _StreamID, now_ms,
                               who, context)
             found += made
@@ -260,33 +269,41 @@ cdef class GroupLane(DeleteLane):
                 return found    # no node is behind it
 
     cdef int deleted_in(self, u64 stream) except -1:
-        if stream == self.node_stream:
-            self.node_lp = None
+        cdef KeptNode node = self.kept_nodes.pop(stream, None)
+        if node is not None:
+            self.kept_bytes -= size_of(node.lp)
         return 0
 
-    cdef bint load_node(self, Handle h, u64 ms, u64 seq, start) except -1:
-        """Have the sealed node with the first entries from an ID on at hand."""
+    cdef KeptNode sealed_node(self, Handle h, u64 ms, u64 seq, start):
+        """The sealed node with the first entries from an ID on; None: it is not at hand."""
+        cdef KeptNode node = self.kept_nodes.get(h.number)
         cdef u64 epoch
-        if (self.node_lp is not None and self.node_stream == h.number
-                and not below(ms, seq, self.node_ms, self.node_seq)
-                and not below(self.node_last_ms, self.node_last_seq, ms, seq)):
-            return True
-        self.node_lp = None
+        if (node is not None and not below(ms, seq, node.ms, node.seq)
+                and not below(node.last_ms, node.last_seq, ms, seq)):
+            return node
+        self.deleted_in(h.number)
         epoch = self.epoch
         if self.lacks_nodes(h) and not self.follow_locked(self.applied):
-            return False
+            return None
         found = self.port.node(h.number, start)
         if found is None or self.epoch != epoch or not self.is_current(h):
-            return False
-        (first_ms, first_seq), (last_ms, last_seq), position, vector, lp = found
+            return None
+        node = KeptNode()
+        (node.ms, node.seq), (node.last_ms, node.last_seq), position, node.vector, node.lp = found
         if h.marks.size:
-            vector = h.marked_vector(position, vector)
-        self.node_stream = h.number
-        self.node_ms, self.node_seq = first_ms, first_seq
-        self.node_last_ms, self.node_last_seq = last_ms, last_seq
-        self.node_vector, self.node_lp = vector, lp
+            node.vector = h.marked_vector(position, node.vector)
         # Where IDs were lowered a node may begin below the end of the one before it.
-        return below(self.node_last_ms, self.node_last_seq, h.master_ms, h.master_seq)
+        if not below(node.last_ms, node.last_seq, h.master_ms, h.master_seq):
+            return None
+        if self.kept_bytes + size_of(node.lp) > KEPT_BYTES_MAX:
+            self.forget_nodes()
+        self.kept_nodes[h.number] = node
+        self.kept_bytes += size_of(node.lp)
+        return node
+
+    cdef void forget_nodes(self) noexcept:
+        self.kept_nodes.clear()
+        self.kept_bytes = 0
 
     cdef bint lacks_nodes(self, Handle h) except -1:
         """Whether the index has not all sealed nodes of a stream: what it says of them may be wrong
@@ -779,7 +796,7 @@ cdef class GroupLane(DeleteLane):
         self.unlearned.clear()
         self.known_runs = 0
         self.skipped.clear()
-        self.node_lp = None
+        self.forget_nodes()
         DeleteLane.stand_nowhere(self)
 
     cdef bint give_back_rest(self, cache) except -1:
