@@ -36,6 +36,7 @@ from logstore.log import chain, names, reader, versioned
 from logstore.tuples import NamedTuple
 
 MARKER_MAX_BYTES = 4096
+_LEFT_BEHIND = "the index was left behind before it was used"
 
 
 # -- the shutdown marker ----------------------------------------------------------------------
@@ -253,10 +254,10 @@ def check_log_reaches(engine: Engine, position: int) -> None:
 def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker) -> None:
     """The index names a commit that the log must hold, told by the header of its last frame.
 
-    CorruptionError if the log does not hold it, also where the segment of that commit is missing
-    and others stand behind it. Then the marker names an index that nobody went on with: who built
-    it was killed before it was used, and the one that was used knew of the drop. Whether the
-    segments that are there follow each other is seen when the index is built anew.
+    CorruptionError if the log does not hold it, also where the segment of that commit, or one that
+    followed it, is missing and others stand behind. Then the marker names an index that nobody went
+    on with: who built it was killed before it was used, and the one that was used knew of the drop.
+    Whether the segments that are there follow each other is seen when the index is built anew.
     DamagedStoreError if nothing stands behind a missing one: an index that is built anew would
     silently forget what was acknowledged in it.
     """
@@ -272,7 +273,7 @@ def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker
         file = engine.fs.open(names.segment(engine.path, number))
     except FileNotFoundError:
         if chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
-            raise CorruptionError("the index was left behind before it was used") from None
+            raise CorruptionError(_LEFT_BEHIND) from None
         raise DamagedStoreError(
             f"segment {number} is missing, and the index is ahead of the log: the last commit that "
             "it knows was there; restore the segment from a backup, or accept the loss with "
@@ -287,3 +288,8 @@ def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker
         raise CorruptionError("the index is ahead of the log")
     if (head.crc, head.commit) != (meta.last_crc, meta.commit):
         raise CorruptionError("the index is of another log")
+    before = number
+    for link in chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
+        if fmt.segment_of(link.previous_end) != before:  # dropped before this index knew of it
+            raise CorruptionError(_LEFT_BEHIND)
+        before = link.number

@@ -292,9 +292,12 @@ def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
 BUILDER = """
 import os, signal, sys
 import logstore
+from logstore.compaction import index_space
+from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.fs import FileSystem
 from logstore.recovery.next_index import NextIndex
+from tests.support.inside import committer_of, engine_of
 
 path, step, mode = sys.argv[1:]
 renamed = []
@@ -326,6 +329,9 @@ with logstore.open(path, background=False, encoding=None) as store:
         "switched": lambda: killed(NextIndex, "leave", behind=False),
         "left": lambda: killed(NextIndex, "leave", behind=True),
     }[step]()
+    if mode == "index":  # nothing but the index is made anew
+        with maintenance_locks.alone(engine_of(store)):
+            index_space.renew(engine_of(store), committer_of(store))
     store.compact(purge=mode == "purge", full=mode == "full")
 """
 STEPS = (
@@ -390,3 +396,48 @@ def test_a_builder_that_is_killed_stands_in_nobodys_way(
     shutil.rmtree(path / "index")
     with logstore.open(path, background=False, encoding=None) as again:
         assert dump(again).entries == found.entries
+
+
+# It goes on with the index of WAKE until a segment in the midst of the log has gone.
+DROPPER = """
+import os, signal, sys
+import logstore
+
+store = logstore.open(sys.argv[1], background=False, encoding=None)
+print("open", flush=True)
+sys.stdin.readline()
+for _ in range(6):
+    store.stream(b"goes").add({b"pad": os.urandom(40_000)})
+store.drop(b"goes")
+store.stream(b"stays").add({b"n": b"1"})
+store.compact()
+store.stream(b"stays").add({b"n": b"2"})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_one_that_nobody_used_is_left_when_segments_behind_it_went(tmp_path: Path) -> None:
+    """BOOT names it, its last commit is there, and what follows that commit is not: it is no damage
+    of the log, and the index is built anew."""
+    path = tmp_path / "other"
+    with logstore.open(path, background=False, encoding=None, segment_bytes=64 << 10) as made:
+        rows = [{b"pad": os.urandom(400)} for _ in range(140)]
+        made.stream(b"stays").add_many(rows)
+    beside = subprocess.Popen(
+        [sys.executable, "-c", DROPPER, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert beside.stdout is not None
+    beside.stdout.readline()
+    done = subprocess.run(
+        [sys.executable, "-c", BUILDER, str(path), "behind BOOT", "index"],
+        check=False, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    beside.communicate("\n", timeout=30)
+    kept = names.segments(FileSystem(), path)
+    assert kept[0] == 1
+    assert kept[1] > 2, "no segment in the midst was dropped"
+    with logstore.open(path, background=False, encoding=None) as again:
+        assert len(again.stream(b"stays")) == 142
+    assert check(path).as_dict()["clean"]
