@@ -83,11 +83,13 @@ class NextIndex:
             before = left
 
     def _left_bytes(self, published: int) -> int:
-        """About how much of the log is to be taken in."""
-        if fmt.segment_of(published) == fmt.segment_of(self._applied):
+        """About how much of the log is to be taken in. Segments in between count as full ones."""
+        between = fmt.segment_of(published) - fmt.segment_of(self._applied) - 1
+        if between < 0:
             return published - self._applied
-        rest = self._engine.limits.segment_bytes - fmt.offset_of(self._applied)
-        return max(0, rest) + fmt.offset_of(published)
+        segment_bytes = self._engine.limits.segment_bytes
+        rest = segment_bytes - fmt.offset_of(self._applied)
+        return max(0, rest) + between * segment_bytes + fmt.offset_of(published)
 
     def _take_in(self, bound: int) -> None:
         assert self._made is not None

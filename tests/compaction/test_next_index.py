@@ -18,6 +18,7 @@ import lmdb
 import pytest
 
 import logstore
+from logstore import format as fmt
 from logstore.compaction import index_space
 from logstore.engine.runtime import engine as engine_module
 from logstore.engine.runtime import maintenance_locks, reopen
@@ -286,6 +287,16 @@ def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
     assert not left
     assert len(begun) == tries
     assert told(store) == expected
+
+
+def test_segments_in_between_are_left_to_take_in(store: Store) -> None:
+    """Else LOCK would be held for all of them, where the last one has just begun."""
+    engine = engine_of(store)
+    following, size = NextIndex(engine), engine.limits.segment_bytes
+    following._applied = fmt.position(2, size - 1000)
+    assert following._left_bytes(fmt.position(2, size - 10)) == 990
+    assert following._left_bytes(fmt.position(3, 500)) == 1500
+    assert following._left_bytes(fmt.position(9, 500)) == 1500 + 6 * size
 
 
 # A builder that is killed at a step, beside another process that has the store open.

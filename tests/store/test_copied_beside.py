@@ -323,6 +323,24 @@ def test_beside_deletes_without_end_one_commit_copies(
     assert not temporaries(store)
 
 
+@pytest.mark.parametrize("at", [1, 4], ids=["the first commit", "a part"])
+def test_who_interrupts_a_copy_is_not_told_that_it_counts(store: Store, at: int) -> None:
+    """A commit of it counts, and says so to who is interrupted behind it; the copy does not."""
+    opened, count = store._opened, [0]
+
+    def commit(step: Any) -> Any:
+        done = opened.commit(step)
+        count[0] += 1
+        if count[0] == at:
+            raise logstore.CommittedInterrupt("interrupted; the commit counts") from KeyboardInterrupt()
+        return done
+
+    with pytest.raises(KeyboardInterrupt) as told_of:
+        copies.copy_beside(engine_of(store), commit, opened.free, b"s", b"t", replace=False)
+    assert not isinstance(told_of.value, logstore.CommittedError)
+    assert b"t" not in list(store.streams())
+
+
 def test_a_copy_that_cannot_be_leaves_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

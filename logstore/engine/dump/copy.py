@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
@@ -48,6 +48,7 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import lifecycle
 from logstore.engine.streams.add import existing
 from logstore.errors import (
+    CommittedError,
     Error,
     InvalidPayloadError,
     SnapshotExpired,
@@ -169,7 +170,7 @@ def _in_parts(
 ) -> bool:
     """One try; _Changed if it is to be begun again, or SnapshotExpired."""
     name = _temporary_name(engine.uuid, target)
-    temporary: Temporary = commit(partial(restore.begin_as, temporary=name))
+    temporary: Temporary = _before_the_last(commit, partial(restore.begin_as, temporary=name))
     done: bool = False
     try:
         edge, dropped = Edge(), engine.wake.dropped
@@ -179,8 +180,8 @@ def _in_parts(
             held = partial(pinfile.check, engine.fs, engine.path, found.pin_id)
             for nodes in _parts(found._replace(open_node=None, pin_id="").nodes(engine)):
                 part, after = restore.verify(nodes, edge)
-                commit(partial(_extend, held=held, temporary=temporary, before=edge, part=part,
-                               after=after))  # fmt: skip
+                _before_the_last(commit, partial(_extend, held=held, temporary=temporary,
+                                                 before=edge, part=part, after=after))  # fmt: skip
                 edge = after
                 engine.lock.give_way()
             done = commit(partial(_complete, held=held, source=source, target=target,
@@ -191,6 +192,17 @@ def _in_parts(
             with suppress(Error):  # what failed may be the store; the next one does it then
                 free(partial(restore.discard, temporary=temporary))
     return done
+
+
+def _before_the_last(commit: Commit, step: Callable[[WriteTxn], object]) -> Any:
+    """A commit that makes no copy by itself: if it counts and its caller is told that something
+    failed behind it, that something is raised, as the copy does not count."""
+    try:
+        return commit(step)
+    except CommittedError as exc:
+        if exc.__cause__ is None:
+            raise
+        raise exc.__cause__ from None
 
 
 def _parts(nodes: Iterator[Node]) -> Iterator[list[Node]]:
