@@ -299,6 +299,32 @@ def test_a_killed_copy_is_counted_and_not_listed_and_erased_with_the_rest(
     assert store.info().streams == len(store) == 2
 
 
+def test_what_was_left_is_looked_for_some_streams_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No snapshot is held over all streams of a store; those behind the first ones go, too."""
+    for n in range(20):
+        store.stream(b"more-%d" % n).add({b"n": b"1"})
+    engine, opened = engine_of(store), store._opened
+    for mark in (b"a" * 32, b"b" * 32):
+        name = copies._sealed_name(engine.uuid, mark)
+        opened.commit(partial(restore.begin_as, temporary=name))
+    monkeypatch.setattr(copies, "RECORDS_A_SNAPSHOT", 4)
+    looks: list[int] = []
+    real = snapshot.read
+
+    def read(*args: Any) -> Any:
+        looks.append(1)
+        return real(*args)
+
+    monkeypatch.setattr(copies.snapshot, "read", read)
+    assert len(temporaries(store)) == 2
+    before = len(looks)
+    copies.drop_unfinished(engine, opened.free)
+    assert len(looks) - before > 20 // 4
+    assert not temporaries(store)
+
+
 def test_a_copy_and_an_import_have_different_temporary_names(store: Store) -> None:
     """An import of a stream whose name looks like that of a copy goes on; so does what a user made
     under such a name."""

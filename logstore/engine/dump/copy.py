@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias
 
 from logstore.codec import codec
@@ -62,9 +63,11 @@ from logstore.log import pinfile
 from logstore.options import COPYING
 from logstore.rdb.value import Node
 from logstore.row_seal import digest
+from logstore.tuples import NamedTuple
 
 BESIDE_BYTES = 1 << 20  # of nodes: less is copied in one commit, in some milliseconds
 PART_BYTES = 128 << 10  # of one commit of a large one: about a millisecond under LOCK
+RECORDS_A_SNAPSHOT = 10_000
 TRIES = 3  # while others delete from the source
 _MARK = 32  # digits, of the target
 
@@ -138,14 +141,28 @@ def copy_beside(
 
 def drop_unfinished(engine: Engine, free: Commit) -> None:
     """Drop all copies that are not whole, whether somebody writes them now or was killed."""
-    found: list[bytes] = snapshot.read(engine, partial(_unfinished, uuid=engine.uuid))
-    for name in found:
-        free(partial(lifecycle.drop, name=name))
+    after, found = -1, _Some([], 0)
+    while found.last != after:  # streams that are made meanwhile have larger numbers
+        after = found.last
+        found = snapshot.read(engine, partial(_unfinished, uuid=engine.uuid, after=after))
+        for name in found.names:
+            free(partial(lifecycle.drop, name=name))
 
 
-def _unfinished(view: Snapshot, uuid: bytes) -> list[bytes]:
-    names = [record.name for record in view.records() if record.name.startswith(COPYING)]
-    return [name for name in names if name == _sealed_name(uuid, name[len(COPYING) :][:_MARK])]
+class _Some(NamedTuple):
+    """What one snapshot found, and the last stream that it looked at."""
+
+    names: list[bytes]
+    last: int
+
+
+def _unfinished(view: Snapshot, uuid: bytes, after: int) -> _Some:
+    found, last = [], after
+    for record in islice(view.index.records(after), RECORDS_A_SNAPSHOT):
+        name, last = record.name, record.number
+        if name.startswith(COPYING) and name == _sealed_name(uuid, name[len(COPYING) :][:_MARK]):
+            found.append(name)
+    return _Some(found, last)
 
 
 def _temporary_name(uuid: bytes, target: bytes) -> bytes:
