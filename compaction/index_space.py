@@ -1,16 +1,20 @@
 """Giving back what the index takes: its next generation, built beside those who commit.
 
 Invariants: the maintenance lock is held; all that is published is durable before the index before
-goes, as when any index is rebuilt; LOCK is held for the switch, and for what was committed last.
+goes, as when any index is rebuilt; LOCK is held for the switch, and for slices of what was
+committed last. Between two slices others commit, for a shorter time, so that it comes to an end.
 """
 
 from __future__ import annotations
+
+import time
 
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptionError
 
+BREAK_S = 0.003  # between two slices
 TRIES = 3  # somebody who lost a page of the index builds it anew, at any time
 
 
@@ -29,8 +33,11 @@ def _renewed(engine: Engine, committer: Committer) -> bool:
     following = engine.renewing(engine)
     try:
         following.build()
-        with committer.locked() as words:
-            return following.switch_locked(words.applied)
+        while True:
+            with committer.locked() as words:
+                if following.follow_locked(words.applied):
+                    return following.switch_locked(words.applied)
+            time.sleep(BREAK_S)
     except CorruptionError as exc:
         log.warning("the index cannot be copied: %s", exc)
         return False

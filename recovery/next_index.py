@@ -2,20 +2,23 @@
 
 It is a copy of the rows of the one there is, as of a moment, so that it is as small as it can be
 and has no byte of what was deleted. Then it takes in what was published since, until little is
-left. The rest, and the switch, are done under LOCK. From checkpoint and log an index is built only
+left, or those who commit are as fast. The rest is taken in under LOCK, a slice at a time, and
+others commit in between; so is the switch done. From checkpoint and log an index is built only
 where there is none to copy (``recovery.rebuild``): somebody adds about as fast as frames are
 applied, so that would not come to an end.
 
-Lock order: the maintenance lock is held all the time; the mutex and LOCK only in ``switch_locked``.
+Lock order: the maintenance lock is held all the time; the mutex and LOCK only in ``follow_locked``
+and ``switch_locked``.
 Writing to this index needs no lock before that, as nobody else knows it.
 
 Crash order: (1) it has a temporary name of its own, and no other process opens or removes it; (2)
-what BOOT is to say is written and synced, under a temporary name; (3) under LOCK the rest of the
-log is taken in, the directory gets its name, then BOOT, then WAKE says so; the index before gets a
+what BOOT is to say is written and synced, under a temporary name; (3) under LOCK, with all of the
+log taken in, the directory gets its name, then BOOT, then WAKE says so; the index before gets a
 temporary name, so that nobody opens it while it goes; (4) the directory of BOOT is synced, and the
 index before goes. A kill before (3) leaves a directory that the next one who builds, or the first
-opener, removes. A kill among the steps of (3) leaves two that are both sound: each says up to which
-commit it has the log, and whoever opens it takes in the rest. LMDB is not synced: what a power cut
+opener, removes. A kill among the steps of (3) leaves two, each of which says up to which commit it has
+the log, and whoever opens it takes in the rest; the one that BOOT names is not used, and built
+anew, if others went on without it and dropped segments behind it (``index_validity``). LMDB is not synced: what a power cut
 leaves is not trusted, as ever.
 
 Invariants: nothing is taken in before it was published; the record cache and the open files of the
@@ -38,14 +41,16 @@ from logstore.index import row_copy
 from logstore.index.env import LOST_PAGES, Generation, open_generation, translated
 from logstore.index.row_copy import Piece
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import chain, names
 from logstore.recovery import index_validity
 from logstore.recovery.taking_in import take_in
 
-LEFT_BYTES = 64 << 10  # of the log, to be taken in under LOCK: about a millisecond
+LEFT_BYTES = 64 << 10  # of the log, which is little
 # What a round must leave of what it began with. Where it leaves more, adders are as fast as this
-# is, on a busy machine, and each round would leave more than the one before for LOCK.
+# is, on a busy machine, and each round would leave more than the one before.
 SHRINKS_TO = 0.75
+# A slice under LOCK: of the log, how long it is to take, and when it is as small as it gets.
+SLICE_BYTES, SLICE_S, SLICE_MIN_BYTES = 16 << 10, 0.01, 4 << 10
 PIECES_A_COMMIT = 128  # 16 MiB
 _CLOSED = "the index was closed while it was copied"
 
@@ -63,6 +68,7 @@ class NextIndex:
         self._aside = aside(engine)
         self._made: Generation | None = None
         self._applied = 0  # where it stands
+        self._slice_bytes = SLICE_BYTES
 
     @translated()
     def build(self) -> None:
@@ -104,6 +110,25 @@ class NextIndex:
         index_validity.prepare_marker(engine.fs, self._marker, marker)
 
     @translated()
+    def follow_locked(self, applied: int) -> bool:
+        """Take in a slice of what is left; whether that was all. LOCK is held."""
+        if self._applied < applied:
+            before, began_s = self._applied, time.perf_counter()
+            self._take_in(self._slice_end(applied))
+            took_s = time.perf_counter() - began_s
+            larger = 2.0 if self._applied == before else min(2.0, SLICE_S / max(took_s, 1e-6))
+            self._slice_bytes = max(SLICE_MIN_BYTES, int(self._slice_bytes * larger))
+        return self._applied >= applied
+
+    def _slice_end(self, published: int) -> int:
+        """Up to where a slice goes: a commit that is larger has a larger one the next time."""
+        engine, at = self._engine, self._applied
+        links = chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(at))
+        if len(links) > 1 and fmt.offset_of(at) >= links[0].end_offset:
+            at = fmt.position(links[1].number, links[1].start_offset)
+        return min(published, at + self._slice_bytes)
+
+    @translated()
     def switch_locked(self, applied: int) -> bool:
         """All processes use it from now on. LOCK is held."""
         engine, made = self._engine, self._made
@@ -113,8 +138,6 @@ class NextIndex:
         path = names.generation(home, self._number)
         if engine.wake.generation() != self._replaced or fs.exists(path):
             return False
-        if self._applied < applied:
-            self._take_in(applied)
         if self._applied != applied:
             return False  # the log is not what WAKE says: the tail check finds it
         fs.rename(self._temporary, path)

@@ -2,7 +2,7 @@
 
 Work that wants another index of an open store (smaller, or without bytes of what was deleted) has
 it built beside those who commit, and switches all processes over to it under LOCK. So LOCK is held
-for what was committed last, and not for all that a store has.
+for some of what was committed last at a time, and never for all that a store has.
 
 Invariants: the maintenance lock is held, so no segment goes meanwhile; whoever needs an index at
 once, because the one there is lost, builds it under LOCK (``Engine.rebuild_locked``), and then this
@@ -28,10 +28,15 @@ class NextIndex(Protocol):
         """
         ...
 
+    def follow_locked(self, applied: int) -> bool:
+        """Take in some of what was committed since; whether that was all. The mutex and LOCK are
+        held, and ``applied`` says where the log ends."""
+        ...
+
     def switch_locked(self, applied: int) -> bool:
         """All processes use it from now on, and the one before has no name that any of them opens.
-        The mutex and LOCK are held, and ``applied`` says where the log ends. False, and nothing
-        happened, if somebody else built one meanwhile."""
+        The mutex and LOCK are held, and it has all up to ``applied``. False, and nothing happened,
+        if somebody else built one meanwhile."""
         ...
 
     def leave(self) -> None:
