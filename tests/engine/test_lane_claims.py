@@ -20,6 +20,7 @@ import pytest
 
 import logstore
 from logstore.clock import SYSTEM_CLOCK
+from logstore.codec import codec
 from logstore.engine.groups import claim, deliver
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.wait_words import bucket_of
@@ -454,3 +455,25 @@ def test_an_append_that_fails_hands_nothing_on(store: Store, tmp_path: Path) -> 
         assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
     assert group.nack("1-1", "3-1") == 2
     assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+def test_neighbours_in_a_node_are_looked_up_together(
+    store: Store, times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look begins at the start of the node, under LOCK, and a node may have very many."""
+    group = store.stream(b"s").group(b"g")
+    group.read(b"a", count=100)
+    group.backlog(b"a")  # its node is at hand from here on
+    looks = list[int]()
+    entries = codec().entries
+
+    def noted(*args: Any) -> Any:
+        looks.append(1)
+        return entries(*args)
+
+    monkeypatch.setattr(codec(), "entries", noted)
+    times.ms += 10
+    counts(store)
+    assert len(group.autoclaim(b"b", min_idle=0, count=100).entries) == 100
+    assert counts(store) == {"claims": 100}
+    assert 0 < len(looks) < 12

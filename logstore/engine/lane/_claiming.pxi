@@ -3,6 +3,7 @@
 cdef enum:
     CHOSEN_MAX = 1024       # pending entries that one call looks at
     ATTEMPTS = 10           # of them that a scan looks at for each that is wanted
+    AHEAD_MAX = 64          # entries of a node that are decoded at a time
 
 cdef enum:                  # what becomes of a pending entry that was chosen
     GOES_ON = 1
@@ -98,6 +99,11 @@ cdef class ClaimLane(GroupLane):
 
     cdef Chosen chosen[CHOSEN_MAX]
     cdef object delivered, autoclaimed      # what calls give, once there is one
+    # What was decoded of a node in a call: all from an ID to another one; with 0 ahead: nothing was.
+    cdef dict decoded
+    cdef u64 node_of_ms, node_of_seq, from_ms, from_seq, to_ms, to_seq
+    cdef int ahead
+    cdef bytes open_node        # a copy of this call
     cdef int64_t claims, nacks, redeliveries
 
     # -- calls, with the arguments of who decides in Python ------------------------------------------
@@ -219,7 +225,11 @@ cdef class ClaimLane(GroupLane):
         if asked.gives_back:
             given = n if self.decide_back(g, asked, n) else None
         else:
-            given = self.decide(h, asked, n, now_ms, rows, ended, missed)
+            try:
+                given = self.decide(h, asked, n, now_ms, rows, ended, missed)
+            finally:
+                self.open_node = self.decoded = None
+                self.ahead = 0
         # Python ran: is everything as it was?
         if given is None or missed or g.epoch != self.epoch or not self.is_current(h):
             return None
@@ -345,11 +355,16 @@ cdef class ClaimLane(GroupLane):
         if (not h.length or below(ms, seq, h.first_ms, h.first_seq)
                 or below(h.last_ms, h.last_seq, ms, seq)):
             return None
+        if (self.ahead and not below(ms, seq, self.from_ms, self.from_seq)
+                and not below(self.to_ms, self.to_seq, ms, seq)):
+            return self.decoded.get(id)
         try:
             if h.open_version and not below(ms, seq, node_ms, node_seq):
                 if not h.usable:
                     return False
-                lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
+                if self.open_node is None:
+                    self.open_node = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
+                lp = self.open_node
             else:
                 reader = self.engine.reader
                 found = _MISS if reader is None else reader.place(h.name, ms, seq)
@@ -359,10 +374,26 @@ cdef class ClaimLane(GroupLane):
                 if found is None:
                     return None
                 node_ms, node_seq, _, _, vector, lp = found
-            made = _codec().entries(lp, node_ms, node_seq, vector, id, id, 1, False)
+            return self.look_ahead(lp, node_ms, node_seq, vector, ms, seq, id)
         except CorruptNodeError:
             return False            # the pipeline says what it is
-        return made[0][3] if made else None
+
+    cdef object look_ahead(self, bytes lp, u64 node_ms, u64 node_seq, bytes vector, u64 ms, u64 seq, id):
+        """Field, value, ... of an entry of a node, or None. Where IDs ascend some are decoded at a time:
+        each is looked for from the beginning of the node, which may have very many."""
+        cdef int ahead = 1
+        if (self.ahead and self.node_of_ms == node_ms and self.node_of_seq == node_seq
+                and below(self.to_ms, self.to_seq, ms, seq)):
+            ahead = min(2 * self.ahead, AHEAD_MAX)
+        self.ahead = 0
+        made = _codec().entries(lp, node_ms, node_seq, vector, id, id if ahead == 1 else _MAX_ID, ahead,
+                                False)
+        self.from_ms, self.from_seq, self.to_ms, self.to_seq = ms, seq, ms, seq
+        if made:
+            _, self.to_ms, self.to_seq, _ = made[len(made) - 1]
+        self.decoded = {(each[1], each[2]): each[3] for each in made}
+        self.node_of_ms, self.node_of_seq, self.ahead = node_ms, node_seq, ahead
+        return self.decoded.get(id)
 
     # -- the commit ----------------------------------------------------------------------------------
     cdef bint commit_chosen(self, Group g, Consumer who, const Claim* asked, int64_t n, u64 start,
