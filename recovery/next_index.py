@@ -16,9 +16,9 @@ what BOOT is to say is written and synced, under a temporary name; (3) under LOC
 log taken in, the directory gets its name, then BOOT, then WAKE says so; the index before gets a
 temporary name, so that nobody opens it while it goes; (4) the directory of BOOT is synced, and the
 index before goes. A kill before (3) leaves a directory that the next one who builds, or the first
-opener, removes. A kill among the steps of (3) leaves two, each of which says up to which commit it has
-the log, and whoever opens it takes in the rest; the one that BOOT names is not used, and built
-anew, if others went on without it and dropped segments behind it (``index_validity``). LMDB is not synced: what a power cut
+opener, removes. A kill among the steps of (3) leaves two. Each says up to which commit it has the
+log, and whoever opens it takes in the rest; the one that BOOT names is built anew if others went on
+without it and dropped segments behind it (``index_validity``). LMDB is not synced: what a power cut
 leaves is not trusted, as ever.
 
 Invariants: nothing is taken in before it was published; the record cache and the open files of the

@@ -243,10 +243,11 @@ class OpenStore(Generic[T]):
         return told if beside(lane.add_all, entries, told=told) else []
 
     def add_each_plain(
-        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
+        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID | None]
     ) -> None:
         """Commit entries, each by itself, in as few commits as that can be. IDs are put into
-        ``told``, also where this raises; of the others nothing has happened."""
+        ``told``, and None for what fails with the error that is raised; of the others nothing has
+        happened."""
         shared = self._shared
         if shared is not None and (lane := shared.lane) is not None:
             beside(lane.add_each, entries, told=told)

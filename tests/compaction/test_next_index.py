@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lmdb
@@ -119,6 +120,49 @@ def test_what_others_commit_meanwhile_is_in_it(
     store.compact()
     checked = check(engine.path)
     assert checked.as_dict()["clean"], checked.as_dict()
+
+
+@pytest.mark.parametrize("segment_bytes", [64 << 10, 1 << 20])
+def test_the_rest_is_taken_in_by_slices_and_others_commit_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment_bytes: int
+) -> None:
+    """Also where a slice ends with its segment, and where a commit is larger than a slice."""
+    with logstore.open(
+        tmp_path / "store", encoding=None, background=False, segment_bytes=segment_bytes
+    ) as store:
+        store.stream(b"a").add({b"n": b"0"})
+        engine, real = engine_of(store), next_index._copy
+        breaks, behind = list[int](), list[int]()
+
+        def copy_and_add(*args: Any) -> None:
+            real(*args)
+            for number in range(40):
+                store.stream(b"a").add_many([{b"n": b"%d" % number, b"v": b"x" * 2000}] * 3)
+
+        def committing(_: float) -> None:
+            breaks.append(len(breaks))
+            if len(breaks) < 20:
+                store.stream(b"b").add({b"n": b"1"})
+
+        follow = NextIndex.follow_locked
+
+        def noted(self: NextIndex, applied: int) -> bool:
+            behind.append(self._left_bytes(applied))
+            return follow(self, applied)
+
+        monkeypatch.setattr(next_index, "LEFT_BYTES", 1 << 40)
+        monkeypatch.setattr(next_index, "SLICE_BYTES", 4096)
+        monkeypatch.setattr(next_index, "SLICE_S", 1e-9)  # each is as small as it gets
+        monkeypatch.setattr(next_index, "_copy", copy_and_add)
+        monkeypatch.setattr(NextIndex, "follow_locked", noted)
+        monkeypatch.setattr(index_space, "time", SimpleNamespace(sleep=committing))
+        with maintenance_locks.alone(engine):
+            assert index_space.renew(engine, committer_of(store))
+        assert len(breaks) > 20
+        assert behind[0] > 200_000
+        assert (len(store.stream(b"a")), len(store.stream(b"b"))) == (121, 19)
+        checked = check(engine.path)
+        assert checked.as_dict()["clean"], checked.as_dict()
 
 
 def test_one_that_somebody_built_meanwhile_is_not_replaced(

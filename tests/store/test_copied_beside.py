@@ -358,7 +358,9 @@ def test_who_interrupts_a_copy_is_not_told_that_it_counts(store: Store, at: int)
         done = opened.commit(step)
         count[0] += 1
         if count[0] == at:
-            raise logstore.CommittedInterrupt("interrupted; the commit counts") from KeyboardInterrupt()
+            raise logstore.CommittedInterrupt(
+                "interrupted; the commit counts"
+            ) from KeyboardInterrupt()
         return done
 
     with pytest.raises(KeyboardInterrupt) as told_of:

@@ -99,7 +99,8 @@ cdef class AddLane(SharingLane):
 
     def add_each(self, list entries not None, list told not None):
         """Commit entries, which `add_all` describes, in as few commits as that can be; IDs are put
-        into `told`. Those that are not there were not committed: the first one of them is not plain."""
+        into `told`, and behind what raises None for each entry of the commit that failed. Of those that
+        are not there nothing has happened: the first one of them is not plain, or was not tried."""
         cdef Asked asked[STEPS_MAX]
         cdef u64 turn
         cdef list handles = [], kept = list(entries), part
@@ -113,6 +114,9 @@ cdef class AddLane(SharingLane):
                     end = done + max(1, min(self.fitting, end - done - 1))     # a node: it goes alone
                 else:
                     break
+            except Exception:
+                part += [None] * (end - done - len(part))
+                raise
             finally:
                 told += part
 

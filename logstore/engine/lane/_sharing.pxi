@@ -66,6 +66,7 @@ cdef class SharingLane(CommitLane):
         cdef uint32_t buckets[STEPS_MAX]
         cdef int became = NOT_PLAIN
         cdef bint grouped = False
+        self.fitting = -1
         if not self.try_lock():
             return False
         try:

@@ -90,7 +90,7 @@ class Lane:
         self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
     ) -> bool: ...
     def add_each(
-        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]
+        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID | None]
     ) -> None: ...
     def delete(
         self, name: bytes, id: tuple[int, int], told: list[int]

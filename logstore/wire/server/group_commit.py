@@ -24,9 +24,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logstore.engine.commit.committer import NotFree
+from logstore.ids import StreamID
 from logstore.wire.resp.outgoing import Owed
 from logstore.wire.resp.reply import Reply
 from logstore.wire.runner import (
@@ -134,11 +136,12 @@ class GroupCommit:
         """Commit what is held, and tell each: what is not plain has to be handed in."""
         held, self._held = self._held, []
         for at in range(0, len(held), ADDS_MAX):
-            some, ids = held[at : at + ADDS_MAX], list[Reply]()
+            some, ids = held[at : at + ADDS_MAX], list[StreamID | None]()
             entries = [(add.key, add.fields, None) for add in some]
             failed = self.alone(partial(_add_each, entries, ids))
-            for place, add in enumerate(some):
-                add.told(ids[place] if place < len(ids) else failed)
+            for add, id in zip_longest(some, ids[: len(some)], fillvalue=NOT_RUN):
+                assert isinstance(add, HeldAdd)
+                add.told(failed if id is None else id)
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -222,7 +225,7 @@ class GroupCommit:
                 handed.told(outcome)
 
 
-def _add_each(entries: list[Any], ids: list[Any], opened: OpenStore[bytes]) -> None:
+def _add_each(entries: list[Any], ids: list[StreamID | None], opened: OpenStore[bytes]) -> None:
     opened.add_each_plain(entries, ids)
 
 
