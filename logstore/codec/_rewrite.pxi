@@ -27,11 +27,13 @@ cdef bint equal_elems(const Elem* a, u64 a_step, const Elem* b, u64 b_step,
 
 ctypedef struct Rewrite:
     Buf out             # the entries
-    Buf fields          # Elem of the first part's fields
+    Buf fields          # Elem of the fields of the node
+    Buf first_fields    # Elem of those of the first entry
     Buf part_fields     # Elem of the part's fields
     Buf items           # Elem of the entry's items
-    int64_t width       # number of the first part's fields
+    int64_t width       # number of the node's fields
     int64_t live
+    int64_t same        # entries that have them
     u64 elements
     u64 master_ms
     u64 master_seq
@@ -50,6 +52,13 @@ cdef int rewrite_entry(Rewrite* w, const Master* m, const Entry* e, u64 ms, u64 
         values = values + 1
         name_step = value_step = 2
     same = e.pairs == w.width and equal_elems(first, 1, names, name_step, e.pairs)
+    w.same += same
+    code = OK
+    for i in range(0 if w.live else e.pairs):
+        if code == OK:
+            code = buf_add(&w.first_fields, names + i * name_step, sizeof(Elem))
+    if code != OK:
+        return code
     code = buf_entry_head(&w.out, same, ms - w.master_ms, seq - w.master_seq, e.pairs)
     for i in range(e.pairs):
         if code == OK and not same:
@@ -101,28 +110,42 @@ cdef bytes rewrite_finish(Rewrite* w):
         buf_free(&top)
 
 
+cdef int rewrite_parts(Rewrite* w, list parts) except -1:
+    """All parts, with the node's fields as they are chosen."""
+    cdef Master m
+    cdef bytes lp, vector
+    cdef u64 part_ms, part_seq
+    w.out.size = w.first_fields.size = w.live = w.same = 0
+    w.elements = <u64>master_elements(w.width)
+    for lp, part_ms, part_seq, vector in parts:
+        fail(read_master(data_of(lp), size_of(lp), &m))
+        fail(rewrite_part(w, data_of(lp), &m, part_ms, part_seq, data_of(vector), size_of(vector)))
+    return 0
+
+
 def rewrite(parts, u64 master_ms, u64 master_seq):
     cdef Rewrite w
     cdef Master m
-    cdef bytes lp, vector, first    # `first` is kept, for w points to its fields
-    cdef u64 part_ms, part_seq
-    cdef bint begun = False
+    cdef list kept = [tuple(part) for part in parts]    # what `w` points to stands in their nodes
+    cdef bytes first
     memset(&w, 0, sizeof(Rewrite))
     w.master_ms = master_ms
     w.master_seq = master_seq
     try:
-        for lp, part_ms, part_seq, vector in parts:
-            fail(read_master(data_of(lp), size_of(lp), &m))
-            if not begun:
-                begun, first = True, lp
-                w.width = m.width
-                w.elements = <u64>m.width + 4
-                fail(read_elems(data_of(lp), m.fields_at, m.end, m.width, &w.fields))
-            fail(rewrite_part(&w, data_of(lp), &m, part_ms, part_seq,
-                              data_of(vector), size_of(vector)))
+        if kept:
+            first = kept[0][0]
+            fail(read_master(data_of(first), size_of(first), &m))
+            w.width = m.width
+            fail(read_elems(data_of(first), m.fields_at, m.end, m.width, &w.fields))
+            rewrite_parts(&w, kept)
+            if w.live and not w.same:   # nobody has these: they are of what was deleted
+                w.fields, w.first_fields = w.first_fields, w.fields
+                w.width = w.fields.size // sizeof(Elem)
+                rewrite_parts(&w, kept)
         return rewrite_finish(&w)
     finally:
         buf_free(&w.out)
         buf_free(&w.fields)
+        buf_free(&w.first_fields)
         buf_free(&w.part_fields)
         buf_free(&w.items)

@@ -162,21 +162,25 @@ def fold(lp: bytes, vector: bytes) -> bytes:
 def rewrite(parts: Sequence[NodePart], master_ms: int, master_seq: int) -> bytes:
     """One node that holds the live entries of all parts, in their order, and no tombstone.
 
-    It has the first part's master fields and the given master ID.
+    It has the first part's master fields if an entry has them, or else the first entry's: no name
+    of what was deleted stays. Its master ID is the given one.
     """
-    fields: list[bytes] | None = None
-    encoded: list[bytes] = []
-    elements = 0
-    for lp, part_ms, part_seq, vector in parts:
-        if fields is None:
-            fields = node.read_master(lp).fields
-            elements = len(fields) + 4
-        for _, ms, seq, flat in node.entries(lp, part_ms, part_seq, vector):
-            same = flat[::2] == fields
-            encoded.append(encode_entry(ms - master_ms, seq - master_seq, flat, same))
-            elements += len(flat) // 2 + 4 if same else len(flat) + 5
-    if fields is None or not encoded:
+    entries = [
+        (ms, seq, flat)
+        for lp, part_ms, part_seq, vector in parts
+        for _, ms, seq, flat in node.entries(lp, part_ms, part_seq, vector)
+    ]
+    if not entries:
         raise ValueError("no live entry is left to rewrite: drop the node instead")
+    fields = node.read_master(parts[0][0]).fields
+    if all(flat[::2] != fields for _, _, flat in entries):
+        fields = entries[0][2][::2]
+    encoded: list[bytes] = []
+    elements = len(fields) + 4
+    for ms, seq, flat in entries:
+        same = flat[::2] == fields
+        encoded.append(encode_entry(ms - master_ms, seq - master_seq, flat, same))
+        elements += len(flat) // 2 + 4 if same else len(flat) + 5
     return listpack.finish(
         elements,
         listpack.encode_int(len(encoded)),

@@ -155,6 +155,26 @@ def test_rewrite_keeps_the_first_parts_fields(codec: Codec, lp: bytes) -> None:
     assert alone == codec.new_node(*MASTER, ENTRIES[0][3])
 
 
+def test_rewrite_keeps_no_names_of_what_was_deleted(codec: Codec) -> None:
+    flats = [[b"secret", b"1"], [b"n", b"2", b"m", b"3"], [b"n", b"4", b"m", b"5"], [b"o", b"6"]]
+    lp = codec.new_node(*MASTER, flats[0])
+    for seq, flat in enumerate(flats[1:], MASTER[1] + 1):
+        lp, _ = codec.append(lp, *MASTER, MASTER[0], seq, flat)
+    other = codec.new_node(MASTER[0], MASTER[1] + 9, [b"hidden", b"7"])
+    other, _ = codec.append(
+        other, MASTER[0], MASTER[1] + 9, MASTER[0], MASTER[1] + 10, [b"o", b"8"]
+    )
+    parts = [(lp, *MASTER, b"\x01"), (other, MASTER[0], MASTER[1] + 9, b"\x01")]
+    rewritten = codec.rewrite(parts, *MASTER)
+    codec.validate(rewritten, *MASTER)
+    assert codec.head(rewritten)[:3] == (4, 0, [b"n", b"m"])
+    assert [entry[3] for entry in codec.entries(rewritten, *MASTER)] == [*flats[1:], [b"o", b"8"]]
+    assert b"secret" not in rewritten
+    assert b"hidden" not in rewritten
+    of_last = codec.rewrite([(lp, *MASTER, b"\x07")], *MASTER)
+    assert codec.head(of_last)[:3] == (1, 0, [b"o"])
+
+
 def test_rewrite_of_nothing_is_refused(codec: Codec, lp: bytes) -> None:
     with pytest.raises(ValueError, match="drop the node"):
         codec.rewrite([(lp, *MASTER, b"\x07")], *MASTER)

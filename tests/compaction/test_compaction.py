@@ -164,6 +164,22 @@ def test_an_erased_value_is_in_no_file(tmp_path: Path) -> None:
         assert dump(store).entries == before.entries
 
 
+def test_an_erased_name_of_a_field_is_in_no_file(tmp_path: Path) -> None:
+    """Also where the entry began its node, whose names are then those of the node."""
+    path, names = tmp_path / "store", [os.urandom(12).hex() for _ in range(3)]
+    with filled(path) as store:
+        gone = []
+        for number, name in enumerate(names):
+            stream = store.stream(f"t{number}")
+            gone.append((stream, stream.add({name: 1})))
+            stream.add_many({"n": n} for n in (5, 500, 5000)[number] * [0])
+        assert all(everywhere(path, name.encode()) for name in names), "must be there to be erased"
+        for stream, id in gone:
+            stream.delete(id)
+        store.compact(purge=True)
+        assert [everywhere(path, name.encode()) for name in names] == [[]] * 3
+
+
 def test_trimmed_entries_are_erased_too(tmp_path: Path) -> None:
     path = tmp_path / "store"
     secret = os.urandom(32)
