@@ -8,8 +8,7 @@ where there is none to copy (``recovery.rebuild``): somebody adds about as fast 
 applied, so that would not come to an end.
 
 Lock order: the maintenance lock is held all the time; the mutex and LOCK only in ``follow_locked``
-and ``switch_locked``.
-Writing to this index needs no lock before that, as nobody else knows it.
+and ``switch_locked``. Writing to this index needs no lock before that, as nobody else knows it.
 
 Crash order: (1) it has a temporary name of its own, and no other process opens or removes it; (2)
 what BOOT is to say is written and synced, under a temporary name; (3) under LOCK, with all of the
@@ -111,14 +110,14 @@ class NextIndex:
 
     @translated()
     def follow_locked(self, applied: int) -> bool:
-        """Take in a slice of what is left; whether that was all. LOCK is held."""
-        if self._applied < applied:
-            before, began_s = self._applied, time.perf_counter()
-            self._take_in(self._slice_end(applied))
+        """Take in a slice of what is left; whether it was the last one. LOCK is held."""
+        before, end, began_s = self._applied, self._slice_end(applied), time.perf_counter()
+        if before < applied:
+            self._take_in(end)
             took_s = time.perf_counter() - began_s
             larger = 2.0 if self._applied == before else min(2.0, SLICE_S / max(took_s, 1e-6))
             self._slice_bytes = max(SLICE_MIN_BYTES, int(self._slice_bytes * larger))
-        return self._applied >= applied
+        return end == applied  # what is lacking then is not in the log
 
     def _slice_end(self, published: int) -> int:
         """Up to where a slice goes: a commit that is larger has a larger one the next time."""

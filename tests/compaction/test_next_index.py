@@ -165,6 +165,28 @@ def test_the_rest_is_taken_in_by_slices_and_others_commit_in_between(
         assert checked.as_dict()["clean"], checked.as_dict()
 
 
+def test_where_the_log_lacks_what_wake_says_nothing_is_switched_to(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes to an end, and the index there is stays."""
+    engine, before, real = engine_of(store), engine_of(store).index().number, next_index._copy
+    slices = list[int]()
+
+    def copy_and_add(*args: Any) -> None:
+        real(*args)
+        store.stream(b"a").add({b"n": b"more"})
+
+    def lacking(_: NextIndex, bound: int) -> None:
+        slices.append(bound)
+
+    monkeypatch.setattr(next_index, "_copy", copy_and_add)
+    monkeypatch.setattr(NextIndex, "_take_in", lacking)
+    with maintenance_locks.alone(engine):
+        assert not index_space.renew(engine, committer_of(store))
+    assert len(slices) == index_space.TRIES
+    assert generations(engine.path) == [str(before)]
+
+
 def test_one_that_somebody_built_meanwhile_is_not_replaced(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ import logstore
 from logstore.api.opening import opened_of
 from logstore.engine.lane.loading import native_or_none
 from logstore.recovery.check import check
+from logstore.wire.server.group_commit import HELD_MAX_ADDS
 from tests import seeds
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
 
@@ -122,6 +123,7 @@ def test_what_was_committed_before_a_failure_is_told(store: Store) -> None:
 def test_none_and_too_many(store: Store) -> None:
     store.stream("other").add({"n": 1})
     assert add_each(store, []) == []
+    assert HELD_MAX_ADDS == 64
     many: list[Any] = [(b"a", {b"n": b"1"}, None)] * 65
     assert add_each(store, many) == []
     assert len(add_each(store, many[:64])) == 64

@@ -269,6 +269,10 @@ cdef class GroupLane(DeleteLane):
                 return found    # no node is behind it
 
     cdef int deleted_in(self, u64 stream) except -1:
+        return self.forget_node(stream)
+
+    cdef int forget_node(self, u64 stream) except -1:
+        """Keep no sealed node of a stream."""
         cdef KeptNode node = self.kept_nodes.pop(stream, None)
         if node is not None:
             self.kept_bytes -= size_of(node.lp)
@@ -281,7 +285,7 @@ cdef class GroupLane(DeleteLane):
         if (node is not None and not below(ms, seq, node.ms, node.seq)
                 and not below(node.last_ms, node.last_seq, ms, seq)):
             return node
-        self.deleted_in(h.number)
+        self.forget_node(h.number)
         epoch = self.epoch
         if self.lacks_nodes(h) and not self.follow_locked(self.applied):
             return None

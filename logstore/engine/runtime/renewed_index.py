@@ -29,14 +29,14 @@ class NextIndex(Protocol):
         ...
 
     def follow_locked(self, applied: int) -> bool:
-        """Take in some of what was committed since; whether that was all. The mutex and LOCK are
-        held, and ``applied`` says where the log ends."""
+        """Take in some of what was committed since; whether that was the last of it. The mutex and
+        LOCK are held, and ``applied`` says where the log ends."""
         ...
 
     def switch_locked(self, applied: int) -> bool:
         """All processes use it from now on, and the one before has no name that any of them opens.
-        The mutex and LOCK are held, and it has all up to ``applied``. False, and nothing happened,
-        if somebody else built one meanwhile."""
+        The mutex and LOCK are held, and ``applied`` says where the log ends. False, and nothing
+        happened, if it has not all of that, or somebody else built one meanwhile."""
         ...
 
     def leave(self) -> None:

@@ -130,7 +130,7 @@ class AtOnce:
         """Whether a plain add is committed, and answered, or is committed with those of other
         clients soon; if not, nothing has happened."""
         commits = self._commits[self._session.database.number]
-        if commits.is_shared(self):
+        if commits.come_by_turns(self):
             self._amid = True
             commits.hold(HeldAdd(key, fields, partial(self._told_add, idle, data)))
             return True

@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from logstore.engine.commit.committer import NotFree
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
 LIGHT_COST = 256  # rows that are written in the loop's thread: about a millisecond
-ADDS_MAX = 64  # plain ones that are handed to the lane at once
+HELD_MAX_ADDS = 64  # that go to the lane at once: no more may
 TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
 Told: TypeAlias = Callable[[Outcome], object]
 
@@ -121,8 +120,9 @@ class GroupCommit:
         self._slow.note(begun_ns)
         return done
 
-    def is_shared(self, client: object) -> bool:
-        """Whether a client's plain add is to be held for those of others: one of them came last."""
+    def come_by_turns(self, client: object) -> bool:
+        """Note whose plain add comes now; whether the one before was another client's, so that this
+        one is to be held for those of others."""
         before, self._added_last = self._added_last, id(client)
         return before not in (self._added_last, 0)
 
@@ -135,12 +135,12 @@ class GroupCommit:
     def _add_held(self) -> None:
         """Commit what is held, and tell each: what is not plain has to be handed in."""
         held, self._held = self._held, []
-        for at in range(0, len(held), ADDS_MAX):
-            some, ids = held[at : at + ADDS_MAX], list[StreamID | None]()
+        for at in range(0, len(held), HELD_MAX_ADDS):
+            some, ids = held[at : at + HELD_MAX_ADDS], list[StreamID | None]()
             entries = [(add.key, add.fields, None) for add in some]
             failed = self.alone(partial(_add_each, entries, ids))
-            for add, id in zip_longest(some, ids[: len(some)], fillvalue=NOT_RUN):
-                assert isinstance(add, HeldAdd)
+            for place, add in enumerate(some):
+                id = ids[place] if place < len(ids) else NOT_RUN
                 add.told(failed if id is None else id)
 
     def close(self) -> None:
