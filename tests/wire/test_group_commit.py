@@ -24,6 +24,7 @@ import pytest
 
 import logstore
 from logstore.api.opening import OpenStore, opened_of
+from logstore.engine.lane.loading import native_or_none
 from logstore.wire.catalogue import service_of
 from logstore.wire.log_limiter import Seldom
 from logstore.wire.resp import failures
@@ -135,7 +136,7 @@ def test_plain_adds_of_one_turn_are_one_commit(
     ids = [line.reply() for line in lines]
     assert max(handed) >= CLIENTS - 1  # the first may have come alone
     assert commits(served) - before <= 2
-    assert taken
+    assert taken or native_or_none is None  # without compiled code they were handed in
     for key, first in (("s", 0), ("t", 1)):
         found = {id: fields[1] for id, fields in lines[0]("XRANGE", key, "-", "+")}
         wanted = [b"%d" % number for number in range(first, CLIENTS, 2)]
