@@ -16,6 +16,8 @@ from logstore.tuples import NamedTuple
 
 Sync: TypeAlias = Literal["always", "everysec", "os"]
 References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of what groups hold
+# What a delivery that is given back counts as, as XNACK has it.
+NackMode: TypeAlias = Literal["silent", "fail", "fatal"]
 SYNC_RANK: dict[str, int] = {"os": 0, "everysec": 1, "always": 2}
 
 MIB = 1 << 20

@@ -20,11 +20,10 @@ from logstore.api.dead_letters import OnDead
 from logstore.api.delivery import Autoclaimed, DeletedDelivery, Delivery, deliveries_of
 from logstore.api.entry import DeleteOutcome
 from logstore.api.group import Group
-from logstore.api.group_admin import NackMode
 from logstore.api.handlers import check_callable, not_done
 from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
 from logstore.ids import IDLike
-from logstore.options import References, Sync
+from logstore.options import NackMode, References, Sync
 from logstore.settings import GroupSettings
 
 if TYPE_CHECKING:

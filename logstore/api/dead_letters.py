@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from logstore.api import read as reading
 from logstore.api import units
 from logstore.api.entry import Entry
-from logstore.api.group_admin import GroupAdmin
 from logstore.api.handlers import PLAIN, not_done
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import requeue as back
@@ -27,6 +26,9 @@ from logstore.errors import StreamNotFoundError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
 from logstore.options import Sync
+
+if TYPE_CHECKING:
+    from logstore.api.group import Group
 
 T = TypeVar("T", bytes, str)
 log = Logger("logstore")
@@ -44,7 +46,7 @@ class DeadLetter(Entry[T], Generic[T]):
 
     __slots__ = ("consumer", "dead_id", "dead_letter", "delivery_count", "error", "group")
 
-    def __init__(self, opened: OpenStore[T], group: GroupAdmin[T], dead: DeadLettered) -> None:
+    def __init__(self, opened: OpenStore[T], group: Group[T], dead: DeadLettered) -> None:
         encoding = opened.encoding
         flat: list[Any] = dead.items
         if encoding is not None:
@@ -53,7 +55,7 @@ class DeadLetter(Entry[T], Generic[T]):
         values = group._handle._values
         if values is not None:
             self._encoding = values
-        self.group: GroupAdmin[T] = group
+        self.group: Group[T] = group
         name = opened.text(dead.consumer)
         self.consumer: T | None = name if dead.consumer else None
         self.delivery_count = dead.count
@@ -102,7 +104,7 @@ OnDead: TypeAlias = Callable[[DeadLetter[T]], object]
 def tell(
     opened: OpenStore[T],
     dead: list[DeadLettered],
-    groups: Mapping[tuple[bytes, bytes], GroupAdmin[T]],
+    groups: Mapping[tuple[bytes, bytes], Group[T]],
     on_dead: OnDead[T] | None = None,
 ) -> None:
     """Log what was dead-lettered, then call whoever wants to know: the worker's callback first.

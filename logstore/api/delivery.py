@@ -13,12 +13,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api.entry import Entry
-from logstore.api.group_admin import GroupAdmin, NackMode
 from logstore.codec import codec
 from logstore.engine.groups.deliver import Delivered
 from logstore.ids import StreamID
+from logstore.options import NackMode
 
 if TYPE_CHECKING:
+    from logstore.api.group import Group
     from logstore.codec.deliveries import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
@@ -43,7 +44,7 @@ class Delivery(Entry[T]):
         "idle",
     )
 
-    def __init__(self, group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> None:
+    def __init__(self, group: Group[T], consumer: bytes, delivered: Delivered) -> None:
         encoding = group._opened.encoding
         flat: list[Any] = delivered.items or []
         if encoding is not None:
@@ -51,7 +52,7 @@ class Delivery(Entry[T]):
         values = group._handle._values
         self.id, self._flat = delivered.id, flat  # as an entry has them
         self._encoding = encoding if values is None else values
-        self.group: GroupAdmin[T] = group
+        self.group: Group[T] = group
         self.deleted = delivered.items is None
         self.delivery_count = delivered.count
         self.idle = timedelta(milliseconds=delivered.idle_ms) if delivered.idle_ms else _AT_ONCE
@@ -152,7 +153,7 @@ class DeletedDelivery(Delivery[T]):
         return []
 
 
-def _delivery_of(group: GroupAdmin[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:
+def _delivery_of(group: Group[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:
     """The delivery of an entry as the engine handed it out."""
     return (DeletedDelivery if delivered.items is None else Delivery)(group, consumer, delivered)
 
@@ -164,7 +165,7 @@ def _maker(encoding: str | None) -> DeliveryMaker:
 
 
 def making(
-    group: GroupAdmin[T],
+    group: Group[T],
 ) -> tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, Any, Any]]:
     """What makes the deliveries of new entries from a node, and what it is to be given with it:
     ``codec.DeliveryMaker.first``."""
@@ -172,9 +173,7 @@ def making(
     return _maker(encoding).first, (group, encoding if values is None else values, _AT_ONCE)
 
 
-def deliveries_of(
-    group: GroupAdmin[T], consumer: bytes, given: list[Delivered]
-) -> list[Delivery[T]]:
+def deliveries_of(group: Group[T], consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
     """The deliveries of entries as the engine handed them out; those that are there, as most are,
     without a call for each."""
     encoding, values = group._opened.encoding, group._handle._values

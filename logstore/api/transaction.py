@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
 from logstore.api.delivery import Delivery
-from logstore.api.group_admin import NackMode
 from logstore.api.opening import OpenStore
 from logstore.api.transaction_steps import Pending, Steps
 from logstore.api.transaction_stream import TransactionStream
@@ -21,7 +20,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack
 from logstore.engine.streams import lifecycle
 from logstore.errors import EntryTypeError, UsageError
-from logstore.options import Sync
+from logstore.options import NackMode, Sync
 
 if TYPE_CHECKING:
     from logstore.api.values import ValueCodec

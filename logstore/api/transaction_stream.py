@@ -16,7 +16,6 @@ from logstore.api.arguments import ANY_ID
 from logstore.api.delivery import Delivery, deliveries_of
 from logstore.api.entry import DeleteOutcome, IDRuns, collect, outcomes
 from logstore.api.group import claim_step
-from logstore.api.group_admin import NackMode
 from logstore.api.scheduling import ScheduleKey
 from logstore.api.stream import Stream
 from logstore.api.transaction_steps import Pending, Steps
@@ -30,7 +29,7 @@ from logstore.engine.streams import add, delete, idempotency, lifecycle, trim
 from logstore.engine.streams.add import Added
 from logstore.engine.streams.idempotency import Asked
 from logstore.ids import IDLike, StreamID, parse_id
-from logstore.options import References
+from logstore.options import NackMode, References
 
 if TYPE_CHECKING:
     from logstore.api.values import Values

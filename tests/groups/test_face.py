@@ -169,7 +169,7 @@ def test_infos(tmp_path: Path) -> None:
 def test_pages_of_pending_entries_leave_nothing_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logstore.api.group_admin.PAGE_ENTRIES", 3)
+    monkeypatch.setattr("logstore.api.group.PAGE_ENTRIES", 3)
     with shop(tmp_path, 10) as (_, group, _):
         group.read("alice")
         assert numbers(group.pending_entries()) == list(range(1, 11))

@@ -24,7 +24,7 @@ OF_PYTHON = re.compile(
 NOT_MET = {
     "arguments", "arrow", "clock", "dead_letters", "delivery",
     "handlers", "idempotency", "latest", "linked", "options", "pool", "producing",
-    "conversion", "resp", "stream_reads", "transaction", "values", "worker",
+    "conversion", "resp", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {
     Path("logstore/api/dump.py"),
@@ -32,7 +32,7 @@ NOT_MET_FILES = {
     # The fields of --where are a mapping already.
     Path("logstore/api/matching.py"),
     # Tables of Arrow are given in Python.
-    Path("logstore/api/stream_adds.py"),
+    Path("logstore/api/stream.py"),
     # Conditions and columns of scans: `logstore sql` makes its own of what DuckDB asks for.
     Path("logstore/scan/conditions.py"),
     Path("logstore/scan/merging.py"),
