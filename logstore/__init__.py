@@ -17,9 +17,9 @@ _HOME = {
     "Store": ("logstore.api.store", "Store"),
     "Stream": ("logstore.api.stream", "Stream"),
     "Group": ("logstore.api.group", "Group"),
-    "Delivery": ("logstore.api.delivery", "Delivery"),
-    "DeletedDelivery": ("logstore.api.delivery", "DeletedDelivery"),
-    "DeadLetter": ("logstore.api.dead_letters", "DeadLetter"),
+    "Delivery": ("logstore.api.group", "Delivery"),
+    "DeletedDelivery": ("logstore.api.group", "DeletedDelivery"),
+    "DeadLetter": ("logstore.api.group", "DeadLetter"),
     "Transaction": ("logstore.api.transaction", "Transaction"),
     "DeleteOutcome": ("logstore.api.entry", "DeleteOutcome"),
     "Entry": ("logstore.api.entry", "Entry"),
@@ -91,13 +91,13 @@ _ERRORS = (
 )
 
 if TYPE_CHECKING:
-    from logstore.api.dead_letters import DeadLetter as DeadLetter
-    from logstore.api.delivery import DeletedDelivery as DeletedDelivery
-    from logstore.api.delivery import Delivery as Delivery
     from logstore.api.entry import DeleteOutcome as DeleteOutcome
     from logstore.api.entry import Entry as Entry
     from logstore.api.entry import Fields as Fields
     from logstore.api.entry import IDRuns as IDRuns
+    from logstore.api.group import DeadLetter as DeadLetter
+    from logstore.api.group import DeletedDelivery as DeletedDelivery
+    from logstore.api.group import Delivery as Delivery
     from logstore.api.group import Group as Group
     from logstore.api.info import ConsumerInfo as ConsumerInfo
     from logstore.api.info import FullConsumerInfo as FullConsumerInfo

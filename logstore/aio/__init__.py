@@ -1,7 +1,5 @@
 """The store for asyncio: ``async with logstore.aio.open(path) as store``."""
 
-from logstore.aio.group import AsyncGroup
-from logstore.aio.store import AsyncStore, open  # noqa: A004  the name of the plain face
-from logstore.aio.stream import AsyncStream
+from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream, open  # noqa: A004  as the plain
 
 __all__ = ["AsyncGroup", "AsyncStore", "AsyncStream", "open"]

@@ -21,37 +21,51 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from logstore.aio.pages import pages
-from logstore.aio.store_care import AsyncStoreCare
-from logstore.aio.stream import AsyncStream
+from logstore.aio.awaited import (
+    Feed,
+    declared_by,
+    of_group,
+    of_store,
+    of_stream,
+    pages,
+    pages_of_group,
+    pages_of_stream,
+)
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
-from logstore.api import arguments
+from logstore.aio.worker import AsyncWorker
+from logstore.api import arguments, worker
 from logstore.api import read as reading
-from logstore.api.entry import Entry
-from logstore.api.open_store import open_store
+from logstore.api.adding import AddOptions, RowOptions
+from logstore.api.entry import Entry, IDRuns
+from logstore.api.group import ConsumeOptions, Delivery, Group, deliveries_of
+from logstore.api.handlers import check_callable
+from logstore.api.open_store import OpenOptions, open_store
 from logstore.api.opening import opened_of
+from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.store import Store
+from logstore.api.stream import Stream
 from logstore.api.times import When
 from logstore.api.transaction import Transaction
-from logstore.clock import Clock
+from logstore.codec import Row
 from logstore.engine.waiting.wait import over
-from logstore.ids import IDLike
-from logstore.options import COMPACT_RATE_BYTES_S, Sync
+from logstore.ids import IDLike, StreamID
+from logstore.options import Sync
+from logstore.settings import GroupSettings, StreamSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+    from logstore.api.group import OnDead
     from logstore.api.matching import Matching, Where
     from logstore.api.values import ValueCodec
 
@@ -59,114 +73,305 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bytes, str)
 THREADS = 4
+STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
 
 
-class open(Generic[T]):  # noqa: N801
-    """Open a store, as ``logstore.open`` with its options: ``async with`` it, or await it."""
+class AsyncGroup(Generic[T]):
+    """One consumer group; the arguments are those of :class:`logstore.Group`."""
 
-    @overload
-    def __init__(
-        self: open[bytes],
-        path: str | os.PathLike[str],
-        *,
-        sync: Sync = ...,
-        encoding: None = ...,
-        readonly: bool = ...,
-        create: bool = ...,
-        lock_timeout: float | timedelta = ...,
-        background: bool = ...,
-        clock: Clock | None = ...,
-        node_max_bytes: int | None = ...,
-        node_max_entries: int | None = ...,
-        segment_bytes: int | None = ...,
-        compact_rate: float | None = ...,
-        low_space_bytes: int | None = ...,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: open[str],
-        path: str | os.PathLike[str],
-        *,
-        sync: Sync = ...,
-        encoding: str,
-        readonly: bool = ...,
-        create: bool = ...,
-        lock_timeout: float | timedelta = ...,
-        background: bool = ...,
-        clock: Clock | None = ...,
-        node_max_bytes: int | None = ...,
-        node_max_entries: int | None = ...,
-        segment_bytes: int | None = ...,
-        compact_rate: float | None = ...,
-        low_space_bytes: int | None = ...,
-    ) -> None: ...
-    def __init__(
+    def __init__(self, store: AsyncStore[T], group: Group[T]) -> None:
+        self._store: AsyncStore[T] = store
+        self._group: Group[T] = group
+        self._run = store._run
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._group)[1:]}"
+
+    @property
+    def name(self) -> T:
+        """The group's name, as bytes or in the store's encoding."""
+        return self._group.name
+
+    @property
+    def stream(self) -> AsyncStream[T]:
+        """The stream, an :class:`logstore.aio.AsyncStream`."""
+        return self._store.stream(self._group._stream)
+
+    # -- the group itself -----------------------------------------------------------------------
+    create = of_group(Group[T].create)
+    set_id = of_group(Group[T].set_id)
+    destroy = of_group(Group[T].destroy)
+    exists = of_group(Group[T].exists)
+    add_consumer = of_group(Group[T].add_consumer)
+    remove_consumer = of_group(Group[T].remove_consumer)
+    configure = of_group(Group[T].configure)
+
+    # -- reading --------------------------------------------------------------------------------
+    @declared_by(Group.read)
+    async def read(self, consumer: str | bytes, **options: Any) -> list[Delivery[T]]:
+        ask = arguments.group_read(consumer, self._store.encoding, **options)
+        if ask.deadline == 0:
+            read = partial(self._group._read, ask.consumer, ask.limit, 0.0, **ask.options())
+            return await self._run(read)
+        return await self._wait(ask.consumer, ask.limit, ask.deadline, **ask.options())
+
+    async def _wait(
         self,
-        path: str | os.PathLike[str],
-        *,
-        sync: Sync = "everysec",
-        encoding: str | None = None,
-        readonly: bool = False,
-        create: bool | Literal["auto"] = True,
-        lock_timeout: float | timedelta = 10.0,
-        background: bool = True,
-        clock: Clock | None = None,
-        node_max_bytes: int | None = None,
-        node_max_entries: int | None = None,
-        segment_bytes: int | None = None,
-        compact_rate: float | None = COMPACT_RATE_BYTES_S,
-        low_space_bytes: int | None = None,
-    ) -> None:
-        opener: Callable[..., Store[Any]] = open_store
-        self._open: Callable[[], Store[T]] = partial(
-            opener,
-            path,
-            sync=sync,
-            encoding=encoding,
-            readonly=readonly,
-            create=create,
-            lock_timeout=lock_timeout,
-            background=background,
-            clock=clock,
-            node_max_bytes=node_max_bytes,
-            node_max_entries=node_max_entries,
-            segment_bytes=segment_bytes,
-            compact_rate=compact_rate,
-            low_space_bytes=low_space_bytes,
+        who: bytes,
+        limit: int,
+        deadline: float | None,
+        alive: Callable[[], object] | None = None,
+        **options: Any,
+    ) -> list[Delivery[T]]:
+        """Read, or wait in the queue of the group; options as of ``Group._waiting``."""
+        group = self._group
+        wait = group._waiting(who, limit, **options)
+        owner = (self._store._reader(), who)
+        found = await self._store._tasks.read(
+            wait,
+            owner,
+            deadline,
+            alive=alive or group._opened.engine,
+            most_s=STOP_S if options.get("worker") else None,
         )
-        self._store: AsyncStore[T] | None = None
+        return deliveries_of(group, who, found)
 
-    def __await__(self) -> Generator[Any, None, AsyncStore[T]]:
-        return self._opened().__await__()
+    backlog = of_group(Group[T].backlog)
 
-    async def _opened(self) -> AsyncStore[T]:
-        opening = asyncio.ensure_future(asyncio.to_thread(self._open))
-        try:
-            return AsyncStore(await asyncio.shield(opening))
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_opened)
-            raise
+    # -- done, or not ---------------------------------------------------------------------------
+    ack = of_group(Group[T].ack)
+    nack = of_group(Group[T].nack)
+    ack_delete = of_group(Group[T].ack_delete)
 
-    async def __aenter__(self) -> AsyncStore[T]:
-        self._store = await self
-        return self._store
+    # -- taking over ----------------------------------------------------------------------------
+    claim = of_group(Group[T].claim)
+    autoclaim = of_group(Group[T].autoclaim)
+    reassign = of_group(Group[T].reassign)
 
-    async def __aexit__(
+    # -- what it tells --------------------------------------------------------------------------
+    pending = of_group(Group[T].pending)
+    pending_entries = pages_of_group(Group[T].pending_entries)
+    info = of_group(Group[T].info)
+    consumers = of_group(Group[T].consumers)
+
+    async def settings(self) -> GroupSettings[T]:
+        """What is set with ``configure``; GroupNotFoundError if there is no group."""
+        return await self._run(lambda: self._group.settings)
+
+    # -- working --------------------------------------------------------------------------------
+    async def consume(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._store is not None:
-            await self._store.close()
+        consumer: str | bytes,
+        handler: Callable[[Delivery[T]], object],
+        **options: Unpack[ConsumeOptions],
+    ) -> int:
+        """Hand entries to ``handler``, as ``Group.consume``, until stopped; how many it handled.
+
+        A coroutine function runs in the event loop, another one in a thread; what it returns is
+        awaited, if it can be. At most ``concurrency`` of them run at once, over the entries of one
+        batch, which is at least as large; the next batch is read when all of it were handled.
+        ``stop`` is an ``asyncio.Event`` or a ``threading.Event``; SIGTERM is left to the caller. If
+        the task is cancelled, what it had begun or fetched stays pending, in the consumer's
+        backlog. ``on_dead`` is a plain function, called in a thread.
+        """
+        arguments.check_names(options, ConsumeOptions, "consume")
+        check_callable(handler, "handler")
+        loop = worker.Loop(self._group, consumer, worker.Work(handler, **options))
+        return await AsyncWorker(loop, self._run, self._wait).run()
 
 
-def _close_opened(opening: asyncio.Future[Store[T]]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+class AsyncStream(Generic[T]):
+    """One stream of an AsyncStore; the arguments are those of :class:`logstore.Stream`."""
+
+    def __init__(self, store: AsyncStore[T], stream: Stream[T]) -> None:
+        self._store: AsyncStore[T] = store
+        self._stream: Stream[T] = stream
+        self._run = store._run
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._stream)[1:]}"
+
+    @property
+    def name(self) -> T:
+        """The name, as bytes or in the store's encoding."""
+        return self._stream.name
+
+    # -- adding -------------------------------------------------------------------------------
+    @overload
+    async def add(
+        self,
+        fields: Row,
+        id: IDLike = "*",
+        *,
+        create: Literal[True] = True,
+        **options: Unpack[AddOptions],
+    ) -> StreamID: ...
+    @overload
+    async def add(
+        self, fields: Row, id: IDLike = "*", *, create: bool, **options: Unpack[AddOptions]
+    ) -> StreamID | None: ...
+    async def add(
+        self, fields: Row, id: IDLike = "*", *, create: bool = True, **options: Unpack[AddOptions]
+    ) -> StreamID | None:
+        """Add one entry, as ``Stream.add``; its ID."""
+        add = partial(self._stream.add, fields, id, create=create)
+        return await self._run(lambda: add(**options))
+
+    async def add_many(
+        self,
+        rows: Iterable[Row | tuple[IDLike, Row]] | AsyncIterable[Row | tuple[IDLike, Row]],
+        *,
+        batch: int = 1000,
+        create: bool = True,
+        **options: Unpack[RowOptions],
+    ) -> IDRuns:
+        """Add rows, as ``Stream.add_many``: of an iterable, which runs in a thread, or of an async
+        one, which runs in the event loop and holds no thread while it waits."""
+        if not isinstance(rows, AsyncIterable):
+            add = partial(self._stream.add_many, rows, batch=batch, create=create)
+            return await self._run(lambda: add(**options))
+        given, feed = IDRuns(), Feed()
+        steps = self._stream._adding(given, feed, batch, create, options)
+        async for row in rows:
+            feed.rows.append(row)
+            if len(feed.rows) >= batch and not await self._run(next, steps, False):
+                return given
+        if feed.rows:
+            await self._run(next, steps, False)
+        return given
+
+    add_arrow = of_stream(Stream[T].add_arrow)
+    # -- reading ------------------------------------------------------------------------------
+    get = of_stream(Stream[T].get)
+
+    async def contains(self, id: IDLike) -> bool:
+        """Look for an entry.
+
+        Args:
+            id: the entry's ID.
+
+        Returns:
+            Whether there is an entry with this ID.
+        """
+        return await self._run(self._stream.__contains__, id)
+
+    async def len(self) -> int:
+        """How many entries there are."""
+        return await self._run(self._stream.__len__)
+
+    range = pages_of_stream(Stream[T].range)
+
+    def __aiter__(self) -> AsyncIterator[Entry[T]]:
+        return self.range()
+
+    @declared_by(Stream.read)
+    async def read(self, after: IDLike = "$", **limits: Any) -> list[Entry[T]]:
+        found = await self._store.read({self._stream._name: after}, **limits)
+        return self._stream._viewed(next(iter(found.values()), []))
+
+    @declared_by(Stream.follow)
+    def follow(
+        self,
+        after: IDLike = "$",
+        *,
+        since: When | None = None,
+        where: Where | None = None,
+        timeout: float | timedelta | None = None,
+        count: int | None = None,
+    ) -> AsyncIterator[Entry[T]]:
+        # What "$" stands for is settled when the iteration begins, a moment at the call.
+        arguments.check_count(count, "count")
+        arguments.deadline_of(timeout)
+        after = reading.beginning(opened_of(self._stream), after, since)
+        found = self._stream._matching(where)
+        return self._follow(after, timeout, count or reading.FOLLOW_COUNT, found)
+
+    async def _follow(
+        self, after: IDLike, timeout: float | timedelta | None, count: int, where: Matching | None
+    ) -> AsyncIterator[Entry[T]]:
+        begin = {self._stream._name: after}
+        async for _, entry in self._store._follow(begin, None, timeout, count, where):
+            yield self._stream._viewed([entry])[0]
+
+    latest = of_stream(Stream[T].latest)
+
+    async def first(self) -> Entry[T] | None:
+        """The entry with the smallest ID, or None."""
+        return await self._run(lambda: self._stream.first)
+
+    async def last(self) -> Entry[T] | None:
+        """The entry with the largest ID, or None."""
+        return await self._run(lambda: self._stream.last)
+
+    async def last_id(self) -> StreamID:
+        """The last ID ever given; it survives deletes. 0-0 before the first add."""
+        return await self._run(lambda: self._stream.last_id)
+
+    count = of_stream(Stream[T].count)
+
+    @declared_by(Stream.scan)
+    async def scan(self, *interval: Any, **options: Any) -> AsyncIterator[pa.RecordBatch]:
+        batches = await self._run(self._stream.scan, *interval, **options)
+        async for batch in pages(self._run, iter(batches), 1):
+            yield batch
+
+    # -- deleting -----------------------------------------------------------------------------
+    delete = of_stream(Stream[T].delete)
+    delete_each = of_stream(Stream[T].delete_each)
+    delete_range = of_stream(Stream[T].delete_range)
+    trim = of_stream(Stream[T].trim)
+    set_id = of_stream(Stream[T].set_id)
+    # -- settings and what it tells -----------------------------------------------------------
+    configure = of_stream(Stream[T].configure)
+
+    async def settings(self) -> StreamSettings:
+        """What is set with ``configure``."""
+        return await self._run(lambda: self._stream.settings)
+
+    info = of_stream(Stream[T].info)
+    info_full = of_stream(Stream[T].info_full)
+    dump = of_stream(Stream[T].dump)
+    groups = of_stream(Stream[T].groups)
+
+    # -- scheduling and expiring --------------------------------------------------------------
+    @overload
+    async def schedule(
+        self, fields: Row, *, create: Literal[True] = True, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleKey: ...
+    @overload
+    async def schedule(
+        self, fields: Row, *, create: bool, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleKey | None: ...
+    async def schedule(
+        self, fields: Row, *, create: bool = True, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleKey | None:
+        """Keep an entry until its time, as ``Stream.schedule``; its key."""
+        schedule = partial(self._stream.schedule, fields, create=create)
+        return await self._run(lambda: schedule(**options))
+
+    cancel = of_stream(Stream[T].cancel)
+    scheduled = pages_of_stream(Stream[T].scheduled)
+    expire = of_stream(Stream[T].expire)
+    persist = of_stream(Stream[T].persist)
+
+    async def expires_at(self) -> datetime | None:
+        """When the stream expires, as ``Stream.expires_at``."""
+        return await self._run(lambda: self._stream.expires_at)
+
+    async def ttl(self) -> timedelta | None:
+        """How long it is until the stream expires, as ``Stream.ttl``."""
+        return await self._run(lambda: self._stream.ttl)
+
+    # -- consumer groups ----------------------------------------------------------------------
+    async def group(
+        self, name: str | bytes, start: IDLike | None = None, *, entries_read: int | None = None
+    ) -> AsyncGroup[T]:
+        """A handle of a consumer group; with ``start`` it is made if it is missing."""
+        made = await self._run(self._stream.group, name, start, entries_read=entries_read)
+        return AsyncGroup(self._store, made)
 
 
-class AsyncStore(AsyncStoreCare[T]):
+class AsyncStore(Generic[T]):
     """One open store, for the tasks of one event loop; made by :func:`logstore.aio.open`.
 
     The arguments are those of :class:`logstore.Store`, and so are results and errors.
@@ -260,34 +465,11 @@ class AsyncStore(AsyncStoreCare[T]):
         for name in await self.streams():
             yield name
 
-    async def streams(self) -> list[T]:
-        """Names of all streams, sorted."""
-        return await self._run(self._store.streams)
-
-    async def create(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
-        """Make an empty stream; False if there is one already."""
-        return await self._run(self._store.create, name, sync=sync)
-
-    async def drop(self, name: str | bytes, *, sync: Sync | None = None) -> bool:
-        """Remove a stream with all its entries; False if there is none."""
-        return await self._run(self._store.drop, name, sync=sync)
-
-    async def rename(
-        self, old: str | bytes, new: str | bytes, *, replace: bool = True, sync: Sync | None = None
-    ) -> bool:
-        """Call a stream otherwise, as ``Store.rename``."""
-        return await self._run(self._store.rename, old, new, replace=replace, sync=sync)
-
-    async def copy(
-        self,
-        source: str | bytes,
-        target: str | bytes,
-        *,
-        replace: bool = False,
-        sync: Sync | None = None,
-    ) -> bool:
-        """Copy a stream with its groups, as ``Store.copy``."""
-        return await self._run(self._store.copy, source, target, replace=replace, sync=sync)
+    streams = of_store(Store[T].streams)
+    create = of_store(Store[T].create)
+    drop = of_store(Store[T].drop)
+    rename = of_store(Store[T].rename)
+    copy = of_store(Store[T].copy)
 
     async def restore(
         self, name: str | bytes, payload: bytes, *, replace: bool = False, sync: Sync | None = None
@@ -296,18 +478,16 @@ class AsyncStore(AsyncStoreCare[T]):
         made = await self._run(self._store.restore, name, payload, replace=replace, sync=sync)
         return AsyncStream(self, made)
 
+    @declared_by(Store.read)
     async def read(
         self,
-        after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+        after: Mapping[Any, IDLike],
         *,
         count: int | None = None,
         max_count: int | None = None,
         max_bytes: int | None = None,
         timeout: float | timedelta | None = 0,
-        block: None = None,
     ) -> dict[T, list[Entry[T]]]:
-        """Entries above an ID of each stream, as ``Store.read``; {} if none came in time."""
-        arguments.refuse_block(block)
         limits = arguments.limits(count, max_count, max_bytes)
         deadline = arguments.deadline_of(timeout)
 
@@ -321,19 +501,17 @@ class AsyncStore(AsyncStoreCare[T]):
         names = read.names(deadline)
         return await wait_for(self._watcher, names, partial(self._run, read.look), deadline) or {}
 
+    @declared_by(Store.follow)
     def follow(
         self,
-        after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
+        after: Mapping[Any, IDLike] | Iterable[str | bytes],
         *,
         since: When | None = None,
         where: Where | None = None,
         timeout: float | timedelta | None = None,
         count: int | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:
-        """Entries of several streams and all that come, as ``Store.follow``.
-
-        What "$" and ``since`` stand for is settled when the iteration begins.
-        """
+        # What "$" and ``since`` stand for is settled when the iteration begins.
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
         from logstore.api.matching import matching
@@ -366,57 +544,50 @@ class AsyncStore(AsyncStoreCare[T]):
             for each in found:
                 yield each
 
-    async def merge(
-        self,
-        streams: str | bytes | Sequence[str | bytes] | None = None,
-        start: IDLike = "-",
-        end: IDLike = "+",
-        *,
-        since: When | None = None,
-        until: When | None = None,
-        count: int | None = None,
-        reverse: bool = False,
-    ) -> AsyncIterator[tuple[T, Entry[T]]]:
-        """Entries of several streams in the order of their IDs, as ``Store.merge``."""
-        found = partial(
-            self._store.merge,
-            streams,
-            start,
-            end,
-            since=since,
-            until=until,
-            count=count,
-            reverse=reverse,
-        )
-        async for each in pages(self._run, await self._run(found)):
+    @declared_by(Store.merge)
+    async def merge(self, *streams: Any, **options: Any) -> AsyncIterator[tuple[T, Entry[T]]]:
+        found = await self._run(self._store.merge, *streams, **options)
+        async for each in pages(self._run, found):
             yield each
 
-    async def scan(
-        self,
-        streams: str | bytes | Sequence[str | bytes] | None = None,
-        start: IDLike = "-",
-        end: IDLike = "+",
-        *,
-        columns: Sequence[str] | Mapping[str, pa.DataType | None] | None = None,
-        schema: pa.Schema | Mapping[str, pa.DataType | None] | str | None = None,
-        where: Sequence[tuple[str, str, Any]] | pc.Expression | None = None,
-        merge: bool = False,
-        batch_rows: int = 65536,
-    ) -> AsyncIterator[pa.RecordBatch]:
-        """Entries of several streams as Arrow record batches, as ``Store.scan``: ``async for``."""
-        scanned = partial(
-            self._store.scan,
-            streams,
-            start,
-            end,
-            columns=columns,
-            schema=schema,
-            where=where,
-            merge=merge,
-            batch_rows=batch_rows,
-        )
-        async for batch in pages(self._run, iter(await self._run(scanned)), 1):
+    @declared_by(Store.scan)
+    async def scan(self, *streams: Any, **options: Any) -> AsyncIterator[pa.RecordBatch]:
+        batches = await self._run(self._store.scan, *streams, **options)
+        async for batch in pages(self._run, iter(batches), 1):
             yield batch
+
+    # -- its durability, its space, its keepers ------------------------------------------------
+    sync = of_store(Store[T].sync)
+    compact = of_store(Store[T].compact)
+    retain = of_store(Store[T].retain)
+    checkpoint = of_store(Store[T].checkpoint)
+    backup = of_store(Store[T].backup)
+    ship = of_store(Store[T].ship)
+    info = of_store(Store[T].info)
+    pins = of_store(Store[T].pins)
+    moment = of_store(Store[T].moment)
+    release_pins = of_store(Store[T].release_pins)
+    requeue = of_store(Store[T].requeue)
+
+    @property
+    def durable_upto(self) -> tuple[int, int]:
+        """Segment and offset up to which the log is durable; a lower bound."""
+        return self._store.durable_upto
+
+    @property
+    def recovery(self) -> dict[str, Any]:
+        """What opening found and did."""
+        return self._store.recovery
+
+    def metrics(self) -> dict[str, int | float]:
+        """Counters of this process, as ``Store.metrics``; a plain call, which waits for nothing but
+        a look at the files of pins.
+        """
+        return self._store.metrics()
+
+    def on_dead_letter(self, callback: OnDead[T]) -> OnDead[T]:
+        """As ``Store.on_dead_letter``: a plain function, called in a thread."""
+        return self._store.on_dead_letter(callback)
 
     def transaction(self, *, sync: Sync | None = None) -> AsyncTransaction[T]:
         """Operations on any streams, all or nothing: ``async with store.transaction() as tx``.
@@ -446,3 +617,63 @@ class AsyncTransaction(Generic[T]):
             self._tx.__exit__(kind, error, trace)
         elif not self._tx._steps.over:
             await self._store._run(self._tx.commit)
+
+
+class open(Generic[T]):  # noqa: N801
+    """Open a store, as ``logstore.open`` with its options: ``async with`` it, or await it."""
+
+    @overload
+    def __init__(
+        self: open[bytes],
+        path: str | os.PathLike[str],
+        *,
+        encoding: None = ...,
+        **options: Unpack[OpenOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: open[str],
+        path: str | os.PathLike[str],
+        *,
+        encoding: str,
+        **options: Unpack[OpenOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        encoding: str | None = None,
+        **options: Unpack[OpenOptions],
+    ) -> None:
+        opener: Callable[..., Store[Any]] = open_store
+        self._open: Callable[[], Store[T]] = partial(opener, path, encoding=encoding, **options)
+        self._store: AsyncStore[T] | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore[T]]:
+        return self._opened().__await__()
+
+    async def _opened(self) -> AsyncStore[T]:
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open))
+        try:
+            return AsyncStore(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
+
+    async def __aenter__(self) -> AsyncStore[T]:
+        self._store = await self
+        return self._store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def _close_opened(opening: asyncio.Future[Store[T]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
-from logstore.engine.streams.add import AUTO, Add, AutoID
+from logstore.engine.streams.add import AUTO, AutoID
 from logstore.engine.streams.trim import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
     InvalidEntryError,
     InvalidIDError,
     OptionError,
-    UsageError,
     shown,
 )
 from logstore.ids import (
@@ -152,26 +151,6 @@ class Trimming(NamedTuple):
         )
 
 
-def one_add(
-    name: bytes,
-    fields: Row,
-    id: IDLike,
-    encoding: str | None,
-    trimming: Trimming,
-    *,
-    create: bool,
-    expected_last_id: IDLike | None,
-    ttl: timedelta | float | None,
-) -> tuple[RowBatch, Add]:
-    """The arguments of an add of one entry: its row, and what the engine is asked for."""
-    ids = add_id(id)
-    expected = None if expected_last_id is None else parse_id(expected_last_id)
-    check_flag(create, "create")
-    rule = trimming.rule()
-    batch = rows([fields], encoding)
-    return batch, Add(name, batch, 0, 1, ids, create, rule, expected, ttl_ms(ttl))
-
-
 def trim_rule(
     maxlen: int | None,
     minid: IDLike | None,
@@ -196,6 +175,14 @@ def trim_rule(
     rule = TrimRule(maxlen, least, approximate, limit, age_ms, references)
     check_rule(rule)
     return rule
+
+
+def check_names(options: Mapping[str, object], known: type[Any], call: str) -> None:
+    """TypeError for an option that a TypedDict does not name, as Python has it."""
+    names = known.__annotations__
+    for name in options:
+        if name not in names:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
 
 def check_count(value: object, name: str) -> None:
@@ -329,12 +316,6 @@ def deadline_of(timeout: float | timedelta | None) -> float | None:
     return time.monotonic() + given if given < TIMEOUT_MAX_S else None
 
 
-def refuse_block(block: object) -> None:
-    """UsageError for ``block=``, as other clients name it, in milliseconds."""
-    if block is not None:
-        raise UsageError("block= is not taken: give timeout= in seconds (None waits for ever)")
-
-
 class Limits(NamedTuple):
     """How much a read may give."""
 
@@ -363,22 +344,29 @@ class GroupReadArguments(NamedTuple):
     max_bytes: int  # of all entries; 0: no limit
     claim_idle_ms: int | None
     deadline: float | None  # of ``time.monotonic``; None: none
+    noack: bool
+
+    def options(self) -> dict[str, Any]:
+        """What is asked for beside who reads, how many and until when."""
+        return {
+            "noack": self.noack,
+            "claim_idle_ms": self.claim_idle_ms,
+            "max_bytes": self.max_bytes,
+        }
 
 
 def group_read(
     consumer: str | bytes,
     encoding: str | None,
     *,
-    count: int | None,
-    max_count: int | None,
-    max_bytes: int | None,
-    timeout: float | timedelta | None,
-    noack: bool,
-    claim_idle: timedelta | float | None,
-    block: object,
+    count: int | None = None,
+    max_count: int | None = None,
+    max_bytes: int | None = None,
+    timeout: float | timedelta | None = 0,
+    noack: bool = False,
+    claim_idle: timedelta | float | None = None,
 ) -> GroupReadArguments:
     """The arguments of a read of a group; ``count`` 0 or None: no limit."""
-    refuse_block(block)
     check_flag(noack, "noack")
     idle_ms = None if claim_idle is None else milliseconds(claim_idle, "claim_idle")
     limit, most_bytes = read_count(count), 0
@@ -386,7 +374,7 @@ def group_read(
         allowed = limits(count, max_count, max_bytes)
         limit, most_bytes = allowed.count or allowed.max_count or 0, allowed.max_bytes or 0
     who = consumer_name(consumer, encoding)
-    return GroupReadArguments(who, limit, most_bytes, idle_ms, deadline_of(timeout))
+    return GroupReadArguments(who, limit, most_bytes, idle_ms, deadline_of(timeout), noack)
 
 
 def milliseconds(length: timedelta | float, name: str) -> int:

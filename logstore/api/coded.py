@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from logstore.api import arguments
+from logstore.api.adding import RowOptions
 from logstore.api.entry import Entry, IDRuns
 from logstore.api.info import StreamInfo
 from logstore.api.opening import OpenStore
@@ -64,11 +65,13 @@ class CodedStream(Stream[Any]):
             added = super().add(row, id, **options)
         return added
 
-    def _adding(self, given: IDRuns, rows: Any, **options: Any) -> Iterator[bool]:
-        arguments.check_flag(options["create"], "create")
+    def _adding(
+        self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
+    ) -> Iterator[bool]:
+        arguments.check_flag(create, "create")
         self._kept = False  # a look for a call, in which many rows come
-        self._keep(create=options["create"], expected=options["expected_last_id"])
-        yield from super()._adding(given, rows, **options)
+        self._keep(create=create, expected=options.get("expected_last_id"))
+        yield from super()._adding(given, rows, batch, create, options)
 
     def _made_ready(self, rows: list[Any]) -> RowBatch:
         return self._codec.batch(rows)

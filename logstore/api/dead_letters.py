@@ -11,13 +11,13 @@ the dead letter stream itself is the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from logstore.api import read as reading
 from logstore.api import units
-from logstore.api.entry import Entry
+from logstore.api.group import DeadLetter, Group, OnDead
 from logstore.api.handlers import PLAIN, not_done
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import requeue as back
@@ -27,47 +27,10 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
 from logstore.options import Sync
 
-if TYPE_CHECKING:
-    from logstore.api.group import Group
-
 T = TypeVar("T", bytes, str)
 log = Logger("logstore")
 WARNINGS_MAX = 10  # of one commit; the rest are summed up
 REQUEUED_MAX = 500  # in one commit, where all are given back
-
-
-class DeadLetter(Entry[T], Generic[T]):
-    """An entry that was given up: its own ID and fields, and what became of it.
-
-    ``group`` is where it was pending, ``consumer`` who had it last (None: it was given back),
-    ``delivery_count`` how often it was delivered, ``error`` the reason as text, ``dead_letter`` the
-    stream where it is now, and ``dead_id`` its ID there.
-    """
-
-    __slots__ = ("consumer", "dead_id", "dead_letter", "delivery_count", "error", "group")
-
-    def __init__(self, opened: OpenStore[T], group: Group[T], dead: DeadLettered) -> None:
-        encoding = opened.encoding
-        flat: list[Any] = dead.items
-        if encoding is not None:
-            flat = [part.decode(encoding, "surrogateescape") for part in flat]
-        super().__init__(dead.id, flat, encoding)
-        values = group._handle._values
-        if values is not None:
-            self._encoding = values
-        self.group: Group[T] = group
-        name = opened.text(dead.consumer)
-        self.consumer: T | None = name if dead.consumer else None
-        self.delivery_count = dead.count
-        self.error = dead.error.decode("utf-8", "replace")
-        self.dead_letter: T = opened.text(dead.stream)
-        self.dead_id: StreamID = dead.dead_id
-
-    def __repr__(self) -> str:
-        return (
-            f"DeadLetter({self.id}, {self.fields!r}, {self.delivery_count} deliveries, "
-            f"{self.error!r}, now {self.dead_id} of {self.dead_letter!r})"
-        )
 
 
 def requeue(
@@ -96,9 +59,6 @@ def requeue(
             break
         first = some[-1].next()
     return moved
-
-
-OnDead: TypeAlias = Callable[[DeadLetter[T]], object]
 
 
 def tell(

@@ -10,27 +10,20 @@ seconds or ``timedelta``, idle times by the store's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 from logstore.api import arguments, configuring, worker
 from logstore.api.configuring import KEEP, Amount, Keep, Length
-from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import (
-    Autoclaimed,
-    DeletedDelivery,
-    Delivery,
-    deliveries_of,
-    making,
-)
-from logstore.api.entry import DeleteOutcome, outcomes
-from logstore.api.handing_on import hand_on
+from logstore.api.entry import DeleteOutcome, Entry, outcomes
+from logstore.api.handlers import Event
 from logstore.api.opening import OpenStore
+from logstore.codec import codec
 from logstore.engine.groups import ack, admin, claim, deliver
 from logstore.engine.groups import describe as pel
-from logstore.engine.groups.dead_letter import Limit
+from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting import thread
 from logstore.engine.waiting.session import GroupRead
@@ -40,13 +33,239 @@ from logstore.options import NackMode, References, Sync
 from logstore.settings import GroupSettings
 
 if TYPE_CHECKING:
-    import threading
-
     from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
-    from logstore.api.stream import Stream
+    from logstore.api.stream_entries import StreamEntries
+    from logstore.codec.deliveries import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
 PAGE_ENTRIES = 1000
+_AT_ONCE = timedelta(0)
+
+
+class Delivery(Entry[T]):
+    """An entry and its delivery: ``group``, ``consumer``, ``delivery_count``, ``idle``.
+
+    ``delivery_count`` counts this delivery too. ``idle`` is a timedelta: how long the entry was
+    pending with nobody working on it before this delivery, 0 for a new entry. ``deleted``: whether
+    it is a :class:`DeletedDelivery`, which only ``backlog`` gives.
+    """
+
+    __slots__ = (
+        "_consumer",
+        "_delivered_ms",
+        "_settled",
+        "deleted",
+        "delivery_count",
+        "group",
+        "idle",
+    )
+
+    def __init__(self, group: Group[T], consumer: bytes, delivered: Delivered) -> None:
+        encoding = group._opened.encoding
+        flat: list[Any] = delivered.items or []
+        if encoding is not None:
+            flat = [part.decode(encoding, "surrogateescape") for part in flat]
+        values = group._handle._values
+        self.id, self._flat = delivered.id, flat  # as an entry has them
+        self._encoding = encoding if values is None else values
+        self.group: Group[T] = group
+        self.deleted = delivered.items is None
+        self.delivery_count = delivered.count
+        self.idle = timedelta(milliseconds=delivered.idle_ms) if delivered.idle_ms else _AT_ONCE
+        self._consumer = consumer
+        self._delivered_ms = delivered.time_ms
+        self._settled = False
+
+    @property
+    def consumer(self) -> T:
+        """The consumer it was handed to, as bytes or in the store's encoding."""
+        return self.group._opened.text(self._consumer)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was acked or given back through this object, or in a transaction."""
+        return self._settled
+
+    def ack(self) -> bool:
+        """Done: no longer pending. False if it was not pending any more.
+
+        As XACK, it asks nobody's leave: an entry that was claimed by another consumer meanwhile
+        is acked, too. ``tx.ack(delivery)`` is the one that notices.
+        """
+        done = self.group.ack(self.id) == 1
+        self._settled = True
+        return done
+
+    def nack(
+        self,
+        mode: NackMode = "fail",
+        *,
+        delay: timedelta | float | None = None,
+        error: str = "",
+    ) -> bool:
+        """Not done: give it back, so that another consumer gets it, at once or after ``delay``.
+
+        ``mode``: "fail" keeps the delivery count, "silent" takes this delivery back from it,
+        "fatal" sets it as high as it goes. ``error`` says why, for the dead letter stream, if it
+        goes there. ``delay`` as in ``Group.nack``. False if it was not pending any more.
+        """
+        done = self.group.nack(self.id, mode=mode, delay=delay, error=error) == 1
+        self._settled = True
+        return done
+
+    def _fenced(self) -> tuple[bytes, tuple[Any, ...]]:
+        """The stream, and what else ``ack.fenced_ack`` takes."""
+        group = self.group
+        return group._stream, (
+            group._name,
+            self._consumer,
+            self.id,
+            self.delivery_count,
+            self._delivered_ms,
+        )
+
+    def _fence(self) -> dict[str, Any]:
+        """What must still be so for the entry to be this consumer's: see ``ack.fenced_ack``."""
+        return {
+            "stream": self.group._stream,
+            "group": self.group._name,
+            "consumer": self._consumer,
+            "id": self.id,
+            "count": self.delivery_count,
+            "time_ms": self._delivered_ms,
+        }
+
+    def __repr__(self) -> str:
+        told = "deleted" if self.deleted else repr(self.fields)
+        return f"Delivery({self.id}, {told}, {self.consumer!r}, count {self.delivery_count})"
+
+
+class DeletedDelivery(Delivery[T]):
+    """A delivery of an entry that was deleted while it was pending: there is nothing but to ack it.
+
+    ``fields`` is None, ``pairs`` and ``keys`` are empty. (A class of its own, so that the fields of
+    all others are known not to be None.)
+    """
+
+    __slots__ = ()
+
+    @property
+    def fields(self) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """None."""
+        return
+
+    def __getitem__(self, name: str | bytes) -> T:
+        raise KeyError(name)
+
+    def keys(self) -> KeysView[T]:
+        """No names."""
+        return {}.keys()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The ID as text, and None as its fields."""
+        return {"id": str(self.id), "fields": None}
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return []
+
+
+def _delivery_of(group: Group[T], consumer: bytes, delivered: Delivered) -> Delivery[T]:
+    """The delivery of an entry as the engine handed it out."""
+    return (DeletedDelivery if delivered.items is None else Delivery)(group, consumer, delivered)
+
+
+@cache
+def _maker(encoding: str | None) -> DeliveryMaker:
+    made: DeliveryMaker = codec().DeliveryMaker(Delivery, encoding)
+    return made
+
+
+def making(
+    group: Group[T],
+) -> tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, Any, Any]]:
+    """What makes the deliveries of new entries from a node, and what it is to be given with it:
+    ``codec.DeliveryMaker.first``."""
+    encoding, values = group._opened.encoding, group._handle._values
+    return _maker(encoding).first, (group, encoding if values is None else values, _AT_ONCE)
+
+
+def deliveries_of(group: Group[T], consumer: bytes, given: list[Delivered]) -> list[Delivery[T]]:
+    """The deliveries of entries as the engine handed them out; those that are there, as most are,
+    without a call for each."""
+    encoding, values = group._opened.encoding, group._handle._values
+    reading = encoding if values is None else values
+    return _maker(encoding).made(given, group, consumer, reading, _AT_ONCE, _delivery_of)
+
+
+class Autoclaimed(Generic[T]):
+    """What ``autoclaim`` gave: ``entries``, the IDs of ``deleted`` ones, and a ``cursor``.
+
+    The cursor is where to go on (``start=``); 0-0 when everything was looked at.
+    """
+
+    __slots__ = ("cursor", "deleted", "entries")
+
+    def __init__(
+        self, cursor: StreamID, entries: list[Delivery[T]], deleted: list[StreamID]
+    ) -> None:
+        self.cursor = cursor
+        self.entries: list[Delivery[T]] = entries
+        self.deleted = deleted
+
+    def __repr__(self) -> str:
+        return f"Autoclaimed({self.cursor}, {self.entries!r}, deleted={self.deleted!r})"
+
+
+class DeadLetter(Entry[T], Generic[T]):
+    """An entry that was given up: its own ID and fields, and what became of it.
+
+    ``group`` is where it was pending, ``consumer`` who had it last (None: it was given back),
+    ``delivery_count`` how often it was delivered, ``error`` the reason as text, ``dead_letter`` the
+    stream where it is now, and ``dead_id`` its ID there.
+    """
+
+    __slots__ = ("consumer", "dead_id", "dead_letter", "delivery_count", "error", "group")
+
+    def __init__(self, opened: OpenStore[T], group: Group[T], dead: DeadLettered) -> None:
+        encoding = opened.encoding
+        flat: list[Any] = dead.items
+        if encoding is not None:
+            flat = [part.decode(encoding, "surrogateescape") for part in flat]
+        super().__init__(dead.id, flat, encoding)
+        values = group._handle._values
+        if values is not None:
+            self._encoding = values
+        self.group: Group[T] = group
+        name = opened.text(dead.consumer)
+        self.consumer: T | None = name if dead.consumer else None
+        self.delivery_count = dead.count
+        self.error = dead.error.decode("utf-8", "replace")
+        self.dead_letter: T = opened.text(dead.stream)
+        self.dead_id: StreamID = dead.dead_id
+
+    def __repr__(self) -> str:
+        return (
+            f"DeadLetter({self.id}, {self.fields!r}, {self.delivery_count} deliveries, "
+            f"{self.error!r}, now {self.dead_id} of {self.dead_letter!r})"
+        )
+
+
+OnDead: TypeAlias = Callable[[DeadLetter[T]], object]
+
+
+class ConsumeOptions(TypedDict, total=False):
+    """Options of a worker, as ``Group.consume`` describes them."""
+
+    batch: int
+    max_deliveries: int | None
+    dead_letter: str | bytes | None
+    claim_idle: timedelta | float | None
+    stop: Event | None
+    timeout: timedelta | float | None
+    on_dead: OnDead[Any] | None
+    backoff: timedelta | float | None
+    backoff_max: timedelta | float
+    concurrency: int
 
 
 class Group(Generic[T]):
@@ -54,8 +273,8 @@ class Group(Generic[T]):
 
     __slots__ = ("_handle", "_name", "_opened", "_stream")
 
-    def __init__(self, stream: Stream[T], name: bytes) -> None:
-        self._handle: Stream[T] = stream
+    def __init__(self, stream: StreamEntries[T], name: bytes) -> None:
+        self._handle: StreamEntries[T] = stream
         self._opened: OpenStore[T] = stream._opened
         self._stream = stream._name
         self._name = name
@@ -66,7 +285,7 @@ class Group(Generic[T]):
         return self._opened.text(self._name)
 
     @property
-    def stream(self) -> Stream[T]:
+    def stream(self) -> StreamEntries[T]:
         """The stream, a :class:`logstore.Stream`."""
         return self._handle
 
@@ -102,17 +321,16 @@ class Group(Generic[T]):
         arguments.check_flag(make_stream, "make_stream")
         at = arguments.group_position(start)
         arguments.check_count(entries_read, "entries_read")
-        self._opened.commit(
-            partial(
-                admin.create,
-                stream=self._stream,
-                group=self._name,
-                start=at,
-                entries_read=entries_read,
-                make_stream=make_stream,
-            ),
-            sync,
+        step = partial(
+            admin.create,
+            stream=self._stream,
+            group=self._name,
+            start=at,
+            entries_read=entries_read,
+            make_stream=make_stream,
         )
+        done: None = self._opened.commit(step, sync)
+        return done
 
     def set_id(
         self, last_id: IDLike, *, entries_read: int | None = None, sync: Sync | None = None
@@ -135,7 +353,8 @@ class Group(Generic[T]):
         step = partial(
             admin.set_id, stream=self._stream, group=self._name, start=at, entries_read=entries_read
         )
-        self._opened.commit(step, sync)
+        done: None = self._opened.commit(step, sync)
+        return done
 
     def destroy(self, *, sync: Sync | None = None) -> bool:
         """Remove the group with all that is pending, as XGROUP DESTROY.
@@ -265,7 +484,6 @@ class Group(Generic[T]):
         timeout: timedelta | float | None = 0,
         noack: bool = False,
         claim_idle: timedelta | float | None = None,
-        block: None = None,
     ) -> list[Delivery[T]]:
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
 
@@ -279,7 +497,6 @@ class Group(Generic[T]):
             claim_idle: seconds or timedelta; what was pending for so long with any consumer, or was
                 given back, comes first. If ``redeliver_after`` is set for the group, the shorter of
                 the two counts.
-            block: not taken; give ``timeout``.
 
         Returns:
             Deliveries; an empty list if none came in time.
@@ -290,9 +507,8 @@ class Group(Generic[T]):
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: an option is not valid.
-            UsageError: ``block`` was given.
         """
-        if max_count is max_bytes is block is None and noack is False:
+        if max_count is max_bytes is None and noack is False:
             asked = claim_idle
             idle_ms = None if asked is None else arguments.milliseconds(asked, "claim_idle")
             plain: list[Delivery[T]] | None = self._opened.read_plain(
@@ -301,17 +517,16 @@ class Group(Generic[T]):
             if plain is not None:
                 return plain
         ask = arguments.group_read(
-            consumer, self._opened.encoding, count=count, max_count=max_count,
-            max_bytes=max_bytes, timeout=timeout, noack=noack, claim_idle=claim_idle, block=block,
-        )  # fmt: skip
-        return self._read(
-            ask.consumer,
-            ask.limit,
-            ask.deadline,
+            consumer,
+            self._opened.encoding,
+            count=count,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            timeout=timeout,
             noack=noack,
-            claim_idle_ms=ask.claim_idle_ms,
-            max_bytes=ask.max_bytes,
+            claim_idle=claim_idle,
         )
+        return self._read(ask.consumer, ask.limit, ask.deadline, **ask.options())
 
     def _read(
         self,
@@ -453,7 +668,7 @@ class Group(Generic[T]):
             limit=dead,
             singly=worker,
         )
-        return deliveries_of(self, who, hand_on(self._opened, step, on_dead=on_dead))
+        return deliveries_of(self, who, self._opened.hand_on(step, on_dead=on_dead))
 
     # -- done, or not ---------------------------------------------------------------------------
     def ack(self, *ids: IDLike, sync: Sync | None = None) -> int:
@@ -531,7 +746,7 @@ class Group(Generic[T]):
             error=arguments.reason(error),
             later=arguments.later(delay),
         )
-        done: int = hand_on(self._opened, step, sync, frees=True)
+        done: int = self._opened.hand_on(step, sync, frees=True)
         return done
 
     def ack_delete(
@@ -557,7 +772,8 @@ class Group(Generic[T]):
         step = partial(
             ack.ack_delete, stream=self._stream, group=self._name, ids=given, mode=references
         )
-        return outcomes(self._opened.free(step, sync))
+        deleted: list[DeleteOutcome] = self._opened.free(step, sync, made=outcomes)
+        return deleted
 
     # -- taking over ----------------------------------------------------------------------------
     def claim(
@@ -616,7 +832,7 @@ class Group(Generic[T]):
             just_id=just_id,
             last_id=last_id,
         )
-        return deliveries_of(self, who, hand_on(self._opened, step, sync))
+        return deliveries_of(self, who, self._opened.hand_on(step, sync))
 
     def autoclaim(
         self,
@@ -667,7 +883,7 @@ class Group(Generic[T]):
             count=limit,
             just_id=just_id,
         )
-        taken: claim.Autoclaimed = hand_on(self._opened, step, sync)
+        taken: claim.Autoclaimed = self._opened.hand_on(step, sync)
         return Autoclaimed(taken.cursor, deliveries_of(self, who, taken.entries), taken.deleted)
 
     def reassign(
@@ -706,17 +922,7 @@ class Group(Generic[T]):
         self,
         consumer: str | bytes,
         handler: Callable[[Delivery[T]], object],
-        *,
-        batch: int = 10,
-        max_deliveries: int | None = None,
-        dead_letter: str | bytes | None = None,
-        claim_idle: timedelta | float | None = None,
-        stop: threading.Event | None = None,
-        timeout: timedelta | float | None = None,
-        on_dead: OnDead[T] | None = None,
-        backoff: timedelta | float | None = None,
-        backoff_max: timedelta | float = 3600,
-        concurrency: int = 1,
+        **options: Unpack[ConsumeOptions],
     ) -> int:
         """Hand entries to a function, one after the other or in threads, until stopped.
 
@@ -758,20 +964,8 @@ class Group(Generic[T]):
             OptionError: an option is not valid, or ``handler`` is a coroutine or a generator.
             UsageError: ``handler`` returned an awaitable; its entry is given back.
         """
-        work = worker.Work(
-            handler,
-            batch,
-            max_deliveries,
-            dead_letter,
-            claim_idle,
-            stop,
-            timeout,
-            on_dead,
-            concurrency=concurrency,
-            backoff=backoff,
-            backoff_max=backoff_max,
-        )
-        return worker.consume(self, consumer, work)
+        arguments.check_names(options, ConsumeOptions, "consume")
+        return worker.consume(self, consumer, worker.Work(handler, **options))
 
     # -- what it tells --------------------------------------------------------------------------
     def info(self) -> GroupInfo[T]:

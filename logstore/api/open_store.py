@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, overload
 
 from logstore.api import arguments
 from logstore.api.opening import FILES, OpenStore
@@ -22,68 +22,47 @@ from logstore.log import names
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
 from logstore.uri_path import is_uri, path_of
 
+# Of a store, fixed when it is made.
+LIMITS: Final = ("node_max_bytes", "node_max_entries", "segment_bytes")
 JOIN_WAIT_S = 2.0  # for a commit of others, before a look at the store is one from outside
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered
 
 
+class OpenOptions(TypedDict, total=False):
+    """Options of a store that is opened, as ``logstore.open`` describes them."""
+
+    sync: Sync
+    readonly: bool
+    create: bool | Literal["auto"]
+    lock_timeout: float | timedelta
+    background: bool
+    clock: Clock | None
+    node_max_bytes: int | None
+    node_max_entries: int | None
+    segment_bytes: int | None
+    compact_rate: float | None
+    low_space_bytes: int | None
+
+
 @overload
 def open_store(
-    path: str | os.PathLike[str],
-    *,
-    sync: Sync = ...,
-    encoding: None = ...,
-    readonly: bool = ...,
-    create: bool = ...,
-    lock_timeout: float | timedelta = ...,
-    background: bool = ...,
-    clock: Clock | None = ...,
-    node_max_bytes: int | None = ...,
-    node_max_entries: int | None = ...,
-    segment_bytes: int | None = ...,
-    compact_rate: float | None = ...,
-    low_space_bytes: int | None = ...,
+    path: str | os.PathLike[str], *, encoding: None = ..., **options: Unpack[OpenOptions]
 ) -> Store[bytes]: ...
 @overload
 def open_store(
-    path: str | os.PathLike[str],
-    *,
-    sync: Sync = ...,
-    encoding: str,
-    readonly: bool = ...,
-    create: bool = ...,
-    lock_timeout: float | timedelta = ...,
-    background: bool = ...,
-    clock: Clock | None = ...,
-    node_max_bytes: int | None = ...,
-    node_max_entries: int | None = ...,
-    segment_bytes: int | None = ...,
-    compact_rate: float | None = ...,
-    low_space_bytes: int | None = ...,
+    path: str | os.PathLike[str], *, encoding: str, **options: Unpack[OpenOptions]
 ) -> Store[str]: ...
 def open_store(
-    path: str | os.PathLike[str],
-    *,
-    sync: Sync = "everysec",
-    encoding: str | None = None,
-    readonly: bool = False,
-    create: bool | Literal["auto"] = True,
-    lock_timeout: float | timedelta = 10.0,
-    background: bool = True,
-    clock: Clock | None = None,
-    node_max_bytes: int | None = None,
-    node_max_entries: int | None = None,
-    segment_bytes: int | None = None,
-    compact_rate: float | None = COMPACT_RATE_BYTES_S,
-    low_space_bytes: int | None = None,
+    path: str | os.PathLike[str], *, encoding: str | None = None, **options: Unpack[OpenOptions]
 ) -> Store[Any]:
     """Open a store, making it if it is missing and ``create`` allows.
 
     Args:
         path: the store's directory; with ``readonly`` also the URI that one was shipped to.
-        sync: "always", "everysec" or "os": what a crash of the machine may lose.
         encoding: None gives bytes, a codec's name gives str.
+        sync: "always", "everysec" or "os": what a crash of the machine may lose.
         readonly: write nothing, and need no permission to.
         create: whether to make a store that is not there.
         lock_timeout: seconds or timedelta to wait for another process's commit.
@@ -107,21 +86,30 @@ def open_store(
         LockTimeoutError: another process held the lock for longer than ``lock_timeout``.
         FileSystemError: the system refused.
     """
+    arguments.check_names(options, OpenOptions, "open")
+    create = options.get("create", True)
     if create != "auto":
         arguments.check_flag(create, "create")
     if encoding is not None:
         arguments.check_encoding(encoding)
-    wanted = _given(node_max_bytes, node_max_entries, segment_bytes)
+    given: Any = options
+    wanted: dict[str, int] = {each: given[each] for each in LIMITS if given.get(each) is not None}
     limits = StoreLimits(**wanted)
     limits.check()
-    lock_s = seconds(lock_timeout, "lock_timeout")
-    options = StoreOptions(
-        sync, readonly, lock_s, background, checked(clock), compact_rate or 0, low_space_bytes
+    readonly = options.get("readonly", False)
+    asked = StoreOptions(
+        options.get("sync", "everysec"),
+        readonly,
+        seconds(options.get("lock_timeout", 10.0), "lock_timeout"),
+        options.get("background", True),
+        checked(options.get("clock")),
+        options.get("compact_rate", COMPACT_RATE_BYTES_S) or 0,
+        options.get("low_space_bytes"),
     )
-    options.check()
+    asked.check()
     place, may_create = _place(path, readonly=readonly), bool(create) and not readonly
     opened: OpenStore[Any] = OpenStore(
-        place, options, encoding, limits, _tell_dead_letters, create=may_create
+        place, asked, encoding, limits, _tell_dead_letters, create=may_create
     )
     try:
         _check_limits(opened.engine().limits, wanted)
@@ -175,12 +163,6 @@ def _may_join(place: Path) -> bool:
         )
     except OSError:
         return False
-
-
-def _given(*limits: int | None) -> dict[str, int]:
-    """The limits that were asked for, by name; they come in the order of ``StoreLimits``."""
-    named = zip(StoreLimits._fields, limits, strict=True)
-    return {name: value for name, value in named if value is not None}
 
 
 def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:

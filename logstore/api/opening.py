@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
@@ -321,11 +322,45 @@ class OpenStore(Generic[T]):
             return None
         return lane.plain(fields, self._ascii_alone, options)
 
-    def free(self, op: Op, sync: Sync | None = None, dead: list[DeadLettered] | None = None) -> Any:
-        """A commit that gives space back: on a full disk it runs in the space set aside."""
+    def free(
+        self,
+        op: Op,
+        sync: Sync | None = None,
+        dead: list[DeadLettered] | None = None,
+        *,
+        made: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """A commit that gives space back: on a full disk it runs in the space set aside. ``made``
+        makes the result of what the operation gives."""
         if sync is not None:
             check_sync(sync)
-        return self.live().committer.free(op, sync, dead)
+        given = self.live().committer.free(op, sync, dead)
+        return given if made is None else made(given)
+
+    def hand_on(
+        self,
+        step: partial[Any],
+        sync: Sync | None = None,
+        *,
+        frees: bool = False,
+        on_dead: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """What ``commit_telling`` does, of a step that gives back, hands on or reads again what is
+        pending: beside the pipeline if it is plain. The lane has it by its function's name."""
+        shared = self.live()
+        if sync is None and shared.lane is not None:
+            commit = getattr(shared.lane, step.func.__name__)
+            missed: list[StreamID] = []
+            try:
+                given = beside(commit, missed=missed, **step.keywords)
+                if missed:
+                    read.keep_places(shared.engine, step.keywords["stream"], missed)
+                    given = beside(commit, missed=[], **step.keywords)
+            except DiskFullError:  # nothing happened: the pipeline may have space set aside for it
+                given = None
+            if given is not None:
+                return given
+        return self.commit_telling(step, sync, frees=frees, on_dead=on_dead)
 
     def commit_telling(
         self,

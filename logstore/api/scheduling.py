@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar
 
 from logstore.api import arguments
 from logstore.api.entry import Decoding, Fields, fields_of, pairs_of
+from logstore.api.opening import OpenStore
 from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
@@ -28,7 +29,7 @@ from logstore.errors import OptionError, TooLargeError, shown
 from logstore.features import repeat as repeating
 from logstore.features.repeat import CRON_MAX_CHARS, NAME_MAX_BYTES, Repeat
 from logstore.features.schedule import FIRST, Key, ScheduleRow, ScheduleRows, packed, unpacked
-from logstore.options import seconds
+from logstore.options import Sync, seconds
 from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)
@@ -171,33 +172,41 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
     return When(unix_ms)
 
 
+class ScheduleOptions(TypedDict, total=False):
+    """Options of a scheduled entry, as ``Stream.schedule`` describes them."""
+
+    at: datetime | int | None
+    after: timedelta | float | None
+    every: timedelta | float | None
+    cron: str | None
+    tz: str | None
+    name: str | None
+    sync: Sync | None
+
+
 def step(
-    stream: bytes,
-    fields: bytes,
-    clock: Clock,
-    *,
-    at: datetime | int | None,
-    after: timedelta | float | None,
-    every: timedelta | float | None,
-    cron: str | None,
-    tz: str | None,
-    name: str | None,
-    create: bool,
+    stream: bytes, row: Row, opened: OpenStore[Any], create: bool, options: ScheduleOptions
 ) -> Callable[[WriteTxn], Key | None]:
-    """What schedules packed fields, as ``Stream.schedule`` is called. OptionError."""
+    """What schedules an entry, as ``Stream.schedule`` is called. OptionError."""
+    arguments.check_flag(create, "create")
+    arguments.check_names(options, ScheduleOptions, "schedule")
+    kept, clock = fields(row, opened.encoding), opened.engine().clock
+    at, after = options.get("at"), options.get("after")
+    every, cron = options.get("every"), options.get("cron")
+    name, tz = options.get("name"), options.get("tz")
     if every is None and cron is None:
         if name is not None or tz is not None:
             raise OptionError(
                 "a name and a time zone are of schedules that repeat, with every= or cron="
             )
         once = when(at, after, clock)
-        return partial(scheduling.schedule, name=stream, fields=fields, when=once, create=create)
+        return partial(scheduling.schedule, name=stream, fields=kept, when=once, create=create)
     if after is not None:
         raise OptionError(
             "a schedule that repeats begins at one of its times: give that as at, not after"
         )
     rule = repeat(name, clock, at=at, every=every, cron=cron, tz=tz)
-    return partial(scheduling.repeat, name=stream, fields=fields, rule=rule, create=create)
+    return partial(scheduling.repeat, name=stream, fields=kept, rule=rule, create=create)
 
 
 def cancelling(stream: bytes, key: KeyLike | None, name: str | None) -> Callable[[WriteTxn], bool]:
@@ -369,6 +378,7 @@ def _page(view: Snapshot, name: bytes, after: Key) -> tuple[list[ScheduleRow], b
 __all__ = [
     "KeyLike",
     "ScheduleKey",
+    "ScheduleOptions",
     "ScheduledEntry",
     "cancelling",
     "entries",

@@ -286,7 +286,6 @@ class Store(StoreCare[T]):
         max_count: int | None = None,
         max_bytes: int | None = None,
         timeout: float | timedelta | None = 0,
-        block: None = None,
     ) -> dict[T, list[Entry[T]]]:
         """Entries above an ID of each stream, as XREAD.
 
@@ -297,7 +296,6 @@ class Store(StoreCare[T]):
             max_bytes: as in ``Stream.read``, for all together.
             timeout: seconds or timedelta to wait until one of them has some; 0 does not wait, None
                 waits for ever.
-            block: not taken; give ``timeout``.
 
         Returns:
             Lists of entries by stream, without the streams that have none; {} if none came in time.
@@ -305,14 +303,13 @@ class Store(StoreCare[T]):
         Raises:
             InvalidIDError: an ID is not valid.
             OptionError: a limit or the timeout is not valid.
-            UsageError: ``after`` is no mapping, or empty and waits for ever; ``block`` is given.
+            UsageError: ``after`` is no mapping, or empty and waits for ever.
             EntryTypeError: a stream's name is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
         from logstore.api import read
 
-        arguments.refuse_block(block)
         limits = arguments.limits(count, max_count, max_bytes)
         return read.read_many(self._opened, after, limits, timeout)
 

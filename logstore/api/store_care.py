@@ -21,7 +21,7 @@ from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import Sync
 
 if TYPE_CHECKING:
-    from logstore.api.dead_letters import OnDead
+    from logstore.api.group import OnDead
     from logstore.api.info import PinInfo, StoreInfo
     from logstore.recovery.shipping import Shipped
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api import arguments
-from logstore.api.delivery import Delivery
+from logstore.api.group import Delivery
 from logstore.api.opening import OpenStore
 from logstore.api.transaction_steps import Pending, Steps
 from logstore.api.transaction_stream import TransactionStream

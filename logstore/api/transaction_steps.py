@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Op
 from logstore.engine.groups import ack
 from logstore.engine.streams import add
 from logstore.errors import DiskFullError, UsageError
 from logstore.ids import StreamID
-from logstore.options import Sync
+from logstore.options import SYNC_RANK, Sync, check_sync
 
 if TYPE_CHECKING:
     from logstore.engine.lane.native import Options
@@ -77,6 +78,7 @@ class Steps(Generic[T]):
         self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
+        self.purges = False  # what is deleted is erased after the commit
 
     def check_open(self) -> None:
         """UsageError if the transaction is over."""
@@ -97,9 +99,15 @@ class Steps(Generic[T]):
         made: Callable[[Any], R] | None = None,
         *,
         frees: bool = False,
+        sync: Sync | None = None,
     ) -> Pending[R]:
-        """Take a step; ``made`` makes the result of what it gives, after the commit."""
+        """Take a step; ``made`` makes the result of what it gives, after the commit. ``sync`` asks
+        for more than the steps before did."""
         self.check_open()
+        if sync is not None:
+            check_sync(sync)
+            if self._sync is None or SYNC_RANK[sync] > SYNC_RANK[self._sync]:
+                self._sync = sync
         if self._added:
             self._through_pipeline()
         pending: Pending[R] = Pending(made)
@@ -188,7 +196,45 @@ class Steps(Generic[T]):
         done = self.opened.commit_telling(run, self._sync, frees=self._frees)
         for (_, pending), value in zip(taken, done, strict=True):
             pending.settle(value)
+        if self.purges:
+            self.opened.compact(purge=True)
         return True
+
+
+class Recording(Generic[T]):
+    """What a stream and a group have in place of their store inside a transaction: what they would
+    commit becomes a step, and what they give is its outcome."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps: Steps[T] = steps
+        self.encoding = steps.opened.encoding
+        self.engine = steps.opened.engine
+
+    def commit(
+        self, op: Op, sync: Sync | None = None, *, made: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Take a step."""
+        return self._steps.take(op, made, sync=sync)
+
+    def free(
+        self, op: Op, sync: Sync | None = None, *, made: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Take a step that gives space back."""
+        return self._steps.take(op, made, frees=True, sync=sync)
+
+    def hand_on(self, step: Op, sync: Sync | None = None, *, frees: bool = False) -> Any:
+        """Take a step that gives back or hands on what is pending."""
+        return self._steps.take(step, frees=frees, sync=sync)
+
+    def ack_plain(self, *_: object) -> None:
+        """Nothing is committed at once."""
+
+    def delete_plain(self, *_: object) -> None:
+        """Nothing is committed at once."""
+
+    def compact(self, *, purge: bool) -> None:
+        """Erase what is deleted once it is committed."""
+        self._steps.purges = purge
 
 
 def _acked(txn: WriteTxn, stream: bytes, fence: tuple[Any, ...]) -> int:

@@ -8,34 +8,67 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from functools import partial, wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
-from logstore.api import arguments, producing, scheduling
-from logstore.api.arguments import ANY_ID
-from logstore.api.delivery import Delivery, deliveries_of
-from logstore.api.entry import DeleteOutcome, IDRuns, collect, outcomes
-from logstore.api.group import claim_step
-from logstore.api.scheduling import ScheduleKey
+from logstore.api import adding, arguments, scheduling
+from logstore.api.adding import AddOptions, RowOptions
+from logstore.api.entry import IDRuns, collect
+from logstore.api.group import Delivery, Group, claim_step, deliveries_of
+from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.stream import Stream
-from logstore.api.transaction_steps import Pending, Steps
+from logstore.api.transaction_steps import Pending, Recording, Steps
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import expiry, settings
-from logstore.engine.features.expiry import Condition
-from logstore.engine.groups import ack, admin
+from logstore.engine.features import settings
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.streams import add, delete, idempotency, lifecycle, trim
 from logstore.engine.streams.add import Added
-from logstore.engine.streams.idempotency import Asked
-from logstore.ids import IDLike, StreamID, parse_id
-from logstore.options import NackMode, References
+from logstore.ids import IDLike, StreamID
 
 if TYPE_CHECKING:
     from logstore.api.values import Values
 
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T", bytes, str)
 BATCH_ROWS = 1000  # rows of one step of ``add_many``
+
+
+class Taken(Generic[P, R_co]):
+    """The type of a call that becomes a step, as its face shows it."""
+
+    def __get__(self, face: object, of: object) -> Callable[P, Pending[R_co]]:
+        raise NotImplementedError
+
+
+def of_stream(call: Callable[Concatenate[Stream[T], P], R]) -> Taken[P, R]:
+    """A call of ``Stream``, taken as a step."""
+    return _taken(call)
+
+
+def of_group(call: Callable[Concatenate[Group[T], P], R]) -> Taken[P, R]:
+    """A call of ``Group``, taken as a step."""
+    return _taken(call)
+
+
+def _taken(call: Callable[..., R]) -> Taken[Any, R]:
+    @wraps(call)
+    def taken(self: Any, *args: Any, **named: Any) -> Any:
+        return call(self._plain, *args, **named)
+
+    return cast(Any, taken)  # type: ignore[no-any-return]
 
 
 class TransactionStream(Generic[T]):
@@ -47,6 +80,11 @@ class TransactionStream(Generic[T]):
         self._steps: Steps[T] = steps
         self._name = name
         self._values: Values | None = None  # of a stream with a codec
+
+    @property
+    def _plain(self) -> Stream[T]:
+        """The stream, whose calls become steps."""
+        return Stream(cast(Any, Recording(self._steps)), self._name)
 
     def _coded(self, fields: Any) -> Any:
         """The fields of an add, encoded if there is a codec."""
@@ -66,261 +104,82 @@ class TransactionStream(Generic[T]):
         fields: Row,
         id: IDLike = "*",
         *,
-        maxlen: int | None = None,
-        minid: IDLike | None = None,
-        approximate: bool = True,
-        limit: int | None = None,
-        references: References = "keep",
         create: Literal[True] = True,
-        producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None,
-        expected_last_id: IDLike | None = None,
-        ttl: timedelta | float | None = None,
+        **options: Unpack[AddOptions],
     ) -> Pending[StreamID]: ...
     @overload
     def add(
-        self,
-        fields: Row,
-        id: IDLike = "*",
-        *,
-        maxlen: int | None = None,
-        minid: IDLike | None = None,
-        approximate: bool = True,
-        limit: int | None = None,
-        references: References = "keep",
-        create: bool,
-        producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None,
-        expected_last_id: IDLike | None = None,
-        ttl: timedelta | float | None = None,
+        self, fields: Row, id: IDLike = "*", *, create: bool, **options: Unpack[AddOptions]
     ) -> Pending[StreamID | None]: ...
     def add(
-        self,
-        fields: Row,
-        id: IDLike = "*",
-        *,
-        maxlen: int | None = None,
-        minid: IDLike | None = None,
-        approximate: bool = True,
-        limit: int | None = None,
-        references: References = "keep",
-        create: bool = True,
-        producer: str | bytes | None = None,
-        idempotent_id: str | bytes | None = None,
-        expected_last_id: IDLike | None = None,
-        ttl: timedelta | float | None = None,
+        self, fields: Row, id: IDLike = "*", *, create: bool = True, **options: Unpack[AddOptions]
     ) -> Pending[Any]:
         """Add an entry; ``.id`` is set by the commit.
 
         ``expected_last_id`` is the last ID as the steps before this one leave it.
         """
-        if (
-            self._values is producer is idempotent_id is expected_last_id is ttl is None
-            and create is True
-            and references == "keep"
-        ):
-            bare = id is ANY_ID and maxlen is minid is limit is None and approximate is True
-            options = None if bare else (id, maxlen, minid, approximate, limit, True)
-            plain = self._steps.add_plain(self._name, fields, options)
+        asked = create is True and adding.lane_options(id, options, create)
+        if asked is not False and self._values is None:
+            bare = None if asked is True else asked
+            plain = self._steps.add_plain(self._name, fields, bare)
             if plain is not None:
                 return plain
         encoding = self._steps.opened.encoding
-        batch, request = arguments.one_add(
-            self._name,
-            self._coded(fields),
-            id,
-            encoding,
-            arguments.Trimming(maxlen, minid, approximate, limit, references),
-            create=create,
-            expected_last_id=expected_last_id,
-            ttl=ttl,
-        )
-        step: Callable[[WriteTxn], Any] = partial(add.add, request=request)
-        if producer is not None or idempotent_id is not None:
-            asked = producing.asked(batch, id, producer, idempotent_id, encoding)
-            step = partial(idempotency.add, request=request, asked=asked)
+        row = self._coded(fields)
+        step, _ = adding.one(self._name, row, id, encoding, create, options)
         self._keep(create=create)
-        return self._steps.take(step, _first)
+        return self._steps.take(step, _first, sync=options.get("sync"))
 
     def add_many(
         self,
         rows: Iterable[Row | tuple[IDLike, Row]],
         *,
-        maxlen: int | None = None,
-        minid: IDLike | None = None,
-        approximate: bool = True,
-        limit: int | None = None,
-        references: References = "keep",
         create: bool = True,
-        producer: str | bytes | None = None,
-        expected_last_id: IDLike | None = None,
-        ttl: timedelta | float | None = None,
+        **options: Unpack[RowOptions],
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
-        arguments.check_flag(create, "create")
-        rule = arguments.Trimming(maxlen, minid, approximate, limit, references).rule()
-        name, encoding = self._name, self._steps.opened.encoding
-        values = self._values
+        arguments.check_names(options, RowOptions, "add_many")
+        terms = adding.terms(create, options)
+        encoding, values = self._steps.opened.encoding, self._values
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
-        first = None if expected_last_id is None else parse_id(expected_last_id)
-        ttl_ms = arguments.ttl_ms(ttl)
-        steps: list[Callable[[WriteTxn, StreamID | None], Any]] = []
-        if producer is None:
-            for ids, chunk in arguments.batches(rows, BATCH_ROWS, made):
-                request = add.Add(name, chunk, 0, len(chunk), ids, create, rule, None, ttl_ms)
-                steps.append(partial(_add_chunk, request=request))
-        else:
-            named = producing.batches(rows, BATCH_ROWS, producer, encoding, made)
-            for asked, chunk in named:
-                request = add.Add(name, chunk, 0, len(chunk), add.AUTO, create, rule, None, ttl_ms)
-                steps.append(partial(_add_chunk, request=request, asked=asked))
+        steps = list(adding.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 
         def run(txn: WriteTxn) -> IDRuns:
-            given, expected = IDRuns(), first
+            given, on = IDRuns(), terms
             for step in steps:
-                added = step(txn, expected)
+                added = step(on)(txn)
                 collect(given, added)
-                expected = add.expected_next(expected, added)
+                on = on.behind(added)
             return given
 
         self._keep(create=create)
-        return self._steps.take(run)
+        return self._steps.take(run, sync=options.get("sync"))
 
     @overload
     def schedule(
-        self,
-        fields: Row,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        every: timedelta | float | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        name: str | None = None,
-        create: Literal[True] = True,
+        self, fields: Row, *, create: Literal[True] = True, **options: Unpack[ScheduleOptions]
     ) -> Pending[ScheduleKey]: ...
     @overload
     def schedule(
-        self,
-        fields: Row,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        every: timedelta | float | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        name: str | None = None,
-        create: bool,
+        self, fields: Row, *, create: bool, **options: Unpack[ScheduleOptions]
     ) -> Pending[ScheduleKey | None]: ...
     def schedule(
-        self,
-        fields: Row,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        every: timedelta | float | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
-        name: str | None = None,
-        create: bool = True,
+        self, fields: Row, *, create: bool = True, **options: Unpack[ScheduleOptions]
     ) -> Pending[Any]:
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
-        arguments.check_flag(create, "create")
-        kept = scheduling.fields(self._coded(fields), self._steps.opened.encoding)
-        clock = self._steps.opened.engine().clock
-        step = scheduling.step(
-            self._name, kept, clock, at=at, after=after, every=every, cron=cron, tz=tz, name=name,
-            create=create,
-        )  # fmt: skip
+        row = self._coded(fields)
+        step = scheduling.step(self._name, row, self._steps.opened, create, options)
         self._keep(create=create)
-        return self._steps.take(step, scheduling.typed_key)
+        return self._steps.take(step, scheduling.typed_key, sync=options.get("sync"))
 
-    def cancel(
-        self, key: ScheduleKey | str | None = None, *, name: str | None = None
-    ) -> Pending[bool]:
-        """Schedule an entry no longer; the result says whether it was scheduled."""
-        return self._steps.free(scheduling.cancelling(self._name, key, name))
-
-    def expire(
-        self,
-        *,
-        after: timedelta | float | None = None,
-        at: datetime | int | None = None,
-        only: Condition | None = None,
-    ) -> Pending[bool]:
-        """Let the stream expire, as ``Stream.expire``; ``after`` counts from the commit."""
-        clock = self._steps.opened.engine().clock
-        return self._steps.take(scheduling.expiry(self._name, at, after, only, clock), frees=True)
-
-    def persist(self) -> Pending[bool]:
-        """Let the stream expire no longer; the result: False if it never would."""
-        return self._steps.free(expiry.persist, name=self._name)
-
-    def delete(
-        self, id: IDLike, *more_ids: IDLike, references: References = "keep"
-    ) -> Pending[int]:
-        """Delete entries by ID; the result counts them."""
-        ids = [parse_id(wanted) for wanted in (id, *more_ids)]
-        arguments.check_choice(references, References, "references")
-        return self._steps.free(delete.delete, name=self._name, ids=ids, mode=references)
-
-    def delete_each(
-        self, *ids: IDLike, references: References = "keep"
-    ) -> Pending[list[DeleteOutcome]]:
-        """Delete entries by ID; the result: an outcome for each."""
-        arguments.check_choice(references, References, "references")
-        given = [parse_id(wanted) for wanted in ids]
-        return self._steps.take(
-            partial(delete.delete_ids, stream=self._name, ids=given, mode=references),
-            outcomes,
-            frees=True,
-        )
-
-    def delete_range(self, start: IDLike, end: IDLike) -> Pending[int]:
-        """Delete an interval; the result counts the entries."""
-        low, high = arguments.interval(start, end)
-        return self._steps.free(delete.delete_range, name=self._name, start=low, end=high)
-
-    def trim(
-        self,
-        *,
-        maxlen: int | None = None,
-        minid: IDLike | None = None,
-        max_age: timedelta | float | None = None,
-        approximate: bool = False,
-        limit: int | None = None,
-        references: References = "keep",
-    ) -> Pending[int]:
-        """Trim; the result counts the entries."""
-        rule = arguments.trim_rule(
-            maxlen,
-            minid,
-            max_age,
-            approximate=approximate,
-            limit=limit,
-            references=references,
-            optional=False,
-        )
-        return self._steps.free(trim.trim_named, name=self._name, rule=rule)
-
-    def set_id(
-        self,
-        last_id: IDLike,
-        *,
-        entries_added: int | None = None,
-        max_deleted_id: IDLike | None = None,
-    ) -> Pending[None]:
-        """Set the last ID."""
-        last = parse_id(last_id)
-        arguments.check_count(entries_added, "entries_added")
-        deleted = None if max_deleted_id is None else parse_id(max_deleted_id)
-        return self._steps.do(
-            lifecycle.set_id,
-            name=self._name,
-            last=last,
-            entries_added=entries_added,
-            max_deleted=deleted,
-        )
+    cancel = of_stream(Stream[T].cancel)
+    expire = of_stream(Stream[T].expire)
+    persist = of_stream(Stream[T].persist)
+    delete = of_stream(Stream[T].delete)
+    delete_each = of_stream(Stream[T].delete_each)
+    delete_range = of_stream(Stream[T].delete_range)
+    trim = of_stream(Stream[T].trim)
+    set_id = of_stream(Stream[T].set_id)
 
     def group(self, name: str | bytes) -> TransactionGroup[T]:
         """A consumer group of the stream, inside this transaction."""
@@ -341,79 +200,19 @@ class TransactionGroup(Generic[T]):
         self._stream = stream
         self._name = name
 
-    def _do(self, decide: Callable[..., Any], **asked: Any) -> Pending[Any]:
-        return self._steps.do(decide, stream=self._stream, group=self._name, **asked)
+    @property
+    def _plain(self) -> Group[T]:
+        """The group, whose calls become steps."""
+        return Group(Stream(cast(Any, Recording(self._steps)), self._stream), self._name)
 
-    def _free(self, decide: Callable[..., Any], **asked: Any) -> Pending[Any]:
-        return self._steps.free(decide, stream=self._stream, group=self._name, **asked)
-
-    def _consumer(self, name: str | bytes) -> bytes:
-        return arguments.consumer_name(name, self._steps.opened.encoding)
-
-    def create(
-        self, start: IDLike = "$", *, entries_read: int | None = None, make_stream: bool = True
-    ) -> Pending[None]:
-        """Make the group; GroupExistsError at the commit if there is one."""
-        arguments.check_flag(make_stream, "make_stream")
-        at = arguments.group_position(start)
-        arguments.check_count(entries_read, "entries_read")
-        return self._do(admin.create, start=at, entries_read=entries_read, make_stream=make_stream)
-
-    def set_id(self, last_id: IDLike, *, entries_read: int | None = None) -> Pending[None]:
-        """Deliver next what comes after ``last_id``."""
-        at = arguments.group_position(last_id)
-        arguments.check_count(entries_read, "entries_read")
-        return self._do(admin.set_id, start=at, entries_read=entries_read)
-
-    def destroy(self) -> Pending[bool]:
-        """Remove the group; the result says whether there was one."""
-        return self._free(admin.destroy)
-
-    def add_consumer(self, consumer: str | bytes) -> Pending[bool]:
-        """Make a consumer; the result: False if there was one."""
-        return self._do(admin.create_consumer, name=self._consumer(consumer))
-
-    def remove_consumer(self, consumer: str | bytes) -> Pending[int]:
-        """Remove a consumer; the result: how many entries were pending with it."""
-        return self._free(admin.delete_consumer, name=self._consumer(consumer))
-
-    def ack(self, *ids: IDLike) -> Pending[int]:
-        """Done, with whomever they are pending; the result counts them."""
-        return self._free(ack.ack, ids=[parse_id(wanted) for wanted in ids])
-
-    def nack(
-        self,
-        *ids: IDLike,
-        mode: NackMode = "fail",
-        retry_count: int | None = None,
-        force: bool = False,
-        delay: timedelta | float | None = None,
-        error: str = "",
-    ) -> Pending[int]:
-        """Give back, with whomever they are pending; the result counts them."""
-        arguments.check_choice(mode, NackMode, "mode")
-        arguments.check_count(retry_count, "retry_count")
-        arguments.check_flag(force, "force")
-        given = [parse_id(wanted) for wanted in ids]
-        reason = arguments.reason(error)
-        options: dict[str, Any] = {"mode": mode, "retry_count": retry_count, "force": force}
-        options["error"] = reason
-        options["later"] = arguments.later(delay)
-        return self._free(ack.nack, ids=given, **options)
-
-    def ack_delete(
-        self, *ids: IDLike, references: References = "keep"
-    ) -> Pending[list[DeleteOutcome]]:
-        """Done, and delete the entries; the result: an outcome for each ID."""
-        arguments.check_choice(references, References, "references")
-        given = [parse_id(wanted) for wanted in ids]
-        return self._steps.take(
-            partial(
-                ack.ack_delete, stream=self._stream, group=self._name, ids=given, mode=references
-            ),
-            outcomes,
-            frees=True,
-        )
+    create = of_group(Group[T].create)
+    set_id = of_group(Group[T].set_id)
+    destroy = of_group(Group[T].destroy)
+    add_consumer = of_group(Group[T].add_consumer)
+    remove_consumer = of_group(Group[T].remove_consumer)
+    ack = of_group(Group[T].ack)
+    nack = of_group(Group[T].nack)
+    ack_delete = of_group(Group[T].ack_delete)
 
     def claim(
         self,
@@ -429,7 +228,8 @@ class TransactionGroup(Generic[T]):
         last_id: IDLike | None = None,
     ) -> Pending[list[Delivery[T]]]:
         """Take these over; the result: those taken, as deliveries of the committed store."""
-        who, stream, name = self._consumer(consumer), self._stream, self._name
+        who = arguments.consumer_name(consumer, self._steps.opened.encoding)
+        stream, name = self._stream, self._name
         step = claim_step(
             stream,
             name,
@@ -450,16 +250,6 @@ class TransactionGroup(Generic[T]):
             return deliveries_of(group, who, given)
 
         return self._steps.take(step, made)
-
-
-def _add_chunk(
-    txn: WriteTxn, expected: StreamID | None, *, request: add.Add, asked: Asked | None = None
-) -> Added | list[StreamID] | None:
-    """Some rows of ``add_many``, behind those that the steps before added."""
-    request = request._replace(expected=expected)
-    if asked is None:
-        return add.add(txn, request)
-    return idempotency.add(txn, request, asked)
 
 
 def _first(added: Added | list[StreamID] | None) -> StreamID | None:

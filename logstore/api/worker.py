@@ -7,7 +7,7 @@ letter stream and is acked in one commit (``groups.dead_letter``); a worker that
 running handler first and gives the rest of its batch back. Times are seconds or ``timedelta``.
 
 ``Loop.rounds`` is a generator of steps: fetch, sleep, handle, do. What drives it, with a thread
-(``consume``) or with asyncio (``aio.group``), performs each and sends back what came of it. A step
+(``consume``) or with asyncio (``aio.worker``), performs each and sends back what came of it. A step
 ``Do`` is one short call of the store; nothing else in the loop takes a lock or waits.
 """
 
@@ -20,12 +20,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import deadline_of
-from logstore.api.dead_letters import OnDead
-from logstore.api.delivery import Delivery
 from logstore.api.handlers import PLAIN, USE_AIO, Ends, Event, WorkNotDone, check_callable, not_done
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import ack, describe
@@ -45,7 +43,10 @@ SLEEP_S = 0.05
 
 
 R = TypeVar("R")
-Handler = Callable[[Delivery[Any]], object]
+# A delivery, and what is called with a dead letter: groups, which stand above, have the types.
+Handed: TypeAlias = Any
+OnDead: TypeAlias = Callable[[Any], object]
+Handler = Callable[[Handed], object]
 log = Logger("logstore.worker")
 
 CONCURRENCY_MAX = 10_000
@@ -62,7 +63,7 @@ class Worked(Protocol[T]):
 
     def _read(
         self, who: bytes, limit: int, deadline: float | None, **options: Any
-    ) -> list[Delivery[T]]: ...
+    ) -> list[Handed]: ...
 
     def _backlog(
         self,
@@ -72,8 +73,8 @@ class Worked(Protocol[T]):
         *,
         worker: bool = False,
         dead: Limit | None = None,
-        on_dead: OnDead[T] | None = None,
-    ) -> list[Delivery[T]]: ...
+        on_dead: OnDead | None = None,
+    ) -> list[Handed]: ...
 
 
 class Work(NamedTuple):
@@ -86,7 +87,7 @@ class Work(NamedTuple):
     claim_idle: timedelta | float | None = None
     stop: Event | None = None
     timeout: timedelta | float | None = None
-    on_dead: OnDead[Any] | None = None
+    on_dead: OnDead | None = None
     concurrency: int = 1  # handlers at once
     backoff: timedelta | float | None = None
     backoff_max: timedelta | float = 3600
@@ -110,16 +111,16 @@ class Handle(NamedTuple):
     """Call the handler; the answer is the Exception that it raised, or None. WorkNotDone ends the
     loop: the handler would do no other entry either."""
 
-    delivery: Delivery[Any]
+    delivery: Handed
 
 
 class Together(NamedTuple):
     """Perform the steps of ``handle`` for each of these, ``most`` of them at once; the answer is a
     list of what each gave."""
 
-    deliveries: list[Delivery[Any]]
+    deliveries: list[Handed]
     most: int
-    handle: Callable[[Delivery[Any]], Generator[Any, Any, bool]]
+    handle: Callable[[Handed], Generator[Any, Any, bool]]
 
 
 class Do(NamedTuple):
@@ -219,8 +220,8 @@ class Loop(Generic[T]):
         )
 
     # -- getting entries ------------------------------------------------------------------------
-    def _next(self, deadline: float | None) -> Generator[Step, Any, list[Delivery[T]]]:
-        deliveries: list[Delivery[T]]
+    def _next(self, deadline: float | None) -> Generator[Step, Any, list[Handed]]:
+        deliveries: list[Handed]
         if (yield Do(self.has_backlog)):
             deliveries = yield Do(self._backlog)
         else:
@@ -228,7 +229,7 @@ class Loop(Generic[T]):
             deliveries = yield Fetch(until if deadline is None else min(until, deadline))
         return deliveries
 
-    def _backlog(self) -> list[Delivery[T]]:
+    def _backlog(self) -> list[Handed]:
         return self.group._backlog(
             self.consumer,
             ZERO_ID,
@@ -239,7 +240,7 @@ class Loop(Generic[T]):
         )
 
     # -- handling them --------------------------------------------------------------------------
-    def _batch(self, batch: list[Delivery[T]]) -> Generator[Step, Any, bool]:
+    def _batch(self, batch: list[Handed]) -> Generator[Step, Any, bool]:
         """Handle a batch; False if there were failures that will come back without end."""
         went_on = True
         if self.work.concurrency > 1:
@@ -268,7 +269,7 @@ class Loop(Generic[T]):
         limited: bool = yield Do(self._limited)
         return limited
 
-    def _one(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
+    def _one(self, delivery: Handed) -> Generator[Step, Any, bool]:
         """Handle one of those that are handled at once; the first WorkNotDone stops the others."""
         if self.stop or self._refused is not None:
             yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
@@ -284,7 +285,7 @@ class Loop(Generic[T]):
                 yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
             return True
 
-    def _handle(self, delivery: Delivery[T]) -> Generator[Step, Any, bool]:
+    def _handle(self, delivery: Handed) -> Generator[Step, Any, bool]:
         failed: Exception | None = yield Handle(delivery)
         if failed is None:
             ends = self.work.ends
@@ -314,7 +315,7 @@ class Loop(Generic[T]):
 
     def _give_back(
         self,
-        delivery: Delivery[T],
+        delivery: Handed,
         count: int,
         error: str = "",
         later: ack.Later | None = ack.AT_ONCE,
@@ -476,7 +477,7 @@ def _perform(loop: Loop[T], step: Step) -> Any:
     return None
 
 
-def _handle(work: Work, delivery: Delivery[Any]) -> Exception | None:
+def _handle(work: Work, delivery: Handed) -> Exception | None:
     try:
         given = work.handler(delivery)
     except Exception as error:  # noqa: BLE001  the loop decides
@@ -484,7 +485,7 @@ def _handle(work: Work, delivery: Delivery[Any]) -> Exception | None:
     return not_done(given, "handler", USE_AIO)
 
 
-def _fetch(loop: Loop[T], step: Fetch) -> list[Delivery[T]]:
+def _fetch(loop: Loop[T], step: Fetch) -> list[Handed]:
     try:
         return loop.group._read(
             loop.consumer,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from logstore.api.delivery import Delivery
+from logstore.api.group import Delivery
 from logstore.api.store import Store
 from logstore.errors import NotOwner
 from logstore.logger import Logger

@@ -14,8 +14,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from logstore.api.delivery import DeletedDelivery, Delivery
-from logstore.api.group import Group
+from logstore.api.group import DeletedDelivery, Delivery, Group
 from logstore.engine.shm import process
 from logstore.logger import Logger
 

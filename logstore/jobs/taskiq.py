@@ -24,10 +24,8 @@ from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessag
 from taskiq.exceptions import ResultGetError
 
 from logstore import aio
-from logstore.aio.group import AsyncGroup
-from logstore.aio.store import AsyncStore
-from logstore.aio.stream import AsyncStream
-from logstore.api.delivery import Delivery
+from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream
+from logstore.api.group import Delivery
 from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, here, is_gone, text

@@ -25,7 +25,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from logstore.api.delivery import Delivery
+from logstore.api.group import Delivery
 from logstore.api.worker import Work, consume
 from logstore.errors import Error, NotOwner
 from logstore.jobs import gone

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logstore.api.delivery import DeletedDelivery, Delivery
+from logstore.api.group import DeletedDelivery, Delivery
 from logstore.codec import Codec, pure
 from logstore.engine.groups.deliver import Delivered
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logstore.api.delivery import Delivery
 from logstore.api.entry import Entry
+from logstore.api.group import Delivery
 from logstore.codec import Codec, listpack, pure
 from logstore.errors import CorruptNodeError
 from logstore.ids import StreamID

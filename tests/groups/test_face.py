@@ -204,7 +204,6 @@ def test_names_come_back_as_the_store_spells_them(tmp_path: Path, encoding: str 
         lambda group: group.read("a", count="1"),
         lambda group: group.read("a", timeout=-1),
         lambda group: group.read("a", claim_idle="soon"),
-        lambda group: group.read("a", block=100),
         lambda group: group.claim("a", ["1-0"], min_idle=-1),
         lambda group: group.claim("a", ["x"], min_idle=0),
         lambda group: group.autoclaim("a", min_idle=0, count=0),

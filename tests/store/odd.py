@@ -6,7 +6,6 @@ with each codec: a change there is a change of what users may give.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import logging
 import os
@@ -25,6 +24,7 @@ from logstore.api.store import Store
 from logstore.api.transaction_steps import Steps
 from logstore.api.transaction_stream import TransactionGroup, TransactionStream
 from tests.support.inside import FixedClock
+from tests.support.parameters import parameters
 
 PINNED = Path(__file__).with_name("odd_arguments.txt")
 NOW_MS = 1_700_000_000_000
@@ -124,12 +124,12 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
     }),
     TransactionStream: (lambda shop: shop.store.transaction().stream(shop.name), {
         "add": {"fields": FIELDS}, "add_many": {"rows": [FIELDS]}, "schedule": {"fields": FIELDS},
-        "cancel": {"key": "1-1"}, "expire": {}, "delete": {"id": "1-1"},
+        "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"id": "1-1"},
         "delete_each": {"ids": "1-1"}, "delete_range": {"start": "1", "end": "2"},
         "trim": {"maxlen": 1}, "set_id": {"last_id": "9-9"}, "group": {"name": "h"},
     }),
     TransactionGroup: (lambda shop: shop.store.transaction().stream(shop.name).group("g"), {
-        "create": {}, "set_id": {"last_id": "0"}, "add_consumer": {"consumer": "d"},
+        "destroy": {}, "create": {}, "set_id": {"last_id": "0"}, "add_consumer": {"consumer": "d"},
         "remove_consumer": {"consumer": "c"}, "ack": {"ids": "1-1"}, "nack": {"ids": "1-1"},
         "ack_delete": {"ids": "1-1"}, "claim": {"consumer": "c", "ids": ["1-1"], "min_idle": 0},
     }),
@@ -169,7 +169,7 @@ def cases() -> Iterator[tuple[type, str, str]]:
     """Each argument: its face, its method, its name."""
     for face, (_, methods) in FACES.items():
         for method in methods:
-            for name in inspect.signature(getattr(face, method)).parameters:
+            for name in parameters(getattr(face, method)):
                 if name not in NO_SUCH:
                     yield face, method, name
 
@@ -195,7 +195,7 @@ def outcome(shop: Shop, face: type, method: str, name: str, value: Any) -> str:
         made = make(shop)
         before = shop.store.metrics()["commits"]
         call = getattr(made, method)
-        kinds = inspect.signature(call).parameters
+        kinds = parameters(call)
         stars = [each for each, kind in kinds.items() if kind.kind is kind.VAR_POSITIONAL]
         if stars:
             first = [named.pop(each) for each in kinds if each in named and each not in stars

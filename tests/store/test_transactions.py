@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from logstore import IDOrderError, UsageError
 from logstore.api.store import Store
+from logstore.options import Sync
 from tests.store.conftest import OpenStore
 from tests.store.look import everything
 from tests.support.inside import FixedClock, delete_index, engine_of, log_bytes
@@ -134,3 +137,53 @@ def test_after_its_end(store: Store[bytes]) -> None:
         count = counted.stream("a").delete("1-1")
     with pytest.raises(UsageError, match="gives no ID"):
         _ = count.id
+
+
+@pytest.mark.parametrize("weak", ["os", "everysec"])
+def test_a_step_may_ask_for_a_stronger_promise(open_store: OpenStore, weak: Sync) -> None:
+    """A step that is weaker than one before takes nothing back."""
+    with open_store(sync="os") as store:
+        with store.transaction(sync=weak) as tx:
+            tx.stream("a").add({"n": 1})
+        before = store.durable_upto
+        with store.transaction(sync=weak) as tx:
+            tx.stream("a").add({"n": 2}, sync="always")
+            tx.stream("a").delete("1-1", sync=weak)
+        assert store.durable_upto > before
+        assert [entry["n"] for entry in store.stream("a")] == [b"1", b"2"]
+
+
+def test_what_a_transaction_purges_is_erased_after_its_commit(open_store: OpenStore) -> None:
+    with open_store() as store:
+        kept = store.stream("a").add({"n": "kept"})
+        secret = store.stream("a").add({"n": "s3cr3t"})
+        with store.transaction() as tx:
+            gone = tx.stream("a").delete(secret, purge=True)
+            assert any(b"s3cr3t" in file.read_bytes() for file in store.path.glob("log/*.log"))
+        assert gone.result == 1
+        assert not any(b"s3cr3t" in file.read_bytes() for file in store.path.glob("log/*.log"))
+        assert [entry.id for entry in store.stream("a")] == [kept]
+
+
+def test_a_transaction_that_fails_purges_nothing(open_store: OpenStore) -> None:
+    with open_store() as store:
+        secret = store.stream("a").add({"n": "s3cr3t"})
+        tx = store.transaction()
+        tx.stream("a").delete(secret, purge=True)
+        tx.stream("a").add({"n": 1}, id="1-1")
+        with pytest.raises(IDOrderError):
+            tx.commit()
+        assert [entry.id for entry in store.stream("a")] == [secret]
+
+
+def test_an_option_that_there_is_not_is_refused(store: Store[bytes]) -> None:
+    given: Any = {"maxlne": 5}
+    with pytest.raises(TypeError, match=r"add\(\) got an unexpected keyword argument 'maxlne'"):
+        store.stream("a").add({"n": 1}, **given)
+    with pytest.raises(TypeError, match=r"add_many\(\)"):
+        store.stream("a").add_many([{"n": 1}], **given)
+    with store.transaction() as tx, pytest.raises(TypeError, match=r"add\(\)"):
+        tx.stream("a").add({"n": 1}, **given)
+    with pytest.raises(TypeError, match=r"schedule\(\)"):
+        store.stream("a").schedule({"n": 1}, after=1, **given)
+    assert store.streams() == []

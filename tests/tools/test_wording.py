@@ -22,7 +22,7 @@ OF_PYTHON = re.compile(
 # Modules whose errors no command meets: it opens stores itself, checks its options itself, and
 # neither consumes nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
-    "arguments", "arrow", "clock", "dead_letters", "delivery",
+    "arguments", "arrow", "clock", "dead_letters",
     "handlers", "idempotency", "latest", "linked", "options", "pool", "producing",
     "conversion", "resp", "transaction", "values", "worker",
 }  # fmt: skip
@@ -32,7 +32,7 @@ NOT_MET_FILES = {
     # The fields of --where are a mapping already.
     Path("logstore/api/matching.py"),
     # Tables of Arrow are given in Python.
-    Path("logstore/api/stream.py"),
+    Path("logstore/api/stream_entries.py"),
     # Conditions and columns of scans: `logstore sql` makes its own of what DuckDB asks for.
     Path("logstore/scan/conditions.py"),
     Path("logstore/scan/merging.py"),

@@ -259,9 +259,12 @@ def test_a_wrong_time_out_is_refused(store: Store[Any], timeout: Any) -> None:
         store.stream("a").follow(timeout=timeout)
 
 
-def test_block_is_refused_with_a_word_about_timeout(store: Store[Any]) -> None:
-    block: Any = 1000
-    with pytest.raises(logstore.UsageError, match="timeout="):
-        store.stream("a").read(block=block)
-    with pytest.raises(logstore.UsageError, match="timeout="):
-        store.read({"a": "0"}, block=block)
+def test_block_is_no_option(store: Store[Any]) -> None:
+    """XREAD BLOCK takes milliseconds, ``timeout`` takes seconds: the name must not be both."""
+    given: Any = {"block": 1000}
+    with pytest.raises(TypeError, match="block"):
+        store.stream("a").read(**given)
+    with pytest.raises(TypeError, match="block"):
+        store.read({"a": "0"}, **given)
+    with pytest.raises(TypeError, match="block"):
+        store.stream("a").group("g", "0").read("c", **given)

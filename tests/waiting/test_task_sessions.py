@@ -18,8 +18,7 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.aio.group import AsyncGroup
-from logstore.aio.store import THREADS
+from logstore.aio.store import THREADS, AsyncGroup
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.store import Store

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.api.delivery import making
+from logstore.api.group import making
 from logstore.api.store import Store
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.mailbox import OFFERED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import logstore
-from logstore.api.delivery import Delivery
+from logstore.api.group import Delivery
 from logstore.compaction import closing
 from logstore.options import Sync
 from tests.crash.kills import names, own

@@ -19,8 +19,7 @@ from logstore import (
     StreamInfo,
     aio,
 )
-from logstore.aio.group import AsyncGroup
-from logstore.aio.stream import AsyncStream
+from logstore.aio.store import AsyncGroup, AsyncStream
 
 
 def plain(flag: bool) -> None:
