@@ -64,9 +64,8 @@ def command(
 
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
     """The findings, and what was looked at."""
+    from logstore.api.describe import living_pins, summaries
     from logstore.api.opening import opened_of
-    from logstore.api.store_info import living_pins
-    from logstore.api.summary import summaries
     from logstore.compaction.usage import usage
     from logstore.tools import stream_findings
 

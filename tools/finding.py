@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from logstore.tools.output import quoted, readable
 
 if TYPE_CHECKING:
+    from logstore.api.describe import StreamSummary
     from logstore.api.info import StoreInfo
     from logstore.api.store import Store
-    from logstore.api.summary import StreamSummary
     from logstore.compaction.usage import Usage
 
 # It fails now; it costs more than it must; it will fail.

@@ -10,8 +10,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from logstore.api import units
+from logstore.api.describe import StreamSummary
 from logstore.api.info import ConsumerInfo, GroupInfo
-from logstore.api.summary import StreamSummary
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.tools.durations import told
 from logstore.tools.finding import SLOW, SOON, WRONG, Finding, Look

@@ -12,7 +12,7 @@ from logstore.tools import options
 from logstore.tools.output import Output, name_object
 
 if TYPE_CHECKING:
-    from logstore.api.summary import StreamSummary
+    from logstore.api.describe import StreamSummary
 
 HEAD = ("stream", "entries", "size", "last ID", "age", "groups", "lag", "pending")
 NARROW = (
@@ -33,8 +33,8 @@ def command(output: Output, path: Path) -> None:
 
     The lag is that of the group that is furthest behind; what is pending is of all groups.
     """
+    from logstore.api.describe import summaries
     from logstore.api.opening import opened_of
-    from logstore.api.summary import summaries
 
     with options.reading(path) as store:
         found = summaries(opened_of(store), store.streams())

@@ -25,8 +25,8 @@ OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 def measured(path: Path) -> Usage:
     """What takes the space of the store at a path."""
+    from logstore.api.describe import living_pins
     from logstore.api.opening import opened_of
-    from logstore.api.store_info import living_pins
     from logstore.compaction.usage import usage
 
     with options.reading(path) as store:

@@ -1,29 +1,35 @@
 """What an add is asked for: its options, checked once, and rows as requests, batch by batch.
 
-Invariants: everything is refused here, before a lock is taken. The names of the options stand in
-``RowOptions`` and ``AddOptions`` alone; ``Stream.add`` says what each is for.
+Invariants: everything is refused here, before a lock is taken; idempotent IDs are computed here,
+too. The names of the options stand in ``RowOptions`` and ``AddOptions`` alone; ``Stream.add`` says
+what each is for. With a producer, what stands before the fields of a row is its idempotent ID, not
+the ID of an entry: those of such entries are always given by the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, cast
 
 from logstore.api import arguments
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import add
 from logstore.engine.streams.add import Add, AutoID
 from logstore.engine.streams.trim import TrimRule
+from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.ids import IDLike, StreamID, parse_id
-from logstore.options import References, Sync
+from logstore.options import PRODUCER_ID_MAX_BYTES, References, Sync
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import Asked
 
+
+Name: TypeAlias = str | bytes
 # What adds rows under the lock, as ``OpenStore.commit`` takes it.
 Step = Callable[[Any], Any]
 
@@ -120,10 +126,9 @@ def one(
     producer, idempotent_id = options.get("producer"), options.get("idempotent_id")
     if producer is None and idempotent_id is None:
         return partial(add.add, request=request), request
-    from logstore.api import producing
     from logstore.engine.streams import idempotency
 
-    asked = producing.asked(request.batch, id, producer, idempotent_id, encoding)
+    asked = _asked(request.batch, id, producer, idempotent_id, encoding)
     return partial(idempotency.add, request=request, asked=asked), request
 
 
@@ -141,9 +146,8 @@ def steps(
         for ids, batch in arguments.batches(rows, size, made):
             yield partial(_adding, name, batch, ids)
         return
-    from logstore.api import producing
 
-    for asked, batch in producing.batches(rows, size, producer, encoding, made):
+    for asked, batch in _asked_batches(rows, size, producer, encoding, made):
         yield partial(_adding_once, name, batch, asked)
 
 
@@ -163,3 +167,106 @@ def _adding_once(name: bytes, batch: RowBatch, asked: Asked, on: Terms) -> Step:
     from logstore.engine.streams import idempotency
 
     return partial(idempotency.add, request=on.request(name, batch), asked=asked)
+
+
+def _asked(
+    batch: RowBatch,
+    id: IDLike,
+    producer: Name | None,
+    idempotent_id: Name | None,
+    encoding: str | None,
+) -> Asked:
+    """The producer of the one row of ``batch``, and its ID; computed if None is given."""
+    from logstore.engine.streams.idempotency import Asked
+
+    if producer is None:
+        raise OptionError("an idempotent ID is known of one producer: give producer=, too")
+    if id not in ("*", b"*"):
+        raise OptionError(
+            "syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs: "
+            "leave id out, or producer"
+        )
+    who = _producer(producer, encoding)
+    if idempotent_id is None:
+        return Asked(who, _computed(batch))
+    return Asked(who, [_given(idempotent_id, encoding)])
+
+
+def _asked_batches(
+    items: Iterable[Row | tuple[Any, Row]],
+    size: int,
+    producer: Name,
+    encoding: str | None,
+    made: Callable[[list[Any]], RowBatch],
+) -> Iterator[tuple[Asked, RowBatch]]:
+    """Rows in batches, each with its idempotent IDs: all rows of one call have one, or none."""
+    from logstore.engine.streams.idempotency import Asked
+
+    who = _producer(producer, encoding)
+    source = arguments.iterated(items)
+    done = 0
+    with_id: bool | None = None
+    while chunk := list(islice(source, size)):
+        if with_id is None:
+            with_id = _with_id(chunk[0])
+        if not with_id:
+            batch = made(chunk)
+            yield Asked(who, _computed(batch)), batch
+            continue
+        names: list[bytes] = []
+        fields: list[Row] = []
+        for place, row in enumerate(chunk, done):
+            if not _with_id(row):
+                raise InvalidEntryError(
+                    f"row {place}: give every row of one call an idempotent ID, (id, fields), "
+                    "or none of them"
+                )
+            name, given = cast("tuple[Name, Row]", row)
+            names.append(_given(name, encoding))
+            fields.append(given)
+        done += len(chunk)
+        yield Asked(who, names), made(fields)
+
+
+def _with_id(row: Any) -> bool:
+    """Whether a row is (ID, fields); of two pairs in a tuple the first is no ID."""
+    is_pair = isinstance(row, tuple) and len(row) == 2
+    return is_pair and not isinstance(row[0], tuple) and isinstance(row[1], (Mapping, list))
+
+
+def _computed(batch: RowBatch) -> list[bytes]:
+    from logstore.codec.fingerprint import fingerprint  # needs xxhash, which nothing else does
+
+    return [fingerprint(batch.flat(place)) for place in range(len(batch))]
+
+
+def _producer(name: Name, encoding: str | None) -> bytes:
+    producer = _named(name, encoding, "a producer ID")
+    if not producer:
+        raise OptionError(
+            "syntax error, IDMP requires a non-empty producer ID: give each producer one of its "
+            "own, which it keeps when it starts again"
+        )
+    return producer
+
+
+def _given(name: Name, encoding: str | None) -> bytes:
+    idempotent_id = _named(name, encoding, "an idempotent ID")
+    if not idempotent_id:
+        raise OptionError(
+            "syntax error, IDMP requires a non-empty idempotent ID: leave it out and it is "
+            "computed from the fields"
+        )
+    return idempotent_id
+
+
+def _named(name: Name, encoding: str | None, what: str) -> bytes:
+    if isinstance(name, str):
+        name = arguments.text_bytes(name, encoding)
+    if not isinstance(name, bytes):
+        raise EntryTypeError(f"{what} is str or bytes, not {type(name).__name__}")
+    if len(name) > PRODUCER_ID_MAX_BYTES:
+        raise TooLargeError(
+            f"{what} has at most {PRODUCER_ID_MAX_BYTES} bytes, not {len(name)}: give its hash"
+        )
+    return name

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from logstore.api import units
+from logstore.api.describe import summaries
 from logstore.api.entry import Entry
 from logstore.api.info import GroupInfo, plain_text
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.api.summary import summaries
 from logstore.compaction.usage import Usage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import GroupNotFoundError, OptionError

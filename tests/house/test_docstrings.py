@@ -18,7 +18,7 @@ import pytest
 
 import logstore
 from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream
-from logstore.api.transaction_stream import TransactionGroup, TransactionStream
+from logstore.api.transaction import TransactionGroup, TransactionStream
 from tests.house.repo import modules, tree
 from tests.support.parameters import parameters
 

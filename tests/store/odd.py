@@ -21,8 +21,7 @@ from typing import Any
 import logstore
 from logstore import Error
 from logstore.api.store import Store
-from logstore.api.transaction_steps import Steps
-from logstore.api.transaction_stream import TransactionGroup, TransactionStream
+from logstore.api.transaction import Steps, TransactionGroup, TransactionStream
 from tests.support.inside import FixedClock
 from tests.support.parameters import parameters
 

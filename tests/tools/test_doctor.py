@@ -15,8 +15,8 @@ import pytest
 
 import logstore
 from logstore import Store
+from logstore.api.describe import summaries
 from logstore.api.opening import opened_of
-from logstore.api.summary import summaries
 from logstore.compaction.usage import usage
 from logstore.engine.runtime import pins
 from logstore.engine.shm.control_block import Wake

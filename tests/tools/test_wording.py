@@ -23,7 +23,7 @@ OF_PYTHON = re.compile(
 # neither consumes nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
     "arguments", "arrow", "clock", "dead_letters",
-    "handlers", "idempotency", "latest", "linked", "options", "pool", "producing",
+    "handlers", "idempotency", "latest", "linked", "options", "adding", "pool",
     "conversion", "resp", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.api import store_info
+from logstore.api import describe
 from logstore.compaction import deleted_bytes
 from tests.tools.commands import COMMAND, environment, invoke
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -36,7 +36,7 @@ def test_info_looks_at_no_entries(served: Served, monkeypatch: pytest.MonkeyPatc
     def refused(_: object) -> None:
         raise AssertionError("all that is deleted was looked for")
 
-    monkeypatch.setattr(store_info, "store_info", refused)
+    monkeypatch.setattr(describe, "store_info", refused)
     monkeypatch.setattr(deleted_bytes, "deleted_bytes", refused)
     with Line(served.port) as line:
         line("XADD", "s", "1-0", "a", "b")

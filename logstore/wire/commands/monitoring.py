@@ -7,7 +7,7 @@ import platform
 import resource
 
 import logstore
-from logstore.api import store_info
+from logstore.api import describe
 from logstore.api.opening import opened_of
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -54,7 +54,7 @@ _CLUSTER = (
 def _sections(client: Client) -> dict[str, dict[str, object]]:
     service, store = client.service, client.database.store
     engine, counts = opened_of(store).engine(), service.counts
-    told = store_info.sizes(engine)
+    told = describe.sizes(engine)
     metrics = store.metrics()
     version = service.version_told.decode()
     name = "valkey" if is_valkey(service.profile) else "redis"
@@ -114,7 +114,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Keyspace": {
             f"db{database.number}": f"keys={streams},{_expiring(service, database)}"
             for database in service.databases.values()
-            if (streams := store_info.stream_count(opened_of(database.store).engine()))
+            if (streams := describe.stream_count(opened_of(database.store).engine()))
         },
     }
 
