@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from logstore.aio.waiter import Waiter, wake_all
-from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import EVERY
@@ -224,7 +223,7 @@ def _sleep(engine: Engine, word: int) -> None:
     if engine.follow is not None:
         time.sleep(POLL_S)
     else:
-        engine.wake.waits.sleep(EVERY, word, background.sleep_within(engine, PACE.slice_s))
+        engine.wake.waits.sleep(EVERY, word, engine.sleep_within(PACE.slice_s))
 
 
 async def wait_for(

@@ -4,7 +4,7 @@
 ``result`` waits for what the function returned. Workers are ``logstore work app:jobs``, or
 ``Jobs.work`` in a process of one's own. docs/jobs.md tells how.
 
-It stands on the public face of the store alone: a queue is a stream with a consumer group.
+It stands on what users of a store call: a queue is a stream with a consumer group.
 """
 
 from __future__ import annotations

@@ -1,50 +1,34 @@
-"""A queue of jobs, as programs see it: its streams in a store, its tasks, its state.
+"""A queue of jobs, as programs see it: its tasks, its jobs, its state.
 
-A job is an entry of the queue's stream: its ID (a text of its own, so that a job that was given
-back or is scheduled keeps it), the task's name and the arguments. What became of it is an entry of
-the stream ``<queue>:results``; jobs that were given up are in ``<queue>:dead``.
-
-Invariants: the store is opened when it is needed first, so that a module with tasks can be imported
-by whoever wants. It knows nothing of workers but their group.
+Invariant: it knows nothing of workers but their group, and that one can be run here.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-import secrets
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from logstore.api import arguments, scheduling, values
-from logstore.api.entry import Entry
-from logstore.api.group import Group
-from logstore.api.open_store import open_store
 from logstore.api.store import Store
-from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
-from logstore.errors import EntryTypeError, OptionError, UsageError, shown
-from logstore.ids import StreamID
-from logstore.index.group_keys import NOBODY  # has what waits for its next try
+from logstore.errors import OptionError, shown
 from logstore.jobs.gone import text
-from logstore.jobs.task import Job, Task
-from logstore.options import Sync, seconds
+from logstore.jobs.queue_streams import QueueStreams, length_s
+from logstore.jobs.task import JOB_ID_BYTES, Job, Task, name_of
+from logstore.options import Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-GROUP = "workers"
 RETRIES_MAX = 9_000
-# What the group gives up by itself, if no worker does: more than any task's retries and deaths.
-DELIVERIES_MAX = 10_000
-_ID_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +62,7 @@ class RunningJob:
     since: timedelta  # since it was fetched: it may have waited for others of its batch
 
 
-class Jobs:
+class Jobs(QueueStreams):
     """A queue of jobs in a store.
 
     Args:
@@ -110,77 +94,10 @@ class Jobs:
         redeliver_after: timedelta | float = timedelta(hours=1),
         sync: Sync | None = None,
     ) -> None:
-        if not isinstance(store, Store | str | os.PathLike):
-            raise OptionError(f"give an open store or a path, not {shown(store)}")
-        self._given = store
-        self._store: Store[Any] | None = store if isinstance(store, Store) else None
-        self._lock = threading.Lock()
-        self._codec = values.value_codec(codec)
+        super().__init__(store, queue, codec, keep_results, redeliver_after, sync)
         self._retries = _retries(retries)
-        self._backoff_s = _length(backoff, "backoff")
-        self._keep_results = timedelta(seconds=_length(keep_results, "keep_results"))
-        self._redeliver_after = timedelta(seconds=_length(redeliver_after, "redeliver_after"))
-        self._ready = False
-        self.queue = queue
-        self.sync: Sync | None = sync
+        self._backoff_s = length_s(backoff, "backoff")
         self.tasks: dict[str, Task[Any, Any]] = {}
-
-    # -- the store ------------------------------------------------------------------------------
-    @property
-    def store(self) -> Store[Any]:
-        """The store, opened now if it was not."""
-        with self._lock:
-            if self._store is None:
-                assert not isinstance(self._given, Store)
-                self._store = open_store(self._given, encoding="utf-8")
-            return self._store
-
-    @property
-    def stream(self) -> Stream[Any]:
-        """The queue's stream."""
-        return self.store.stream(self.queue)
-
-    @property
-    def results(self) -> Stream[Any]:
-        """The stream of results."""
-        return self.store.stream(f"{self.queue}:results")
-
-    @property
-    def dead(self) -> Stream[Any]:
-        """The stream of jobs that were given up; ``store.requeue`` gives them back."""
-        return self.store.stream(f"{self.queue}:dead")
-
-    @property
-    def group(self) -> Group[Any]:
-        """The group of the workers."""
-        return self.stream.group(GROUP)
-
-    def ready(self) -> None:
-        """Have the group made and the streams configured."""
-        if self._ready:
-            return
-        self.stream.group(GROUP, start="0").configure(
-            max_deliveries=DELIVERIES_MAX,
-            dead_letter=f"{self.queue}:dead",
-            redeliver_after=self._redeliver_after,
-        )
-        self.store.create(self.results.name)
-        self.results.configure(max_age=self._keep_results)
-        self._ready = True
-
-    def close(self) -> None:
-        """Close the store, if this opened it."""
-        with self._lock:
-            opened, self._ready = self._store, False
-            if opened is not None and opened is not self._given:
-                self._store = None
-                opened.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- tasks ----------------------------------------------------------------------------------
     @overload
@@ -295,8 +212,8 @@ class Jobs:
             function,
             called,
             retries=self._retries if retries is None else _retries(retries),
-            backoff_s=self._backoff_s if backoff is None else _length(backoff, "backoff"),
-            timeout_s=None if timeout is None else _length(timeout, "timeout"),
+            backoff_s=self._backoff_s if backoff is None else length_s(backoff, "backoff"),
+            timeout_s=None if timeout is None else length_s(timeout, "timeout"),
             result=result,
             transaction=transaction,
             repeat=repeat,
@@ -334,7 +251,7 @@ class Jobs:
     def job(self, id: str) -> Job[Any]:
         """A job by its ID, of which nothing is looked up. OptionError for what is no ID."""
         ms, dash, rest = id.partition("-") if isinstance(id, str) else ("", "", "")
-        if not (dash and len(rest) == 2 * _ID_BYTES and _is_hex(ms + rest)):
+        if not (dash and len(rest) == 2 * JOB_ID_BYTES and _is_hex(ms + rest)):
             raise OptionError(
                 "give the id of a Job (job.id, and the field 'job' of a dead letter), not "
                 f"{shown(id)}"
@@ -346,10 +263,8 @@ class Jobs:
         # In this order, a job that goes on meanwhile is counted twice, and not left out.
         stream, group = self.stream, self.group.info()
         pending = self.group.pending()
-        waiting_again = (NOBODY, NOBODY.decode())
-        running = sum(
-            count for name, count in pending.consumers.items() if name not in waiting_again
-        )
+        # What waits for its next try is pending with nobody, whose name is empty.
+        running = sum(count for name, count in pending.consumers.items() if name)
         read = 0 if group.entries_read is None else group.entries_read
         dead = self.dead
         return JobsInfo(
@@ -406,51 +321,8 @@ class Jobs:
         """
         from logstore.jobs.worker import Worker
 
-        return Worker(self).run(batch=batch, stop=stop, timeout=timeout)
-
-    # -- how jobs are written --------------------------------------------------------------------
-    def row(
-        self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[dict[str, str | bytes], Job[Any]]:
-        """The fields of a job's entry, and the job. OptionError, EntryTypeError."""
-        task.check(args, kwargs)
-        id = f"{time.time_ns() // 1_000_000:011x}-{secrets.token_hex(_ID_BYTES)}"
-        given = self.encoded([list(args), dict(kwargs)], f"the arguments of {task.name}")
-        return {
-            "job": id,
-            "task": task.name.encode("utf-8", "backslashreplace"),
-            "args": given,
-        }, Job(self, id)
-
-    def encoded(self, value: Any, what: str) -> bytes:
-        """A value as the codec writes it. EntryTypeError."""
-        try:
-            return self._codec.encode(value)
-        except Exception as error:
-            raise EntryTypeError(
-                f"the codec {self._codec.name!r} cannot hold {what}: {error}; give what it holds, "
-                "or another codec"
-            ) from error
-
-    def decoded(self, data: bytes) -> Any:
-        """The value of what stands in a field. UsageError if the codec cannot read it."""
-        try:
-            return self._codec.decode(data)
-        except Exception as error:
-            raise UsageError(
-                f"the codec {self._codec.name!r} cannot read what is stored: {error}; was the "
-                "queue used with another codec?"
-            ) from error
-
-    def fields(self, entry: Entry[Any]) -> dict[bytes, bytes]:
-        """The fields of an entry as bytes, whatever the store's encoding."""
-        encoding = self.store.encoding
-        if encoding is None:
-            return dict(entry.pairs)
-        return {
-            name.encode(encoding, "surrogateescape"): value.encode(encoding, "surrogateescape")
-            for name, value in entry.pairs
-        }
+        self.schedule_tasks()
+        return Worker(self, self.tasks).run(batch=batch, stop=stop, timeout=timeout)
 
 
 def _module(function: Callable[..., Any]) -> str:
@@ -463,16 +335,6 @@ def _module(function: Callable[..., Any]) -> str:
     return spec.name if spec is not None else Path(getattr(main, "__file__", name)).stem
 
 
-def name_of(entry: StreamID, fields: Mapping[bytes, bytes]) -> tuple[str, str]:
-    """The ID of a job, and the name of its task."""
-    id = fields.get(b"job")
-    return (
-        # One that repeats has none: its entry's ID is as good.
-        f"{entry.ms:011x}-{entry.seq:012x}" if id is None else id.decode("utf-8", "replace"),
-        fields.get(b"task", b"").decode("utf-8", "replace"),
-    )
-
-
 def _is_hex(text: str) -> bool:
     return bool(text) and all(digit in "0123456789abcdef" for digit in text)
 
@@ -480,9 +342,3 @@ def _is_hex(text: str) -> bool:
 def _retries(given: int) -> int:
     arguments.check_between(given, "retries", 0, RETRIES_MAX)
     return given
-
-
-def _length(given: timedelta | float, name: str) -> float:
-    length_s = seconds(given, name)
-    arguments.milliseconds(length_s, name)
-    return length_s

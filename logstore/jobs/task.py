@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from logstore.api import arguments
 from logstore.api.entry import Entry
 from logstore.api.transaction import Transaction
 from logstore.errors import JobFailedError, JobNotDoneError, OptionError, shown
 from logstore.features.repeat import Repeat
-
-if TYPE_CHECKING:
-    from logstore.jobs.queue import Jobs
+from logstore.ids import StreamID
+from logstore.jobs.queue_streams import QueueStreams
 
 P = ParamSpec("P")
 R = TypeVar("R")
+JOB_ID_BYTES = 6
 CLOCK_SLACK_MS = 60_000  # a result may bear an earlier time than its job by so much
 
 
@@ -33,7 +34,7 @@ class Job(Generic[R]):
 
     __slots__ = ("_jobs", "id")
 
-    def __init__(self, jobs: Jobs, id: str) -> None:
+    def __init__(self, jobs: QueueStreams, id: str) -> None:
         self._jobs = jobs
         self.id = id
 
@@ -102,7 +103,7 @@ class Task(Generic[P, R]):
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: QueueStreams,
         function: Callable[P, R],
         name: str,
         *,
@@ -163,7 +164,7 @@ class Task(Generic[P, R]):
         if not isinstance(args, Sequence) or isinstance(args, str | bytes):
             raise OptionError(f"args are the arguments in a tuple, such as (1,), not {shown(args)}")
         jobs = self._jobs
-        row, job = jobs.row(self, args, kwargs or {})
+        row, job = self._row(args, kwargs or {})
         jobs.ready()
         target: Any = jobs.stream if tx is None else tx.stream(jobs.stream.name)
         if at is None and after is None:
@@ -173,6 +174,19 @@ class Task(Generic[P, R]):
         else:
             target.schedule(row, at=at, after=after)
         return job
+
+    def _row(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, str | bytes], Job[R]]:
+        """The fields of a job's entry, and the job. OptionError, EntryTypeError."""
+        self.check(args, kwargs)
+        id = f"{time.time_ns() // 1_000_000:011x}-{secrets.token_hex(JOB_ID_BYTES)}"
+        given = self._jobs.encoded([list(args), dict(kwargs)], f"the arguments of {self.name}")
+        return {
+            "job": id,
+            "task": self.name.encode("utf-8", "backslashreplace"),
+            "args": given,
+        }, Job(self._jobs, id)
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """OptionError if the function cannot be called so."""
@@ -189,3 +203,13 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"Task({self.name!r})"
+
+
+def name_of(entry: StreamID, fields: Mapping[bytes, bytes]) -> tuple[str, str]:
+    """The ID of a job, and the name of its task."""
+    id = fields.get(b"job")
+    return (
+        # One that repeats has none: its entry's ID is as good.
+        f"{entry.ms:011x}-{entry.seq:012x}" if id is None else id.decode("utf-8", "replace"),
+        fields.get(b"task", b"").decode("utf-8", "replace"),
+    )

@@ -19,7 +19,7 @@ import inspect
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
@@ -30,8 +30,8 @@ from logstore.api.worker import Work, consume
 from logstore.errors import Error, NotOwner
 from logstore.jobs import gone
 from logstore.jobs.ends import Ends, Fields
-from logstore.jobs.queue import Jobs, name_of
-from logstore.jobs.task import Task
+from logstore.jobs.queue_streams import QueueStreams
+from logstore.jobs.task import Task, name_of
 from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
@@ -47,8 +47,9 @@ _numbers = count(1)
 class Worker:
     """Does the jobs of a queue, in one thread."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: QueueStreams, tasks: Mapping[str, Task[Any, Any]]) -> None:
         self._jobs = jobs
+        self._tasks = tasks
         self._ends = Ends(jobs.store, f"{jobs.queue}:results", self._not_ended)
         self.name = f"{gone.here()}:{next(_numbers)}"
         self._stopped = threading.Event()
@@ -60,7 +61,6 @@ class Worker:
     ) -> int:
         """Do jobs until stopped, as ``Jobs.work``; how many."""
         jobs = self._jobs
-        jobs.schedule_tasks()
         gone.rescue(jobs.group, self.name)
         looker = threading.Thread(target=self._look, name="logstore-jobs", daemon=True)
         looker.start()
@@ -94,10 +94,10 @@ class Worker:
     def _handle(self, delivery: Delivery[Any]) -> None:
         fields = self._jobs.fields(delivery)
         id, name = name_of(delivery.id, fields)
-        task = self._jobs.tasks.get(name)
+        task = self._tasks.get(name)
         try:
             if task is None:
-                known = ", ".join(sorted(self._jobs.tasks)) or "none"
+                known = ", ".join(sorted(self._tasks)) or "none"
                 raise LookupError(f"this worker has no task {name!r}, but {known}")
             if delivery.delivery_count > task.retries + 1 + DEATHS_MAX:
                 raise WorkersDied(f"{DEATHS_MAX} workers died of it, or gave no sign")
@@ -134,7 +134,7 @@ class Worker:
         id, name = name_of(delivery.id, self._jobs.fields(delivery))
         log.error("job %s of task %s did not end: %s", id, name, error)
         try:
-            self._failed(self._jobs.tasks.get(name), id, delivery, error)
+            self._failed(self._tasks.get(name), id, delivery, error)
         except Error as again:  # it stays with this worker, which sees it in its backlog
             log.error("job %s of task %s is not given back: %s", id, name, again)
 

@@ -22,7 +22,7 @@ from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
 from logstore.engine.features import latest
 from logstore.engine.lane import lane as plain_lane
-from logstore.engine.runtime import background, identity
+from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
@@ -100,7 +100,7 @@ def do_due_work(store: Store[Any]) -> None:
     """Do all that is due now, as the thread that sleeps until then does."""
     engine = engine_of(store)
     for _ in range(1000):
-        if background.sleep_within(engine, 1.0):
+        if engine.sleep_within(1.0):
             return
     raise AssertionError("it never sleeps again")
 

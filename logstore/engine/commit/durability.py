@@ -18,7 +18,7 @@ from collections.abc import Callable
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import background, identity
+from logstore.engine.runtime import identity
 from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.snapshots import snapshot
@@ -149,9 +149,7 @@ class Flusher:
         """
         late_ms = 2 + self._engine.pid % LATE_MAX_MS
         end = time.monotonic() + POLL_S
-        while not self._stop.wait(
-            background.sleep_within(self._engine, end - time.monotonic(), late_ms)
-        ):
+        while not self._stop.wait(self._engine.sleep_within(end - time.monotonic(), late_ms)):
             if time.monotonic() >= end:
                 return False
         return True

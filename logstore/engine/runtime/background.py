@@ -1,8 +1,4 @@
-"""Work in the background: when it is due, how it is slowed down, and how its failures are told.
-
-Timers: a word of the control block says when the next work is due. The background thread of each
-process and every waiting reader sleep no longer than until then; the first to wake does the work
-(``DueWork``), the others find that the word moved.
+"""Work in the background: how it is slowed down, and how its failures are told.
 
 Throttle: so many bytes a second, at most half of the time, and an end soon after it was asked for.
 Whoever works calls ``spend`` between two steps with the bytes it read and wrote since, holding
@@ -19,35 +15,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TypeAlias
 
-from logstore.engine.runtime.engine import log
+from logstore.logger import Logger
 
-if TYPE_CHECKING:
-    from logstore.engine.runtime.engine import Engine
-
-
-class DueWork(Protocol):
-    """What does the work that a time was set for."""
-
-    def add(self, due_ms: int) -> float:
-        """Do a batch of what is due; after how many seconds to look again."""
-        ...
-
-
-def sleep_within(engine: Engine, left_s: float, late_ms: int = 0) -> float:
-    """How long to sleep of ``left_s``, so as to wake for what is due next.
-
-    What is due now is done, a batch at most; 0.0 then: look whether it is what you wait for.
-    ``late_ms``: leave it to others for so long.
-    """
-    due_ms, work = engine.wake.next_due_ms, engine.due_work
-    if not due_ms or work is None or left_s <= 0:
-        return left_s
-    ahead_ms = due_ms + late_ms - engine.clock.now_ms()
-    if ahead_ms > 0:
-        return min(left_s, ahead_ms / 1000)
-    return min(left_s, work.add(due_ms))
+log = Logger("logstore")
 
 
 Pause: TypeAlias = Callable[[int], None]  # bytes read and written since the last call

@@ -47,7 +47,6 @@ from logstore.options import StoreLimits, StoreOptions
 
 if TYPE_CHECKING:
     from logstore.engine.reading.interface import Reader
-    from logstore.engine.runtime.background import DueWork
     from logstore.engine.runtime.renewed_index import Renewing
 
 log = Logger("logstore")
@@ -105,6 +104,14 @@ class Lane(Protocol):
 
     def close(self) -> None:
         """Commit no more, and let go of the control block."""
+        ...
+
+
+class DueWork(Protocol):
+    """What does the work that a time was set for."""
+
+    def add(self, due_ms: int) -> float:
+        """Do a batch of what is due; after how many seconds to look again."""
         ...
 
 
@@ -311,6 +318,22 @@ class Engine:
             return None
         self.active = None
         return before
+
+    def sleep_within(self, left_s: float, late_ms: int = 0) -> float:
+        """How long to sleep of ``left_s``, so as to wake for what is due next.
+
+        A word of the control block says when that is. The background thread of each process and
+        every waiting reader sleep no longer than until then; the first to wake does the work, a
+        batch at most, and gets 0.0: it looks whether that is what it waits for. The others find
+        that the word moved. ``late_ms``: leave it to others for so long.
+        """
+        due_ms, work = self.wake.next_due_ms, self.due_work
+        if not due_ms or work is None or left_s <= 0:
+            return left_s
+        ahead_ms = due_ms + late_ms - self.clock.now_ms()
+        if ahead_ms > 0:
+            return min(left_s, ahead_ms / 1000)
+        return min(left_s, work.add(due_ms))
 
     def check_open(self) -> None:
         """ClosedError once the last handle of this process gave the store back; StoreGoneError once

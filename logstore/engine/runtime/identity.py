@@ -16,7 +16,7 @@ name: rolls, rebuilds, checkpoints, compaction, closing.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from logstore.directory_path import PUT_BACK, gone
 from logstore.engine.shm.control_block import SIZE_BYTES
@@ -26,13 +26,37 @@ from logstore.log import names, storefile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from logstore.engine.runtime.engine import Engine
+    from logstore.engine.shm.control_block import Wake
+    from logstore.engine.shm.users import Users
+    from logstore.engine.shm.writer_lock import WriterLock
+    from logstore.fs import File, FileSystem
 
 LOOK_NS = 200_000_000
 _SHARED = "and open it again: what was acknowledged is there"
 
 
-def check(engine: Engine) -> None:
+class Held(Protocol):
+    """What a process holds open of a store: an engine, which looks at itself."""
+
+    fs: FileSystem
+    path: Path
+    uuid: bytes
+    lock: WriterLock
+    users: Users | None
+    wake: Wake
+    gone: str
+    looked_ns: int
+
+    def check_open(self) -> None:
+        """Raise if it is closed, or was found gone."""
+        ...
+
+    def active_file(self, number: int) -> File:
+        """The active segment, open for writing."""
+        ...
+
+
+def check(engine: Held) -> None:
     """StoreGoneError if the directory was removed, or a file that processes share is another one by
     now: a process that opened the store with that one would not know of us, nor we of it.
     """
@@ -51,7 +75,7 @@ def check(engine: Engine) -> None:
         _same(engine, engine.users.file.stat()[:2], engine.path / names.USERS, _SHARED)
 
 
-def check_whole(engine: Engine) -> None:
+def check_whole(engine: Held) -> None:
     """The same, and that STORE is of this store: before files are made, moved or removed."""
     check(engine)
     try:
@@ -62,7 +86,7 @@ def check_whole(engine: Engine) -> None:
         raise _gone(engine, engine.path / names.STORE)
 
 
-def check_active_locked(engine: Engine, number: int) -> None:
+def check_active_locked(engine: Held, number: int) -> None:
     """Before a commit: is the file that it goes to still the active segment by name?"""
     engine.looked_ns = time.monotonic_ns()
     check(engine)
@@ -74,7 +98,7 @@ def check_active_locked(engine: Engine, number: int) -> None:
     _same(engine, file.stat()[:2], path)
 
 
-def _same(engine: Engine, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
+def _same(engine: Held, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
     """That a name still leads to the file that is held, told by device and inode."""
     try:
         named = engine.fs.stat(path)[:2]
@@ -84,7 +108,7 @@ def _same(engine: Engine, held: tuple[int, int], path: Path, then: str = PUT_BAC
         raise _gone(engine, path, then)
 
 
-def _gone(engine: Engine, path: Path, then: str = PUT_BACK) -> StoreGoneError:
+def _gone(engine: Held, path: Path, then: str = PUT_BACK) -> StoreGoneError:
     how = f"lost its file {path.relative_to(engine.path)} (it was cut, removed, or replaced)"
     error = gone(engine.path, how, then)
     engine.gone = error.message

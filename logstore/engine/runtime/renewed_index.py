@@ -12,10 +12,7 @@ one is not switched to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
-
-if TYPE_CHECKING:
-    from logstore.engine.runtime.engine import Engine
+from typing import Any, Protocol, TypeAlias
 
 
 class NextIndex(Protocol):
@@ -44,4 +41,4 @@ class NextIndex(Protocol):
         ...
 
 
-Renewing: TypeAlias = "Callable[[Engine], NextIndex]"
+Renewing: TypeAlias = Callable[[Any], NextIndex]  # of an engine, which has it

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.runtime import background
 from logstore.engine.shm.waiters import NEW_ONLY, SavedWaiter, owner_of
 from logstore.engine.waiting.session import GroupRead, Making, Moved, WaitSession
 from logstore.engine.waiting.wait import left_of, over, wait_streams
@@ -91,7 +90,7 @@ def _in_turn(
         left_s = left_of(deadline)
         if left_s <= 0:
             return session.give_up()
-        left_s = background.sleep_within(engine, left_s)
+        left_s = engine.sleep_within(left_s)
         pause_s = session.pause_s()
         if pause_s is not None:
             left_s = min(left_s, pause_s)

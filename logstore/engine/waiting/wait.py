@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from logstore.engine.runtime import background
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.engine.shm.waiters import PACE
@@ -64,7 +63,7 @@ def wait_streams(
             left_s = left_of(deadline)
             if again is not None:
                 left_s = min(left_s, again - time.monotonic())
-            waits.sleep(bucket, seen, background.sleep_within(engine, left_s))
+            waits.sleep(bucket, seen, engine.sleep_within(left_s))
             unchanged = waits.load(bucket) == seen
             check()
             engine.notice_drops()
