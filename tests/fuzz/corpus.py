@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
+from logstore.api.entry import entry_maker
+from logstore.api.group import _maker
 from logstore.codec import Codec, backend
 
 TARGETS = (
@@ -39,13 +41,19 @@ class Harness(Protocol):
 
 @contextmanager
 def using(codec: Codec) -> Iterator[None]:
-    """This codec is the one in use."""
+    """This codec is the one in use, and no maker that another one made."""
     chosen = backend._in_use
-    backend._in_use = codec  # type: ignore[misc]
+    _use(codec)
     try:
         yield
     finally:
-        backend._in_use = chosen  # type: ignore[misc]
+        _use(chosen)
+
+
+def _use(codec: Codec) -> None:
+    backend._in_use = codec  # type: ignore[misc]
+    entry_maker.cache_clear()
+    _maker.cache_clear()
 
 
 def harness(target: str) -> Harness:
