@@ -41,15 +41,12 @@ def _check_meant(bound: str) -> None:
     )
 
 
-@click.command("delete")
-@options.store_argument
+@options.command("delete")
 @options.stream_argument
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--range", "interval", nargs=2, metavar="START END", help="All from START to END.")
 @click.option("--purge", is_flag=True, help="Rewrite all that holds them, before it returns.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def delete(
     output: Output,
     path: Path,
@@ -77,16 +74,13 @@ def delete(
     output.report({"deleted": deleted})
 
 
-@click.command("trim")
-@options.store_argument
+@options.command("trim")
 @options.stream_argument
 @click.option("--maxlen", type=click.IntRange(min=0), help="Keep so many of the newest.")
 @click.option("--minid", help="Drop what is below this ID.")
 @click.option("--max-age", type=LENGTH, help="Drop what is older: 7d, 1h30m.")
 @click.option("--approximate", is_flag=True, help="Whole nodes only: faster, and may keep more.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def trim(
     output: Output,
     path: Path,
@@ -112,12 +106,9 @@ def trim(
     output.report({"trimmed": dropped})
 
 
-@click.command("drop")
-@options.store_argument
+@options.command("drop")
 @options.stream_argument
 @options.yes_option
-@options.json_option
-@options.pass_output
 def drop(output: Output, path: Path, name: str, yes: bool) -> None:
     """Remove a stream with all its entries and groups, as DEL."""
     with options.changing(path) as store:
@@ -129,14 +120,11 @@ def drop(output: Output, path: Path, name: str, yes: bool) -> None:
         output.report({"dropped": store.drop(name)})
 
 
-@click.command("rename")
-@options.store_argument
+@options.command("rename")
 @click.argument("old")
 @click.argument("new")
 @click.option("--replace", is_flag=True, help="Drop a stream that is called NEW.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: bool) -> None:
     """Call a stream otherwise, with all that is its, as RENAME."""
     with options.changing(path) as store:
@@ -148,14 +136,11 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: b
     output.report({"renamed": True})
 
 
-@click.command("copy")
-@options.store_argument
+@options.command("copy")
 @click.argument("source")
 @click.argument("target")
 @click.option("--replace", is_flag=True, help="Drop a stream that is called TARGET.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def copy(output: Output, path: Path, source: str, target: str, replace: bool, yes: bool) -> None:
     """Copy a stream with its groups, in one commit, as COPY."""
     with options.changing(path) as store:
@@ -183,8 +168,7 @@ class Setting(click.ParamType[Any]):
         return NONE if value == NONE else self.of.convert(value, param, ctx)
 
 
-@click.command("configure")
-@options.store_argument
+@options.command("configure")
 @options.stream_argument
 @click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
 @click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many; or none.")
@@ -197,8 +181,6 @@ class Setting(click.ParamType[Any]):
 @click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
 @click.option("--backoff-max", type=LENGTH, help="But never longer than this.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def configure(
     output: Output, /, path: Path, name: str, group: str | None, yes: bool, **given: Any
 ) -> None:
@@ -245,15 +227,12 @@ def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
 
 
 # -- time -----------------------------------------------------------------------------------------
-@click.command("expire")
-@options.store_argument
+@options.command("expire")
 @options.stream_argument
 @click.option("--after", type=LENGTH, help="In so long: 30d.")
 @click.option("--at", "at", type=MOMENT, help="At this moment: 2027-01-01T00:00Z.")
 @click.option("--never", is_flag=True, help="Not any more.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def expire(
     output: Output,
     path: Path,
@@ -283,8 +262,7 @@ def expire(
     output.report({"expires_at": "gone" if gone else when.isoformat() if when else "never"})
 
 
-@click.command("schedule")
-@options.store_argument
+@options.command("schedule")
 @options.stream_argument
 @click.argument("given", metavar="[FIELD=VALUE]...", nargs=-1)
 @click.option("--after", type=LENGTH, help="Add the entry in so long: 90s, 1h30m, 7d.")
@@ -295,8 +273,6 @@ def expire(
 @click.option("--name", "called", help="The name of what repeats; given again it changes it.")
 @click.option("--cancel", is_flag=True, help="Take out what has these keys or names.")
 @options.yes_option
-@options.json_option
-@options.pass_output
 def schedule(
     output: Output,
     path: Path,

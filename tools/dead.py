@@ -45,13 +45,10 @@ def _named(store: Store[bytes]) -> Iterator[tuple[bytes, list[tuple[bytes, bytes
     yield from sorted(senders.items())
 
 
-@dead.command("list")
-@options.store_argument
+@options.command("list", group=dead)
 @options.optional_stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many; 0: all.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
     with options.reading(path) as store:
@@ -89,12 +86,9 @@ def _letter(output: Output, entry: Entry[bytes]) -> None:
             output.words(f"    {line}", indent=6)
 
 
-@dead.command("show")
-@options.store_argument
+@options.command("show", group=dead)
 @options.stream_argument
 @click.argument("entry_id", metavar="ID")
-@options.json_option
-@options.pass_output
 def show(output: Output, path: Path, name: str, entry_id: str) -> None:
     """Show one dead letter, a field a line: its own, then where it came from and why it died."""
     with options.reading(path) as store:
@@ -107,14 +101,11 @@ def show(output: Output, path: Path, name: str, entry_id: str) -> None:
         output.table(("", ""), [("id", str(entry.id)), *entry.pairs])
 
 
-@dead.command("retry")
-@options.store_argument
+@options.command("retry", group=dead)
 @options.stream_argument
 @ids_argument
 @all_option
 @click.option("--to", metavar="STREAM", help="Another stream than the one each came from.")
-@options.json_option
-@options.pass_output
 def retry(
     output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool, to: str | None
 ) -> None:
@@ -126,14 +117,11 @@ def retry(
     output.report({"requeued": len(added)})
 
 
-@dead.command("drop")
-@options.store_argument
+@options.command("drop", group=dead)
 @options.stream_argument
 @ids_argument
 @all_option
 @options.yes_option
-@options.json_option
-@options.pass_output
 def drop(
     output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool, yes: bool
 ) -> None:

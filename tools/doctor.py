@@ -27,16 +27,13 @@ DEFAULTS = Limits()
 Rule = Callable[[Look], Iterator[Finding]]
 
 
-@click.command("doctor")
-@options.store_argument
+@options.command("doctor")
 @click.option("--idle", type=LENGTH, default="10m", show_default=True,
               help="A consumer that was not heard of for so long is gone.")  # fmt: skip
 @click.option("--watch", type=LENGTH, default="1s", show_default=True,
               help="How long to look whether a lag grows; 0: do not.")  # fmt: skip
 @click.option("--large-bytes", type=click.IntRange(0), default=DEFAULTS.large_bytes,
               show_default=True, help="Less space than this is not worth a word.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def command(
     output: Output, path: Path, idle: timedelta, watch: timedelta, large_bytes: int
 ) -> None:

@@ -39,8 +39,7 @@ where_option = click.option(
 )
 
 
-@click.command("add")
-@options.store_argument
+@options.command("add")
 @options.stream_argument
 @click.argument("pairs", metavar="FIELD=VALUE...", nargs=-1, required=True)
 @click.option("--id", "id", default="*", show_default=True, help="The ID: MS-SEQ, MS-* or *.")
@@ -50,8 +49,6 @@ where_option = click.option(
 @click.option("--ttl", type=LENGTH, help="How long the entry lives: 90s, 1h30m, 7d.")
 @click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
 @options.sync_option
-@options.json_option
-@options.pass_output
 def add(
     output: Output,
     path: Path,
@@ -89,16 +86,13 @@ def add(
         output.line(str(added))
 
 
-@click.command("range")
-@options.store_argument
+@options.command("range")
 @options.stream_argument
 @options.interval
 @options.moments
 @where_option
 @click.option("-n", "--count", type=click.IntRange(min=0), help="At most this many.")
 @click.option("--reverse", is_flag=True, help="The last one first.")
-@options.json_option
-@options.pass_output
 def range_(
     output: Output,
     path: Path,
@@ -124,15 +118,12 @@ def range_(
             output.entry(entry)
 
 
-@click.command("tail")
-@options.store_argument
+@options.command("tail")
 @options.stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=10, show_default=True)
 @click.option("--since", help="All from this moment on, whatever -n says: -1h, 2026-01-31.")
 @where_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until interrupted.")
-@options.json_option
-@options.pass_output
 def tail(
     output: Output,
     path: Path,

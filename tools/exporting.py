@@ -160,8 +160,7 @@ OF_CSV = ("fields", "id_field")
 OF_PARQUET = ("schema", "resume")
 
 
-@click.command("export")
-@options.store_argument
+@options.command("export")
 @click.argument(
     "names",
     metavar="[STREAM].. [FILE]",
@@ -181,8 +180,6 @@ OF_PARQUET = ("schema", "resume")
 @click.option("--id-field", help="Of CSV: the column of IDs.  [default: id]")
 @click.option("--schema", help="Of Parquet: columns and types, as 'temp double, hum long'.")
 @click.option("--resume", is_flag=True, help="Of a Parquet folder: go on behind what it has.")
-@options.json_option
-@options.pass_output
 def command(
     output: Output, /, path: Path, names: tuple[str, ...], format_: str | None, **more: Any
 ) -> None:

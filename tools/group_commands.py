@@ -18,11 +18,8 @@ from logstore.tools.output import Output, dated, name_object, readable
 HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
 
 
-@click.command("groups")
-@options.store_argument
+@options.command("groups")
 @options.optional_stream_argument
-@options.json_option
-@options.pass_output
 def groups(output: Output, path: Path, name: str | None) -> None:
     """List groups, of all streams or of one: how far they are, and what is pending."""
     rows: list[tuple[object, ...]] = []
@@ -48,16 +45,13 @@ def groups(output: Output, path: Path, name: str | None) -> None:
         output.table(HEAD, rows, narrow=("last delivered", "consumers"), none="no group")
 
 
-@click.command("pending")
-@options.store_argument
+@options.command("pending")
 @options.stream_argument
 @options.group_argument
 @click.option("--consumer", help="Of this consumer only.")
 @click.option("--min-idle", type=LENGTH, default="0", help="Idle for so long: 30s, 5m.")
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many; 0: all.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def pending(
     output: Output,
     path: Path,
@@ -85,13 +79,10 @@ def pending(
     output.table(head, rows, narrow=("deliveries",), none=none)
 
 
-@click.command("ack")
-@options.store_argument
+@options.command("ack")
 @options.stream_argument
 @options.group_argument
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@options.json_option
-@options.pass_output
 def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, ...]) -> None:
     """Say that entries of a group are done, as XACK."""
     with options.changing(path) as store:
@@ -99,8 +90,7 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
         output.report({"acknowledged": group.ack(*ids)})
 
 
-@click.command("claim")
-@options.store_argument
+@options.command("claim")
 @options.stream_argument
 @options.group_argument
 @click.argument("consumer")
@@ -108,8 +98,6 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")
 @click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True,
               help="Without IDs: at most this many, the smallest.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def claim(
     output: Output,
     path: Path,

@@ -214,8 +214,7 @@ def size_of(source: BinaryIO) -> int:
         return 0
 
 
-@click.command("import")
-@options.store_argument
+@options.command("import")
 @click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
 @click.option("--stream", "name", required=True, help="The stream to add to.")
 @click.option(
@@ -251,8 +250,6 @@ def size_of(source: BinaryIO) -> int:
 @click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
 @click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
 @options.sync_option
-@options.json_option
-@options.pass_output
 def command(
     output: Output,
     /,

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from logstore.api.stream import Stream
 
 
-@click.command("info")
-@options.store_argument
+@options.command("info")
 @options.optional_stream_argument
 @click.option("--full", is_flag=True, help="Of a stream: entries, consumers, what is pending, too.")
 @click.option(
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --full: how many of each list, the smallest IDs; 0: all.",
 )
-@options.json_option
-@options.pass_output
 def command(output: Output, path: Path, name: str | None, full: bool, count: int) -> None:
     """Tell what a store holds and where it stands, or all of XINFO STREAM and XINFO GROUPS about
     one stream; with --full, of XINFO STREAM FULL."""

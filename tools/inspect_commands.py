@@ -35,11 +35,8 @@ def inspect() -> None:
     """
 
 
-@click.command("segment")
-@options.store_argument
+@options.command("segment")
 @number_argument
-@options.json_option
-@options.pass_output
 def segment_(output: Output, path: Path, number: int) -> None:
     """Show the head of a segment and all its frames, one a line, also behind damage.
 
@@ -49,14 +46,11 @@ def segment_(output: Output, path: Path, number: int) -> None:
     load("logstore.tools.inspecting").show_segment(output, path, number)
 
 
-@click.command("frame")
-@options.store_argument
+@options.command("frame")
 @number_argument
 @click.argument("offset", type=click.IntRange(min=0))
 @click.option("--bytes", "bytes_max", type=click.IntRange(min=0), default=4096, show_default=True,
               help="At most so many of its bytes; 0: all. With --json all.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
     """Show the frame at an offset of a segment: its head, what it says, its entries, its bytes.
 
@@ -65,13 +59,10 @@ def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int)
     load("logstore.tools.inspecting").show_frame(output, path, number, offset, bytes_max)
 
 
-@click.command("stream")
-@options.store_argument
+@options.command("stream")
 @options.stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many nodes, the newest; 0: all.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def stream(output: Output, path: Path, name: str, count: int) -> None:
     """Show what the index has of STREAM: its record, its nodes and where they lie, its groups.
 
@@ -80,12 +71,9 @@ def stream(output: Output, path: Path, name: str, count: int) -> None:
     load("logstore.tools.inspecting_index").show_stream(output, path, name, count)
 
 
-@click.command("node")
-@options.store_argument
+@options.command("node")
 @options.stream_argument
 @click.argument("id", metavar="ID")
-@options.json_option
-@options.pass_output
 def node_(output: Output, path: Path, name: str, id: str) -> None:
     """Show the node of STREAM that has ID, or would (+: the last), and each entry with its offset.
 
@@ -95,11 +83,8 @@ def node_(output: Output, path: Path, name: str, id: str) -> None:
     load("logstore.tools.inspecting_index").show_node(output, path, name, id)
 
 
-@click.command("hint")
-@options.store_argument
+@options.command("hint")
 @number_argument
-@options.json_option
-@options.pass_output
 def hint_(output: Output, path: Path, number: int) -> None:
     """Show the hint of a sealed segment: its frames, as an index is rebuilt from them.
 
@@ -108,11 +93,8 @@ def hint_(output: Output, path: Path, number: int) -> None:
     load("logstore.tools.inspecting_summaries").show_hint(output, path, number)
 
 
-@click.command("checkpoint")
-@options.store_argument
+@options.command("checkpoint")
 @click.argument("position", type=click.IntRange(min=1), required=False)
-@options.json_option
-@options.pass_output
 def checkpoint_(output: Output, path: Path, position: int | None) -> None:
     """Show the checkpoint of POSITION, or the newest: which commit it follows, and its chunks.
 

@@ -14,14 +14,11 @@ from logstore.tools.output import Output, printable
 PROCESS = "logstore_process_"  # of the process that looks, which did nothing
 
 
-@click.command("metrics")
-@options.store_argument
+@options.command("metrics")
 @click.option("--series", "series_max", type=click.IntRange(0), default=1000, show_default=True,
               help="So many streams, and groups, have numbers of their own.")  # fmt: skip
 @click.option("--stream", "patterns", multiple=True, metavar="GLOB",
               help="Only streams that match have them; repeatable.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def command(output: Output, path: Path, series_max: int, patterns: tuple[str, ...]) -> None:
     """Write the numbers of STORE as Prometheus reads them: for a file of its node exporter.
 

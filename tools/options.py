@@ -43,7 +43,7 @@ class StorePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-store_argument = click.argument("path", metavar="STORE", type=StorePath())
+_STORE = click.Argument(["path"], metavar="STORE", type=StorePath())
 
 
 def completed_by(name: str) -> Callable[..., Any]:
@@ -70,14 +70,32 @@ def _set_json(ctx: click.Context, _option: click.Parameter, value: bool) -> None
         ctx.ensure_object(Output).json = True
 
 
-json_option = click.option(
-    "--json",
+_JSON = click.Option(
+    ["--json"],
     is_flag=True,
     expose_value=False,
     is_eager=True,
     callback=_set_json,
     help="Write JSON: one object, or one a line.",
 )
+
+
+def command(
+    name: str, *, group: click.Group | None = None, store: bool = True
+) -> Callable[[Callable[..., None]], click.Command]:
+    """A command that takes STORE first, unless it has no ``store``, and --json last. Its function
+    gets the output before its parameters."""
+
+    def made(function: Callable[..., None]) -> click.Command:
+        found = click.command(name)(pass_output(function))
+        found.params = [*([_STORE] if store else []), *found.params, _JSON]
+        if group is not None:
+            group.add_command(found)
+        return found
+
+    return made
+
+
 sync_option = click.option(
     "--sync",
     type=click.Choice(["always", "everysec", "os"]),

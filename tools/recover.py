@@ -25,10 +25,7 @@ EXIT_DAMAGED = 1
 EXIT_TAIL = 3
 
 
-@click.command("check")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("check")
 def check_store(output: Output, path: Path) -> None:
     """Verify every frame of a store, and change nothing.
 
@@ -59,8 +56,7 @@ def check_store(output: Output, path: Path) -> None:
 EXIT_GONE = 3
 
 
-@click.command("recover")
-@options.store_argument
+@options.command("recover")
 @click.option(
     "--salvage",
     "target",
@@ -68,8 +64,6 @@ EXIT_GONE = 3
     metavar="DEST",
     help="Change nothing; take what is left into a new store in DEST, and list what is gone.",
 )
-@options.json_option
-@options.pass_output
 def recover(output: Output, path: Path, target: Path | None) -> None:
     """Make a store whole after a crash, and tell what was found and done.
 

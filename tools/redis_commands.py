@@ -96,8 +96,7 @@ def server_at(address: str, password_file: Path | None) -> Server:
     return Server(address, password=password)
 
 
-@click.command("import")
-@options.store_argument
+@options.command("import")
 @click.argument("source", metavar="SOURCE")
 @shared
 @click.option("--name", help="SOURCE is a file with a DUMP payload: the stream's name.")
@@ -132,8 +131,6 @@ def server_at(address: str, password_file: Path | None) -> Server:
     help="With --follow: seconds between looks for new streams and deletes.",
 )
 @options.sync_option
-@options.json_option
-@options.pass_output
 def import_streams(
     output: Output,
     path: Path,
@@ -265,8 +262,7 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@click.command("export")
-@options.store_argument
+@options.command("export")
 @click.argument("target", metavar="TARGET")
 @shared
 @click.option(
@@ -275,8 +271,6 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
     help="The server that is to load the file: it matters for a few lengths of values; since Redis "
     "8.6 it knows idempotent IDs, since 8.8 entries that were given back.",
 )
-@options.json_option
-@options.pass_output
 def export_streams(
     output: Output,
     path: Path,

@@ -206,12 +206,9 @@ def _write(svg: Path, drawing: str) -> None:
         raise FileSystemError(f"{svg} cannot be written: {why}; name a file elsewhere") from exc
 
 
-@click.command("map")
-@options.store_argument
+@options.command("map")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path),
               help="Write the picture as SVG, for a browser; '-' is stdout.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def command(output: Output, path: Path, svg: Path | None) -> None:
     """Draw the segments: how much of each lives, of which stream, what is tombstoned, dead, pinned.
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
 
 
-@click.command("serve")
-@options.store_argument
+@options.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -72,8 +71,6 @@ PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
               help="Answer Prometheus here: /metrics, /health, /ready.")  # fmt: skip
 @click.option("--metrics-host", default="127.0.0.1", show_default=True,
               help="Where; it asks for no password.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def command(
     output: Output,
     path: Path,

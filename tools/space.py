@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 ID_LENGTH = 32  # of a pin: one that is broken cannot be copied
 
 
-@click.command("retain")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("retain")
 def retain(output: Output, path: Path) -> None:
     """Drop what is older, or more, than streams keep by their settings, in whole nodes.
 
@@ -32,8 +29,7 @@ def retain(output: Output, path: Path) -> None:
     output.report({"entries_dropped": dropped})
 
 
-@click.command("compact")
-@options.store_argument
+@options.command("compact")
 @click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
 @click.option("--full", is_flag=True, help="Rewrite what is dead by a hundredth, and the index.")
 @click.option(
@@ -43,8 +39,6 @@ def retain(output: Output, path: Path) -> None:
     show_default=True,
     help="Rewrite nodes and segments that are dead by more than this share.",
 )
-@options.json_option
-@options.pass_output
 def compact(output: Output, path: Path, purge: bool, full: bool, threshold: float) -> None:
     """Rewrite nodes with many tombstones and drop segments that are mostly dead.
 
@@ -56,12 +50,9 @@ def compact(output: Output, path: Path, purge: bool, full: bool, threshold: floa
     output.report(found.as_dict())
 
 
-@click.command("pins")
-@options.store_argument
+@options.command("pins")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--release", is_flag=True, help="Give back the pins named, or all of them.")
-@options.json_option
-@options.pass_output
 def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> None:
     """List pins: which process keeps segments from compaction, since when, and how much.
 

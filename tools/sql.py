@@ -196,11 +196,8 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-@click.command("sql")
-@options.store_argument
+@options.command("sql")
 @click.argument("query")
-@options.json_option
-@options.pass_output
 def command(output: Output, path: Path, query: str) -> None:
     """Print what a query of DuckDB gives.
 

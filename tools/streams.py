@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from logstore.api import units
 from logstore.tools import options
 from logstore.tools.output import Output, name_object
@@ -24,10 +22,7 @@ NARROW = (
 )  # what a narrow terminal does without, the first first
 
 
-@click.command("streams")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("streams")
 def command(output: Output, path: Path) -> None:
     """List the streams: how long and large they are, their last IDs, how far their groups are.
 

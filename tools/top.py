@@ -50,16 +50,13 @@ class Look:
         return self.numbers[name].get((), 0.0)
 
 
-@click.command("top")
-@options.store_argument
+@options.command("top")
 @click.option("--interval", type=LENGTH, default="2s", show_default=True,
               help="How often to look.")  # fmt: skip
 @click.option("-n", "--count", "times", type=click.IntRange(0), default=0, show_default=True,
               help="End after so many looks; 0: when interrupted.")  # fmt: skip
 @click.option("--stream", "patterns", multiple=True, metavar="GLOB",
               help="Only streams that match; repeatable.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def command(
     output: Output, path: Path, interval: timedelta, times: int, patterns: tuple[str, ...]
 ) -> None:

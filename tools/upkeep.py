@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 EXIT_DAMAGED = 1
 
 
-@click.command("backup")
-@options.store_argument
+@options.command("backup")
 @click.argument("target", type=click.Path(path_type=Path))
-@options.json_option
-@options.pass_output
 def backup(output: Output, path: Path, target: Path) -> None:
     """Copy STORE into TARGET, a new directory, without stopping anybody.
 
@@ -42,14 +39,11 @@ def backup(output: Output, path: Path, target: Path) -> None:
     output.report({"backup": str(target), "bytes": backups.size_bytes(target)})
 
 
-@click.command("ship")
-@options.store_argument
+@options.command("ship")
 @click.argument("uri")
 @click.option(
     "--take-over", is_flag=True, help="Go on in the place of a copy of the store that is gone."
 )
-@options.json_option
-@options.pass_output
 def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
     """Publish STORE at URI, in an object store or another file system; send only what is new there.
 
@@ -75,10 +69,7 @@ def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
     output.report({"shipped": shown(uri), **told})
 
 
-@click.command("verify")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("verify")
 def verify(output: Output, path: Path) -> None:
     """Read all of a backup and tell whether it is whole, and what is in it; change nothing.
 
@@ -98,11 +89,9 @@ def verify(output: Output, path: Path) -> None:
     output.report({"whole": whole, **{key: told[key] for key in chosen}})
 
 
-@click.command("restore")
+@options.command("restore", store=False)
 @click.argument("source", metavar="BACKUP")
 @click.argument("target", metavar="STORE", type=click.Path(path_type=Path))
-@options.json_option
-@options.pass_output
 def restore(output: Output, source: str, target: Path) -> None:
     """Make STORE, a new directory, of BACKUP; the backup stays as it is.
 
@@ -150,10 +139,7 @@ def _refuse_damaged(found: check.CheckReport, what: str) -> None:
         )
 
 
-@click.command("checkpoint")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("checkpoint")
 def checkpoint(output: Output, path: Path) -> None:
     """Take a checkpoint now, so that an index that is lost is rebuilt sooner."""
     with options.changing(path) as store:
@@ -174,11 +160,8 @@ def _check_room(store: Store[bytes]) -> None:
         )
 
 
-@click.command("ping")
-@options.store_argument
+@options.command("ping")
 @click.option("--write", is_flag=True, help="Also tell whether an add would be taken: lock, disk.")
-@options.json_option
-@options.pass_output
 def ping(output: Output, path: Path, write: bool) -> None:
     """Tell whether a store can be opened and read, and how long that took: a health check.
 

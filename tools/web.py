@@ -23,8 +23,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_BYTES = 24
 
 
-@click.command("web")
-@options.store_argument
+@options.command("web")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
     "--port",
@@ -34,8 +33,6 @@ TOKEN_BYTES = 24
     help="0: any free one, which is printed.",
 )
 @click.option("--write", is_flag=True, help="Let dead letters be tried again and dropped.")
-@options.json_option
-@options.pass_output
 def command(output: Output, path: Path, host: str, port: int, write: bool) -> None:
     """Show STORE in a browser until interrupted: streams, entries, groups, dead letters, segments.
 

@@ -22,7 +22,7 @@ from logstore.tools.output import Output
 TOLD_S = 1.0
 
 
-@click.command("work")
+@options.command("work", store=False)
 @click.argument("app", metavar="MODULE:JOBS")
 @click.option("--processes", type=click.IntRange(1, 1000), default=1, show_default=True,
               help="How many jobs are done at once.")  # fmt: skip
@@ -31,8 +31,6 @@ TOLD_S = 1.0
 @click.option("--grace", type=click.FloatRange(min=0), default=30.0, show_default=True,
               metavar="SECONDS", help="How long a running job may go on after a stop.")  # fmt: skip
 @click.option("--drain", is_flag=True, help="End when no job is left.")
-@options.json_option
-@options.pass_output
 def command(
     output: Output, app: str, processes: int, batch: int, grace: float, drain: bool
 ) -> None:
