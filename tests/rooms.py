@@ -63,6 +63,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 BESIDE: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks",),
     "build_clean.py": ("house",),
+    "setup.py": ("house",),
     "pyspark_logstore.py": ("spark/test_found_module.py",),
     "docs": ("house",),
     "examples": ("examples",),

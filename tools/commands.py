@@ -11,57 +11,59 @@ import sys
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from logstore import __version__, logger
-from logstore.errors import CommittedInterrupt, Error
+from logstore.errors import CommittedInterrupt, Error, UsageError
 from logstore.loading import load
-from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
+from logstore.tools import command_options as options
+from logstore.tools.command_output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
-# Name to module and, in it, to what is not called ``command``: a command loads only what it needs.
+# Names to modules and functions: a command loads only what it needs.
 COMMANDS = {
-    "add": "entries:add",
-    "range": "entries:range_",
-    "tail": "entries:tail",
-    "streams": "streams",
-    "delete": "changing:delete",
-    "trim": "changing:trim",
-    "drop": "changing:drop",
-    "rename": "changing:rename",
-    "copy": "changing:copy",
-    "configure": "changing:configure",
-    "expire": "changing:expire",
-    "schedule": "changing:schedule",
+    "add": "entry_commands:add",
+    "range": "entry_commands:range_",
+    "tail": "entry_commands:tail",
+    "streams": "views.overview:streams",
+    "delete": "stream_changes:delete",
+    "trim": "stream_changes:trim",
+    "drop": "stream_changes:drop",
+    "rename": "stream_changes:rename",
+    "copy": "stream_changes:copy",
+    "configure": "stream_changes:configure",
+    "expire": "stream_changes:expire",
+    "schedule": "stream_changes:schedule",
     "groups": "group_commands:groups",
     "pending": "group_commands:pending",
     "ack": "group_commands:ack",
     "claim": "group_commands:claim",
-    "dead": "dead:dead",
-    "info": "info",
-    "du": "usage",
-    "map": "segment_map",
-    "inspect": "inspect_commands:inspect",
-    "doctor": "doctor",
-    "metrics": "metrics",
-    "top": "top",
+    "dead": "group_commands:dead",
+    "info": "views.overview:info",
+    "du": "views.overview:du",
+    "map": "views.segment_map:map_",
+    "inspect": "views.inspect_commands:inspect",
+    "doctor": "views.doctor:doctor",
+    "metrics": "views.top:metrics",
+    "top": "views.top:top",
     "ping": "upkeep:ping",
-    "check": "recover:check_store",
-    "recover": "recover:recover",
+    "check": "upkeep:check_store",
+    "recover": "upkeep:recover",
     "checkpoint": "upkeep:checkpoint",
     "backup": "upkeep:backup",
     "ship": "upkeep:ship",
     "verify": "upkeep:verify",
     "restore": "upkeep:restore",
-    "retain": "space:retain",
-    "compact": "space:compact",
-    "pins": "space:pins",
-    "import": "importing",
-    "export": "exporting",
-    "sql": "sql",
-    "serve": "serve",
-    "web": "web",
-    "work": "work",
-    "redis": "redis_commands:redis",
-    "completion": "completion",
+    "retain": "upkeep:retain",
+    "compact": "upkeep:compact",
+    "pins": "upkeep:pins",
+    "import": "interchange.import_command:import_",
+    "export": "interchange.export_command:export_",
+    "sql": "entry_commands:sql",
+    "serve": "service.serve_commands:serve",
+    "web": "service.serve_commands:web",
+    "work": "service.serve_commands:work",
+    "redis": "interchange.redis_commands:redis",
+    "completion": "commands:completion",
 }
 # What the list of commands says of each, so that no module is loaded for it; 60 characters at most.
 SUMMARIES = {
@@ -150,8 +152,8 @@ class Lazy(click.Group):
         """The command of that name."""
         if cmd_name not in self._modules:
             return None
-        module, _, name = self._modules[cmd_name].partition(":")
-        command: click.Command = getattr(load(f"logstore.tools.{module}"), name or "command")
+        module, _, function = self._modules[cmd_name].partition(":")
+        command: click.Command = getattr(load(f"logstore.tools.{module}"), function)
         return command
 
 
@@ -193,6 +195,30 @@ def main(verbose: bool) -> None:
         _tell(verbose)
     else:  # logging is loaded when there is something to tell
         logger.at_first_use(_tell)
+
+
+PROGRAM = "logstore"
+VARIABLE = "_LOGSTORE_COMPLETE"  # by which the script asks: click's name for this program
+SHELLS = ["bash", "zsh", "fish"]
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+@options.pass_output
+def completion(output: Output, shell: str) -> None:
+    """Print the script that makes SHELL complete commands, options, paths and streams.
+
+    \b
+    bash  logstore completion bash > ~/.local/share/bash-completion/completions/logstore
+    zsh   logstore completion zsh > "${fpath[1]}/_logstore"
+    fish  logstore completion fish > ~/.config/fish/completions/logstore.fish
+    """
+    root = click.get_current_context().find_root().command
+    found = get_completion_class(shell)
+    if found is None:  # a later click may do without a shell
+        raise UsageError(f"this version of click does not know {shell}")
+    for line in found(root, {}, PROGRAM, VARIABLE).source().splitlines():
+        output.line(line)
 
 
 def _tell(verbose: bool = False) -> None:

@@ -1,4 +1,11 @@
-"""``logstore backup``, ``ship``, ``restore``, ``verify``, ``checkpoint`` and ``ping``.
+"""Looking after a store: ping, check, recover, checkpoint, backup, ship, verify, restore, retain,
+compact and pins.
+
+``check`` changes nothing, and exits with 0 for a clean store; 1 damaged; 2 wrong usage, or nothing
+there that could be checked; 3 whole, but behind the last commit lies an unacknowledged tail, which
+the next opening sets aside. ``recover`` does what opening does after a crash; with ``--salvage``
+the store is left as it is, what can be read of it goes into a new one, and 3 says that something
+is gone or not certain.
 
 Invariants: a backup is checked before anything is made of it, and left as it is; what ``restore``
 makes has its name only once it is whole.
@@ -12,15 +19,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logstore.errors import DamagedStoreError, DiskFullError
+from logstore.api import units
+from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
-from logstore.tools import options
-from logstore.tools.output import EXIT_OK, Output
+from logstore.tools import command_options as options
+from logstore.tools.command_output import EXIT_LEFT_OUT, EXIT_OK, EXIT_USAGE, Output
 from logstore.uri_path import shown
 
 if TYPE_CHECKING:
+    from logstore.api.info import PinInfo
     from logstore.api.store import Store
     from logstore.recovery import check
+    from logstore.recovery.salvage.run import SalvageReport
+
 
 EXIT_DAMAGED = 1
 
@@ -176,3 +187,154 @@ def ping(output: Output, path: Path, write: bool) -> None:
         streams = len(store.streams())
     took_ms = (time.perf_counter() - started) * 1000
     output.report({"ok": True, "streams": streams, "took_ms": round(took_ms, 1)})
+
+
+EXIT_TAIL = 3
+
+
+@options.command("check")
+def check_store(output: Output, path: Path) -> None:
+    """Verify every frame of a store, and change nothing.
+
+    Exit code: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail was found.
+    """
+    from logstore.recovery import check
+
+    try:
+        with output.progress("Checking") as progress:
+            found = check.check(path, progress=progress, careful=True)
+    except CorruptionError:
+        output.exit_code = EXIT_DAMAGED
+        raise
+    except Error:
+        output.exit_code = EXIT_USAGE
+        raise
+    output.exit_code = EXIT_DAMAGED if found.damage else EXIT_TAIL if found.tail_bytes else EXIT_OK
+    told = found.as_dict()
+    if not output.json and not found.tail_bytes:
+        del told["tail_segment"], told["tail_offset"]  # it is nowhere
+    concerned = [] if output.json else told.pop("concerned")
+    output.report(told)
+    if concerned:
+        rows = [list(each.values()) for each in concerned]
+        output.table(list(concerned[0]), rows, title="concerned:")
+
+
+@options.command("recover")
+@click.option(
+    "--salvage",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="DEST",
+    help="Change nothing; take what is left into a new store in DEST, and list what is gone.",
+)
+def recover(output: Output, path: Path, target: Path | None) -> None:
+    """Make a store whole after a crash, and tell what was found and done.
+
+    Opening a store does the same by itself. Needed only where opening says so. Exit code 3: what
+    --salvage made is not all that there was.
+    """
+    from logstore.recovery import recover as recovery
+    from logstore.recovery.salvage import run
+
+    if target is None:
+        with output.progress("Recovering") as progress:
+            found = recovery.recover(path, progress=progress)
+        output.report(found.as_dict())
+        return
+    with output.progress("Salvaging") as progress:
+        made = run.salvage(path, target, progress=progress)
+    output.exit_code = output.exit_code if made.whole else EXIT_LEFT_OUT
+    if output.json:
+        output.json_object(made.as_dict())
+    else:
+        _show_salvaged(output, made)
+
+
+def _show_salvaged(output: Output, made: SalvageReport) -> None:
+    """What was taken out; then one line for each thing that is gone, not certain, or damaged."""
+    found = made.as_dict()
+    lists = {name: found.pop(name) for name in ("gone", "unsure", "damage")}
+    output.report(found)
+    for name in ("gone", "damage"):
+        if lists[name]:
+            rows = [list(each.values()) for each in lists[name]]
+            output.table(list(lists[name][0]), rows, title=f"{name}:")
+    for text in lists["unsure"]:
+        output.line(f"not certain: {text}")
+
+
+ID_LENGTH = 32  # of a pin: one that is broken cannot be copied
+
+
+@options.command("retain")
+def retain(output: Output, path: Path) -> None:
+    """Drop what is older, or more, than streams keep by their settings, in whole nodes.
+
+    A process that has the store open does this by itself every second, unless it was opened with
+    background=False. 'logstore compact' gives the space back at once.
+    """
+    with options.opened(path, create=False, background=False) as store:
+        dropped = store.retain()
+    output.report({"entries_dropped": dropped})
+
+
+@options.command("compact")
+@click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
+@click.option("--full", is_flag=True, help="Rewrite what is dead by a hundredth, and the index.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Rewrite nodes and segments that are dead by more than this share.",
+)
+def compact(output: Output, path: Path, purge: bool, full: bool, threshold: float) -> None:
+    """Rewrite nodes with many tombstones and drop segments that are mostly dead.
+
+    Safe beside readers and writers, and safe to interrupt. After --purge no file of the store
+    holds a byte of a deleted entry; backups and copies are out of reach.
+    """
+    with options.opened(path, create=False) as store:
+        found = store.compact(purge=purge, full=full, threshold=threshold)
+    output.report(found.as_dict())
+
+
+@options.command("pins")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--release", is_flag=True, help="Give back the pins named, or all of them.")
+def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> None:
+    """List pins: which process keeps segments from compaction, since when, and how much.
+
+    With --release they are given back; what still reads by them, such as a Spark job, ends with an
+    error. Then 'logstore compact' gives the space back.
+    """
+    if ids and not release:
+        raise click.UsageError("IDs are for --release")
+    if release:
+        with options.opened(path, create=False, background=False) as store:
+            output.report({"released": store.release_pins(*ids)})
+        return
+    with options.reading(path) as store:
+        found = store.pins()
+    if output.json:
+        for each in found:
+            output.json_object(each.as_dict())
+        return
+    head = ("ID", "for", "process", "since", "until", "segments", "keeps")
+    narrow = ("until", "segments", "since")
+    output.table(
+        head, (_pin_row(each) for each in found), narrow=narrow, none="no pin", folded=ID_LENGTH
+    )
+
+
+def _pin_row(pin: PinInfo) -> tuple[object, ...]:
+    return (
+        pin.id,
+        pin.purpose,
+        f"{pin.pid} on {pin.host}" if pin.host else pin.pid,
+        "" if pin.since is None else units.ago(pin.since),
+        units.ago(pin.until),
+        "all" if pin.segments is None else pin.segments,
+        units.size(pin.segment_bytes + pin.snapshot_bytes),
+    )

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from logstore.tools.command_output import Output
 from logstore.tools.commands import COMMANDS, SUMMARIES
-from logstore.tools.output import Output
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 
 READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))

@@ -19,7 +19,7 @@ from logstore.api.entry import TextRows, entry_maker
 from logstore.codec import codec
 from logstore.errors import UsageError
 from logstore.scan.records import entry_object, json_lines
-from logstore.tools.exporting import CsvWriter
+from logstore.tools.interchange.export_command import CsvWriter
 from tests.tools.commands import invoke, objects, ok, process
 from tests.tools.conftest import ODD_NAME
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from logstore.api.entry import Entry
 from logstore.ids import StreamID
-from logstore.tools import output as forms
-from logstore.tools.lines import Row, RowIDs
-from logstore.tools.plain_rows import one_by_one
-from logstore.tools.text_input import read_json
+from logstore.tools import command_output as forms
+from logstore.tools.interchange.text_lines import read_json
+from logstore.tools.interchange.text_rows import Row, RowIDs, one_by_one
 
 PAIRS = st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), min_size=1, max_size=5)
 

@@ -63,7 +63,7 @@ ARRAY = (b'\xef\xbb\xbf \n[ {"id": "1-0", "a": ["[,]", "\\\\"]},\n{"id": "2-0", 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 def test_an_array_of_objects(piece: int, empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is read at a time; its rows are counted, a bad one is named."""
-    monkeypatch.setattr("logstore.tools.json_array.PIECE", piece)
+    monkeypatch.setattr("logstore.tools.interchange.text_lines.PIECE", piece)
     done = invoke("import", empty, "--stream", "s", "--batch", "2", "--json", stdin=ARRAY)
     told = json.loads(done.stderr)
     assert (done.exit_code, told["row"], told["imported"]) == (1, 3, 2)

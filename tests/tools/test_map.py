@@ -14,9 +14,9 @@ from logstore.api.opening import opened_of
 from logstore.compaction.usage import SegmentUse, StreamUse, Usage
 from logstore.engine.runtime import pins
 from logstore.fs import LOCAL
-from logstore.tools import segment_map
-from logstore.tools.output import cell_len
-from logstore.tools.segment_map import Picture
+from logstore.tools.command_output import cell_len
+from logstore.tools.views import segment_map
+from logstore.tools.views.segment_map import Picture
 from tests.tools.commands import invoke, objects, ok
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -122,7 +122,6 @@ def test_svg(path: Path, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("title", ["store", "folder/" * 40 + "events"], ids=("short", "long"))
 def test_no_text_of_the_svg_reaches_another_or_the_edge(name: str, title: str) -> None:
-    from logstore.tools import segment_svg
 
     found = made(3)
     found.segments[1].compacted = True
@@ -147,7 +146,7 @@ def test_no_text_of_the_svg_reaches_another_or_the_edge(name: str, title: str) -
 
 def segment_svg(segments: int) -> str:
     """The picture of a store of so many segments."""
-    from logstore.tools.segment_svg import svg_of
+    from logstore.tools.views.segment_map import svg_of
 
     return svg_of(Picture(made(segments)), "a <store>")
 

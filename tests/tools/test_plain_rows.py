@@ -19,10 +19,17 @@ from hypothesis import strategies as st
 
 import logstore
 from logstore.errors import InputLineError
-from logstore.tools.importing import Load
-from logstore.tools.lines import Row, RowIDs, attempt, csv_pairs, json_pairs
-from logstore.tools.plain_rows import Block, one_by_one
-from logstore.tools.text_input import Found, read_csv, read_json
+from logstore.tools.interchange.import_command import Load
+from logstore.tools.interchange.text_lines import Found, read_csv, read_json
+from logstore.tools.interchange.text_rows import (
+    Block,
+    Row,
+    RowIDs,
+    attempt,
+    csv_pairs,
+    json_pairs,
+    one_by_one,
+)
 
 WAYS = st.sampled_from(
     [{}, {"auto": True}, {"id_field": "id"}, {"id_field": "a"}, {"time_field": "t"}]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.tools.service_manager import SEND_TIMEOUT_S, ServiceManager
+from logstore.tools.service.server_process import SEND_TIMEOUT_S, ServiceManager
 from tests.tools.commands import COMMAND, TIMEOUT_S, environment
 
 SIGNS = 3  # of life

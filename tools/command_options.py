@@ -1,0 +1,275 @@
+"""What the commands share: their common options, and how they open a store.
+
+Invariants: a command that only reads never makes a store, and changes nothing in one. What opens a
+store is loaded when one is opened, so that help is there at once: a module of a command imports at
+its top what its options need, and in its functions what does its work.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from logstore.errors import Error, GroupNotFoundError, StreamNotFoundError
+from logstore.loading import load
+from logstore.tools.command_output import Output
+from logstore.uri_path import is_uri, path_of
+
+if TYPE_CHECKING:  # it loads more than a short command needs
+    from logstore.api.group import Group
+    from logstore.api.store import Store
+    from logstore.api.stream import Stream
+    from logstore.options import Sync
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORE_HELP = "STORE is the directory of a store."
+
+
+class StorePath(click.Path):
+    """The directory of a store, or the URI that one was shipped to."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A URI stays one: as a local path it would lose a slash."""
+        if isinstance(value, str) and is_uri(value):
+            return path_of(value)
+        return super().convert(value, param, ctx)
+
+
+_STORE = click.Argument(["path"], metavar="STORE", type=StorePath())
+
+
+# -- what a shell completes ---------------------------------------------------------------------
+SHOWN_MAX = 1000  # more are no help, and a shell is slow with them
+
+
+def complete_streams(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The streams of the store that was typed before, as far as their names begin so."""
+    return _completed(ctx, incomplete, lambda store: store.streams())
+
+
+def complete_groups(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The groups of the stream that was typed before, likewise."""
+    name = str(ctx.params.get("name"))
+    return _completed(ctx, incomplete, lambda store: [x.name for x in store.stream(name).groups()])
+
+
+def _completed(
+    ctx: click.Context, incomplete: str, look: Callable[[Store[bytes]], list[bytes]]
+) -> list[CompletionItem]:
+    """At most ``SHOWN_MAX`` of the names that are found; none without a store that can be read."""
+    from logstore.api.open_store import open_to_look
+
+    path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
+    if path is None:
+        return []
+    with suppress(Error, OSError), open_to_look(path) as store:
+        names = (name.decode("utf-8", "replace") for name in look(store) if name.startswith(begin))
+        typeable = (name for name in names if name.isprintable() and "\ufffd" not in name)
+        return [CompletionItem(name) for name in islice(typeable, SHOWN_MAX)]
+    return []
+
+
+stream_argument = click.argument("name", metavar="STREAM", shell_complete=complete_streams)
+optional_stream_argument = click.argument(
+    "name", metavar="[STREAM]", required=False, shell_complete=complete_streams
+)
+group_argument = click.argument("group_name", metavar="GROUP", shell_complete=complete_groups)
+pass_output = click.make_pass_decorator(Output, ensure=True)
+
+
+def _set_json(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Output).json = True
+
+
+_JSON = click.Option(
+    ["--json"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_set_json,
+    help="Write JSON: one object, or one a line.",
+)
+
+
+def command(
+    name: str, *, group: click.Group | None = None, store: bool = True
+) -> Callable[[Callable[..., None]], click.Command]:
+    """A command that takes STORE first, unless it has no ``store``, and --json last. Its function
+    gets the output before its parameters."""
+
+    def made(function: Callable[..., None]) -> click.Command:
+        found = click.command(name)(pass_output(function))
+        found.params = [*([_STORE] if store else []), *found.params, _JSON]
+        if group is not None:
+            group.add_command(found)
+        return found
+
+    return made
+
+
+sync_option = click.option(
+    "--sync",
+    type=click.Choice(["always", "everysec", "os"]),
+    default="everysec",
+    show_default=True,
+    help="What a crash of the machine may lose: nothing, a second, or more.",
+)
+
+
+def interval(command: F) -> F:
+    """The arguments START and END."""
+    command = click.argument("end", default="+")(command)
+    return click.argument("start", default="-")(command)
+
+
+def moments(command: F) -> F:
+    """The options --since and --until."""
+    command = click.option("--until", help="Up to this moment, likewise; of a day all of it.")(
+        command
+    )
+    return click.option(
+        "--since", help="From this moment on: -1h, 2026-01-31, 2026-01-31T12:00Z (UTC)."
+    )(command)
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before what cannot be undone; UsageError where nobody can be asked, without ``--yes``."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def opened(
+    path: Path,
+    *,
+    create: bool = True,
+    readonly: bool = False,
+    background: bool = True,
+    sync: Sync = "everysec",
+) -> Store[bytes]:
+    """The store, opened as ``logstore.open`` does; help needs no store, and loads none."""
+    store: Store[bytes] = load("logstore.api.open_store").open_store(
+        path, create=create, readonly=readonly, background=background, sync=sync
+    )
+    return store
+
+
+def reading(path: Path) -> Store[bytes]:
+    """The store, to read from."""
+    store: Store[bytes] = load("logstore.api.open_store").open_to_look(path)
+    return store
+
+
+def changing(path: Path) -> Store[bytes]:
+    """The store, to change something in it; it must be there."""
+    return opened(path, create=False, background=False)
+
+
+def existing_group(stream: Stream[bytes], name: str) -> Group[bytes]:
+    """A group that must be there: GroupNotFoundError if it is not."""
+    group = stream.group(name)
+    if not group.exists():
+        raise GroupNotFoundError(
+            "no such group: 'logstore groups' lists those there are", stream=stream.name
+        )
+    return group
+
+
+def existing(store: Store[bytes], name: str) -> Stream[bytes]:
+    """A stream that must be there: StreamNotFoundError if it is not."""
+    stream = store.stream(name)
+    if stream.name not in store:
+        raise StreamNotFoundError(
+            "no such stream: 'logstore streams' lists those there are", stream=stream.name
+        )
+    return stream
+
+
+# -- what is typed -------------------------------------------------------------------------------
+UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds",
+         "ms": "milliseconds"}  # fmt: skip
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Length(click.ParamType[Any]):
+    """A length of time; a number alone is seconds."""
+
+    name = "length"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a timedelta; click's BadParameter says how to write one."""
+        if isinstance(value, timedelta):
+            return value
+        text = str(value).strip()
+        try:
+            if _WHOLE.fullmatch(text):
+                found = _PART.findall(text)
+                parts = (timedelta(**{UNITS[unit]: float(number)}) for number, unit in found)
+                return sum(parts, timedelta())
+            return timedelta(seconds=float(text))
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no length of time: give 90s, 1h30m, 7d", param, ctx)
+
+
+class Moment(click.ParamType[Any]):
+    """A moment: ISO 8601, the local time zone where none is given."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as an aware datetime; click's BadParameter says how to write one."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.fromisoformat(str(value)).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no moment: give 2026-11-22T10:00 or 2026-11-22T10:00Z",
+                      param, ctx)  # fmt: skip
+
+
+class Size(click.ParamType[Any]):
+    """Bytes: ``10GiB`` and ``10G`` by 1024, ``10GB`` by 1000, as GNU programs have it."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a number of bytes; click's BadParameter says how to write one."""
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            told = f"{value!r} is no size: give bytes, or 500MiB, 10GiB, 2TB"
+            raise click.BadParameter(told, ctx, param)
+        number, prefix, binary = found.groups()
+        base = 1000 if str(value).strip()[-1] in "bB" and not binary else 1024
+        power = base ** _POWERS[prefix.lower()] if prefix else 1
+        return int(number) * power if number.isdigit() else int(float(number) * power)
+
+
+LENGTH, MOMENT, SIZE = Length(), Moment(), Size()
