@@ -142,9 +142,12 @@ WHOLE = ("crash", "demo", "faults", "fuzz", "interleaving", "mutation", "power")
 def folders() -> dict[str, str]:
     """The folder of each package, as the build maps them."""
     given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    return {
-        name: given["package-dir"].get(name, name.replace(".", "/")) for name in given["packages"]
-    }
+    found: dict[str, str] = {}
+    for room, folder in given["package-dir"].items():
+        for init in (ROOT / folder).rglob("__init__.py"):
+            inside = init.parent.relative_to(ROOT / folder).parts
+            found[".".join([room, *inside])] = str(init.parent.relative_to(ROOT))
+    return dict(sorted(found.items()))
 
 
 @functools.cache

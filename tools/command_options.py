@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -125,6 +126,20 @@ def command(
     return made
 
 
+def gathered(name: str, kind: Any) -> Callable[[F], F]:
+    """The parameters of a command that a named tuple has fields for come as one of these."""
+
+    def made(function: F) -> F:
+        @wraps(function)
+        def gathering(*args: Any, **given: Any) -> Any:
+            fields = {each: given.pop(each) for each in kind._fields}
+            return function(*args, **{name: kind(**fields)}, **given)
+
+        return cast("F", gathering)
+
+    return made
+
+
 sync_option = click.option(
     "--sync",
     type=click.Choice(["always", "everysec", "os"]),
@@ -186,6 +201,20 @@ def reading(path: Path) -> Store[bytes]:
 def changing(path: Path) -> Store[bytes]:
     """The store, to change something in it; it must be there."""
     return opened(path, create=False, background=False)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """SIGINT and SIGTERM call ``stop`` in the block, and do nothing else."""
+    import signal
+
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, lambda *_: stop()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def existing_group(stream: Stream[bytes], name: str) -> Group[bytes]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
 import os
 import re
-from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +22,14 @@ import click
 from logstore.errors import StreamNotFoundError, UsageError
 from logstore.loading import needing
 from logstore.tools import command_options as options
+from logstore.tools import wording
 from logstore.tools.command_options import LENGTH
 from logstore.tools.command_output import Output
 
 if TYPE_CHECKING:
     import duckdb
 
+    from logstore.api.entry import Entry
     from logstore.api.store import Store
     from logstore.options import Sync
 
@@ -67,16 +67,14 @@ where_option = click.option(
 @options.sync_option
 def add(
     output: Output,
+    /,
     path: Path,
     name: str,
     pairs: tuple[str, ...],
-    id: str,
-    maxlen: int | None,
-    minid: str | None,
     exact: bool,
-    ttl: timedelta | None,
     no_create: bool,
     sync: Sync,
+    **more: Any,
 ) -> None:
     """Add one entry to STREAM and print its ID.
 
@@ -85,15 +83,8 @@ def add(
     fields = [split_pair(pair) for pair in pairs]
     # Closed at once, which makes it durable: it needs no thread for that, nor for anything else.
     with options.opened(path, sync=sync, create=not no_create, background=False) as store:
-        added = store.stream(name).add(
-            fields,
-            id,
-            maxlen=maxlen,
-            minid=minid,
-            approximate=not exact,
-            ttl=ttl,
-            create=not no_create,
-        )
+        stream = store.stream(name)
+        added = stream.add(fields, approximate=not exact, create=not no_create, **more)
     if added is None:
         raise StreamNotFoundError("no such stream: leave out --no-create to make it")
     if output.json:
@@ -110,27 +101,16 @@ def add(
 @click.option("-n", "--count", type=click.IntRange(min=0), help="At most this many.")
 @click.option("--reverse", is_flag=True, help="The last one first.")
 def range_(
-    output: Output,
-    path: Path,
-    name: str,
-    start: str,
-    end: str,
-    since: str | None,
-    until: str | None,
-    where: tuple[str, ...],
-    count: int | None,
-    reverse: bool,
+    output: Output, /, path: Path, name: str, where: tuple[str, ...], **interval: Any
 ) -> None:
     """Print entries from START to END, both included.
 
     An ID is MS-SEQ or MS; "-" and "+" are the first and the last; "(" before an ID leaves it out.
     START is the smaller one, also with --reverse.
     """
-    moments = {"since": since, "until": until}
     match = wanted(where)
     with options.reading(path) as store:
-        stream = options.existing(store, name)
-        for entry in stream.range(start, end, **moments, where=match, count=count, reverse=reverse):
+        for entry in options.existing(store, name).range(where=match, **interval):
             output.entry(entry)
 
 
@@ -153,16 +133,15 @@ def tail(
     match = wanted(where)
     with options.reading(path) as store:
         stream = options.existing(store, name)
-        seen = stream.last_id
+        seen = stream.last_id  # what comes later is for those that follow
         if since is not None:
-            for entry in stream.range(since=since, where=match):
-                if entry.id > seen:
-                    break  # it is for those that follow
-                output.entry(entry)
+            begun = stream.range(since=since, where=match)
+            shown: Iterable[Entry[bytes]] = takewhile(lambda entry: entry.id <= seen, begun)
         else:
             newest = stream.range(end=seen, where=match, count=count, reverse=True)
-            for entry in reversed(list(newest)):
-                output.entry(entry)
+            shown = reversed(list(newest))
+        for entry in shown:
+            output.entry(entry)
         if follow:
             output.flush()
             for entry in stream.follow(seen, where=match):
@@ -172,7 +151,7 @@ def tail(
 
 ENTRIES = "entries"
 ROWS = 10_000
-_TRACE = ". Detail: Python exception: "
+_OUR_TRACE = ". Detail: Python exception: "
 _NO_TABLE = re.compile(r"Table with name (.+?) does not exist", re.DOTALL)
 
 
@@ -282,7 +261,7 @@ def rows_of(
             tables.execute(each)
         columns = [each[0] for each in con.description or ()] if statements else []
     except duckdb.Error as error:
-        raise UsageError(f"{_told(error)}{tables.hint(str(error))}") from error
+        raise UsageError(f"{_message(error)}{tables.hint(str(error))}") from error
     if not columns:
         raise UsageError(f"there is no query: give one, as in 'select * from {ENTRIES} limit 10'")
 
@@ -291,14 +270,14 @@ def rows_of(
             while found := con.fetchmany(ROWS):
                 yield from map(list, found)
         except duckdb.Error as error:
-            raise UsageError(_told(error)) from error
+            raise UsageError(_message(error)) from error
 
     return columns, rows()
 
 
-def _told(error: duckdb.Error) -> str:
+def _message(error: duckdb.Error) -> str:
     """What DuckDB says, without the lines of our code that pyarrow adds to an error of a scan."""
-    return str(error).partition(_TRACE)[0]
+    return str(error).partition(_OUR_TRACE)[0]
 
 
 def distinct(columns: list[str]) -> list[str]:
@@ -315,10 +294,7 @@ def distinct(columns: list[str]) -> list[str]:
 def plain(value: Any) -> Any:
     """A value of DuckDB for JSON: text for what JSON has not, base64 for bytes that are no text."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return b64encode(value).decode("ascii")
+        return wording.text_or_base64(value)
     if isinstance(value, dict):
         return {str(plain(key)): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -328,8 +304,10 @@ def plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def shown(value: Any) -> str:
+def table_cell(value: Any) -> str:
     """A value for a table."""
+    import json  # (takes a while to load)
+
     value = plain(value)
     if value is None:
         return ""
@@ -350,7 +328,7 @@ def sql(output: Output, path: Path, query: str) -> None:
     with options.reading(path) as store, closing(connect()) as con:
         columns, rows = rows_of(con, store, query)
         if not output.json:
-            output.table(columns, ([shown(value) for value in row] for row in rows))
+            output.table(columns, ([*map(table_cell, row)] for row in rows))
             return
         keys = distinct(columns)
         for row in rows:

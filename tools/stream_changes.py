@@ -8,6 +8,7 @@ error.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from logstore.tools.wording import length_in_words, readable, short_length
 
 if TYPE_CHECKING:
     from logstore.api.scheduling import ScheduledEntry
+    from logstore.api.store import Store
     from logstore.api.stream import Stream
     from logstore.settings import GroupSettings, StreamSettings
 
@@ -84,27 +86,23 @@ def delete(
 @click.option("--approximate", is_flag=True, help="Whole nodes only: faster, and may keep more.")
 @options.yes_option
 def trim(
-    output: Output,
-    path: Path,
-    name: str,
-    maxlen: int | None,
-    minid: str | None,
-    max_age: timedelta | None,
-    approximate: bool,
-    yes: bool,
+    output: Output, /, path: Path, name: str, approximate: bool, yes: bool, **limits: Any
 ) -> None:
     """Drop the oldest entries, as XTRIM."""
-    if sum(each is not None for each in (maxlen, minid, max_age)) != 1:
+    given = {key: value for key, value in limits.items() if value is not None}
+    if len(given) != 1:
         raise click.UsageError("give one of --maxlen, --minid and --max-age")
-    if minid is not None:
-        _check_meant(minid)
-    what = f"all but the newest {maxlen:,}" if maxlen is not None else f"what is below {minid}"
-    if max_age is not None:
-        what = f"what is older than {length_in_words(max_age)}"
+    if "maxlen" in given:
+        what = f"all but the newest {given['maxlen']:,}"
+    elif "minid" in given:
+        _check_meant(given["minid"])
+        what = f"what is below {given['minid']}"
+    else:
+        what = f"what is older than {length_in_words(given['max_age'])}"
     with options.changing(path) as store:
         stream = options.existing(store, name)
         options.confirm(f"Drop {what} from {name!r}?", yes=yes)
-        dropped = stream.trim(maxlen=maxlen, minid=minid, max_age=max_age, approximate=approximate)
+        dropped = stream.trim(**given, approximate=approximate)
     output.report({"trimmed": dropped})
 
 
@@ -130,11 +128,7 @@ def drop(output: Output, path: Path, name: str, yes: bool) -> None:
 def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: bool) -> None:
     """Call a stream otherwise, with all that is its, as RENAME."""
     with options.changing(path) as store:
-        options.existing(store, old)
-        if replace:
-            options.confirm(f"Drop {new!r}, if there is one?", yes=yes)
-        if not store.rename(old, new, replace=replace):
-            raise StreamExistsError("there is a stream of the new name: give --replace to drop it")
+        _give_name(store, store.rename, old, new, replace=replace, yes=yes)
     output.report({"renamed": True})
 
 
@@ -146,12 +140,25 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: b
 def copy(output: Output, path: Path, source: str, target: str, replace: bool, yes: bool) -> None:
     """Copy a stream with its groups, in one commit, as COPY."""
     with options.changing(path) as store:
-        options.existing(store, source)
-        if replace:
-            options.confirm(f"Drop {target!r}, if there is one?", yes=yes)
-        if not store.copy(source, target, replace=replace):
-            raise StreamExistsError("there is a stream of that name: give --replace to drop it")
+        _give_name(store, store.copy, source, target, replace=replace, yes=yes)
     output.report({"copied": True})
+
+
+def _give_name(
+    store: Store[bytes],
+    give: Callable[..., bool],
+    old: str,
+    new: str,
+    *,
+    replace: bool,
+    yes: bool,
+) -> None:
+    """Rename or copy a stream; what has the new name gives way only if it is to be replaced."""
+    options.existing(store, old)
+    if replace:
+        options.confirm(f"Drop {new!r}, if there is one?", yes=yes)
+    if not give(old, new, replace=replace):
+        raise StreamExistsError("there is a stream of the new name: give --replace to drop it")
 
 
 # -- settings -------------------------------------------------------------------------------------
@@ -235,33 +242,26 @@ def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
 @click.option("--at", "at", type=MOMENT, help="At this moment: 2027-01-01T00:00Z.")
 @click.option("--never", is_flag=True, help="Not any more.")
 @options.yes_option
-def expire(
-    output: Output,
-    path: Path,
-    name: str,
-    after: timedelta | None,
-    at: datetime | None,
-    never: bool,
-    yes: bool,
-) -> None:
+def expire(output: Output, /, path: Path, name: str, never: bool, yes: bool, **when: Any) -> None:
     """Set when a whole stream goes, as EXPIRE; without options tell when.
 
     It asks before a stream that is to go at once.
     """
-    chosen = (after is not None) + (at is not None) + never
-    if chosen > 1:
+    chosen = {key: value for key, value in when.items() if value is not None}
+    if len(chosen) + never > 1:
         raise click.UsageError("give one of --after, --at and --never")
-    with options.changing(path) if chosen else options.reading(path) as store:
+    with options.changing(path) if chosen or never else options.reading(path) as store:
         stream = options.existing(store, name)
         if never:
             stream.persist()
         elif chosen:
-            if after == timedelta(0) or (at is not None and at <= datetime.now(UTC)):
+            now = datetime.now(UTC)
+            if chosen.get("after") == timedelta(0) or chosen.get("at", now) < now:
                 options.confirm(f"Drop {name!r} now?", yes=yes)
-            stream.expire(after=after, at=at)
-        gone = name.encode() not in store if chosen else False
-        when = None if gone else stream.expires_at
-    output.report({"expires_at": "gone" if gone else when.isoformat() if when else "never"})
+            stream.expire(**chosen)
+        gone = stream.name not in store
+        at = None if gone else stream.expires_at
+    output.report({"expires_at": "gone" if gone else at.isoformat() if at else "never"})
 
 
 @options.command("schedule")
@@ -277,27 +277,24 @@ def expire(
 @options.yes_option
 def schedule(
     output: Output,
+    /,
     path: Path,
     name: str,
     given: tuple[str, ...],
-    after: timedelta | None,
-    at: datetime | None,
-    every: timedelta | None,
-    cron: str | None,
-    tz: str | None,
     called: str | None,
     cancel: bool,
     yes: bool,
+    **times: Any,
 ) -> None:
     """List the entries of STREAM that wait for their time, or have one wait.
 
     With FIELD=VALUE an entry is scheduled, once or again and again; with --cancel the keys or names
     of those to take out are given instead.
     """
-    timed = any(each is not None for each in (after, at, every, cron, tz))
+    timed = any(each is not None for each in times.values())
     if cancel and (timed or called is not None or not given):
         raise click.UsageError("give --cancel, and the keys or names of entries")
-    if (every is not None or cron is not None) and called is None:
+    if (times["every"] is not None or times["cron"] is not None) and called is None:
         raise click.UsageError("give --name, by which what repeats is changed and cancelled")
     if not cancel and timed != bool(given):
         raise click.UsageError("give FIELD=VALUE with one of --after, --at, --every and --cron")
@@ -305,42 +302,40 @@ def schedule(
         with options.changing(path) as store:
             stream = options.existing(store, name)
             options.confirm(f"Take {', '.join(given)} out of what {name!r} waits for?", yes=yes)
-            missing = [each for each in given if not _cancelled(stream, each)]
-            cancelled = len(given) - len(missing)
-            if missing:
-                done = f"; {cancelled} of the {len(given)} were cancelled" if cancelled else ""
-                raise EntryNotFoundError(
-                    f"nothing waits under {', '.join(missing)}: 'logstore schedule' lists keys and "
-                    f"names{done}",
-                    stream=stream.name,
-                )
-        output.report({"cancelled": cancelled})
+            _cancel(stream, given)
+        output.report({"cancelled": len(given)})
     elif given:
         fields = [split_pair(pair) for pair in given]
         with options.changing(path) as store:
-            key = options.existing(store, name).schedule(
-                fields, at=at, after=after, every=every, cron=cron, tz=tz, name=called
-            )
+            key = options.existing(store, name).schedule(fields, name=called, **times)
         output.report({"key": str(key), "due": key.due.isoformat()})
     else:
         with options.reading(path) as store:
             for entry in options.existing(store, name).scheduled():
-                _tell_scheduled(output, entry)
+                _show_scheduled(output, entry)
 
 
-def _cancelled(stream: Stream[bytes], key_or_name: str) -> bool:
-    """Take out what has this name, or else this key."""
-    return stream.cancel(name=key_or_name) or (
-        KEY.fullmatch(key_or_name) is not None and stream.cancel(key_or_name)
-    )
+def _cancel(stream: Stream[bytes], given: tuple[str, ...]) -> None:
+    """Take out what has these names, or else these keys; EntryNotFoundError if some were not."""
+    missing = [
+        each
+        for each in given
+        if not stream.cancel(name=each) and not (KEY.fullmatch(each) and stream.cancel(each))
+    ]
+    if missing:
+        cancelled = len(given) - len(missing)
+        done = f"; {cancelled} of the {len(given)} were cancelled" if cancelled else ""
+        raise EntryNotFoundError(
+            f"nothing waits under {', '.join(missing)}: 'logstore schedule' lists keys and "
+            f"names{done}",
+            stream=stream.name,
+        )
 
 
-def _tell_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
+def _show_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
     """A line about one entry."""
     from logstore.scan import records
 
-    every = None if entry.every is None else f"every {short_length(entry.every)}"
-    rule = entry.cron and f"cron {entry.cron} {entry.tz}"
     if output.json:
         fields = records.entry_object(str(entry.key), entry.pairs)
         repeats: dict[str, Any] = {}
@@ -351,7 +346,10 @@ def _tell_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
         output.json_object({"due": entry.due.isoformat(), "key": key, **repeats, **fields})
     else:
         due = units.date(entry.due)
-        repeated = "" if entry.name is None else f"{entry.name!r} ({every or rule})"
+        rule = f"cron {entry.cron} {entry.tz}"
+        if entry.every is not None:
+            rule = f"every {short_length(entry.every)}"
+        repeated = "" if entry.name is None else f"{entry.name!r} ({rule})"
         pairs = (f"{readable(field)}={readable(value)}" for field, value in entry.pairs)
         parts = [due, str(entry.key), repeated, *pairs]
         output.words(" ".join(part for part in parts if part), indent=len(due) + 1)

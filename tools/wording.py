@@ -7,6 +7,7 @@ what bytes are, in base64 where they are no UTF-8. Prints nothing.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,16 @@ def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     from logstore.scan import records
 
     return records.entry_object(str(entry.id), entry.pairs)
+
+
+def text_or_base64(raw: bytes) -> str:
+    """Bytes as text if they are UTF-8, else in base64."""
+    from logstore.scan import records
+
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return records.in_base64(raw)
 
 
 def name_object(name: bytes) -> dict[str, str]:
@@ -160,3 +171,14 @@ def short_length(length: timedelta | None) -> str:
         if len(parts) == 2:
             break
     return "".join(part for part in parts if part[0] != "0") or f"{left_ms}ms"
+
+
+BYTES_A_LINE = 16
+
+
+def hex_lines(raw: bytes, offset: int) -> Iterator[str]:
+    """Bytes in lines of 16: where they stand, in hex, as text."""
+    for at in range(0, len(raw), BYTES_A_LINE):
+        part = raw[at : at + BYTES_A_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        yield f"{offset + at:>10}  {part.hex(' ', 4):{BYTES_A_LINE * 2 + 3}}  {text}"

@@ -15,7 +15,6 @@ from typing import Any
 
 from logstore.api import arguments
 from logstore.api.opening import opened_of
-from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
@@ -32,7 +31,7 @@ from logstore.errors import (
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
-from logstore.transfer.job import Report, Wanted
+from logstore.transfer.job import Job
 from logstore.tuples import NamedTuple
 
 PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
@@ -61,31 +60,29 @@ class Claim(NamedTuple):
 class Intake:
     """Takes streams into one store; ``flush`` at the end, or nothing is sure."""
 
-    def __init__(self, store: Store[Any], wanted: Wanted, report: Report) -> None:
-        self._store = store
-        self._wanted = wanted
-        self._report = report
+    def __init__(self, job: Job) -> None:
+        self._job = job
         self._waiting: list[tuple[bytes, Prepared, int | None]] = []
         self._waiting_bytes = 0
 
     def record(self, name: bytes) -> StreamRecord | None:
         """What the store has under a name."""
-        return snapshot.read(opened_of(self._store).engine(), Snapshot.record, name)
+        return snapshot.read(opened_of(self._job.store).engine(), Snapshot.record, name)
 
     def takes(self, name: bytes, claim: Claim) -> bool:
         """Whether a stream is to be brought in; it is counted if not. StreamExistsError."""
         arguments.stream_name(name)
-        if self._wanted.replace:
+        if self._job.wanted.replace:
             return True
         found = self.record(name)
         if found is None:
             return True
         added = found.entries_added if claim.entries_added is None else claim.entries_added
         if (found.length, found.last, found.entries_added) == (claim.length, claim.last, added):
-            self._report.same += 1
+            self._job.report.same += 1
             return False
-        if self._wanted.policy == "skip":
-            self._report.kept += 1
+        if self._job.wanted.policy == "skip":
+            self._job.report.kept += 1
             return False
         raise StreamExistsError(
             f"the store has another stream of this name, {found.length} entries up to "
@@ -96,7 +93,7 @@ class Intake:
 
     def now_ms(self) -> int:
         """The time of the store's clock, unix ms."""
-        return opened_of(self._store).engine().clock.now_ms()
+        return opened_of(self._job.store).engine().clock.now_ms()
 
     # -- whole streams --------------------------------------------------------------------------
     def value(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
@@ -123,51 +120,53 @@ class Intake:
             self._commit,
             name,
             prepared,
-            replace=self._wanted.replace,
+            replace=self._job.wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
         )
-        self._report.streams += 1
-        self._report.entries += prepared.info.length
+        self._job.report.streams += 1
+        self._job.report.entries += prepared.info.length
 
     def _commit(self, op: Callable[[WriteTxn], Any]) -> Any:
-        return opened_of(self._store).commit(op, None)
+        return opened_of(self._job.store).commit(op, None)
 
     def flush(self) -> None:
         """Commit what waits."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return
-        replace = self._wanted.replace
+        replace = self._job.wanted.replace
 
         def step(state: WriteTxn) -> None:
             for name, prepared, expires_ms in waiting:
                 restore.install(state, name, prepared, replace=replace)
                 _expire(state, name, expires_ms)
 
-        opened_of(self._store).commit(step, None)
-        self._report.streams += len(waiting)
-        self._report.entries += sum(prepared.info.length for _, prepared, _ in waiting)
+        opened_of(self._job.store).commit(step, None)
+        self._job.report.streams += len(waiting)
+        self._job.report.entries += sum(prepared.info.length for _, prepared, _ in waiting)
 
     # -- streams in pieces ----------------------------------------------------------------------
     @contextmanager
     def piecewise(self, name: bytes) -> Iterator[restore.Temporary]:
         """A stream that comes in pieces; what came is taken away if the block fails."""
         self.flush()
-        temporary: restore.Temporary = opened_of(self._store).commit(
+        temporary: restore.Temporary = opened_of(self._job.store).commit(
             lambda state: restore.begin(state, name), None
         )
         try:
             yield temporary
         except BaseException:
             with suppress(Error):  # what failed may be the store; the next import does it then
-                opened_of(self._store).commit(lambda state: restore.discard(state, temporary), None)
+                opened_of(self._job.store).commit(
+                    lambda state: restore.discard(state, temporary), None
+                )
             raise
 
     def extend(self, temporary: restore.Temporary, edge: Edge, piece: Piece) -> Edge:
         """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
         parts, after = piece
         step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
-        opened_of(self._store).commit(step, None)
+        opened_of(self._job.store).commit(step, None)
         return after
 
     def finish(
@@ -187,11 +186,11 @@ class Intake:
             edge,
             name,
             info,
-            replace=self._wanted.replace,
+            replace=self._job.wanted.replace,
             last=partial(_expire, name=name, expires_ms=expires_ms),
         )
-        self._report.streams += 1
-        self._report.entries += info.length
+        self._job.report.streams += 1
+        self._job.report.entries += info.length
 
 
 def _expire(state: WriteTxn, name: bytes, expires_ms: int | None) -> None:

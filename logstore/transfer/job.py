@@ -2,7 +2,7 @@
 
 ``Wanted`` says which streams are carried, what they are called on the other side, and what gives
 way there; ``Report`` counts. Invariants: a report decides nothing, and what it has no room for any
-more is counted all the same. Knows neither the store nor a server.
+more is counted all the same. Knows no server.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
+from logstore.api.store import Store
 from logstore.errors import Error, OptionError
 from logstore.ids import StreamID
+from logstore.tuples import NamedTuple
 from logstore.wire.resp.globs import Glob
 
 # -- What is asked for ----------------------------------------------------------------------------
@@ -68,6 +70,10 @@ def unwatched(_done: int, _total: int) -> None:
     """Progress that nobody watches."""
 
 
+def readable_name(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
 @dataclass(slots=True)
 class Gap:
     """Entries that a server had for a while, and that never came: between two IDs, exclusive."""
@@ -80,7 +86,7 @@ class Gap:
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "stream": self.stream.decode("utf-8", "backslashreplace"),
+            "stream": readable_name(self.stream),
             "above": str(self.above),
             "below": str(self.below),
             "entries": self.entries,
@@ -142,30 +148,16 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Plain values: streams and entries, and of the rest what is not nothing."""
         found: dict[str, Any] = {"streams": self.streams, "entries": self.entries}
-        for name in (
-            "same",
-            "kept",
-            "expired",
-            "other_databases",
-            "trimmed",
-            "deleted",
-            "reconnects",
-            "missed",
-        ):
-            if getattr(self, name):
-                found[name] = getattr(self, name)
+        counts = "same kept expired other_databases trimmed deleted reconnects missed"
+        found |= {name: getattr(self, name) for name in counts.split() if getattr(self, name)}
         if self.gaps:
             found["gaps"] = [gap.as_dict() for gap in self.gaps]
         if self.left_out:
             found["left_out"] = self.left_out
-            found["reasons"] = {
-                name.decode("utf-8", "backslashreplace"): why for name, why in self.reasons.items()
-            }
+            found["reasons"] = {readable_name(name): why for name, why in self.reasons.items()}
         if self.set_aside:
             found["set_aside"] = {
-                name.decode("utf-8", "backslashreplace"): [
-                    each.decode("utf-8", "backslashreplace") for each in kept
-                ]
+                readable_name(name): [*map(readable_name, kept)]
                 for name, kept in self.set_aside.items()
             }
         if self.other_keys:
@@ -175,3 +167,23 @@ class Report:
         if self._unwritten:
             found["notes_left_out"] = len(self._unwritten)
         return found
+
+
+class Job(NamedTuple):
+    """One transfer: the store, what is asked for, what is counted, and who watches."""
+
+    store: Store[Any]
+    wanted: Wanted
+    report: Report
+    progress: Progress
+
+    @classmethod
+    def of(
+        cls,
+        store: Store[Any],
+        wanted: Wanted | None,
+        report: Report | None,
+        progress: Progress = unwatched,
+    ) -> Job:
+        """A job of what a caller gave: without ``wanted`` all streams."""
+        return cls(store, wanted or Wanted(), Report() if report is None else report, progress)

@@ -1,7 +1,7 @@
 """Exporting streams to Parquet: a folder of files by stream and day, or one file of one stream.
 
 Invariants: everything is refused before a file is made, where it can be known then. A stream goes
-in the order of its IDs, file by file; ``parquet_folder`` says why the names tell how far it is, so
+in the order of its IDs, file by file; ``parquet_files`` says why the names tell how far it is, so
 that a resumed export has each entry once. Entries that are deleted later stay in what was exported.
 Memory holds the rows of one row group.
 """
@@ -24,8 +24,7 @@ from logstore.loading import needing
 from logstore.scan import counting, live
 from logstore.scan.arrow import Gather
 from logstore.transfer.job import Progress, unwatched
-from logstore.transfer.parquet_folder import Folder, Half, Sink, finish
-from logstore.transfer.parquet_rows import DayRows, Rows
+from logstore.transfer.parquet_files import DayRows, Folder, Half, Rows, Sink, finish
 
 if TYPE_CHECKING:
     import pyarrow as pa

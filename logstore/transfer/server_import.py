@@ -22,7 +22,7 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
 from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
-from logstore.transfer.job import Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.replies import (
     Rows,
     UnexpectedReply,
@@ -56,10 +56,9 @@ def import_server(
     Those of which the server says that they take more than ``dump_max_bytes`` come by pages.
     PeerError, StreamExistsError, InvalidPayloadError. What was imported before an error stays.
     """
-    wanted = wanted or Wanted()
-    report = Report() if report is None else report
-    importing = ServerImport(store, server, wanted, dump_max_bytes, report)
-    names = server.streams(wanted)
+    job = Job.of(store, wanted, report, progress)
+    importing = ServerImport(job, server, dump_max_bytes)
+    names = server.streams(job.wanted)
     sizes = [
         size if isinstance(size, int) else 0
         for size in server.many([("XLEN", name) for name in names])
@@ -70,7 +69,7 @@ def import_server(
         done += size
         progress(done, total)
     importing.intake.flush()
-    return report
+    return job.report
 
 
 def _within(progress: Progress, before: int, total: int, entries: int) -> None:
@@ -80,20 +79,11 @@ def _within(progress: Progress, before: int, total: int, entries: int) -> None:
 class ServerImport:
     """One server's streams on their way in."""
 
-    def __init__(
-        self,
-        store: Store[Any],
-        server: Server,
-        wanted: Wanted,
-        dump_max_bytes: int,
-        report: Report,
-    ) -> None:
-        self.intake = Intake(store, wanted, report)
-        self._store = store
+    def __init__(self, job: Job, server: Server, dump_max_bytes: int) -> None:
+        self.intake = Intake(job)
+        self._job = job
         self._server = server
-        self._wanted = wanted
         self._dump_max_bytes = dump_max_bytes
-        self._report = report
         self._tells_time = server.attempt("PEXPIRETIME", "") == MISSING  # Redis 7.0 on
 
     def take(self, name: bytes, progress: Entries) -> None:
@@ -102,22 +92,22 @@ class ServerImport:
         try:
             self._take(name, progress)
         except CANNOT_TAKE as exc:
-            self._report.leave_out(name, exc)
+            self._job.report.leave_out(name, exc)
 
     def _take(self, name: bytes, progress: Entries) -> None:
         facts = self._server.info(name)
         if facts is None:
             return
-        target = self._wanted.target(name)
+        target = self._job.wanted.target(name)
         if not self.intake.takes(target, Claim(facts.length, facts.last, facts.entries_added)):
             return
         size = self._server.attempt("MEMORY", "USAGE", name)
         if isinstance(size, int) and size > self._dump_max_bytes:
-            self._report.note(
+            self._job.report.note(
                 f"{name!r} came by pages of XRANGE, since it takes {size} bytes there: its nodes "
                 "were made anew"
             )
-            paged = _Paging(self._store, self._server, self.intake, progress)
+            paged = _Paging(self._job.store, self._server, self.intake, progress)
             paged.take(name, target, facts.length, self._expires_ms)
         else:
             self._dumped(name, target)

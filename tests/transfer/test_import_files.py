@@ -55,10 +55,10 @@ def ours(store: Store[bytes]) -> dict[bytes, bytes]:
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     """Let pieces be small, and what is read at once smaller than some nodes."""
-    monkeypatch.setattr("logstore.transfer.file_import.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("logstore.transfer.rdb_files.PIECE_BYTES", piece_bytes)
     monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", piece_bytes)
     if piece_bytes < 1000:
-        monkeypatch.setattr("logstore.transfer.file_import.READ_BYTES", 300)
+        monkeypatch.setattr("logstore.transfer.rdb_files.READ_BYTES", 300)
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 1])

@@ -6,10 +6,10 @@ interrupted is begun again and goes on.
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,135 +19,144 @@ from logstore.errors import OptionError
 from logstore.options import Sync
 from logstore.tools import command_options as options
 from logstore.tools.command_options import F
-from logstore.tools.command_output import EXIT_LEFT_OUT, Output, Progress
+from logstore.tools.command_output import EXIT_LEFT_OUT, Output
+from logstore.tuples import NamedTuple
 from logstore.uri_path import shown
 
 if TYPE_CHECKING:
     from logstore.api.dump import Peer
     from logstore.api.store import Store
-    from logstore.transfer.following import Deletes, Follow, Trim
-    from logstore.transfer.job import Policy, Report, Wanted
+    from logstore.transfer.following import Deletes, Trim
+    from logstore.transfer.job import Policy, Wanted
     from logstore.transfer.server import Server
-
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 MIB = 1 << 20
 
 
-def shared(command: F) -> F:
+class Carrying(NamedTuple):
+    """What both commands are told: which streams are carried, and from or to where."""
+
+    place: str
+    patterns: tuple[str, ...]
+    replace: bool
+    skip: bool
+    prefix: str
+    password_file: Path | None
+    dump_max: int
+
+    @property
+    def is_server(self) -> bool:
+        """Whether the other side is a server, not a file."""
+        return self.place.startswith(SCHEMES)
+
+    @property
+    def dump_max_bytes(self) -> int:
+        """What goes as one payload."""
+        return self.dump_max * MIB
+
+    def wanted(self) -> Wanted:
+        """What is to be carried."""
+        from logstore.transfer.job import Wanted
+
+        if self.replace and self.skip:
+            raise click.UsageError("give one of --replace and --skip")
+        policy: Policy = "replace" if self.replace else "skip" if self.skip else "refuse"
+        return Wanted([_raw(each) for each in self.patterns], _raw(self.prefix), policy)
+
+    def server(self) -> Server:
+        """The server at the address."""
+        from logstore.transfer.server import Server
+
+        password = None
+        if self.password_file is not None:
+            password = self.password_file.read_text().strip("\r\n")
+            if not password:
+                raise OptionError(f"{self.password_file} holds no password")
+        return Server(self.place, password=password)
+
+
+class Following(NamedTuple):
+    """How a server is followed, if it is."""
+
+    follows: bool
+    trim: Trim
+    deletes: Deletes
+    look_s: float
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _carrying(command: F) -> F:
     """The options that both commands have."""
     for option in (
-        click.option(
-            "--dump-max",
-            type=click.IntRange(0, 512),
-            default=128,
-            show_default=True,
-            help="MiB of a stream that go as one payload; larger ones go by pages.",
-        ),
-        click.option(
-            "--password-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file with the server's password.",
-        ),
+        options.gathered("carrying", Carrying),
+        click.option("--dump-max", type=click.IntRange(0, 512), default=128, show_default=True,
+                     help="MiB of a stream that go as one payload; larger ones go by pages."),
+        click.option("--password-file",
+                     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                     help="A file with the server's password."),
         click.option("--prefix", default="", help="Stands before every name on the other side."),
         options.yes_option,
         click.option("--skip", is_flag=True, help="Keep what has the name there already."),
         click.option("--replace", is_flag=True, help="Replace what has the name there already."),
-        click.option(
-            "--stream",
-            "patterns",
-            multiple=True,
-            metavar="PATTERN",
-            help="Only these: * ? [a-c], as of KEYS; may be repeated.",
-        ),
-    ):
+        click.option("--stream", "patterns", multiple=True, metavar="PATTERN",
+                     help="Only these: * ? [a-c], as of KEYS; may be repeated."),
+    ):  # fmt: skip
         command = option(command)
     return command
 
 
-def is_server(target: str) -> bool:
-    """Whether an argument is the address of a server, not a path."""
-    return target.startswith(SCHEMES)
+@contextmanager
+def _reported(
+    output: Output, opened: Callable[[], Store[bytes]], what: str
+) -> Iterator[tuple[Store[bytes], dict[str, Any]]]:
+    """A report that is told at the end, also with an error, and a bar of progress."""
+    from logstore.transfer.job import Report
+
+    report = Report()
+    try:
+        with opened() as store, output.progress(what) as progress:
+            yield store, {"report": report, "progress": progress}
+    except BaseException:
+        output.context = report.as_dict()
+        raise
+    output.report(report.as_dict())
+    if report.left_out:
+        output.exit_code = EXIT_LEFT_OUT
 
 
-def wanted_of(patterns: tuple[str, ...], prefix: str, *, replace: bool, skip: bool) -> Wanted:
-    """What is to be carried."""
-    from logstore.transfer.job import Wanted
-
-    if replace and skip:
-        raise click.UsageError("give one of --replace and --skip")
-    policy: Policy = "replace" if replace else "skip" if skip else "refuse"
-    return Wanted([_bytes(each) for each in patterns], _bytes(prefix), policy)
+@click.group("redis")
+def redis() -> None:
+    """Carry streams from and to Redis and Valkey: RDB files, payloads, servers that run."""
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def server_at(address: str, password_file: Path | None) -> Server:
-    """The server at an address."""
-    from logstore.transfer.server import Server
-
-    password = None
-    if password_file is not None:
-        password = password_file.read_text().strip("\r\n")
-        if not password:
-            raise OptionError(f"{password_file} holds no password")
-    return Server(address, password=password)
-
-
-@options.command("import")
-@click.argument("source", metavar="SOURCE")
-@shared
+@options.command("import", group=redis)
+@click.argument("place", metavar="SOURCE")
+@_carrying
 @click.option("--name", help="SOURCE is a file with a DUMP payload: the stream's name.")
-@click.option(
-    "--db",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Of an RDB file: the database.",
-)
+@click.option("--db", type=click.IntRange(0), default=0, show_default=True,
+              help="Of an RDB file: the database.")  # fmt: skip
 @click.option("--follow", "follows", is_flag=True, help="Go on with what is added there.")
-@click.option(
-    "--trim",
-    type=click.Choice(["none", "acked", "all"]),
-    default="none",
-    show_default=True,
-    help="With --follow: trim there what is durable here.",
-)
-@click.option(
-    "--deletes",
-    type=click.Choice(["keep", "apply"]),
-    default="keep",
-    show_default=True,
-    help="With --follow: what is deleted there.",
-)
-@click.option(
-    "--every",
-    "look_s",
-    type=click.FloatRange(0.05),
-    default=5.0,
-    show_default=True,
-    help="With --follow: seconds between looks for new streams and deletes.",
-)
+@click.option("--trim", type=click.Choice(["none", "acked", "all"]), default="none",
+              show_default=True,
+              help="With --follow: trim there what is durable here.")  # fmt: skip
+@click.option("--deletes", type=click.Choice(["keep", "apply"]), default="keep",
+              show_default=True, help="With --follow: what is deleted there.")  # fmt: skip
+@click.option("--every", "look_s", type=click.FloatRange(0.05), default=5.0, show_default=True,
+              help="With --follow: seconds between looks for new streams and deletes.")  # fmt: skip
 @options.sync_option
+@options.gathered("following", Following)
 def import_streams(
     output: Output,
     path: Path,
-    source: str,
-    patterns: tuple[str, ...],
-    replace: bool,
-    skip: bool,
-    prefix: str,
-    password_file: Path | None,
-    dump_max: int,
+    carrying: Carrying,
+    following: Following,
     yes: bool,
     name: str | None,
     db: int,
-    follows: bool,
-    trim: Trim,
-    deletes: Deletes,
-    look_s: float,
     sync: Sync,
 ) -> None:
     """Import streams into STORE: nodes as they are, groups and pending entries included.
@@ -161,110 +170,62 @@ def import_streams(
 
     --follow runs until it is interrupted: it adds what is added there, with its IDs.
     """
-    from logstore.transfer.following import Follow
-    from logstore.transfer.job import Report
+    wanted = carrying.wanted()
+    _check(carrying, following, name)
+    source = shown(carrying.place)
+    if carrying.replace:
+        options.confirm(f"Replace streams of {path} by those of {source}?", yes=yes)
+    if following.trim != "none":
+        options.confirm(f"Trim at {source} what is safe here ({following.trim})?", yes=yes)
+    if following.deletes == "apply":
+        options.confirm(f"Delete in {path} what is deleted at {source}?", yes=yes)
+    opened = partial(options.opened, path, sync=sync)
+    with _reported(output, opened, "Importing") as (store, told):
+        if following.follows:
+            _follow(store, carrying, wanted, following, told)
+        elif carrying.is_server:
+            from logstore.transfer.server_import import import_server
 
-    wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
-    _check(source, name, follows, trim, deletes, replace)
-    if replace:
-        options.confirm(f"Replace streams of {path} by those of {shown(source)}?", yes=yes)
-    if trim != "none":
-        options.confirm(f"Trim at {shown(source)} what is safe here ({trim})?", yes=yes)
-    if deletes == "apply":
-        options.confirm(f"Delete in {path} what is deleted at {shown(source)}?", yes=yes)
-    report = Report()
-    try:
-        with options.opened(path, sync=sync) as store, output.progress("Importing") as progress:
-            if follows:
-                how = Follow(trim, deletes, look_s=look_s, dump_max_bytes=dump_max * MIB)
-                _follow(store, source, password_file, wanted, how, report, progress)
-            else:
-                from_where = (source, password_file, name, db, dump_max * MIB)
-                _import(store, from_where, wanted, report, progress)
-    except BaseException:
-        output.context = report.as_dict()
-        raise
-    output.report(report.as_dict())
-    if report.left_out:
-        output.exit_code = EXIT_LEFT_OUT
+            with carrying.server() as server:
+                most = carrying.dump_max_bytes
+                import_server(store, server, wanted, dump_max_bytes=most, **told)
+        else:
+            from logstore.transfer.rdb_files import import_file
+
+            raw = None if name is None else _raw(name)
+            import_file(store, Path(carrying.place), wanted, name=raw, database=db, **told)
 
 
-def _check(
-    source: str, name: str | None, follows: bool, trim: str, deletes: str, replace: bool
-) -> None:
-    if follows and not is_server(source):
+def _check(carrying: Carrying, following: Following, name: str | None) -> None:
+    if following.follows and not carrying.is_server:
         raise click.UsageError("--follow needs a server, as redis://host:port/db")
-    if name is not None and is_server(source):
+    if name is not None and carrying.is_server:
         raise click.UsageError("--name is for a file with a DUMP payload; --stream chooses")
-    if follows and replace:
+    if following.follows and carrying.replace:
         raise click.UsageError("--follow goes on with what is there: it replaces nothing")
-    if not follows and (trim != "none" or deletes != "keep"):
+    if not following.follows and (following.trim != "none" or following.deletes != "keep"):
         raise click.UsageError("--trim and --deletes need --follow")
 
 
-def _import(
-    store: Store[bytes],
-    source: tuple[str, Path | None, str | None, int, int],
-    wanted: Wanted,
-    report: Report,
-    progress: Progress,
-) -> None:
-    where, password_file, name, db, dump_max_bytes = source
-    if is_server(where):
-        from logstore.transfer.server_import import import_server
-
-        with server_at(where, password_file) as server:
-            import_server(
-                store,
-                server,
-                wanted,
-                dump_max_bytes=dump_max_bytes,
-                report=report,
-                progress=progress,
-            )
-    else:
-        from logstore.transfer.file_import import import_file
-
-        raw = None if name is None else name.encode("utf-8", "surrogateescape")
-        import_file(
-            store, Path(where), wanted, name=raw, database=db, report=report, progress=progress
-        )
-
-
 def _follow(
-    store: Store[bytes],
-    source: str,
-    password_file: Path | None,
-    wanted: Wanted,
-    how: Follow,
-    report: Report,
-    progress: Progress,
+    store: Store[bytes], carrying: Carrying, wanted: Wanted, chosen: Following, told: dict[str, Any]
 ) -> None:
-    from logstore.transfer.following import follow
+    from logstore.transfer.following import Follow, follow
 
+    how = Follow(
+        chosen.trim,
+        chosen.deletes,
+        look_s=chosen.look_s,
+        dump_max_bytes=carrying.dump_max_bytes,
+    )
     stop = threading.Event()
-    with server_at(source, password_file) as server, _ended_by(stop.set):
-        follow(store, server, wanted, how, stop=stop, report=report, progress=progress)
+    with carrying.server() as server, options.stopped_by_signals(stop.set):
+        follow(store, server, wanted, how, stop=stop, **told)
 
 
-@contextmanager
-def _ended_by(end: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM call ``end`` in the block."""
-
-    def handle(*_: Any) -> None:
-        end()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@options.command("export")
-@click.argument("target", metavar="TARGET")
-@shared
+@options.command("export", group=redis)
+@click.argument("place", metavar="TARGET")
+@_carrying
 @click.option(
     "--peer",
     type=click.Choice(["redis", "redis-8.6", "redis-8.8", "valkey"]),
@@ -272,17 +233,7 @@ def _ended_by(end: Callable[[], None]) -> Iterator[None]:
     "8.6 it knows idempotent IDs, since 8.8 entries that were given back.",
 )
 def export_streams(
-    output: Output,
-    path: Path,
-    target: str,
-    patterns: tuple[str, ...],
-    replace: bool,
-    skip: bool,
-    prefix: str,
-    password_file: Path | None,
-    dump_max: int,
-    yes: bool,
-    peer: Peer | None,
+    output: Output, path: Path, carrying: Carrying, yes: bool, peer: Peer | None
 ) -> None:
     """Write the streams of STORE to an RDB file, or bring them to a server.
 
@@ -290,44 +241,20 @@ def export_streams(
     and its like. A stream that a server has already with the same last ID, length and entries added
     is passed over, so an export that was killed is begun again and goes on.
     """
-    from logstore.transfer.job import Report
-
-    wanted = wanted_of(patterns, prefix, replace=replace, skip=skip)
-    if skip and not is_server(target):
+    wanted = carrying.wanted()
+    if carrying.skip and not carrying.is_server:
         raise click.UsageError("--skip is for a server; a file is written whole")
-    if replace:
-        options.confirm(f"Replace what {shown(target)} has of these names?", yes=yes)
-    report = Report()
-    try:
-        with options.opened(path, create=False) as store, output.progress("Exporting") as progress:
-            if is_server(target):
-                from logstore.transfer.server_export import export_server
+    if carrying.replace:
+        options.confirm(f"Replace what {shown(carrying.place)} has of these names?", yes=yes)
+    opened = partial(options.opened, path, create=False)
+    with _reported(output, opened, "Exporting") as (store, told):
+        if carrying.is_server:
+            from logstore.transfer.server_export import export_server
 
-                with server_at(target, password_file) as server:
-                    export_server(
-                        store,
-                        server,
-                        wanted,
-                        dump_max_bytes=dump_max * MIB,
-                        report=report,
-                        progress=progress,
-                    )
-            else:
-                from logstore.transfer.file_export import export_file
+            with carrying.server() as server:
+                most = carrying.dump_max_bytes
+                export_server(store, server, wanted, dump_max_bytes=most, **told)
+        else:
+            from logstore.transfer.rdb_files import export_file
 
-                export_file(
-                    store, Path(target), wanted, peer=peer, report=report, progress=progress
-                )
-    except BaseException:
-        output.context = report.as_dict()
-        raise
-    output.report(report.as_dict())
-
-
-@click.group("redis")
-def redis() -> None:
-    """Carry streams from and to Redis and Valkey: RDB files, payloads, servers that run."""
-
-
-redis.add_command(import_streams)
-redis.add_command(export_streams)
+            export_file(store, Path(carrying.place), wanted, peer=peer, **told)

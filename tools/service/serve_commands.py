@@ -11,10 +11,8 @@ is printed but the report at the end.
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,123 +21,90 @@ import click
 from logstore.errors import FileSystemError, StreamNotFoundError, UsageError
 from logstore.loading import load, needing
 from logstore.tools import command_options as options
+from logstore.tools.command_options import F
 from logstore.tools.command_output import Output
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.options import Sync
     from logstore.web.server import Server
     from logstore.wire.table import Profile
 
-
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TOKEN_BYTES = 24
+PROGRESS_S = 1.0
+_PORT = click.IntRange(0, 65535)
+_SECRET = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _listening(port: int) -> Callable[[F], F]:
+    """The options --host and --port."""
+
+    def made(command: F) -> F:
+        command = click.option("--port", type=_PORT, default=port, show_default=True,
+                               help="0: any free one, which is printed.")(command)  # fmt: skip
+        return click.option(
+            "--host", default="127.0.0.1", show_default=True, help="Where to listen."
+        )(command)
+
+    return made
+
+
+# -- serve ----------------------------------------------------------------------------------------
+class ServeOptions(NamedTuple):
+    """How a store is served, as it was typed."""
+
+    host: str
+    port: int
+    unixsocket: Path | None
+    requirepass_file: Path | None
+    aclfile: Path | None
+    auth_timeout: float
+    tls_cert: Path | None
+    tls_key: Path | None
+    compat: Profile
+    sync: Sync
+    databases: tuple[str, ...]
+    allow_flush: bool
+    metrics_port: int | None
+    metrics_host: str
 
 
 @options.command("serve")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=6379,
-    show_default=True,
-    help="0: any free one, which is printed.",
-)
+@_listening(6379)
 @click.option("--unixsocket", type=click.Path(path_type=Path), help="Also listen on this path.")
-@click.option(
-    "--requirepass-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with the password of the default user.",
-)
-@click.option(
-    "--aclfile",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with users and what they may do, as Redis has it.",
-)
-@click.option(
-    "--auth-timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="A client that has not given the password by then is cut off.",
-)
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--compat",
-    type=click.Choice(PROFILES),
-    default="redis-8.10",
-    show_default=True,
-    help="Whose commands and replies.",
-)
+@click.option("--requirepass-file", type=_SECRET,
+              help="A file with the password of the default user.")  # fmt: skip
+@click.option("--aclfile", type=_SECRET,
+              help="A file with users and what they may do, as Redis has it.")  # fmt: skip
+@click.option("--auth-timeout", type=click.FloatRange(0, min_open=True), default=10.0,
+              show_default=True, metavar="SECONDS",
+              help="A client that has not given the password by then is cut off.")  # fmt: skip
+@click.option("--tls-cert", type=_SECRET)
+@click.option("--tls-key", type=_SECRET)
+@click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
+              help="Whose commands and replies.")  # fmt: skip
 @options.sync_option
-@click.option(
-    "--database",
-    "databases",
-    multiple=True,
-    metavar="N=PATH",
-    help="Another store, which SELECT N chooses; STORE is number 0.",
-)
+@click.option("--database", "databases", multiple=True, metavar="N=PATH",
+              help="Another store, which SELECT N chooses; STORE is number 0.")  # fmt: skip
 @click.option("--allow-flush", is_flag=True, help="FLUSHALL and FLUSHDB remove everything.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535),
+@click.option("--metrics-port", type=_PORT,
               help="Answer Prometheus here: /metrics, /health, /ready.")  # fmt: skip
 @click.option("--metrics-host", default="127.0.0.1", show_default=True,
               help="Where; it asks for no password.")  # fmt: skip
-def serve(
-    output: Output,
-    path: Path,
-    host: str,
-    port: int,
-    unixsocket: Path | None,
-    requirepass_file: Path | None,
-    aclfile: Path | None,
-    auth_timeout: float,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    compat: Profile,
-    sync: Sync,
-    databases: tuple[str, ...],
-    allow_flush: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-) -> None:
+def serve(output: Output, path: Path, **given: Any) -> None:
     """Serve STORE to clients of Redis and Valkey until interrupted; it is made if it is missing.
 
     Other processes may have the store open meanwhile. Beyond loopback a password is needed.
     systemd is told of the start, the end and the watchdog (Type=notify, WatchdogSec=).
     """
-    load("logstore.tools.service.server_process").serve(
-        output,
-        path,
-        host=host,
-        port=port,
-        unixsocket=unixsocket,
-        requirepass_file=requirepass_file,
-        aclfile=aclfile,
-        auth_timeout=auth_timeout,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        compat=compat,
-        sync=sync,
-        databases=databases,
-        allow_flush=allow_flush,
-        metrics_port=metrics_port,
-        metrics_host=metrics_host,
-    )
+    load("logstore.tools.service.server_process").serve(output, path, ServeOptions(**given))
 
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-TOKEN_BYTES = 24
-
-
+# -- web ------------------------------------------------------------------------------------------
 @options.command("web")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="0: any free one, which is printed.",
-)
+@_listening(8080)
 @click.option("--write", is_flag=True, help="Let dead letters be tried again and dropped.")
 def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
     """Show STORE in a browser until interrupted: streams, entries, groups, dead letters, segments.
@@ -151,8 +116,7 @@ def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
 
     make_server = needing("web", _server_class)
     token = secrets.token_urlsafe(TOKEN_BYTES) if write or host not in LOOPBACK else ""
-    opened = options.changing(path) if write else options.reading(path)
-    with opened as store:
+    with options.changing(path) if write else options.reading(path) as store:
         server = make_server(store, host, port, token, write=write)
         try:
             server.bind()
@@ -172,9 +136,7 @@ def _server_class() -> type[Server]:
     return Server
 
 
-TOLD_S = 1.0
-
-
+# -- work -----------------------------------------------------------------------------------------
 @options.command("work", store=False)
 @click.argument("app", metavar="MODULE:JOBS")
 @click.option("--processes", type=click.IntRange(1, 1000), default=1, show_default=True,
@@ -194,16 +156,16 @@ def work(output: Output, app: str, processes: int, batch: int, grace: float, dra
     again, which it waits for. Jobs that are scheduled for later stay. Stopped before, it ends
     with 1 if jobs are left.
     """
-    from logstore.jobs.app import load
+    from logstore.jobs.app import load as load_jobs
     from logstore.jobs.pool import Pool
 
-    with load(app) as jobs:
+    with load_jobs(app) as jobs:
         jobs.ready()
         begun, before = time.monotonic(), jobs.info()
         left = (lambda: jobs.info().left) if drain else None
         pool = Pool(app, processes, batch=batch, grace_s=grace, left=left)
-        with _stopping(pool), output.live() as show:
-            pool.run(_teller(jobs, show))
+        with options.stopped_by_signals(pool.stop), output.live() as show:
+            pool.run(_progress_line(jobs, show))
         after = jobs.info()
     output.report(
         {
@@ -223,25 +185,13 @@ def work(output: Output, app: str, processes: int, batch: int, grace: float, dra
         )
 
 
-@contextmanager
-def _stopping(pool: Any) -> Iterator[None]:
-    """SIGINT and SIGTERM stop the pool."""
-    numbers = signal.SIGINT, signal.SIGTERM
-    previous = [signal.signal(number, lambda *_: pool.stop()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, previous, strict=True):
-            signal.signal(number, handler)
-
-
-def _teller(jobs: Any, show: Callable[[str], None] | None) -> Callable[[int], None]:
+def _progress_line(jobs: Any, show: Callable[[str], None] | None) -> Callable[[int], None]:
     """What shows a line about once a second, if anybody looks."""
     state: dict[str, float] = {"at": 0.0, "finished": -1}
 
-    def tell(running: int) -> None:
+    def show_counts(running: int) -> None:
         now = time.monotonic()
-        if show is None or now - state["at"] < TOLD_S:
+        if show is None or now - state["at"] < PROGRESS_S:
             return
         try:
             info, longest = jobs.info(), jobs.running()[:1]
@@ -261,7 +211,7 @@ def _teller(jobs: Any, show: Callable[[str], None] | None) -> Callable[[int], No
         ]  # fmt: skip
         show(", ".join(counts))
 
-    return tell
+    return show_counts
 
 
 def _longest(job: Any) -> str:

@@ -38,11 +38,10 @@ from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 
 if TYPE_CHECKING:
-    from logstore.options import Sync
     from logstore.tools.service.metrics_endpoint import MetricsEndpoint
+    from logstore.tools.service.serve_commands import ServeOptions
     from logstore.wire.server.listening import Listen
     from logstore.wire.service import Service
-    from logstore.wire.table import Profile
 
 
 PASSWORD_MAX_BYTES = 4096
@@ -55,25 +54,7 @@ GC_YOUNG = 50  # such looks before it looks at those again that are left of them
 log = logging.getLogger("logstore.server")
 
 
-def serve(
-    output: Output,
-    path: Path,
-    *,
-    host: str,
-    port: int,
-    unixsocket: Path | None,
-    requirepass_file: Path | None,
-    aclfile: Path | None,
-    auth_timeout: float,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    compat: Profile,
-    sync: Sync,
-    databases: tuple[str, ...],
-    allow_flush: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-) -> None:
+def serve(output: Output, path: Path, chosen: ServeOptions) -> None:
     """Serve a store, and those of other databases, until a signal or SHUTDOWN ends it."""
     from logstore.wire.catalogue import users_of
     from logstore.wire.server.listening import Listen
@@ -82,22 +63,27 @@ def serve(
     logger.prepare()
     manager = ServiceManager()
     _log_as_a_service()
-    users = users_of(compat, _password(requirepass_file), aclfile)
-    listen = Listen(host, port, unixsocket, _tls(tls_cert, tls_key), auth_timeout)
+    users = users_of(chosen.compat, _password(chosen.requirepass_file), chosen.aclfile)
+    tls = _tls(chosen.tls_cert, chosen.tls_key)
+    listen = Listen(chosen.host, chosen.port, chosen.unixsocket, tls, chosen.auth_timeout)
     listen.check(users)
-    if aclfile is not None:
-        _warn_of(aclfile)
-    others = _databases(path, databases)
+    if chosen.aclfile is not None:
+        _warn_of(chosen.aclfile)
+    others = _databases(path, chosen.databases)
     with ExitStack() as stack:
         stores = {
-            number: stack.enter_context(options.opened(each, sync=sync))
+            number: stack.enter_context(options.opened(each, sync=chosen.sync))
             for number, each in {0: path, **others}.items()
         }
         service = Service(
-            stores.pop(0), users, users_file=aclfile, allow_flush=allow_flush, others=stores
+            stores.pop(0),
+            users,
+            users_file=chosen.aclfile,
+            allow_flush=chosen.allow_flush,
+            others=stores,
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            watched = Watched(manager, metrics_host, metrics_port)
+            watched = Watched(manager, chosen.metrics_host, chosen.metrics_port)
             runner.run(_serve(output, service, listen, watched))
         log.info(
             "ended: %d connections, %d commands",

@@ -23,17 +23,35 @@ from logstore.recovery import index_validity
 from logstore.tools.views.doctor import SLOW, SOON, WRONG, Examined, Finding
 from logstore.tools.wording import readable, short_length
 
+LEVEL_OF = {
+    "damage": WRONG, "failed-sync": WRONG, "full": WRONG, "space": SOON, "dead-share": SLOW,
+    "pin": SLOW, "index": SLOW, "codec": SLOW, "scheduled": WRONG, "dead-letters": WRONG,
+    "no-retention": SOON, "retention": SOON, "unread": WRONG, "left-behind": WRONG,
+    "redelivered": WRONG, "lag-grows": SLOW,
+}  # fmt: skip
 
+
+def finding(
+    check: str, what: str, command: str = "", *, about: str = "", level: str = ""
+) -> Finding:
+    """What a rule found, and how bad that is."""
+    return Finding(check, level or LEVEL_OF[check], about, what, command)
+
+
+def group_name(stream: bytes, group: bytes) -> str:
+    """A group by the stream that it reads, and its name."""
+    return f"{readable(stream)}/{readable(group)}"
+
+
+# -- the store ------------------------------------------------------------------------------------
 def damage(examined: Examined) -> Iterator[Finding]:
     """Bytes that are not what was written, and what is gone with them."""
     told = examined.store.recovery
     if told["damage"] or told["gone"]:
         first = told["damage"][0] if told["damage"] else told["gone"][0]
         places = units.counted(len(told["damage"]), "damaged place")
-        yield Finding(
+        yield finding(
             "damage",
-            WRONG,
-            "",
             f"the log has {places}, the first in segment {first['segment']}: {first['why']}; what "
             "stands beside it can be read",
             examined.command("check"),
@@ -44,10 +62,8 @@ def failed_sync(examined: Examined) -> Iterator[Finding]:
     """The disk refused to make something durable."""
     engine = opened_of(examined.store).engine()
     if Wake.last_failure(engine.fs, examined.path / names.WAKE):
-        yield Finding(
+        yield finding(
             "failed-sync",
-            WRONG,
-            "",
             "a sync failed, so nobody knows what the disk has, and nothing more is acknowledged: "
             "close the store in every process, and look at the disk (dmesg)",
             examined.command("recover"),
@@ -61,19 +77,15 @@ def space(examined: Examined) -> Iterator[Finding]:
     used_up = bool(examined.streams) and not engine.fs.exists(examined.path / names.RESERVE)
     command = examined.command("compact") if examined.info.reclaimable_bytes else ""
     if used_up:
-        yield Finding(
+        yield finding(
             "full",
-            WRONG,
-            "",
             "the disk was full, and the space that the store sets aside is used up: adds are "
             "refused until there is room again",
             command,
         )
     elif space_alarm.is_full(found.free_bytes, found.disk_bytes):
-        yield Finding(
+        yield finding(
             "full",
-            WRONG,
-            "",
             f"the disk is full, {units.size(found.free_bytes)} are free: adds are refused until "
             "there is room again: make some, or trim a stream and compact",
             command,
@@ -81,7 +93,7 @@ def space(examined: Examined) -> Iterator[Finding]:
     elif space_alarm.is_low(engine, found.free_bytes, found.disk_bytes):
         free = f"{units.size(found.free_bytes)} ({units.share(found.free_bytes, found.disk_bytes)})"
         more = "" if command else ": set a retention, or move the store to a larger disk"
-        yield Finding("space", SOON, "", f"only {free} of the disk is free{more}", command)
+        yield finding("space", f"only {free} of the disk is free{more}", command)
 
 
 def reclaimable(examined: Examined) -> Iterator[Finding]:
@@ -89,10 +101,8 @@ def reclaimable(examined: Examined) -> Iterator[Finding]:
     back, whole = examined.info.reclaimable_bytes, examined.info.log_bytes
     if back >= examined.limits.large_bytes and back >= examined.limits.back_share * whole:
         part = f"{units.size(back)} of {units.size(whole)} ({units.share(back, whole)})"
-        yield Finding(
+        yield finding(
             "dead-share",
-            SLOW,
-            "",
             f"compaction would give back {part}; it runs by itself where a process has the store "
             "open with its background work",
             examined.command("compact"),
@@ -105,10 +115,8 @@ def pins(examined: Examined) -> Iterator[Finding]:
         kept = [use for use in examined.usage.segments if pin.id in use.pins]
         dead = sum(use.dead_bytes + use.tombstoned_bytes for use in kept)
         if dead >= examined.limits.large_bytes:
-            yield Finding(
+            yield finding(
                 "pin",
-                SLOW,
-                "",
                 f"a pin of {_owner(pin)} keeps {units.counted(len(kept), 'segment')} with "
                 f"{units.size(dead)} of dead bytes; what still reads by it ends with an error when "
                 "it is given back",
@@ -127,10 +135,8 @@ def index(examined: Examined) -> Iterator[Finding]:
     engine = opened_of(examined.store).engine()
     why = index_validity.why_not(engine, index_validity.read_marker(engine.fs, engine.path))
     if why and examined.info.log_bytes >= examined.limits.large_bytes:
-        yield Finding(
+        yield finding(
             "index",
-            SLOW,
-            "",
             f"the index is behind the log: {why}; who opens the store next waits until it is "
             "built anew",
             examined.command("recover"),
@@ -142,10 +148,8 @@ def codec(examined: Examined) -> Iterator[Finding]:
     parts = {"codec": examined.info.codec, "core": examined.info.core}
     missing = [name for name, found in parts.items() if found == "pure"]
     if missing:
-        yield Finding(
+        yield finding(
             "codec",
-            SLOW,
-            "",
             f"the compiled {' and '.join(missing)} is missing, so everything takes many times as "
             "long: install "
             "logstore where a C compiler is, or from a wheel",
@@ -160,13 +164,12 @@ def scheduled(examined: Examined) -> Iterator[Finding]:
     for each in examined.streams:
         due = examined.store.stream(each.name).info().next_due
         if due is not None and now - due > examined.limits.idle:
-            yield Finding(
+            yield finding(
                 "scheduled",
-                WRONG,
-                readable(each.name),
                 f"entries were due {units.ago(due)} and are not added: no process has the store "
                 "open with its background work",
                 examined.command("serve"),
+                about=readable(each.name),
             )
 
 
@@ -196,7 +199,7 @@ def dead_letter_streams(found: list[StreamSummary]) -> dict[bytes, list[str]]:
     for each in found:
         for group in each.groups:
             if group.settings.dead_letter is not None:
-                name = f"{readable(each.name)}/{readable(group.name)}"
+                name = group_name(each.name, group.name)
                 senders.setdefault(group.settings.dead_letter, []).append(name)
     return senders
 
@@ -206,13 +209,12 @@ def _dead_letters(
 ) -> Iterator[Finding]:
     if found.length:
         waits = units.counted(found.length, "dead letter waits", "dead letters wait")
-        yield Finding(
+        yield finding(
             "dead-letters",
-            WRONG,
-            readable(found.name),
             f"{waits}, given up by {_listed(senders)}: look at them, then 'logstore dead retry' or "
             "'drop'",
             examined.command("dead list", found.name),
+            about=readable(found.name),
         )
 
 
@@ -222,13 +224,12 @@ def _retention(examined: Examined, found: StreamSummary) -> Iterator[Finding]:
     grows = last is not None and datetime.now(UTC) - last < GROWS_WITHIN
     if not settings.retains and settings.compact_by is None:
         if grows and found.size_bytes >= examined.limits.large_bytes:
-            yield Finding(
+            yield finding(
                 "no-retention",
-                SOON,
-                readable(found.name),
                 f"it has {units.size(found.size_bytes)}, was last added to {units.ago(last)}, and "
                 "nothing is ever dropped: the disk will be full one day",
                 examined.command("configure", found.name, "--max-age", "30d"),
+                about=readable(found.name),
             )
         return
     if settings.max_age_ms is not None:
@@ -236,10 +237,8 @@ def _retention(examined: Examined, found: StreamSummary) -> Iterator[Finding]:
         limit = oldest - examined.limits.idle
         over = examined.store.stream(found.name).count("-", limit) if limit.timestamp() > 0 else 0
         if over >= OVERDUE_ENTRIES:
-            yield Finding(
+            yield finding(
                 "retention",
-                SOON,
-                readable(found.name),
                 f"{over:,} entries are older than its max age of "
                 f"{short_length(timedelta(milliseconds=settings.max_age_ms))}: "
                 + (
@@ -248,6 +247,7 @@ def _retention(examined: Examined, found: StreamSummary) -> Iterator[Finding]:
                     else "no process that has the store open drops them"
                 ),
                 examined.command("ship" if settings.keep_until_shipped else "retain"),
+                about=readable(found.name),
             )
 
 
@@ -262,7 +262,7 @@ def groups(examined: Examined) -> Iterator[Finding]:
 
 def _group(examined: Examined, stream: bytes, info: GroupInfo[bytes]) -> Iterator[Finding]:
     group = examined.store.stream(stream).group(info.name)
-    about = f"{readable(stream)}/{readable(info.name)}"
+    about = group_name(stream, info.name)
     consumers = group.consumers()
     away = [who for who in consumers if who.idle >= examined.limits.idle]
     if info.lag and len(away) == len(consumers):
@@ -270,12 +270,12 @@ def _group(examined: Examined, stream: bytes, info: GroupInfo[bytes]) -> Iterato
         nobody = f"was last read {units.length(since)} ago: start its workers, or destroy it"
         if since is None:
             nobody = "has no consumer, nor needs one if a Spark query keeps its progress there"
-        yield Finding(
+        yield finding(
             "unread",
-            SOON if since is None else WRONG,
-            about,
             f"it lags by {units.counted(info.lag, 'entry', 'entries')} and {nobody}",
             examined.command("groups", stream),
+            about=about,
+            level=SOON if since is None else "",
         )
     holders = [who for who in away if who.pending]
     if holders and not (info.settings.redeliver_after_ms and len(away) < len(consumers)):
@@ -287,16 +287,15 @@ def _group(examined: Examined, stream: bytes, info: GroupInfo[bytes]) -> Iterato
         )
         if most >= examined.limits.deliveries:
             dead = readable(stream) + ":dead"
-            yield Finding(
+            yield finding(
                 "redelivered",
-                WRONG,
-                about,
                 f"an entry was delivered {most:,} times and never acknowledged, and nothing ends "
                 "that: its handler fails each time",
                 examined.command(
                     "configure", stream, "--group", info.name, "--max-deliveries",
                     str(examined.limits.deliveries), "--dead-letter", dead,
                 ),
+                about=about,
             )  # fmt: skip
 
 
@@ -317,8 +316,8 @@ def _left_behind(
         mend = examined.command("pending", stream, info.name)
     else:
         what += "go to nobody else"
-    about = f"{readable(stream)}/{readable(info.name)}"
-    return Finding("left-behind", WRONG, about, what, mend)
+    about = group_name(stream, info.name)
+    return finding("left-behind", what, mend, about=about)
 
 
 def _listed(texts: list[str]) -> str:
@@ -342,14 +341,13 @@ def growing(
             if then is None or group.lag is None or group.lag <= then or not then:
                 continue
             done = (group.entries_read or 0) - (read or 0)
-            yield Finding(
+            yield finding(
                 "lag-grows",
-                SLOW,
-                f"{readable(each.name)}/{readable(group.name)}",
                 f"its lag grew from {then:,} to {group.lag:,} entries within "
                 f"{short_length(span)}, while {done:,} were read: start more workers, or "
                 "read larger batches",
                 examined.command("groups", each.name),
+                about=group_name(each.name, group.name),
             )
 
 

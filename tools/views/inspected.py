@@ -13,7 +13,7 @@ to the break.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,17 +21,12 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.api.entry import Entry
+from logstore.api.info import plain_text
 from logstore.api.opening import opened_of
 from logstore.codec import codec, listpack, node
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import (
-    CorruptFrameError,
-    CorruptionError,
-    CorruptNodeError,
-    StreamNotFoundError,
-    UsageError,
-)
+from logstore.errors import CorruptFrameError, CorruptionError, StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, File
 from logstore.ids import StreamID, parse_end, parse_id
 from logstore.index.group_keys import GroupRecord
@@ -43,10 +38,9 @@ from logstore.log.writer import crc_seed
 from logstore.recovery.repaired_view import uuid_of_segments
 from logstore.tools import command_options as options
 from logstore.tools.command_output import EXIT_ERROR, Output
-from logstore.tools.wording import entry_line, entry_object, name_object, readable
+from logstore.tools.wording import entry_line, entry_object, hex_lines, name_object, readable
 
 PACKED_ID = struct.Struct(">QQ")
-BYTES_A_LINE = 16
 INDENT = 48  # of what a frame says, in a line about it
 LISTED = 8  # so many members of a list are shown in such a line; --json has all
 BYTES_SHOWN = 256  # of one that is no valid frame
@@ -131,14 +125,7 @@ def show_segment(output: Output, path: Path, number: int) -> None:
     """Write the head of a segment and all its frames, also behind damage."""
     found = Inspected(path, number)
     try:
-        rows = _segment_rows(found)
-        for row in rows:
-            if row["what"] == "invalid" or "wrong" in row:
-                output.exit_code = EXIT_ERROR
-            if output.json:
-                output.json_object(row)
-            else:
-                output.words(line_of(row), INDENT)
+        _show_rows(output, _segment_rows(found))
     finally:
         found.file.close()
 
@@ -160,18 +147,10 @@ def _segment_rows(found: Inspected) -> Iterator[dict[str, Any]]:
 
 def frame_row(found: reader.LogFrame) -> dict[str, Any]:
     """What there is to tell of a frame; ``wrong`` if its body is not what its kind has."""
-    return {
-        "what": "frame",
-        "offset": found.offset,
-        "end": found.end_offset,
-        "kind": kind_name(found.kind),
-        "commit": found.commit,
-        "ordinal": found.ordinal,
-        "last": found.last,
-        "durable_upto": found.durable_upto,
-        "crc": found.crc,
-        **_body(found),
-    }
+    row = {"what": "frame", "offset": found.offset, "end": found.end_offset}
+    row["kind"] = kind_name(found.kind)
+    told = ("commit", "ordinal", "last", "durable_upto", "crc")
+    return {**row, **{name: getattr(found, name) for name in told}, **_body(found)}
 
 
 def line_of(row: Mapping[str, Any]) -> str:
@@ -200,12 +179,12 @@ def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: 
             head = reader.head_of(raw)
             row: dict[str, Any] = {"what": "invalid", "offset": offset, "why": exc.message}
             row["head"] = None if head is None else head._asdict()
-            entries: list[Entry[bytes]] = []
+            entries = []
         else:
             raw = found.file.pread(fmt.FRAME_HEAD_BYTES + frame.payload_bytes, offset)
             row = frame_row(frame)
+            entries = [] if "wrong" in row else list(_frame_entries(frame))
             output.exit_code = EXIT_ERROR if "wrong" in row else output.exit_code
-            entries = list(_frame_entries(frame))
     finally:
         found.file.close()
     if output.json:
@@ -216,44 +195,24 @@ def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: 
     for each in entries:
         output.line(entry_line(each))
     shown = raw[: bytes_max or None]
-    for line in dump(shown, offset):
+    for line in hex_lines(shown, offset):
         output.line(line)
     if len(shown) < len(raw):
         output.line(f"and {len(raw) - len(shown):,} bytes more: --bytes 0 shows all")
 
 
 def _frame_entries(found: reader.LogFrame) -> Iterator[Entry[bytes]]:
-    """The live entries of a node, or of an open node as it was then."""
-    body = _decoded(found)
+    """The live entries of a valid node, or of an open node as it was then."""
+    body = found.body()
     if isinstance(body, frames.Node | frames.Open) and body.data is not None:
-        master = body.master_ms, body.master_seq
-        try:
-            codec().validate(body.data, *master)
-        except CorruptionError:
-            return  # what is wrong with it stands in the row
-        for _, ms, seq, flat in codec().entries(body.data, *master):
+        for _, ms, seq, flat in codec().entries(body.data, body.master_ms, body.master_seq):
             yield Entry(StreamID(ms, seq), flat, None)
-
-
-def dump(raw: bytes, offset: int) -> Iterator[str]:
-    """Bytes in lines of 16: where they stand, in hex, as text. The head of a frame is two lines."""
-    for at in range(0, len(raw), BYTES_A_LINE):
-        part = raw[at : at + BYTES_A_LINE]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        yield f"{offset + at:>10}  {part.hex(' ', 4):{BYTES_A_LINE * 2 + 3}}  {text}"
 
 
 # -- what a frame says ----------------------------------------------------------------------------
 def kind_name(kind: int) -> str:
     """The name of a kind of frame; its number if this version has none for it."""
     return fmt.Kind(kind).name if kind in fmt.Kind._value2member_map_ else str(kind)
-
-
-def _decoded(found: reader.LogFrame) -> frames.Body | None:
-    try:
-        return found.body()
-    except CorruptionError:
-        return None
 
 
 def _body(found: reader.LogFrame) -> dict[str, Any]:
@@ -286,16 +245,15 @@ def plain(value: Any) -> Any:
 
 
 def _shortened(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_short(value)}" for name, value in values.items())
+    """Names and values for a line: of a list that is long, the ends."""
+    shown = dict(values)
+    for name, value in values.items():
+        if isinstance(value, list) and len(value) > LISTED:
+            shown[name] = f"[{value[0]}, {value[1]}, ... {value[-1]}] ({len(value):,})"
+    return " ".join(f"{name}={value}" for name, value in shown.items())
 
 
-def _short(value: Any) -> Any:
-    """A value for a line: a list by its ends, if it is long."""
-    if not isinstance(value, list) or len(value) <= LISTED:
-        return value
-    return f"[{value[0]}, {value[1]}, ... {value[-1]}] ({len(value):,})"
-
-
+# -- hints and checkpoints ------------------------------------------------------------------------
 def show_hint(output: Output, path: Path, number: int) -> None:
     """Write the hint of a segment."""
     if not LOCAL.exists(names.hint(path, number)):
@@ -303,18 +261,11 @@ def show_hint(output: Output, path: Path, number: int) -> None:
         raise UsageError(f"segment {number} has no hint; there are: {there}")
     found = hint.inspected(LOCAL, path, uuid_of(path), number)
     if found is None:
-        output.exit_code = EXIT_ERROR
-        size = LOCAL.size_bytes(names.hint(path, number))
-        rows: list[dict[str, Any]] = [
-            {"what": "invalid", "offset": 0, "end": size, "why": "it is passed over"}
-        ]
+        rows = [_invalid_file(names.hint(path, number), "it is passed over")]
     else:
-        rows = [
-            {"what": "head", "offset": 0, "end": fmt.HINT_HEAD.size,
-             "segment_bytes": found.segment_bytes, "joined": found.joined,
-             "frames": len(found.frames)},
-            *map(frame_row, found.frames),
-        ]  # fmt: skip
+        head = {"what": "head", "offset": 0, "end": fmt.HINT_HEAD.size}
+        head |= {"segment_bytes": found.segment_bytes, "joined": found.joined}
+        rows = [{**head, "frames": len(found.frames)}, *map(frame_row, found.frames)]
     _show_rows(output, rows)
 
 
@@ -332,9 +283,7 @@ def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
     try:
         head, chunks = checkpoint.read(LOCAL, path, uuid_of(path), chosen)
     except CorruptionError as exc:
-        output.exit_code = EXIT_ERROR
-        size = LOCAL.size_bytes(names.checkpoint(path, chosen))
-        _show_rows(output, [{"what": "invalid", "offset": 0, "end": size, "why": exc.message}])
+        _show_rows(output, [_invalid_file(names.checkpoint(path, chosen), exc.message)])
         return
     fits = checkpoint.fits_log(LOCAL, path, uuid_of(path), head)
     segment, offset = fmt.position_parts(head.position)
@@ -342,31 +291,38 @@ def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
     output.exit_code = 0 if fits else EXIT_ERROR
     if output.json:
         output.json_object({"what": "head", **shown})
-        for number, row in enumerate(_chunks(chunks)):
-            output.json_object({"what": "chunk", "number": number, **row})
+        for row in _chunks(chunks):
+            output.json_object(row)
         return
-    output.report({name: typed(shown, name) for name in shown}, raw=True)
+    _report(output, shown)
     output.line("")
-    rows = [[number, row["kind"], row["rows"]] for number, row in enumerate(_chunks(chunks))]
+    rows = ([row["number"], row["kind"], row["rows"]] for row in _chunks(chunks))
     output.table(("chunk", "kind", "rows"), rows)
+
+
+def _invalid_file(path: Path, why: str) -> dict[str, Any]:
+    return {"what": "invalid", "offset": 0, "end": LOCAL.size_bytes(path), "why": why}
 
 
 def _chunks(chunks: list[Any]) -> Iterator[dict[str, Any]]:
     """Each chunk: its kind, how many rows it has, and what stands beside them."""
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks):
+        row = {"what": "chunk", "number": number, "kind": chunk.get("kind", "")}
         beside = {name: plain(chunk[name]) for name in chunk if name not in {"kind", "rows"}}
-        yield {"kind": chunk.get("kind", ""), "rows": len(chunk.get("rows", ())), **beside}
+        yield {**row, "rows": len(chunk.get("rows", ())), **beside}
 
 
-def _show_rows(output: Output, rows: list[dict[str, Any]]) -> None:
+def _show_rows(output: Output, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows as objects or lines; one that is not valid is an error."""
     for row in rows:
+        if row["what"] == "invalid" or "wrong" in row:
+            output.exit_code = EXIT_ERROR
         if output.json:
             output.json_object(row)
         else:
             output.words(line_of(row), INDENT)
 
 
-_ID_OF_PAIR = StreamID._make
 ENTRY_INDENT = 35  # of what an entry of a node has, in a line about it
 
 
@@ -376,21 +332,24 @@ def show_stream(output: Output, path: Path, name: str, count: int) -> None:
         raw = options.existing(store, name).name
         rows = opened_of(store).view(partial(_stream_rows, name=raw, count=count))
     if output.json:
-        for row in rows:
-            output.json_object(row)
+        _show_rows(output, rows)
         return
     record, *others = rows
-    output.report({key: typed(record, key) for key in record if key != "what"}, raw=True)
+    _report(output, record)
     for what, head in HEADS.items():
         of_it = [row for row in others if row["what"] == what]
         if of_it:
             output.line("")
             said = [column.replace("payload_", "").replace("_", " ") for column in head]
-            cells = [[typed(row, column) for column in head] for row in of_it]
+            cells = [[_typed(row, column) for column in head] for row in of_it]
             output.table(said, cells, narrow=NARROW[what])
 
 
-def typed(row: dict[str, Any], name: str) -> Any:
+def _report(output: Output, row: dict[str, Any]) -> None:
+    output.report({key: _typed(row, key) for key in row if key != "what"}, raw=True)
+
+
+def _typed(row: dict[str, Any], name: str) -> Any:
     """What is typed again, such as an offset, stands as one types it: without commas."""
     value = row.get(name, "")
     return str(value) if name in TYPED else value
@@ -428,17 +387,14 @@ def _stream_rows(view: Snapshot, name: bytes, count: int) -> list[dict[str, Any]
 
 
 def _group_row(groups: GroupTxn, group: GroupRecord) -> dict[str, Any]:
-    return {
-        "what": "group",
-        "group": entry_text(group.name),
-        "number": group.number,
-        "last": str(group.last),
-        "entries_read": group.entries_read,
-        "pending": group.pending,
-        "runs": sum(1 for _ in groups.runs(group.number)),
-        "consumers": group.consumers,
-        "position": _position(group.position),
+    row: dict[str, Any] = {"what": "group", "group": plain_text(group.name)}
+    row["last"] = str(group.last)
+    row |= {
+        name: getattr(group, name) for name in ("number", "entries_read", "pending", "consumers")
     }
+    row["runs"] = sum(1 for _ in groups.runs(group.number))
+    row["position"] = _position(group.position)
+    return row
 
 
 def _stream_record(view: Snapshot, name: bytes) -> StreamRecord:
@@ -486,7 +442,7 @@ def show_node(output: Output, path: Path, name: str, id: str) -> None:
         ]
         output.json_object({**row, "listpack_bytes": len(lp), "elements": entries})
         return
-    output.report({key: typed(row, key) for key in row if key != "what"}, raw=True)
+    _report(output, row)
     output.line("")
     for each in shown:
         output.words(_element_line(each), ENTRY_INDENT)
@@ -512,12 +468,12 @@ def _node_elements(lp: bytes, vector: bytes, master: StreamID) -> Iterator[dict[
             "end": head.first,
             "live": head.live,
             "deleted": head.deleted,
-            "fields": [entry_text(field) for field in head.fields],
+            "fields": [plain_text(field) for field in head.fields],
         }
         at = head.first
         for entry in node.forward(lp, head):
             flat = node.read_flat(lp, entry, head)
-            found = Entry(_ID_OF_PAIR(entry.id(*master)), flat, None)
+            found = Entry(StreamID(*entry.id(*master)), flat, None)
             yield {
                 "what": "entry",
                 "offset": entry.at,
@@ -529,13 +485,8 @@ def _node_elements(lp: bytes, vector: bytes, master: StreamID) -> Iterator[dict[
             }
             at = entry.after
         yield {"what": "end", "offset": at, "end": len(lp)}
-    except CorruptNodeError as exc:
+    except CorruptionError as exc:
         yield {"what": "invalid", "offset": at, "end": len(lp), "wrong": exc.message}
-
-
-def entry_text(field: bytes) -> str:
-    """A field's name for people."""
-    return field.decode("utf-8", "backslashreplace")
 
 
 def _element_line(row: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ Text is for people: sizes, dates and ages. JSON has the raw numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -30,11 +30,6 @@ from logstore.tools.wording import (
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
     from logstore.api.info import (
-        FullConsumerInfo,
-        FullGroupInfo,
-        FullPendingEntry,
-        FullStreamInfo,
-        GroupInfo,
         StoreInfo,
         StreamInfo,
     )
@@ -69,9 +64,10 @@ def info(output: Output, path: Path, name: str | None, full: bool, count: int) -
             return
         stream = options.existing(store, name)
         if full:
-            output.report(_full(output, stream.info_full(count)))
+            output.report(_values(output, stream.info_full(count)))
         elif output.json:
-            output.json_object(_short(output, stream))
+            groups = [_values(output, each) for each in stream.groups()]
+            output.json_object({**_values(output, stream.info()), "consumer_groups": groups})
         else:
             _tell_stream(output, stream)
 
@@ -166,13 +162,9 @@ def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
     if found.expires_at is not None:
         yield "expires", f"{units.date(found.expires_at)}, {units.ago(found.expires_at)}"
     if found.iids_added or found.iids_duplicates:
-        yield (
-            "idempotent adds",
-            (
-                f"{found.iids_added:,}, and {found.iids_duplicates:,} duplicates; "
-                f"{units.counted(found.pids_tracked, 'producer')}"
-            ),
-        )
+        producers = units.counted(found.pids_tracked, "producer")
+        added = f"{found.iids_added:,}, and {found.iids_duplicates:,} duplicates; {producers}"
+        yield "idempotent adds", added
     yield "groups", f"{found.groups:,}"
 
 
@@ -197,89 +189,58 @@ def _setting(name: str, value: Any) -> str:
         return short_length(timedelta(seconds=value))
     if name.endswith("_bytes"):
         return units.size(value)
-    return (
-        readable(value)
-        if isinstance(value, bytes)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, bytes):
+        return readable(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-# -- for programs ------------------------------------------------------------------------------
+# -- for programs -------------------------------------------------------------------------------
 
 
-def _short(output: Output, stream: Stream[bytes]) -> dict[str, Any]:
-    found = stream.info()
-    values = _values(found.as_dict())
-    for key, entry in {"first_entry": found.first_entry, "last_entry": found.last_entry}.items():
-        values[key] = None if entry is None else entry_object(entry)
-    values["consumer_groups"] = [_group(output, each) for each in stream.groups()]
-    return {**_name(output, found.name), **values}
+# What of an object has more objects below a name of XINFO.
+BELOW = {"groups": "group_infos", "pending": "pending_entries", "consumers": "consumer_infos"}
 
 
-def _values(told: dict[str, Any]) -> dict[str, Any]:
-    """By names as JSON has them elsewhere; what is named goes by ``_name``."""
-    return {
-        key.replace("-", "_"): _values(value) if key == "settings" else value
-        for key, value in told.items()
-        if key != "name"
-    }
+def _values(output: Output, found: Any) -> dict[str, Any]:
+    """What is known of a stream, a group, a consumer or a pending entry, by names as JSON has them
+    elsewhere. The entries that are pending with a consumer do not name it once more."""
+    values: dict[str, Any] = {}
+    for given, value in found.as_dict().items():
+        key = given.replace("-", "_")
+        if key == "name":
+            values |= _name(output, found.name)
+        elif key == "consumer" and value is not None:
+            named = _name(output, found.consumer)
+            values |= {each.replace("name", key): text for each, text in named.items()}
+        elif key in BELOW and isinstance(value, list):
+            values[key] = [_values(output, each) for each in getattr(found, BELOW[key])]
+        elif key == "entries":
+            values[key] = [_entry(output, each) for each in found.entries]
+        elif key in {"first_entry", "last_entry"}:
+            values[key] = _entry(output, getattr(found, key))
+        elif key == "settings":
+            values[key] = {each.replace("-", "_"): value[each] for each in value}
+        else:
+            values[key] = value
+    for each in values["pending"] if "active_time" in values else ():
+        for key in ("consumer", "consumer_base64"):
+            each.pop(key, None)
+    return values
 
 
 def _name(output: Output, name: bytes) -> dict[str, Any]:
     return dict(name_object(name)) if output.json else {"name": name}
 
 
-def _entry(output: Output, entry: Entry[bytes]) -> Any:
-    return entry_object(entry) if output.json else entry_line(entry)
+def _entry(output: Output, found: Entry[bytes] | None) -> Any:
+    if found is None:
+        return None
+    return entry_object(found) if output.json else entry_line(found)
 
 
-def _group(output: Output, group: GroupInfo[bytes]) -> dict[str, Any]:
-    return {**_name(output, group.name), **_values(group.as_dict())}
-
-
-# -- the full form ------------------------------------------------------------------------------
-def _full(output: Output, found: FullStreamInfo[bytes]) -> dict[str, Any]:
-    values = _values(found.as_dict())
-    values["entries"] = [_entry(output, each) for each in found.entries]
-    values["groups"] = [_full_group(output, each) for each in found.group_infos]
-    return {**_name(output, found.name), **values}
-
-
-def _full_group(output: Output, group: FullGroupInfo[bytes]) -> dict[str, Any]:
-    values = _group(output, group)
-    values["pending"] = [_pending(output, each) for each in group.pending_entries]
-    values["consumers"] = [_full_consumer(output, each) for each in group.consumer_infos]
-    return values
-
-
-def _full_consumer(output: Output, consumer: FullConsumerInfo[bytes]) -> dict[str, Any]:
-    values = _values(consumer.as_dict())
-    values["pending"] = [
-        {key: value for key, value in _values(each.as_dict()).items() if key != "consumer"}
-        for each in consumer.pending_entries
-    ]
-    return {**_name(output, consumer.name), **values}
-
-
-def _pending(output: Output, entry: FullPendingEntry[bytes]) -> dict[str, Any]:
-    values = _values(entry.as_dict())
-    if entry.consumer is not None:
-        named = _name(output, entry.consumer)
-        del values["consumer"]
-        values |= {key.replace("name", "consumer"): value for key, value in named.items()}
-    return values
-
-
+# -- streams --------------------------------------------------------------------------------------
 STREAMS_HEAD = ("stream", "entries", "size", "last ID", "age", "groups", "lag", "pending")
-STREAMS_NARROW = (
-    "last ID",
-    "groups",
-    "size",
-    "age",
-    "pending",
-)  # what a narrow terminal does without, the first first
+STREAMS_NARROW = ("last ID", "groups", "size", "age", "pending")
 
 
 @options.command("streams")
@@ -389,9 +350,7 @@ def segment_row(use: SegmentUse) -> tuple[Any, ...]:
     return (
         use.number,
         units.size(use.size_bytes),
-        units.share(use.live_bytes, use.size_bytes),
-        units.share(use.tombstoned_bytes, use.size_bytes),
-        units.share(use.dead_bytes, use.size_bytes),
+        *(units.share(part, use.size_bytes) for part in _bytes_of(use, PARTS).values()),
         units.age(units.at(use.created_ms)),
         ", ".join(segment_marks(use)),
     )
@@ -412,8 +371,7 @@ def _usage_sums(found: Usage) -> Iterator[tuple[str, str]]:
 
     whole = found.log_bytes
     yield "log", f"{units.size(whole)} in {units.counted(len(found.segments), 'segment')}"
-    for name in ("live", "tombstoned", "dead"):
-        part: int = getattr(found, f"{name}_bytes")
+    for name, part in zip(PARTS, _bytes_of(found, PARTS).values(), strict=True):
         yield f"  {name}", f"{units.size(part)}, {units.share(part, whole)}"
     kept = [use.size_bytes for use in found.segments if use.pins]
     if found.pins:
@@ -427,13 +385,17 @@ def _usage_sums(found: Usage) -> Iterator[tuple[str, str]]:
 
 
 # -- for programs -------------------------------------------------------------------------------
+PARTS = ("live", "tombstoned", "dead")
+
+
+def _bytes_of(found: Any, parts: Sequence[str]) -> dict[str, int]:
+    return {name: getattr(found, name) for name in map("{}_bytes".format, parts)}
+
+
 def _usage_object(path: Path, found: Usage, shown: list[StreamUse]) -> dict[str, Any]:
     return {
         "path": str(path),
-        "log_bytes": found.log_bytes,
-        "live_bytes": found.live_bytes,
-        "tombstoned_bytes": found.tombstoned_bytes,
-        "dead_bytes": found.dead_bytes,
+        **_bytes_of(found, ("log", *PARTS)),
         **{f"{name}_bytes": part for name, part in found.other_bytes.items()},
         "free_bytes": found.free_bytes,
         "file_system_bytes": found.disk_bytes,
@@ -441,8 +403,7 @@ def _usage_object(path: Path, found: Usage, shown: list[StreamUse]) -> dict[str,
             {
                 **name_object(use.name),
                 "entries": use.entries,
-                "live_bytes": use.live_bytes,
-                "tombstoned_bytes": use.tombstoned_bytes,
+                **_bytes_of(use, PARTS[:2]),
                 "nodes": use.nodes,
                 "segments": sorted(use.segments),
             }
@@ -460,10 +421,7 @@ def segment_object(use: SegmentUse) -> dict[str, Any]:
         "created_ms": use.created_ms,
         "active": use.active,
         "compacted": use.compacted,
-        "size_bytes": use.size_bytes,
-        "live_bytes": use.live_bytes,
-        "tombstoned_bytes": use.tombstoned_bytes,
-        "dead_bytes": use.dead_bytes,
+        **_bytes_of(use, ("size", *PARTS)),
         "streams": [
             {**name_object(name), "live_bytes": part} for name, part in sorted(use.streams.items())
         ],

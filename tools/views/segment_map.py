@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.api import units
-from logstore.compaction.usage import SegmentUse
 from logstore.errors import FileSystemError, UsageError
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output, cell_len

@@ -1,35 +1,149 @@
-"""Importing an RDB file, or a file with the payload of a DUMP.
+"""RDB files: exporting streams to one, importing one, or a file with the payload of a DUMP.
 
-Invariants: the checksum of the whole file is held against its bytes before anything is imported, so
-a file that was cut off or damaged leaves the store as it was; of one that its server wrote without
-a checksum, whole streams are imported up to where it breaks. Nodes come in as they are: those that
-can be verified many at a time are, and one that cannot, since it lies across two reads of the file,
-is compressed, or is damaged, is looked at by itself, and tells what is wrong. The pieces of a large
-stream are read by a thread of their own, ``AHEAD`` of the commits at most; its errors come where
-its pieces would, and it has ended when the import has, however that ends.
+What is exported is loaded by Redis from 7.2 on and by every Valkey at their start; or, for a newer
+Redis, holds more. Invariants of an export: the file takes its name when it is whole and durable:
+written under another name, synced, renamed, its directory synced; a killed export leaves what had
+the name before. Streams are written one by one, each as it was at one moment, in memory of some
+hundred kilobytes and the places of one stream's nodes.
+
+Invariants of an import: the checksum of the whole file is held against its bytes before anything is
+imported, so a file that was cut off or damaged leaves the store as it was; of one that its server
+wrote without a checksum, whole streams are imported up to where it breaks. Nodes come in as they
+are: those that can be verified many at a time are, and one that cannot, since it lies across two
+reads of the file, is compressed, or is damaged, is looked at by itself, and tells what is wrong.
+The pieces of a large stream are read by a thread of their own, ``AHEAD`` of the commits at most;
+its errors come where its pieces would, and it has ended when the import has, however that ends.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from logstore.api.dump import TYPES_OF, Peer
+from logstore.api.opening import opened_of
 from logstore.api.store import Store
+from logstore.codec import listpack
+from logstore.engine.dump import export as exports
 from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part
-from logstore.errors import FileSystemError, InvalidPayloadError, OptionError
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.errors import (
+    FileSystemError,
+    InvalidPayloadError,
+    OptionError,
+    StreamNotFoundError,
+    UsageError,
+)
 from logstore.fs import LOCAL, File
 from logstore.rdb import dump, envelope
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader, StreamKey, plain
-from logstore.rdb.value import StreamInfoValue
+from logstore.rdb.value import Node, StreamInfoValue
+from logstore.rdb.writer import FileWriter
 from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake, Piece
-from logstore.transfer.job import Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
+
+PART = ".part"
+
+
+def names(store: Store[Any], wanted: Wanted) -> list[bytes]:
+    """The streams of a store that are wanted, sorted; an unfinished import is left out."""
+
+    def find(view: Snapshot) -> list[bytes]:
+        return sorted(record.name for record in view.listed() if wanted.wants(record.name))
+
+    return snapshot.read(opened_of(store).engine(), find)
+
+
+def expires_ms(store: Store[Any], name: bytes) -> int | None:
+    """When a stream expires (unix ms), None: never."""
+    record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
+    return None if record is None else record.expires_ms or None
+
+
+def spelt(nodes: Iterable[Node], peer: Peer | None) -> Iterable[Node]:
+    """The nodes as one of the servers writes them."""
+    if peer is None:
+        return nodes
+    valkey = peer == "valkey"
+    return ((key, listpack.respell(lp, valkey=valkey)) for key, lp in nodes)
+
+
+def export_file(
+    store: Store[Any],
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    peer: Peer | None = None,
+    report: Report | None = None,
+    progress: Progress = unwatched,
+) -> Report:
+    """Write the streams that are wanted to an RDB file; one that is there gives way only if
+    ``wanted`` replaces.
+
+    ``peer``: as for ``Stream.dump``. ``progress`` is told bytes of nodes. FileSystemError,
+    UsageError; SnapshotExpired if what is written was erased meanwhile. The store must have been
+    opened for writing: what is read is pinned.
+    """
+    job = Job.of(store, wanted, report, progress)
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be a file: name one in a directory that is there")
+    if path.exists() and not job.wanted.replace:
+        raise UsageError(f"{path} is there already: replace it, or name another")
+    part = path.with_name(path.name + PART)
+    file = LOCAL.open_new(part)
+    try:
+        _write(job, file, peer)
+        file.sync()
+    except BaseException:
+        LOCAL.remove(part)
+        raise
+    finally:
+        file.close()
+    LOCAL.rename(part, path)
+    LOCAL.sync_directory(path.parent)
+    return job.report
+
+
+def _write(job: Job, file: File, peer: Peer | None) -> None:
+    store = job.store
+    found = names(store, job.wanted)
+    total = sum(_node_bytes(store, name) for name in found)
+    at = 0
+
+    def write(data: bytes) -> None:
+        nonlocal at
+        file.pwrite(data, at)
+        at += len(data)
+        job.progress(min(at, total), total)
+
+    writer = FileWriter(write, [(b"logstore", b"1")], TYPES_OF[peer])
+    engine = opened_of(store).engine()
+    for name in found:
+        expires = expires_ms(store, name)
+        try:
+            with exports.pinned(engine, name) as export:
+                nodes = spelt(export.nodes(engine), peer)
+                target = job.wanted.target(name)
+                writer.stream(target, export.node_count, nodes, export.info, expires)
+        except StreamNotFoundError:
+            continue  # it was dropped, or expired, before anything of it was written
+        job.report.streams += 1
+        job.report.entries += export.info.length
+    writer.finish()
+
+
+def _node_bytes(store: Store[Any], name: bytes) -> int:
+    record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
+    return 0 if record is None else record.node_bytes
+
 
 READ_BYTES = 1 << 18
 _HEADS = (b"REDIS", b"VALKEY", envelope.MAGIC)
@@ -52,25 +166,24 @@ def import_file(
     ``progress`` is told bytes. InvalidPayloadError, CorruptNodeError: the file; StreamExistsError;
     FileSystemError; OptionError. What was imported before an error stays.
     """
-    wanted = wanted or Wanted()
-    report = Report() if report is None else report
-    intake = Intake(store, wanted, report)
+    job = Job.of(store, wanted, report, progress)
+    intake = Intake(job)
     try:
         file = LOCAL.open_named(path)
     except FileNotFoundError:
         raise FileSystemError(f"there is no file {path}") from None
     try:
         if not file.pread(_HEAD_BYTES, 0).startswith(_HEADS):
-            _payload(intake, wanted, _whole(file), name)
+            _payload(intake, job.wanted, _whole(file), name)
         elif name is not None:
             raise OptionError("an RDB file has the names of its streams: leave out the name")
         else:
             _check_sum(file)
-            _Import(file, intake, wanted, database, report, progress).run()
+            _Import(file, intake, job, database).run()
         intake.flush()
     finally:
         file.close()
-    return report
+    return job.report
 
 
 def _whole(file: File) -> bytes:
@@ -124,38 +237,28 @@ def _next(file: File, at: list[int], _size: int) -> bytes:
 class _Import:
     """One RDB file on its way in."""
 
-    def __init__(
-        self,
-        file: File,
-        intake: Intake,
-        wanted: Wanted,
-        database: int,
-        report: Report,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, file: File, intake: Intake, job: Job, database: int) -> None:
         self._file = file
         self._at = 0
         self._size = file.size_bytes()
         self._intake = intake
-        self._wanted = wanted
+        self._job = job
         self._database = database
-        self._report = report
-        self._progress = progress
         self._now_ms = intake.now_ms()
 
     def _fill(self, _size: int) -> bytes:
         data = self._file.pread(READ_BYTES, self._at)
         self._at += len(data)
-        self._progress(self._at, self._size)
+        self._job.progress(self._at, self._size)
         return data
 
     def run(self) -> None:
         """Import the streams one after the other."""
-        report, reader = self._report, FileReader(self._fill)
+        report, reader = self._job.report, FileReader(self._fill)
         if reader.newer is not None:
             report.note(reader.newer)
         for key in reader.streams():
-            if not self._wanted.wants(key.name):
+            if not self._job.wanted.wants(key.name):
                 continue
             if key.database != self._database:
                 report.other_databases += 1
@@ -171,11 +274,11 @@ class _Import:
         except CANNOT_TAKE as exc:
             if key.failed:
                 raise
-            self._report.leave_out(key.name, exc)
+            self._job.report.leave_out(key.name, exc)
 
     def _stream(self, key: StreamKey) -> None:
-        name, intake = self._wanted.target(key.name), self._intake
-        if not self._wanted.replace and intake.record(name) is not None:
+        name, intake = self._job.wanted.target(key.name), self._intake
+        if not self._job.wanted.replace and intake.record(name) is not None:
             intake.takes(name, _claim(key.info()))  # counts it, or raises
             return
         found = _pieces(key, PIECE_BYTES)
