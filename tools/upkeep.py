@@ -14,8 +14,9 @@ makes has its name only once it is whole.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from logstore.api.info import PinInfo
     from logstore.api.store import Store
     from logstore.recovery import check
-    from logstore.recovery.salvage.run import SalvageReport
 
 
 EXIT_DAMAGED = 1
@@ -89,10 +89,7 @@ def verify(output: Output, path: Path) -> None:
 
     Exit code: 0 whole, 1 damaged or no store.
     """
-    from logstore.recovery import check
-
-    with output.progress("Verifying") as progress:
-        found = check.check(path, progress=progress, careful=True)
+    found = _read_all(output, path, "Verifying")
     whole = not found.damage and not found.tail_bytes
     output.exit_code = EXIT_OK if whole else EXIT_DAMAGED
     told = found.as_dict()
@@ -109,34 +106,28 @@ def restore(output: Output, source: str, target: Path) -> None:
     BACKUP is the directory of one, or the URI (or the directory) that a store was shipped to.
     """
     from logstore.log import shipped
+    from logstore.recovery import backup as backups
+    from logstore.recovery import fetch
 
     if "://" in source or (Path(source) / shipped.MANIFEST).exists():
-        _restore_shipped(output, source, target)
+        with output.progress("Fetching") as progress:
+            fetch.fetch(source, target, progress=progress)
+        found = _read_all(output, target, "Verifying the store")
+        _refuse_damaged(found, "what was shipped")
     else:
-        _restore_backup(output, Path(source), target)
-
-
-def _restore_shipped(output: Output, uri: str, target: Path) -> None:
-    from logstore.recovery import check, fetch
-
-    with output.progress("Fetching") as progress:
-        fetch.fetch(uri, target, progress=progress)
-    with output.progress("Verifying the store") as progress:
-        found = check.check(target, progress=progress, careful=True)
-    _refuse_damaged(found, "what was shipped")
+        found = _read_all(output, Path(source), "Verifying the backup")
+        _refuse_damaged(found, "the backup")
+        with output.progress("Restoring") as progress:
+            backups.restore(Path(source), target, progress=progress)
     output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
 
 
-def _restore_backup(output: Output, source: Path, target: Path) -> None:
-    from logstore.recovery import backup as backups
+def _read_all(output: Output, path: Path, doing: str) -> check.CheckReport:
+    """What each frame of a store says of it."""
     from logstore.recovery import check
 
-    with output.progress("Verifying the backup") as progress:
-        found = check.check(source, progress=progress, careful=True)
-    _refuse_damaged(found, "the backup")
-    with output.progress("Restoring") as progress:
-        backups.restore(source, target, progress=progress)
-    output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
+    with output.progress(doing) as progress:
+        return check.check(path, progress=progress, careful=True)
 
 
 def _refuse_damaged(found: check.CheckReport, what: str) -> None:
@@ -198,11 +189,8 @@ def check_store(output: Output, path: Path) -> None:
 
     Exit code: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail was found.
     """
-    from logstore.recovery import check
-
     try:
-        with output.progress("Checking") as progress:
-            found = check.check(path, progress=progress, careful=True)
+        found = _read_all(output, path, "Checking")
     except CorruptionError:
         output.exit_code = EXIT_DAMAGED
         raise
@@ -213,11 +201,17 @@ def check_store(output: Output, path: Path) -> None:
     told = found.as_dict()
     if not output.json and not found.tail_bytes:
         del told["tail_segment"], told["tail_offset"]  # it is nowhere
-    concerned = [] if output.json else told.pop("concerned")
+    _report_with_tables(output, told, () if output.json else ("concerned",))
+
+
+def _report_with_tables(output: Output, told: dict[str, Any], names: Sequence[str]) -> None:
+    """Write what was found, and what stands under some names as tables."""
+    lists = {name: told.pop(name) for name in names}
     output.report(told)
-    if concerned:
-        rows = [list(each.values()) for each in concerned]
-        output.table(list(concerned[0]), rows, title="concerned:")
+    for name, found in lists.items():
+        if found:
+            rows = [list(each.values()) for each in found]
+            output.table(list(found[0]), rows, title=f"{name}:")
 
 
 @options.command("recover")
@@ -245,22 +239,10 @@ def recover(output: Output, path: Path, target: Path | None) -> None:
     with output.progress("Salvaging") as progress:
         made = run.salvage(path, target, progress=progress)
     output.exit_code = output.exit_code if made.whole else EXIT_LEFT_OUT
-    if output.json:
-        output.json_object(made.as_dict())
-    else:
-        _show_salvaged(output, made)
-
-
-def _show_salvaged(output: Output, made: SalvageReport) -> None:
-    """What was taken out; then one line for each thing that is gone, not certain, or damaged."""
-    found = made.as_dict()
-    lists = {name: found.pop(name) for name in ("gone", "unsure", "damage")}
-    output.report(found)
-    for name in ("gone", "damage"):
-        if lists[name]:
-            rows = [list(each.values()) for each in lists[name]]
-            output.table(list(lists[name][0]), rows, title=f"{name}:")
-    for text in lists["unsure"]:
+    told = made.as_dict()
+    unsure = [] if output.json else told.pop("unsure")
+    _report_with_tables(output, told, () if output.json else ("gone", "damage"))
+    for text in unsure:
         output.line(f"not certain: {text}")
 
 
@@ -274,7 +256,7 @@ def retain(output: Output, path: Path) -> None:
     A process that has the store open does this by itself every second, unless it was opened with
     background=False. 'logstore compact' gives the space back at once.
     """
-    with options.opened(path, create=False, background=False) as store:
+    with options.changing(path) as store:
         dropped = store.retain()
     output.report({"entries_dropped": dropped})
 
@@ -312,7 +294,7 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
     if ids and not release:
         raise click.UsageError("IDs are for --release")
     if release:
-        with options.opened(path, create=False, background=False) as store:
+        with options.changing(path) as store:
             output.report({"released": store.release_pins(*ids)})
         return
     with options.reading(path) as store:
@@ -323,9 +305,8 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
         return
     head = ("ID", "for", "process", "since", "until", "segments", "keeps")
     narrow = ("until", "segments", "since")
-    output.table(
-        head, (_pin_row(each) for each in found), narrow=narrow, none="no pin", folded=ID_LENGTH
-    )
+    rows = map(_pin_row, found)
+    output.table(head, rows, narrow=narrow, none="no pin", folded=ID_LENGTH)
 
 
 def _pin_row(pin: PinInfo) -> tuple[object, ...]:

@@ -270,13 +270,13 @@ def test_blocks_are_loaded_as_rows_are(
             seen: list[Any] = []
             found: Any = read_json(io.BytesIO(data), RowIDs(**first[1]))
             load = Load(
-                one_by_one(found) if as_rows else found,  # type: ignore[arg-type]
                 stream,
                 batch,
                 skip_bad,
                 resume,
+                rows=one_by_one(found) if as_rows else found,  # type: ignore[arg-type]
                 on_bad=lambda error, seen=seen: seen.append(str(error)),
-                on_batch=lambda counts, seen=seen: seen.append(counts.imported),
+                on_batch=lambda counts, _rows, seen=seen: seen.append(counts.imported),
             )
             try:
                 load.run()
@@ -295,7 +295,7 @@ def test_what_has_come_through_a_pipe_is_not_kept_waiting(tmp_path: Path, kind: 
     line = b'{"id":"%d-0","a":"1"}\n' if kind == "jsonl" else b"%d-0,1\n"
     with logstore.open(tmp_path / "store", sync="os") as store, open(reading, "rb") as source:
         stream = store.stream("s")
-        load = Load(read(source, RowIDs()), stream, 1)
+        load = Load(stream, 1, rows=read(source, RowIDs()))
         thread = threading.Thread(target=load.run)
         thread.start()
         try:

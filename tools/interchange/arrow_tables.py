@@ -18,7 +18,6 @@ in neither is refused with its column and row, before anything of the file is st
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, BinaryIO, cast
@@ -26,6 +25,7 @@ from typing import Any, BinaryIO, cast
 from logstore.errors import OptionError, UsageError
 from logstore.scan import intake, moments
 from logstore.scan.intake import is_plain
+from logstore.tools.wording import text_or_base64
 
 NO_TEXT = "<value out of range"
 ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # its first and last bytes; with padding
@@ -246,10 +246,7 @@ def _leaf(scalar: Any) -> Any:
         return (moments.text if moments.is_moment(kind) else _times)(column)[0].as_py()
     value = scalar.as_py()
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return b64encode(value).decode("ascii")
+        return text_or_base64(value)
     if isinstance(value, float) and value - value != 0:
         return str(value)  # JSON has no NaN, and no infinity
     return value if isinstance(value, str | int | float) else str(value)
@@ -259,7 +256,7 @@ def _key(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-BATCH_ROWS = 65536
+INT96_ROWS = 65536
 _NS_MAX_S = 9_223_372_036  # seconds before and behind 1970 that nanoseconds of 64 bits hold
 _YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800
 _A_SECOND_NS = 1_000_000_000
@@ -281,16 +278,13 @@ def int96_unit(opened: Any) -> str:
         return "ns"
     row, fits, first_fine = 0, True, ""
     readers = (plain, opened(coerce_int96_timestamp_unit="ns"))
-    batches = (each.iter_batches(batch_size=BATCH_ROWS, columns=columns) for each in readers)
-    for seconds, nanoseconds in zip(*batches, strict=True):
-        found = _Batch(seconds, nanoseconds)
-        if found.worst(_wrong):
-            raise UsageError(
-                f"{found.first(_wrong, row)}: an INT96 timestamp is not in the years 1 to 9999"
-            )
-        fits = fits and not found.worst(_beyond)
-        if not first_fine and found.worst(_fine):
-            first_fine = found.first(_fine, row)
+    both = (each.iter_batches(batch_size=INT96_ROWS, columns=columns) for each in readers)
+    for seconds, nanoseconds in zip(*both, strict=True):
+        wrong = _first(_wrong, seconds, nanoseconds, row)
+        if wrong:
+            raise UsageError(f"{wrong}: an INT96 timestamp is not in the years 1 to 9999")
+        fits = fits and not _column(_beyond, seconds, nanoseconds)
+        first_fine = first_fine or _first(_fine, seconds, nanoseconds, row)
         row += seconds.num_rows
     if not fits and first_fine:
         raise UsageError(
@@ -307,58 +301,45 @@ def _columns(schema: Any) -> list[str]:
     return [each.path for each in every if each.physical_type == "INT96"]
 
 
-# What of each pair of seconds and nanoseconds is looked for, as masks.
-def _wrong(seconds: Any, _nanoseconds: Any) -> Any:
-    import pyarrow.compute as pc
-
+# What of seconds, and of nanoseconds, is looked for, as masks.
+def _wrong(pc: Any, seconds: Any, _nanoseconds: Any) -> Any:
     return pc.or_(pc.less(seconds, _YEAR_1), pc.greater_equal(seconds, _YEAR_10000))
 
 
-def _beyond(seconds: Any, _nanoseconds: Any) -> Any:
-    import pyarrow.compute as pc
-
+def _beyond(pc: Any, seconds: Any, _nanoseconds: Any) -> Any:
     return pc.or_(pc.less(seconds, -_NS_MAX_S), pc.greater_equal(seconds, _NS_MAX_S))
 
 
-def _fine(seconds: Any, nanoseconds: Any) -> Any:
-    import pyarrow.compute as pc
-
+def _fine(pc: Any, seconds: Any, nanoseconds: Any) -> Any:
     # Both numbers wrap around alike, so that their difference is what is behind the second.
     rest = pc.subtract(nanoseconds, pc.multiply(seconds, _A_SECOND_NS))
     return pc.not_equal(rest, pc.multiply(pc.divide(rest, 1000), 1000))
 
 
-class _Batch:
-    """Some rows, read as seconds and as nanoseconds."""
+def _column(test: Any, seconds: Any, nanoseconds: Any) -> str:
+    """The first column in which a test finds something; empty if there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(self, seconds: Any, nanoseconds: Any) -> None:
-        self._both = seconds, nanoseconds
-
-    def worst(self, test: Any) -> bool:
-        """Whether a test finds something."""
-        return bool(self._found(test, *self._both))
-
-    def _found(self, test: Any, seconds: Any, nanoseconds: Any) -> str:
-        """The first column in which a test finds something; empty if there is none."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        for name, one, other in zip(
-            seconds.schema.names, seconds.columns, nanoseconds.columns, strict=True
-        ):
-            pairs = zip(_leaves(one), _leaves(other), strict=True)
-            numbers = ((s.cast(pa.int64()), n.cast(pa.int64())) for s, n in pairs)
-            if any(pc.any(test(s, n)).as_py() for s, n in numbers):
+    columns = zip(seconds.schema.names, seconds.columns, nanoseconds.columns, strict=True)
+    for name, one, other in columns:
+        for pair in zip(_leaves(one), _leaves(other), strict=True):
+            numbers = (each.cast(pa.int64()) for each in pair)
+            if pc.any(test(pc, *numbers)).as_py():
                 return str(name)
-        return ""
+    return ""
 
-    def first(self, test: Any, row: int) -> str:
-        """The first row in which a test finds something, and its column."""
-        for at in range(self._both[0].num_rows):
-            name = self._found(test, *(each.slice(at, 1) for each in self._both))
-            if name:
-                return f"row {row + at + 1}: column {name!r}"
-        raise AssertionError("a batch differs from its rows")
+
+def _first(test: Any, seconds: Any, nanoseconds: Any, row: int) -> str:
+    """The first row in which a test finds something, and its column; empty if there is none."""
+    if not _column(test, seconds, nanoseconds):
+        return ""
+    found = (
+        (at, _column(test, seconds.slice(at, 1), nanoseconds.slice(at, 1)))
+        for at in range(seconds.num_rows)
+    )
+    at, name = next(each for each in found if each[1])
+    return f"row {row + at + 1}: column {name!r}"
 
 
 def _leaves(array: Any) -> list[Any]:

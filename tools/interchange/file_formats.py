@@ -42,7 +42,6 @@ MAGICS = {
     b"\xff\xff\xff\xff": "arrow",  # a stream of messages
 }
 MAGIC_BYTES = 6
-BUFFER_BYTES = 1 << 16
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -151,49 +150,14 @@ def _unpacked(file: BinaryIO, kind: str) -> Any:
 
 
 # -- writing ----------------------------------------------------------------------------------
-class Packing(io.RawIOBase):
-    """Bytes that are compressed on their way to a file, which stays open."""
-
-    def __init__(self, file: BinaryIO, kind: str) -> None:
-        self._stream = needing("arrow", lambda: _packed(file, kind))
-
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Compress bytes."""
-        view = memoryview(data)
-        self._stream.write(view)
-        return view.nbytes
-
-    def close(self) -> None:
-        """The end of what is compressed; nothing if it was never whole."""
-        if not self.closed:
-            super().close()
-            self._stream.close()
-
-
-def _packed(file: BinaryIO, kind: str) -> Any:
-    import pyarrow as pa
-
-    return pa.CompressedOutputStream(pa.PythonFile(_Kept(file), mode="w"), kind)
-
-
 class _Kept:
     """A file that pyarrow may not close: its user does, once he knows that it is whole."""
 
+    closed = False
+
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.closed = False
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Write."""
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        """Hand over what was written."""
-        self._file.flush()
+        self.write = file.write
+        self.flush = file.flush
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -207,11 +171,17 @@ def packing(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
     if kind is None:
         yield file
         return
-    packed = io.BufferedWriter(Packing(file, kind), BUFFER_BYTES)
+    packed = needing("arrow", lambda: _packed(_Kept(file), kind))
     try:
-        yield cast("BinaryIO", packed)
+        yield packed
     except BaseException:
         with suppress(OSError, ValueError):  # the first error tells more
             packed.close()
         raise
     packed.close()
+
+
+def _packed(file: _Kept, kind: str) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), kind)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -47,13 +47,44 @@ class Counts:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values; for --json."""
-        last_id = None if self.last_id is None else str(self.last_id)
-        return {
-            "imported": self.imported,
-            "bad": self.bad,
-            "resumed_over": self.resumed_over,
-            "last_id": last_id,
-        }
+        return asdict(self) | {"last_id": None if self.last_id is None else str(self.last_id)}
+
+
+@dataclass(slots=True)
+class Import:
+    """One import into one stream: what it is told, and what it counts."""
+
+    stream: Stream[bytes]
+    batch: int | None = None
+    skip_bad: bool = False
+    resume: bool = False
+    on_bad: Callable[[InputLineError], None] = lambda _error: None
+    on_batch: Callable[[Counts, int], None] = lambda _counts, _rows: None
+    create: bool = True
+    counts: Counts = field(default_factory=Counts)
+    _resume_after: StreamID = ZERO_ID
+
+    def _bad(self, error: InputLineError) -> None:
+        """A row is bad: it is counted if such rows are skipped, else it ends the import."""
+        if not self.skip_bad:
+            raise error
+        self.counts.bad += 1
+        self.on_bad(error)
+
+    def _out_of_order(self, id: StreamID, last: StreamID) -> str:
+        if last <= self._resume_after:
+            return (
+                f"{id} is not above the stream's last ID {self._resume_after}; --resume goes on "
+                "after it"
+            )
+        return f"{id} is not above {last} before it: sort the input by ID"
+
+    def _added(self, ids: Sequence[StreamID]) -> None:
+        """So many rows were added; none: there is no stream, and none is to be made."""
+        if len(ids) == 0:
+            raise UsageError("there is no such stream: leave out --no-create to make it")
+        self.counts.imported += len(ids)
+        self.counts.last_id = ids[-1]
 
 
 # Of a row that is to be added: its number, what is counted, and what ``add_many`` takes.
@@ -61,20 +92,11 @@ Waiting: TypeAlias = tuple[int, str, Any]
 
 
 @dataclass(slots=True)
-class Load:
-    """One import into one stream."""
+class Load(Import):
+    """An import of text, row by row, or by blocks of rows."""
 
-    rows: text_lines.Found
-    stream: Stream[bytes]
-    batch: int | None = None
-    skip_bad: bool = False
-    resume: bool = False
-    on_bad: Callable[[InputLineError], None] = lambda _error: None
-    on_batch: Callable[[Counts], None] = lambda _counts: None
-    create: bool = True
-    counts: Counts = field(default_factory=Counts)
+    rows: text_lines.Found = field(kw_only=True)
     _waiting: list[Waiting] = field(default_factory=list)
-    _resume_after: StreamID = ZERO_ID
     _last: StreamID = ZERO_ID
     _with_ids: bool | None = None
 
@@ -164,22 +186,10 @@ class Load:
             self.counts.resumed_over += 1
             return None
         if found.id <= self._last:
-            return InputLineError(
-                self._out_of_order(found.id), line_number=found.line, unit=found.unit
-            )
+            why = self._out_of_order(found.id, self._last)
+            return InputLineError(why, line_number=found.line, unit=found.unit)
         self._last = found.id
         return found
-
-    def _out_of_order(self, id: StreamID) -> str:
-        if self._last == self._resume_after:
-            return f"{id} is not above the stream's last ID {self._last}; --resume goes on after it"
-        return f"{id} is not above {self._last} before it: sort the input by ID"
-
-    def _bad(self, error: InputLineError) -> None:
-        if not self.skip_bad:
-            raise error
-        self.counts.bad += 1
-        self.on_bad(error)
 
     def _commit(self) -> None:
         rows, self._waiting = self._waiting, []
@@ -189,15 +199,11 @@ class Load:
             good = self._without_refused(rows, error)
             if good:
                 self._add(good)
-        self.on_batch(self.counts)
+        self.on_batch(self.counts, 0)
 
     def _add(self, rows: list[Waiting]) -> None:
         values = [value for _, _, value in rows]
-        added = self.stream.add_many(values, batch=len(values), create=self.create)
-        if len(added) == 0:  # create=False, and no stream
-            raise UsageError("there is no such stream: leave out --no-create to make it")
-        self.counts.imported += len(added)
-        self.counts.last_id = added.last
+        self._added(self.stream.add_many(values, batch=len(values), create=self.create))
 
     def _without_refused(self, rows: list[Waiting], error: UsageError) -> list[Waiting]:
         """The rows of a refused batch that can be added; the error again if none is at fault."""
@@ -315,7 +321,7 @@ def import_(
         total = size_of(source)
         told = {"file": file} if kind in TABLES and file else {}
 
-        def on_batch(counts: Counts, rows: int = 0) -> None:
+        def on_batch(counts: Counts, rows: int) -> None:
             output.context = told | counts.as_dict()
             progress(source.tell() if total else rows or counts.imported, total)
 
@@ -346,7 +352,7 @@ def _begin_text(
         )
     else:
         rows = text_lines.read_json(source, ids, line_max_bytes=most)
-    return partial(Load, rows)
+    return partial(Load, rows=rows)
 
 
 def check_csv(encoding: str, delimiter: str) -> None:

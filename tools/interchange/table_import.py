@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from logstore.api.entry import IDRuns, collect
 from logstore.api.opening import opened_of
-from logstore.api.stream import Stream
 from logstore.codec import GivenIDs, codec
 from logstore.engine.streams import add
 from logstore.engine.streams.add import AutoID
@@ -25,7 +24,7 @@ from logstore.scan import intake
 from logstore.scan.intake import Layout
 from logstore.tools.interchange.arrow_tables import Table
 from logstore.tools.interchange.file_formats import Input
-from logstore.tools.interchange.import_command import Counts
+from logstore.tools.interchange.import_command import Counts, Import
 from logstore.tools.interchange.text_rows import parse_ms
 from logstore.tuples import NamedTuple
 
@@ -93,7 +92,7 @@ class Rows(NamedTuple):
 
     batch: Any
     numbers: list[int]
-    ids: list[tuple[int, int]] | None = None
+    ids: list[StreamID] | None = None
 
     def but(self, bad: set[int]) -> Rows:
         """Those whose places are not among these."""
@@ -106,21 +105,12 @@ class Rows(NamedTuple):
 
 
 @dataclass(slots=True)
-class TableLoad:
-    """One import of a table into one stream."""
+class TableLoad(Import):
+    """An import of a table, batch by batch."""
 
-    table: Table
-    ids: TableIDs
-    stream: Stream[bytes]
-    batch: int | None = None
-    skip_bad: bool = False
-    resume: bool = False
-    on_bad: Callable[[InputLineError], None] = lambda _error: None
-    on_batch: Callable[[Counts, int], None] = lambda _counts, _rows: None
-    create: bool = True
-    counts: Counts = field(default_factory=Counts)
-    _resume_after: StreamID = ZERO_ID
-    _last: tuple[int, int] = (0, 0)  # of what was read
+    table: Table = field(kw_only=True)
+    ids: TableIDs = field(kw_only=True)
+    _last: StreamID = ZERO_ID  # of what was read
 
     def run(self) -> Counts:
         """Add all rows; InputLineError at the first bad one, unless they are skipped."""
@@ -145,32 +135,24 @@ class TableLoad:
     def _identified(self, rows: Rows) -> Rows:
         """The rows that are to be added, with their IDs."""
         rows, (ms, seq) = self._good(rows, self.ids.numbers)
-        ids: list[tuple[int, int]] = []
+        ids: list[StreamID] = []
         left_out: set[int] = set()
         last = self._last
         for at, first in enumerate(ms):
-            rank = last[1] + 1 if first == last[0] else 0
-            id = (first, rank if seq is None else seq[at])
+            rank = last.seq + 1 if first == last.ms else 0
+            id = StreamID(first, rank if seq is None else seq[at])
             ids.append(id)
             if self.resume and id <= self._resume_after:
                 self.counts.resumed_over += 1
                 left_out.add(at)
             elif id <= max(last, self._resume_after):
-                self._bad(self._out_of_order(id, last), rows.numbers[at])
+                self._bad_row(self._out_of_order(id, last), rows.numbers[at])
                 left_out.add(at)
                 continue
             last = id
         self._last = last
         rows = rows._replace(ids=ids)
         return rows.but(left_out) if left_out else rows
-
-    def _out_of_order(self, id: tuple[int, int], last: tuple[int, int]) -> str:
-        if last <= self._resume_after:
-            return (
-                f"{StreamID(*id)} is not above the stream's last ID {self._resume_after}; --resume "
-                "goes on after it"
-            )
-        return f"{StreamID(*id)} is not above {StreamID(*last)} before it: sort the input by ID"
 
     def _good(self, rows: Rows, call: Callable[[Any], R]) -> tuple[Rows, R]:
         """The rows for which a call raises nothing, and what it gives; a bad one is told."""
@@ -179,7 +161,7 @@ class TableLoad:
         except UsageError as error:
             bad: set[int] = set()
             for at, why in self._refused(rows.batch, call):
-                self._bad(str(why).removeprefix("row 0: "), rows.numbers[at])
+                self._bad_row(str(why).removeprefix("row 0: "), rows.numbers[at])
                 bad.add(at)
             if not bad:
                 first, last = rows.numbers[0], rows.numbers[-1]
@@ -195,12 +177,8 @@ class TableLoad:
             except UsageError as error:
                 yield at, error
 
-    def _bad(self, why: str, number: int) -> None:
-        error = InputLineError(why, line_number=number, unit="row")
-        if not self.skip_bad:
-            raise error
-        self.counts.bad += 1
-        self.on_bad(error)
+    def _bad_row(self, why: str, number: int) -> None:
+        self._bad(InputLineError(why, line_number=number, unit="row"))
 
     def _commit(self, rows: Rows, ready: Any) -> None:
         if not rows.numbers:
@@ -211,12 +189,10 @@ class TableLoad:
             ids = codec().given_numbers(list(ms), list(seq))
         request = add.Add(self.stream.name, ready, 0, len(ready), ids, self.create)
         added = opened_of(self.stream).commit(partial(add.add, request=request), None)
-        if added is None:
-            raise UsageError("there is no such stream: leave out --no-create to make it")
         found = IDRuns()
-        collect(found, added)
-        self.counts.imported += len(found)
-        self.counts.last_id = found.last
+        if added is not None:
+            collect(found, added)
+        self._added(found)
 
 
 def begin(found: Input, kind: str, file: str, ids: dict[str, Any]) -> Callable[..., TableLoad]:
@@ -224,6 +200,6 @@ def begin(found: Input, kind: str, file: str, ids: dict[str, Any]) -> Callable[.
 
     def opened() -> Callable[..., TableLoad]:
         table = Table(found.file, kind, seekable=found.seekable, name=file)
-        return partial(TableLoad, table, TableIDs(table.schema, **ids))
+        return partial(TableLoad, table=table, ids=TableIDs(table.schema, **ids))
 
     return needing("arrow", opened)
