@@ -33,9 +33,11 @@ from logstore.scan.conversion import Shape, Target, cast, malformed, typed
 from logstore.tuples import NamedTuple
 
 NAME_MAX_BYTES = 255  # of a file system
-_PART = ".part"
+PART = ".part"
+GROUP_MAX_ROWS = 1 << 18
+GROUP_MAX_BYTES = 64 << 20
 _FILE = re.compile(r"(\d{1,20})-(\d{1,20})_(\d{1,20})-(\d{1,20})\.parquet")
-_HALF = re.compile(r"_\d{1,20}-\d{1,20}\.parquet" + re.escape(_PART))
+_HALF = re.compile(r"_\d{1,20}-\d{1,20}\.parquet" + re.escape(PART))
 
 
 class Exported:
@@ -118,43 +120,85 @@ class Folder:
             return []
         return [path / each for each in LOCAL.names(path) if (path / each).is_dir()]
 
-    def begin(self, name: bytes, day: str, first: StreamID) -> Half:
-        """A new file of a stream and a day, under a temporary name."""
+    def part(self, name: bytes, day: str, first: StreamID) -> Path:
+        """The temporary name of a new file of a stream and a day, in a folder that is there."""
         folder = self.stream(name) / f"day={day}"
         for each in (folder.parent, folder):
             if not each.is_dir():
                 LOCAL.make_directory(each)
                 LOCAL.sync_directory(each.parent)
-        return Half(folder / f"_{first}.parquet{_PART}", folder, first)
+        return folder / f"_{first}.parquet{PART}"
 
 
-class Half:
-    """A file that is written; it takes its name by ``finish``, or goes by ``abandon``."""
+class NewFile:
+    """A file that is written, by row groups of bounded size, under a temporary name. It takes its
+    own by ``finish``, or goes by ``abandon``."""
 
-    def __init__(self, path: Path, folder: Path, first: StreamID) -> None:
-        self._path = path
-        self._folder = folder
-        self._first = first
-        self.sink = Sink(LOCAL.open_new(path))
+    def __init__(self, part: Path, schema: Any) -> None:
+        self._part = part
+        self._sink = Sink(LOCAL.open_new(part))
+        self._held: list[Any] = []
+        self._held_rows = self._held_bytes = 0
+        self._ends: tuple[StreamID, StreamID] | None = None
+        self.rows = 0
+        try:
+            self._writer = _parquet_writer(self._sink, schema)
+        except BaseException:  # its first bytes may find the disk full
+            self.abandon()
+            raise
 
-    def finish(self, last: StreamID) -> None:
-        """It is whole, and ends with this ID."""
-        finish(self.sink, self._path, self._folder / f"{self._first}_{last}.parquet")
+    @property
+    def size_bytes(self) -> int:
+        """What was written so far."""
+        return self._sink.size_bytes
+
+    def add(self, found: DayRows) -> None:
+        """More rows."""
+        first, _ = self._ends or (found.first, None)
+        self._ends = first, found.last
+        self.rows += found.batch.num_rows
+        self._held.append(found.batch)
+        self._held_rows += found.batch.num_rows
+        self._held_bytes += found.batch.nbytes
+        if self._held_rows >= GROUP_MAX_ROWS or self._held_bytes >= GROUP_MAX_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held))
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+    def finish(self, path: Path | None = None) -> None:
+        """All rows are there: they are durable, then the file has its name, and then that is
+        durable. ``path``: the name; else that of the IDs that it has."""
+        self._write_group()
+        self._writer.close()
+        try:
+            self._sink.file.sync()
+        finally:
+            self._sink.file.close()
+        if path is None and self._ends is not None:
+            path = self._part.with_name("{}_{}.parquet".format(*self._ends))
+        assert path is not None
+        LOCAL.rename(self._part, path)
+        LOCAL.sync_directory(path.parent)
 
     def abandon(self) -> None:
         """Nothing is left of it."""
-        self.sink.end()
-        LOCAL.remove(self._path)
+        self._sink.file.close()
+        LOCAL.remove(self._part)
 
 
-def finish(sink: Sink, part: Path, path: Path) -> None:
-    """What was written is durable, then it has its name, and then that is durable."""
-    try:
-        sink.file.sync()
-    finally:
-        sink.end()
-    LOCAL.rename(part, path)
-    LOCAL.sync_directory(path.parent)
+def _parquet_writer(sink: Sink, schema: Any) -> Any:
+    from pyarrow import parquet
+
+    # IDs and times are all different: a dictionary of them costs twice, and helps nobody.
+    coded = [each for each in schema.names if each not in ("id", "ts", "id_key")]
+    return parquet.ParquetWriter(
+        sink, schema, compression="zstd", use_dictionary=coded or False, write_page_checksum=True
+    )
 
 
 class Sink:
@@ -188,10 +232,6 @@ class Sink:
         """pyarrow has nothing more to write; the file is still to be synced."""
         self.closed = True
 
-    def end(self) -> None:
-        """Close the file itself."""
-        self.file.close()
-
 
 DAY_MS = 86_400_000
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # past the year 9999, where ``ts`` is null, too
@@ -210,7 +250,7 @@ class DayRows(NamedTuple):
     last: StreamID
 
 
-class Rows:
+class Columns:
     """What the columns of an export are, and what was counted of their values."""
 
     def __init__(self, columns: Mapping[str, Any] | None, reserved: tuple[str, ...] = ()) -> None:

@@ -116,8 +116,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
         for steps in range(1000):
             folder = tmp_path / str(steps)
             with monkeypatch.context() as patched:
-                for module in (parquet_files, parquet_export):
-                    patched.setattr(module, "LOCAL", Dying(steps))
+                patched.setattr(parquet_files, "LOCAL", Dying(steps))
                 try:
                     export_parquet(store, folder, name)
                 except Killed:
