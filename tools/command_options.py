@@ -110,6 +110,23 @@ _JSON = click.Option(
 )
 
 
+class CommandGroup(click.Group):
+    """A command with commands below it; an unknown one is answered by those that it may mean."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], names)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+
 def command(
     name: str, *, group: click.Group | None = None, store: bool = True
 ) -> Callable[[Callable[..., None]], click.Command]:

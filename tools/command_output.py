@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from logstore.tools.wording import entry_line, entry_object, for_a_shell, readab
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
 
+T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
 WIDTH_OF_A_PIPE = 10_000
@@ -132,6 +133,21 @@ class Output:
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         self._print(console, table)
+
+    def listing(
+        self,
+        found: Iterable[T],
+        to_object: Callable[[T], Mapping[str, Any]],
+        columns: Sequence[str],
+        to_row: Callable[[T], Sequence[Any]],
+        **table: Any,
+    ) -> None:
+        """An object each, or all as a table."""
+        if self.json:
+            for each in found:
+                self.json_object(to_object(each))
+        else:
+            self.table(columns, map(to_row, found), **table)
 
     def canvas(self, width: int) -> tuple[int, bool, bool]:
         """How wide a picture may be (``width`` where there is no terminal), whether colours are

@@ -7,11 +7,10 @@ of the call happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,11 +19,12 @@ from logstore.errors import EntryNotFoundError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
 from logstore.tools.command_output import Output
-from logstore.tools.wording import dated, name_object, quoted, readable, short_length
+from logstore.tools.wording import by_json_names, dated, name_object, quoted, readable, short_length
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
-    from logstore.api.store import Store
+    from logstore.api.info import GroupInfo, PendingEntry
+    from logstore.api.summary import StreamSummary
 
 
 HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
@@ -34,27 +34,29 @@ HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
 @options.optional_stream_argument
 def groups(output: Output, path: Path, name: str | None) -> None:
     """List groups, of all streams or of one: how far they are, and what is pending."""
-    rows: list[tuple[object, ...]] = []
     with options.reading(path) as store:
         names = store.streams() if name is None else [options.existing(store, name).name]
-        for stream_name in names:
-            for each in store.stream(stream_name).groups():
-                if output.json:
-                    values = {key.replace("-", "_"): value for key, value in each.as_dict().items()}
-                    values |= name_object(each.name)
-                    output.json_object({"stream": readable(stream_name), **values})
-                rows.append(
-                    (
-                        stream_name,
-                        each.name,
-                        each.consumers,
-                        each.pending,
-                        "unknown" if each.lag is None else each.lag,
-                        dated(each.last_delivered_id),
-                    )
-                )
-    if not output.json:
-        output.table(HEAD, rows, narrow=("last delivered", "consumers"), none="no group")
+        found = [(stream, each) for stream in names for each in store.stream(stream).groups()]
+    output.listing(
+        found,
+        _group_object,
+        HEAD,
+        _group_row,
+        narrow=("last delivered", "consumers"),
+        none="no group",
+    )
+
+
+def _group_object(found: tuple[bytes, GroupInfo[bytes]]) -> dict[str, Any]:
+    stream, group = found
+    return {"stream": readable(stream), **by_json_names(group), **name_object(group.name)}
+
+
+def _group_row(found: tuple[bytes, GroupInfo[bytes]]) -> tuple[object, ...]:
+    stream, group = found
+    lag: object = "unknown" if group.lag is None else group.lag
+    last = dated(group.last_delivered_id)
+    return (stream, group.name, group.consumers, group.pending, lag, last)
 
 
 @options.command("pending")
@@ -65,31 +67,25 @@ def groups(output: Output, path: Path, name: str | None) -> None:
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many; 0: all.")  # fmt: skip
 def pending(
-    output: Output,
-    path: Path,
-    name: str,
-    group_name: str,
-    consumer: str | None,
-    min_idle: timedelta,
-    count: int,
+    output: Output, /, path: Path, name: str, group_name: str, count: int, **filters: Any
 ) -> None:
     """List what was delivered and not acknowledged, the smallest IDs first, as XPENDING."""
     with options.reading(path) as store:
         group = options.existing_group(options.existing(store, name), group_name)
-        entries = islice(group.pending_entries(consumer=consumer, min_idle=min_idle), count or None)
-        if output.json:
-            for each in entries:
-                values = each.as_dict()
-                output.json_object({key.replace("-", "_"): value for key, value in values.items()})
-            return
-        rows = [
-            (str(each.id), each.consumer, short_length(each.idle), each.delivery_count)
-            for each in entries
-        ]
-    narrowed = bool(consumer or min_idle)
-    none = "nothing that is pending is like that" if narrowed else "nothing is pending"
-    head = ("ID", "consumer", "idle", "deliveries")
-    output.table(head, rows, narrow=("deliveries",), none=none)
+        entries = islice(group.pending_entries(**filters), count or None)
+        none = (
+            "nothing that is pending is like that"
+            if any(filters.values())
+            else "nothing is pending"
+        )
+        head = ("ID", "consumer", "idle", "deliveries")
+        output.listing(
+            entries, by_json_names, head, _pending_row, narrow=("deliveries",), none=none
+        )
+
+
+def _pending_row(found: PendingEntry[bytes]) -> tuple[object, ...]:
+    return (str(found.id), found.consumer, short_length(found.idle), found.delivery_count)
 
 
 @options.command("ack")
@@ -113,21 +109,21 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
               help="Without IDs: at most this many, the smallest.")  # fmt: skip
 def claim(
     output: Output,
+    /,
     path: Path,
     name: str,
     group_name: str,
-    consumer: str,
     ids: tuple[str, ...],
-    min_idle: timedelta,
     count: int,
+    **how: Any,
 ) -> None:
     """Give pending entries to CONSUMER and print them, as XCLAIM; without IDs as XAUTOCLAIM."""
     with options.changing(path) as store:
         group = options.existing_group(options.existing(store, name), group_name)
         if ids:
-            claimed = group.claim(consumer, ids, min_idle=min_idle)
+            claimed = group.claim(ids=ids, **how)
         else:
-            claimed = group.autoclaim(consumer, min_idle=min_idle, count=count).entries
+            claimed = group.autoclaim(count=count, **how).entries
         for each in claimed:
             output.entry(each)
 
@@ -136,7 +132,7 @@ ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
 all_option = click.option("--all", "every", is_flag=True, help="All that are there now.")
 
 
-@click.group("dead")
+@click.group("dead", cls=options.CommandGroup)
 def dead() -> None:
     """Look at dead letters, give them back, or drop them.
 
@@ -145,38 +141,44 @@ def dead() -> None:
     """
 
 
-def _named(store: Store[bytes]) -> Iterator[tuple[bytes, list[tuple[bytes, bytes]]]]:
-    """Streams of dead letters, and the groups (with their streams) that send theirs there."""
-    senders: dict[bytes, list[tuple[bytes, bytes]]] = {}
-    for name in store.streams():
-        for group in store.stream(name).groups():
-            target = group.settings.dead_letter
-            if target is not None:
-                senders.setdefault(target, []).append((name, group.name))
-    yield from sorted(senders.items())
-
-
 @options.command("list", group=dead)
 @options.optional_stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many; 0: all.")  # fmt: skip
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
+    from logstore.api.opening import opened_of
+    from logstore.api.summary import summaries
+
     with options.reading(path) as store:
         if name is not None:
             for entry in options.existing(store, name).range(count=count or None):
                 _letter(output, entry)
             return
-        rows = []
-        for target, senders in _named(store):
-            length = len(store.stream(target)) if target in store else 0
-            names = [f"{readable(stream)}/{readable(group)}" for stream, group in senders]
-            if output.json:
-                output.json_object({**name_object(target), "length": length, "groups": names})
-            rows.append((target, length, ", ".join(names)))
-    if not output.json:
-        none = "no group sends its dead letters anywhere"
-        output.table(("stream", "dead letters", "of groups"), rows, none=none)
+        found = summaries(opened_of(store), store.streams())
+        lengths = {each.name: each.length for each in found}
+        letters = [
+            (target, lengths.get(target, 0), senders)
+            for target, senders in sorted(dead_letter_streams(found).items())
+        ]
+    output.listing(
+        letters,
+        lambda each: {**name_object(each[0]), "length": each[1], "groups": each[2]},
+        ("stream", "dead letters", "of groups"),
+        lambda each: (each[0], each[1], ", ".join(each[2])),
+        none="no group sends its dead letters anywhere",
+    )
+
+
+def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]]:
+    """Streams that groups name for their dead letters, with those groups and what they read."""
+    senders: dict[bytes, list[str]] = {}
+    for each in found:
+        for group in each.groups:
+            if group.settings.dead_letter is not None:
+                name = f"{readable(each.name)}/{readable(group.name)}"
+                senders.setdefault(group.settings.dead_letter, []).append(name)
+    return senders
 
 
 def _letter(output: Output, entry: Entry[bytes]) -> None:

@@ -184,7 +184,7 @@ EXIT_TAIL = 3
 
 
 @options.command("check")
-def check_store(output: Output, path: Path) -> None:
+def check_(output: Output, path: Path) -> None:
     """Verify every frame of a store, and change nothing.
 
     Exit code: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail was found.
@@ -299,14 +299,9 @@ def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> Non
         return
     with options.reading(path) as store:
         found = store.pins()
-    if output.json:
-        for each in found:
-            output.json_object(each.as_dict())
-        return
     head = ("ID", "for", "process", "since", "until", "segments", "keeps")
-    narrow = ("until", "segments", "since")
-    rows = map(_pin_row, found)
-    output.table(head, rows, narrow=narrow, none="no pin", folded=ID_LENGTH)
+    shown = {"narrow": ("until", "segments", "since"), "none": "no pin", "folded": ID_LENGTH}
+    output.listing(found, lambda each: each.as_dict(), head, _pin_row, **shown)
 
 
 def _pin_row(pin: PinInfo) -> tuple[object, ...]:

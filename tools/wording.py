@@ -83,6 +83,11 @@ def name_object(name: bytes) -> dict[str, str]:
         return {"name_base64": records.in_base64(name)}
 
 
+def by_json_names(info: Any) -> dict[str, Any]:
+    """What there is to say of something that tells it by the names of Redis."""
+    return {key.replace("-", "_"): value for key, value in info.as_dict().items()}
+
+
 def dated(at: StreamID) -> str:
     """An ID, and how long ago the moment is that it has."""
     moment = units.clock(at.ms)
@@ -129,8 +134,6 @@ PHRASES = {
     "give readonly=True, or change the store itself": "change the store itself",
     "see store.pins()": "'logstore pins STORE' lists them",
     "run compact(purge=True) again": "run 'logstore compact --purge' again",
-    "to be read only: give readonly=True, or change the store itself": "to be read only: change "
-    "the store itself",
     "fix the permissions, or open with readonly=True": "fix the permissions",
     "drop the stream, or give replace=True": "give --replace, or --skip",
     "drop it, or give replace=True": "give --replace, or --skip",

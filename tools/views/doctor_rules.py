@@ -20,6 +20,7 @@ from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.log import names
 from logstore.log.pinfile import Pin
 from logstore.recovery import index_validity
+from logstore.tools.group_commands import dead_letter_streams
 from logstore.tools.views.doctor import SLOW, SOON, WRONG, Examined, Finding
 from logstore.tools.wording import readable, short_length
 
@@ -191,17 +192,6 @@ def streams(examined: Examined) -> Iterator[Finding]:
             yield from _dead_letters(examined, each, senders[each.name])
         else:
             yield from _retention(examined, each)
-
-
-def dead_letter_streams(found: list[StreamSummary]) -> dict[bytes, list[str]]:
-    """Streams that groups name for their dead letters, with those groups."""
-    senders: dict[bytes, list[str]] = {}
-    for each in found:
-        for group in each.groups:
-            if group.settings.dead_letter is not None:
-                name = group_name(each.name, group.name)
-                senders.setdefault(group.settings.dead_letter, []).append(name)
-    return senders
 
 
 def _dead_letters(

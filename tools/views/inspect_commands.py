@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from logstore.loading import load
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
-from logstore.tools.commands import Lazy
 
 number_argument = click.argument("number", metavar="SEGMENT", type=click.IntRange(min=1))
 
-INSPECT = {
-    "segment": "views.inspect_commands:segment_",
-    "frame": "views.inspect_commands:frame_",
-    "stream": "views.inspect_commands:stream",
-    "node": "views.inspect_commands:node_",
-    "hint": "views.inspect_commands:hint_",
-    "checkpoint": "views.inspect_commands:checkpoint_",
-}
 
-
-@click.group("inspect", cls=Lazy, modules=INSPECT)
+@click.group("inspect", cls=options.CommandGroup)
 def inspect() -> None:
     """Show what lies in the files of a store, with offsets, also behind damage.
 
@@ -31,7 +22,11 @@ def inspect() -> None:
     """
 
 
-@options.command("segment")
+def _shown() -> Any:
+    return load("logstore.tools.views.inspected")
+
+
+@options.command("segment", group=inspect)
 @number_argument
 def segment_(output: Output, path: Path, number: int) -> None:
     """Show the head of a segment and all its frames, one a line, also behind damage.
@@ -39,10 +34,10 @@ def segment_(output: Output, path: Path, number: int) -> None:
     Bytes that are no valid frame are shown as such. What stands behind the end that the next
     segment's head gives is void.
     """
-    load("logstore.tools.views.inspected").show_segment(output, path, number)
+    _shown().show_segment(output, path, number)
 
 
-@options.command("frame")
+@options.command("frame", group=inspect)
 @number_argument
 @click.argument("offset", type=click.IntRange(min=0))
 @click.option("--bytes", "bytes_max", type=click.IntRange(min=0), default=4096, show_default=True,
@@ -52,10 +47,10 @@ def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int)
 
     If there is no valid one, show why, and the bytes as they are.
     """
-    load("logstore.tools.views.inspected").show_frame(output, path, number, offset, bytes_max)
+    _shown().show_frame(output, path, number, offset, bytes_max)
 
 
-@options.command("stream")
+@options.command("stream", group=inspect)
 @options.stream_argument
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many nodes, the newest; 0: all.")  # fmt: skip
@@ -64,10 +59,10 @@ def stream(output: Output, path: Path, name: str, count: int) -> None:
 
     The bytes of a node are not read: 'inspect node' does that, 'inspect frame' shows them.
     """
-    load("logstore.tools.views.inspected").show_stream(output, path, name, count)
+    _shown().show_stream(output, path, name, count)
 
 
-@options.command("node")
+@options.command("node", group=inspect)
 @options.stream_argument
 @click.argument("id", metavar="ID")
 def node_(output: Output, path: Path, name: str, id: str) -> None:
@@ -76,24 +71,24 @@ def node_(output: Output, path: Path, name: str, id: str) -> None:
     Offsets are those in the listpack; deleted entries, which stay in it, are marked. Exit code: 1
     if its bytes are no node.
     """
-    load("logstore.tools.views.inspected").show_node(output, path, name, id)
+    _shown().show_node(output, path, name, id)
 
 
-@options.command("hint")
+@options.command("hint", group=inspect)
 @number_argument
 def hint_(output: Output, path: Path, number: int) -> None:
     """Show the hint of a sealed segment: its frames, as an index is rebuilt from them.
 
     Of frames with listpack bytes it has the fixed part only; appends of one node may be joined.
     """
-    load("logstore.tools.views.inspected").show_hint(output, path, number)
+    _shown().show_hint(output, path, number)
 
 
-@options.command("checkpoint")
+@options.command("checkpoint", group=inspect)
 @click.argument("position", type=click.IntRange(min=1), required=False)
 def checkpoint_(output: Output, path: Path, position: int | None) -> None:
     """Show the checkpoint of POSITION, or the newest: which commit it follows, and its chunks.
 
     Without a position the others are listed, too.
     """
-    load("logstore.tools.views.inspected").show_checkpoint(output, path, position)
+    _shown().show_checkpoint(output, path, position)

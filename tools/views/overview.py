@@ -19,6 +19,7 @@ from logstore.settings import GroupSettings, StreamSettings
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.tools.wording import (
+    by_json_names,
     dated,
     entry_line,
     entry_object,
@@ -205,8 +206,7 @@ def _values(output: Output, found: Any) -> dict[str, Any]:
     """What is known of a stream, a group, a consumer or a pending entry, by names as JSON has them
     elsewhere. The entries that are pending with a consumer do not name it once more."""
     values: dict[str, Any] = {}
-    for given, value in found.as_dict().items():
-        key = given.replace("-", "_")
+    for key, value in by_json_names(found).items():
         if key == "name":
             values |= _name(output, found.name)
         elif key == "consumer" and value is not None:
@@ -254,24 +254,21 @@ def streams(output: Output, path: Path) -> None:
 
     with options.reading(path) as store:
         found = summaries(opened_of(store), store.streams())
-        if not output.json:
-            output.table(
-                STREAMS_HEAD, map(_summary_row, found), narrow=STREAMS_NARROW, none="no stream"
-            )
-            return
-        for each in found:
-            output.json_object(
-                {
-                    **name_object(each.name),
-                    "entries": each.length,
-                    "last_id": str(each.last_id),
-                    "first_id": str(each.first_id),
-                    "size_bytes": each.size_bytes,
-                    "groups": len(each.groups),
-                    "lag": each.lag,
-                    "pending": each.pending,
-                }
-            )
+        shown = {"narrow": STREAMS_NARROW, "none": "no stream"}
+        output.listing(found, _summary_object, STREAMS_HEAD, _summary_row, **shown)
+
+
+def _summary_object(found: StreamSummary) -> dict[str, Any]:
+    return {
+        **name_object(found.name),
+        "entries": found.length,
+        "last_id": str(found.last_id),
+        "first_id": str(found.first_id),
+        "size_bytes": found.size_bytes,
+        "groups": len(found.groups),
+        "lag": found.lag,
+        "pending": found.pending,
+    }
 
 
 def _summary_row(found: StreamSummary) -> tuple[object, ...]:
