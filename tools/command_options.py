@@ -263,59 +263,47 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNOREC
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
-class Length(click.ParamType[Any]):
+class Typed(click.ParamType[Any]):
+    """A value that is typed as text; what cannot be read is refused with an example."""
+
+    def __init__(self, name: str, kind: type, read: Callable[[str], Any], said: str) -> None:
+        self.name, self._kind, self._read, self._said = name, kind, read, said
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a value; click's BadParameter says how to write one."""
+        if isinstance(value, self._kind):
+            return value
+        try:
+            return self._read(str(value).strip())
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no {self._said}", param, ctx)
+
+
+def _length(text: str) -> timedelta:
     """A length of time; a number alone is seconds."""
-
-    name = "length"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text as a timedelta; click's BadParameter says how to write one."""
-        if isinstance(value, timedelta):
-            return value
-        text = str(value).strip()
-        try:
-            if _WHOLE.fullmatch(text):
-                found = _PART.findall(text)
-                parts = (timedelta(**{UNITS[unit]: float(number)}) for number, unit in found)
-                return sum(parts, timedelta())
-            return timedelta(seconds=float(text))
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no length of time: give 90s, 1h30m, 7d", param, ctx)
+    if not _WHOLE.fullmatch(text):
+        return timedelta(seconds=float(text))
+    found = _PART.findall(text)
+    parts = (timedelta(**{UNITS[unit]: float(number)}) for number, unit in found)
+    return sum(parts, timedelta())
 
 
-class Moment(click.ParamType[Any]):
+def _moment(text: str) -> datetime:
     """A moment: ISO 8601, the local time zone where none is given."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text as an aware datetime; click's BadParameter says how to write one."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return datetime.fromisoformat(str(value)).astimezone()
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no moment: give 2026-11-22T10:00 or 2026-11-22T10:00Z",
-                      param, ctx)  # fmt: skip
+    return datetime.fromisoformat(text).astimezone()
 
 
-class Size(click.ParamType[Any]):
+def _size(text: str) -> int:
     """Bytes: ``10GiB`` and ``10G`` by 1024, ``10GB`` by 1000, as GNU programs have it."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text as a number of bytes; click's BadParameter says how to write one."""
-        if isinstance(value, int):
-            return value
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None:
-            told = f"{value!r} is no size: give bytes, or 500MiB, 10GiB, 2TB"
-            raise click.BadParameter(told, ctx, param)
-        number, prefix, binary = found.groups()
-        base = 1000 if str(value).strip()[-1] in "bB" and not binary else 1024
-        power = base ** _POWERS[prefix.lower()] if prefix else 1
-        return int(number) * power if number.isdigit() else int(float(number) * power)
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    number, prefix, binary = found.groups()
+    base = 1000 if text[-1] in "bB" and not binary else 1024
+    power = base ** _POWERS[prefix.lower()] if prefix else 1
+    return int(number) * power if number.isdigit() else int(float(number) * power)
 
 
-LENGTH, MOMENT, SIZE = Length(), Moment(), Size()
+LENGTH = Typed("length", timedelta, _length, "length of time: give 90s, 1h30m, 7d")
+MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00 or 2026-11-22T10:00Z")
+SIZE = Typed("size", int, _size, "size: give bytes, or 500MiB, 10GiB, 2TB")

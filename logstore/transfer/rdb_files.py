@@ -17,10 +17,10 @@ its errors come where its pieces would, and it has ended when the import has, ho
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -342,38 +342,18 @@ _END = object()
 @contextmanager
 def _ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
     """Iterate over ``items`` while a thread makes the next ones."""
-    made: queue.Queue[Any] = queue.Queue(AHEAD)
-    over = threading.Event()
+    pool = ThreadPoolExecutor(1, "logstore-ahead")
 
-    def put(item: Any) -> None:
-        while not over.is_set():
-            with suppress(queue.Full):
-                made.put(item, timeout=0.1)
-                return
-
-    def run() -> None:
-        try:
-            for item in items:
-                put((item, None))
-                if over.is_set():
-                    return
-            put((_END, None))
-        except BaseException as exc:  # noqa: BLE001  (it is raised where it is waited for)
-            put((None, exc))
+    def made() -> Future[Any]:
+        return pool.submit(next, items, _END)
 
     def taken() -> Iterator[T]:
-        while True:
-            item, exc = made.get()
-            if exc is not None:
-                raise exc
-            if item is _END:
-                return
+        waiting = deque(made() for _ in range(AHEAD))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(made())
             yield item
 
-    thread = threading.Thread(target=run, name="logstore-ahead", daemon=True)
-    thread.start()
     try:
         yield taken()
     finally:
-        over.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)

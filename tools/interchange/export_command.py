@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -23,7 +23,7 @@ from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.loading import needing
 from logstore.tools import command_options as options
-from logstore.tools.command_output import Output, Progress
+from logstore.tools.command_output import Output
 from logstore.tools.interchange.file_formats import (
     TEXTS,
     guess_delimiter,
@@ -31,6 +31,7 @@ from logstore.tools.interchange.file_formats import (
     is_utf8,
     packing,
 )
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.api.entry import TextRows
@@ -38,17 +39,8 @@ if TYPE_CHECKING:
     from logstore.transfer.parquet_export import ParquetReport
 
 
-Batches: TypeAlias = "Iterator[TextRows]"
-Write: TypeAlias = "Callable[[TextRows], Iterator[bytes]]"
 STDOUT = Path("-")
 _names = itemgetter(slice(None, None, 2))
-
-
-def write_json(rows: TextRows) -> Iterator[bytes]:
-    """Entries as JSON lines."""
-    from logstore.scan import records
-
-    yield records.json_lines(rows)
 
 
 class CsvWriter:
@@ -121,7 +113,7 @@ class CsvWriter:
         return text.getvalue().encode()
 
 
-def field_names(batches: Batches) -> list[str]:
+def field_names(batches: Iterable[TextRows]) -> list[str]:
     """All field names, in the order of their first entry."""
     found: dict[str, None] = {}
     for rows in batches:
@@ -130,18 +122,6 @@ def field_names(batches: Batches) -> list[str]:
     if not is_utf8(found):
         raise UsageError("a field name is no UTF-8: use --format jsonl")
     return list(found)
-
-
-def write_entries(
-    batches: Batches, write: Write, target: BinaryIO, total: int, progress: Progress
-) -> int:
-    """Write entries; how many. ``total``: about so many will be."""
-    count = 0
-    for rows in batches:
-        target.writelines(write(rows))
-        count += len(rows)
-        progress(count, max(count, total))
-    return count
 
 
 @contextmanager
@@ -168,8 +148,19 @@ def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
 FORMATS = (*TEXTS, "parquet")
 INSTEAD = "name it .parquet, .jsonl or .csv, or write what a scan gives by pyarrow"
 # What is said of one format only; the command refuses it with another one.
-OF_CSV = ("fields", "id_field")
-OF_PARQUET = ("schema", "resume")
+ONLY_OF = {"fields": "csv", "id_field": "csv", "schema": "parquet", "resume": "parquet"}
+ENDING = ".parquet"
+
+
+class ExportOptions(NamedTuple):
+    """What is exported, and how, as it was typed."""
+
+    start: str
+    end: str
+    fields: str | None
+    id_field: str | None
+    schema: str | None
+    resume: bool
 
 
 @options.command("export")
@@ -192,8 +183,9 @@ OF_PARQUET = ("schema", "resume")
 @click.option("--id-field", help="Of CSV: the column of IDs.  [default: id]")
 @click.option("--schema", help="Of Parquet: columns and types, as 'temp double, hum long'.")
 @click.option("--resume", is_flag=True, help="Of a Parquet folder: go on behind what it has.")
+@options.gathered("chosen", ExportOptions)
 def export_(
-    output: Output, /, path: Path, names: tuple[str, ...], format_: str | None, **more: Any
+    output: Output, path: Path, names: tuple[str, ...], format_: str | None, chosen: ExportOptions
 ) -> None:
     """Write the entries of STREAM to FILE, or to stdout.
 
@@ -210,71 +202,59 @@ def export_(
     kind = format_ or ("jsonl" if file is None else guess_format(file))
     if kind not in FORMATS:
         raise click.UsageError(f"{file} cannot be written, only imported: {INSTEAD}")
-    for name in (*OF_CSV, *OF_PARQUET):
-        if more[name] and name not in {"csv": OF_CSV, "parquet": OF_PARQUET}.get(kind, ()):
+    for name, only in ONLY_OF.items():
+        if getattr(chosen, name) and kind != only:
             raise click.UsageError(f"--{name.replace('_', '-')} is not for {kind}")
     if kind == "parquet":
-        export_tables(output, path, names, **more)
+        _export_tables(output, path, names, chosen)
         return
     if not names or names[2:]:
         raise click.UsageError("give one STREAM, and FILE or nothing for stdout")
     name, *rest = names
     target = Path(*rest) if rest else STDOUT
-    count = _export_text(output, path, name, target, as_csv=kind == "csv", **more)
+    count = _export_text(output, path, name, target, chosen, as_csv=kind == "csv")
     if target != STDOUT:
         output.report({"exported": count, "file": str(target)})
 
 
 def _export_text(
-    output: Output,
-    path: Path,
-    name: str,
-    target: Path,
-    *,
-    as_csv: bool,
-    start: str,
-    end: str,
-    fields: str | None,
-    id_field: str | None,
-    **_more: Any,
+    output: Output, path: Path, name: str, target: Path, chosen: ExportOptions, *, as_csv: bool
 ) -> int:
     """JSON lines or CSV; how many entries."""
     from logstore.api import arguments, read
     from logstore.api.opening import opened_of
+    from logstore.scan import records
 
     with options.reading(path) as store, output.progress("Exporting") as progress:
         stream = options.existing(store, name)
-        low, high = arguments.interval(start, end)
+        low, high = arguments.interval(chosen.start, chosen.end)
         high = min(high, stream.last_id)  # what comes meanwhile is not waited for
 
-        def batches() -> Batches:
+        def batches() -> Iterator[TextRows]:
             if low > high:  # nothing was ever added there
                 return iter(())
             return read.text_rows(opened_of(stream), stream.name, low, high)
 
         writer = None
         if as_csv:
-            names = fields.split(",") if fields else field_names(batches())
-            writer = CsvWriter(names, id_field or "id", guess_delimiter(target.name))
+            names = chosen.fields.split(",") if chosen.fields else field_names(batches())
+            writer = CsvWriter(names, chosen.id_field or "id", guess_delimiter(target.name))
+        count, about = 0, len(stream)
         with opened(output, target) as file, packing(file, target.name) as packed:
             if writer is not None:
                 packed.write(writer.header())
-            return write_entries(batches(), writer or write_json, packed, len(stream), progress)
+            for rows in batches():
+                if writer is None:
+                    packed.write(records.json_lines(rows))
+                else:
+                    packed.writelines(writer(rows))
+                count += len(rows)
+                progress(count, max(count, about))
+        return count
 
 
-ENDING = ".parquet"
-
-
-def export_tables(
-    output: Output,
-    path: Path,
-    names: tuple[str, ...],
-    *,
-    schema: str | None,
-    start: str,
-    end: str,
-    resume: bool,
-    **_more: Any,
+def _export_tables(
+    output: Output, path: Path, names: tuple[str, ...], chosen: ExportOptions
 ) -> None:
     """Write streams to a folder, or one stream to a file."""
     from logstore.scan import schema_text
@@ -283,36 +263,27 @@ def export_tables(
     if not names:
         raise click.UsageError("name a folder, or a STREAM and a file that ends in .parquet")
     target, raw = Path(names[-1]), [os.fsencode(name) for name in names[:-1]]
-    columns = None
+    columns, schema = None, chosen.schema
     if schema is not None:
         columns = needing("arrow", lambda: schema_text.columns(schema))
-    interval: dict[str, Any] = {"schema": columns, "start": start, "end": end}
     one = target.suffix.lower() == ENDING
-    if one and (len(raw) != 1 or resume):
+    if one and (len(raw) != 1 or chosen.resume):
         raise click.UsageError(
             "a file that ends in .parquet is of one STREAM, and not resumed: name a folder"
         )
     if str(target) == "-" or (target.exists() and not one and not target.is_dir()):
         raise click.UsageError(f"{target} is no folder, and does not end in .parquet")
     with options.reading(path) as store, output.progress("Exporting") as progress:
+        how: dict[str, Any] = {"schema": columns, "start": chosen.start, "end": chosen.end}
+        how["progress"] = progress
         if one:
             options.existing(store, names[0])
-            found = parquet_export.export_parquet_file(
-                store, target, raw[0], progress=progress, **interval
-            )
-            output.report({"exported": found.entries, "file": str(target), **_null(found)})
+            report = parquet_export.export_parquet_file(store, target, raw[0], **how)
+            output.report({"exported": report.entries, "file": str(target), **_null(report)})
             return
-        report = parquet_export.ParquetReport()
+        report = how["report"] = parquet_export.ParquetReport()
         try:
-            parquet_export.export_parquet(
-                store,
-                target,
-                raw or None,
-                resume=resume,
-                report=report,
-                progress=progress,
-                **interval,
-            )
+            parquet_export.export_parquet(store, target, raw or None, resume=chosen.resume, **how)
         finally:
             if report.files:
                 output.context = {"exported": report.entries, "the rest": "--resume"}

@@ -172,22 +172,17 @@ class Load(Import):
         if self._with_ids is None:
             self._with_ids = found.id is not None
         if self._with_ids is not (found.id is not None):
-            has = (
-                "has no ID, and rows before it have" if self._with_ids else "has an ID, none before"
-            )
-            return InputLineError(f"the row {has}", line_number=found.line, unit=found.unit)
+            has_none = "the row has no ID, and rows before it have"
+            return found.bad(has_none if self._with_ids else "the row has an ID, none before")
         if found.id is None:
             if self.resume:
-                raise InputLineError(
-                    "rows without IDs cannot be resumed", line_number=found.line, unit=found.unit
-                )
+                raise found.bad("rows without IDs cannot be resumed")
             return found
         if self.resume and found.id <= self._resume_after:
             self.counts.resumed_over += 1
             return None
         if found.id <= self._last:
-            why = self._out_of_order(found.id, self._last)
-            return InputLineError(why, line_number=found.line, unit=found.unit)
+            return found.bad(self._out_of_order(found.id, self._last))
         self._last = found.id
         return found
 

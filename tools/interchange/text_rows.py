@@ -82,11 +82,6 @@ class RowIDs:
             f"a field and the store makes the IDs; or --id-field {DEFAULT_FIELD}, and it is the ID"
         )
 
-    def check_given(self, given: str | None) -> None:
-        """InvalidIDError if a row lacks the field that was named for its ID."""
-        if given is None and self.required:
-            raise InvalidIDError(f"there is no field {self.field!r}")
-
     def by_time(self, pairs: list[tuple[bytes, bytes]]) -> StreamID | None:
         """The ID by the row's time and its rank; None if IDs do not come from times."""
         if self._time_field is None:
@@ -133,6 +128,10 @@ class Row(NamedTuple):
     id: StreamID | None
     pairs: Pairs
     unit: str = "line"  # what is counted: lines, or rows of an array
+
+    def bad(self, why: str) -> InputLineError:
+        """It cannot be added."""
+        return InputLineError(why, line_number=self.line, unit=self.unit)
 
 
 class _Object(list[tuple[str, Any]]):
@@ -193,19 +192,28 @@ def json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
         raise _BadLineError("no entry: nested too deeply") from None
     if not isinstance(found, _Object):
         raise _BadLineError("no entry: give a JSON object")
+    given, rest = _identified(found, ids)
+    if len(rest) == 1 and rest[0][0] in WRAPPERS and isinstance(rest[0][1], list):
+        return given, _wrapped(*rest[0])
+    return given, _pairs(rest)
+
+
+def _identified(
+    found: Iterable[tuple[str, Any]], ids: RowIDs
+) -> tuple[str | None, list[tuple[str, Any]]]:
+    """The ID's text, if there is one, and the other fields."""
     given: str | None = None
     rest: list[tuple[str, Any]] = []
     for name, value in found:
         if name == ids.field and given is None and value is not None:
-            given = _text(name, value)
+            given = _value_text(name, value)
         else:
             rest.append((name, value))
     if given is None and ids.default:
-        given, rest = _of_numbers(rest)
-    ids.check_given(given)
-    if len(rest) == 1 and rest[0][0] in WRAPPERS and isinstance(rest[0][1], list):
-        return given, _wrapped(*rest[0])
-    return given, _pairs(rest)
+        return _of_numbers(rest)
+    if given is None and ids.required:
+        raise InvalidIDError(f"there is no field {ids.field!r}")
+    return given, rest
 
 
 def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[str, Any]]]:
@@ -220,7 +228,7 @@ def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[st
 def _pairs(found: list[tuple[str, Any]]) -> Pairs:
     """Fields as they are stored; null is one that is left out."""
     return [
-        (_utf8(name, name), _utf8(name, _text(name, value)))
+        (_utf8(name, name), _utf8(name, _value_text(name, value)))
         for name, value in found
         if value is not None
     ]
@@ -243,12 +251,12 @@ def _wrapped(kind: str, value: list[Any]) -> Pairs:
     if kind == "pairs":
         return _pairs(found)
     return [
-        (b64decode(name, validate=True), b64decode(_text(name, at), validate=True))
+        (b64decode(name, validate=True), b64decode(_value_text(name, at), validate=True))
         for name, at in found
     ]
 
 
-def _text(name: str, value: Any) -> str:
+def _value_text(name: str, value: Any) -> str:
     """A value that is not null as text: what is nested as JSON without spaces."""
     if isinstance(value, str):
         return value
@@ -259,6 +267,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _compact(value: Any) -> str:
+    # The module json writes numbers anew, and names once: test_the_forms_of_a_json_line.
     if isinstance(value, _Number):
         return value
     if isinstance(value, _Object):
@@ -286,16 +295,7 @@ def csv_pairs(header: Sequence[str], cells: Sequence[str], ids: RowIDs) -> tuple
     """The ID's text and the pairs of a record of CSV."""
     if len(cells) != len(header):
         raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
-    given: str | None = None
-    rest: list[tuple[str, Any]] = []
-    for name, value in zip(header, cells, strict=True):
-        if name == ids.field and given is None:
-            given = value
-        else:
-            rest.append((name, value))
-    if given is None and ids.default:
-        given, rest = _of_numbers(rest)
-    ids.check_given(given)
+    given, rest = _identified(zip(header, cells, strict=True), ids)
     return given, _pairs(rest)
 
 
@@ -422,27 +422,18 @@ def _fields(found: Sequence[tuple[str, Any]]) -> Fields | None:
     """Fields with their values as text, without those that are null; None if one is nested, or
     there is none."""
     fields: dict[str, Any] = dict(found)
-    if len(fields) == len(found):
-        for value in fields.values():
-            if value.__class__ is not str:
-                break
-        else:
-            return fields or None
-    texts = _texts(found)
-    fields = dict(texts)
-    return (fields if len(fields) == len(texts) else texts) or None
-
-
-def _texts(found: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """Nothing if one is nested."""
-    made: list[tuple[str, str]] = []
-    for name, value in found:
-        if value is not None:
+    if len(fields) < len(found) or {*map(type, fields.values())} != {str}:
+        texts: list[tuple[str, str]] = []
+        for name, value in found:
             text = {True: "true", False: "false"}[value] if isinstance(value, bool) else value
-            if not isinstance(text, str):
-                return []
-            made.append((name, text))
-    return made
+            if text is not None and not isinstance(text, str):
+                return None
+            if text is not None:
+                texts.append((name, text))
+        fields = dict(texts)
+        if len(fields) < len(texts):
+            return texts
+    return fields or None
 
 
 # -- CSV ----------------------------------------------------------------------------------------

@@ -83,8 +83,7 @@ def serve(output: Output, path: Path, chosen: ServeOptions) -> None:
             others=stores,
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            watched = Watched(manager, chosen.metrics_host, chosen.metrics_port)
-            runner.run(_serve(output, service, listen, watched))
+            runner.run(_serve(output, service, listen, manager, chosen))
         log.info(
             "ended: %d connections, %d commands",
             service.counts.connections,
@@ -180,7 +179,9 @@ class _End(asyncio.Event):
             signal.signal(number, ended)
 
 
-async def _serve(output: Output, service: Service, listen: Listen, watched: Watched) -> None:
+async def _serve(
+    output: Output, service: Service, listen: Listen, manager: ServiceManager, chosen: ServeOptions
+) -> None:
     from logstore.wire.server.listening import allow_files
     from logstore.wire.server.server import Server
 
@@ -199,11 +200,13 @@ async def _serve(output: Output, service: Service, listen: Listen, watched: Watc
         raise
     except OSError as exc:
         raise FileSystemError(f"cannot listen on {listen.host}:{listen.port}: {exc}") from exc
-    watched.begin(service, end)
+    metrics, host = None, chosen.metrics_host
+    if chosen.metrics_port is not None:
+        metrics = _metrics(service, end, host, chosen.metrics_port)
     if output.json:
         told = {"path": str(service.store.path), "host": listen.host, "port": service.port}
-        if watched.metrics_port:
-            told["metrics_port"] = watched.metrics_port
+        if metrics is not None:
+            told["metrics_port"] = metrics.port
         output.json_object(told)
     else:
         output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
@@ -212,9 +215,9 @@ async def _serve(output: Output, service: Service, listen: Listen, watched: Watc
     log.info(
         "logstore %s serves %s on %s, pid %d", __version__, service.store.path, where, os.getpid()
     )
-    if watched.metrics_port:
-        log.info("metrics are at %s:%d", watched.metrics_host, watched.metrics_port)
-    watched.manager.ready(f"{service.store.path} is served on {where}")
+    if metrics is not None:
+        log.info("metrics are at %s:%d", host, metrics.port)
+    manager.ready(f"{service.store.path} is served on {where}")
     # What is loaded now stays: a collection that walks all of it would hold up every client.
     gc.collect()
     gc.freeze()
@@ -222,15 +225,16 @@ async def _serve(output: Output, service: Service, listen: Listen, watched: Watc
     # with Python's own thresholds, 700 and 10, the collector takes a third of its time, most of it
     # for those that it has seen before. With 20,000 one look takes up to 15 ms.
     gc.set_threshold(GC_OBJECTS, GC_YOUNG, 10)
-    alive = asyncio.create_task(watched.manager.keep_alive())
+    alive = asyncio.create_task(manager.keep_alive())
     try:
         await end.wait()
         log.info("%s: ending, %d clients are connected", end.by, len(service.clients))
     finally:
-        watched.manager.stopping("what was accepted is finished, then the stores are closed")
+        manager.stopping("what was accepted is finished, then the stores are closed")
         alive.cancel()
         await server.close()
-        watched.close()
+        if metrics is not None:
+            metrics.close()
 
 
 def _where(listen: Listen, port: int) -> str:
@@ -239,51 +243,22 @@ def _where(listen: Listen, port: int) -> str:
     return " and ".join([*found, *([str(listen.unix_socket)] if listen.unix_socket else [])])
 
 
+# -- Prometheus -----------------------------------------------------------------------------------
 TURN_S = 5.0  # an event loop that does not turn for so long is not healthy
 
 
-class Watched:
-    """What a server tells, and to whom.
-
-    Args:
-        manager: the service manager.
-        metrics_host: where Prometheus asks.
-        metrics_port: None: it does not ask.
-    """
-
-    def __init__(
-        self, manager: ServiceManager, metrics_host: str, metrics_port: int | None
-    ) -> None:
-        self.manager = manager
-        self.metrics_host = metrics_host
-        self.metrics_port = 0  # of the endpoint, 0: there is none
-        self._wanted_port = metrics_port
-        self._endpoint: MetricsEndpoint | None = None
-
-    def begin(self, service: Service, end: asyncio.Event) -> None:
-        """Answer Prometheus from now on, if that was asked for; called in the event loop.
-
-        Raises:
-            FileSystemError: the address cannot be listened on.
-        """
-        if self._wanted_port is None:
-            return
-        # An HTTP server is not loaded for nothing.
-        module = load("logstore.tools.service.metrics_endpoint")
-        loop = asyncio.get_running_loop()
-        endpoint: MetricsEndpoint = module.MetricsEndpoint(
-            self.metrics_host,
-            self._wanted_port,
-            lambda: families(service),
-            lambda: trouble(service, loop),
-            lambda: not end.is_set(),
-        )
-        self._endpoint, self.metrics_port = endpoint, endpoint.port
-
-    def close(self) -> None:
-        """Answer no more."""
-        if self._endpoint is not None:
-            self._endpoint.close()
+def _metrics(service: Service, end: asyncio.Event, host: str, port: int) -> MetricsEndpoint:
+    """What answers Prometheus from now on; called in the event loop."""
+    module = load("logstore.tools.service.metrics_endpoint")
+    loop = asyncio.get_running_loop()
+    endpoint: MetricsEndpoint = module.MetricsEndpoint(
+        host,
+        port,
+        lambda: families(service),
+        lambda: trouble(service, loop),
+        lambda: not end.is_set(),
+    )
+    return endpoint
 
 
 def families(service: Service) -> list[Family]:
