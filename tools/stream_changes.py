@@ -307,7 +307,7 @@ def schedule(
     elif given:
         fields = [split_pair(pair) for pair in given]
         with options.changing(path) as store:
-            key = options.existing(store, name).schedule(fields, name=called, **times)
+            key: Any = options.existing(store, name).schedule(fields, name=called, **times)
         output.report({"key": str(key), "due": key.due.isoformat()})
     else:
         with options.reading(path) as store:

@@ -207,9 +207,11 @@ def _values(output: Output, found: Any) -> dict[str, Any]:
     elsewhere. The entries that are pending with a consumer do not name it once more."""
     values: dict[str, Any] = {}
     for key, value in by_json_names(found).items():
-        if key == "name":
+        if value is None:
+            values[key] = None
+        elif key == "name":
             values |= _name(output, found.name)
-        elif key == "consumer" and value is not None:
+        elif key == "consumer":
             named = _name(output, found.consumer)
             values |= {each.replace("name", key): text for each, text in named.items()}
         elif key in BELOW and isinstance(value, list):
@@ -232,9 +234,7 @@ def _name(output: Output, name: bytes) -> dict[str, Any]:
     return dict(name_object(name)) if output.json else {"name": name}
 
 
-def _entry(output: Output, found: Entry[bytes] | None) -> Any:
-    if found is None:
-        return None
+def _entry(output: Output, found: Entry[bytes]) -> Any:
     return entry_object(found) if output.json else entry_line(found)
 
 
