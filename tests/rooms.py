@@ -128,7 +128,7 @@ QUICK: dict[str, tuple[str, ...]] = {
         "test_transactions",
     ),
     "telemetry": ("test_gathering",),
-    "tools": ("test_add", "test_forms", "test_range"),
+    "tools": ("test_add", "test_entry_forms", "test_range"),
     "transfer": ("test_limits",),
     "waiting": ("test_order", "test_waiter_records", "test_queue"),
     "web": ("test_web",),

@@ -30,7 +30,7 @@ from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.transfer.job import Job
-from logstore.transfer.replies import Rows, count, listed, rows, stream_id
+from logstore.transfer.replies import EntryRows, count, listed, rows, stream_id
 from logstore.transfer.server import Server, StreamFacts, checked, pages
 
 OVERLAP = 100  # entries that are compared
@@ -96,7 +96,7 @@ def _number(text: bytes) -> int:
 
 
 @dataclass(slots=True)
-class Place:
+class Followed:
     """Where a stream stands: what was read of it, and when it was known to be the same."""
 
     last: StreamID  # of what is here
@@ -106,16 +106,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observed:
     """What a server told in one MULTI of a stream, and of what it has above a place."""
 
     name: bytes
     facts: StreamFacts
     counts: ServerCounts
-    found: Rows  # the next entries
+    found: EntryRows  # the next entries
     all_found: bool  # these are all there are
 
-    def missed(self, place: Place) -> int | None:
+    def missed(self, place: Followed) -> int | None:
         """How many entries above the place are gone there; below zero: it lost some that are here,
         or is another stream; None: that cannot be told now."""
         if self.facts.entries_added is None:  # before Redis 7.0
@@ -128,12 +128,12 @@ class Look:
             return None
         return self.facts.entries_added - left - place.added
 
-    def turned_over(self, place: Place) -> bool:
+    def turned_over(self, place: Followed) -> bool:
         """Whether the server has nothing any more of what is here."""
         first = self.facts.first_entry
         return first is None or first > place.last
 
-    def gap(self, place: Place) -> tuple[StreamID, StreamID]:
+    def gap(self, place: Followed) -> tuple[StreamID, StreamID]:
         """Between which IDs, exclusive, what was missed stood."""
         facts = self.facts
         above = place.exact
@@ -150,19 +150,19 @@ class Histories:
         self._store = store
         self._server = server
 
-    def same(self, look: Look, place: Place, target: bytes) -> bool:
+    def same(self, seen: Observed, place: Followed, target: bytes) -> bool:
         """Whether the stream is the one of which there is a part here."""
-        missed, facts = look.missed(place), look.facts
+        missed, facts = seen.missed(place), seen.facts
         onwards = facts.last >= place.last and (missed is None or missed >= 0)
         known = place.counts
         if onwards and known is not None:
             added = facts.entries_added
-            if added is not None and known.shows_same(look.counts, added):
+            if added is not None and known.shows_same(seen.counts, added):
                 return True
-        overlap = self._overlap(look.name, place.last, target)
+        overlap = self._overlap(seen.name, place.last, target)
         if overlap is not None:
             return overlap
-        if not onwards or (known is not None and known.flushed(look.counts)):
+        if not onwards or (known is not None and known.flushed(seen.counts)):
             return False
         return not missed
 

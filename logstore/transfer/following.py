@@ -22,10 +22,10 @@ from logstore.api.store import Store
 from logstore.errors import IDOrderError, OptionError, PeerError
 from logstore.transfer.followed_streams import (
     COUNTS,
+    Followed,
     Histories,
-    Look,
     Mirroring,
-    Place,
+    Observed,
     ServerCounts,
     Trimming,
 )
@@ -99,7 +99,7 @@ class _Following:
         self._job = job = job._replace(wanted=wanted)
         self._server = server
         self._options = options
-        self._places: dict[bytes, Place] = {}  # by the name there; here it is durable or not
+        self._places: dict[bytes, Followed] = {}  # by the name there; here it is durable or not
         self._histories = Histories(job.store, server)
         self._trimming = Trimming(job, server, acked=options.trim != "all")
         self._mirroring = Mirroring(job, server)
@@ -164,7 +164,7 @@ class _Following:
             place = before.get(name)
             if place is None or name in fresh:
                 last, known = record.last, counts if name in fresh else None
-                place = Place(last, record.entries_added, exact=last, counts=known)
+                place = Followed(last, record.entries_added, exact=last, counts=known)
             self._places[name] = place
         self._examine(self._moved(counts))
         self._look_at_groups()
@@ -264,12 +264,12 @@ class _Following:
                 continue
             counts = ServerCounts(replies[1])
             # All of it is held against what it must be before any of it is added.
-            for look in [*self._looks(part, replies, counts)]:
-                self._take(look)
+            for seen in [*self._looks(part, replies, counts)]:
+                self._take(seen)
 
     def _looks(
         self, names: list[bytes], replies: list[Any], counts: ServerCounts
-    ) -> Iterator[Look]:
+    ) -> Iterator[Observed]:
         """What was told of each stream; PeerError."""
         with self._server.reading("XREAD"):
             found = by_stream(checked(replies[0]), names)
@@ -278,44 +278,44 @@ class _Following:
                 entries = rows(found.get(name, []), COUNT, above=self._places[name].last)
             facts = self._server.facts(name, told)
             assert facts is not None
-            yield Look(name, facts, counts, entries, all_found=len(entries) < COUNT)
+            yield Observed(name, facts, counts, entries, all_found=len(entries) < COUNT)
 
-    def _take(self, look: Look) -> None:
-        name, place = look.name, self._places[look.name]
+    def _take(self, seen: Observed) -> None:
+        name, place = seen.name, self._places[seen.name]
         target = self._job.wanted.target(name)
-        if not self._histories.same(look, place, target):
-            self._set_aside(name, place, look.missed(place))
+        if not self._histories.same(seen, place, target):
+            self._set_aside(name, place, seen.missed(place))
             return
-        place.counts = look.counts
-        missed = look.missed(place)
+        place.counts = seen.counts
+        missed = seen.missed(place)
         if missed is not None and missed < 0:
             place.added += missed
-            self._lost_its_end(look, place)
+            self._lost_its_end(seen, place)
         elif missed:
-            self._tell_missed(look, place, target, missed)
-        if look.found and not self._add(name, target, look.found):
+            self._tell_missed(seen, place, target, missed)
+        if seen.found and not self._add(name, target, seen.found):
             return
         if missed is not None:
             place.exact = place.last
 
-    def _lost_its_end(self, look: Look, place: Place) -> None:
-        last = look.facts.last
+    def _lost_its_end(self, seen: Observed, place: Followed) -> None:
+        last = seen.facts.last
         news = self._job.report.note(
-            f"{look.name!r}: the server has lost entries that are here, of those above {last} up "
+            f"{seen.name!r}: the server has lost entries that are here, of those above {last} up "
             f"to {place.last}: what it gets with IDs that are below the last one here is not "
             "followed"
         )
         if news and last < place.last:
-            self._mirroring.protect(look.name, last, place.last)
+            self._mirroring.protect(seen.name, last, place.last)
 
-    def _tell_missed(self, look: Look, place: Place, target: bytes, missed: int) -> None:
-        above, below = look.gap(place)
+    def _tell_missed(self, seen: Observed, place: Followed, target: bytes, missed: int) -> None:
+        above, below = seen.gap(place)
         # Told first: a follower that is killed in between tells it once more.
-        self._job.report.miss(look.name, above, below, missed)
+        self._job.report.miss(seen.name, above, below, missed)
         log.warning(
             "%r: %d entries above %s and below %s were trimmed or deleted there before they were "
             "read",
-            look.name,
+            seen.name,
             missed,
             above,
             below,
@@ -323,7 +323,7 @@ class _Following:
         place.added += missed
         self._job.store.stream(target).set_id(place.last, entries_added=place.added)
 
-    def _set_aside(self, name: bytes, place: Place, missed: int | None) -> None:
+    def _set_aside(self, name: bytes, place: Followed, missed: int | None) -> None:
         """The server's stream is another one: keep ours under another name, import that one."""
         target = self._job.wanted.target(name)
         kept = plain = target + f":until:{place.last}".encode()

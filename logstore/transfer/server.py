@@ -19,7 +19,7 @@ from logstore.loading import installing
 from logstore.transfer.job import Wanted
 from logstore.transfer.replies import (
     Bounds,
-    Rows,
+    EntryRows,
     UnexpectedReply,
     blob,
     by_name,
@@ -291,7 +291,7 @@ def is_no_stream(reply: Any) -> bool:
 
 def pages(
     server: Server, name: bytes, start: StreamID | None, end: StreamID, most: int
-) -> Iterator[Rows]:
+) -> Iterator[EntryRows]:
     """Entries from the one ID, or the first one, up to the other, ``most`` at a time."""
     low = "-" if start is None else str(start)
     above = None if start is None or not start.ms | start.seq else start.previous()

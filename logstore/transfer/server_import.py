@@ -24,7 +24,7 @@ from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, 
 from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.replies import (
-    Rows,
+    EntryRows,
     UnexpectedReply,
     blob,
     by_name,
@@ -187,10 +187,10 @@ class _Paging:
                 "XRANGE", f"more than {self._edge.length} entries, where it has {length}", name
             )
 
-    def _page(self, name: bytes) -> Rows:
+    def _page(self, name: bytes) -> EntryRows:
         return self._rows(name, self._server.call(*self._next(name)))
 
-    def _rows(self, name: bytes, reply: Any) -> Rows:
+    def _rows(self, name: bytes, reply: Any) -> EntryRows:
         with self._server.reading("XRANGE", name):
             return rows(reply, PAGE, above=StreamID(*self._edge.last))
 
@@ -199,7 +199,7 @@ class _Paging:
         start = "-" if last == ZERO_ID else f"({StreamID(*last)}"
         return ("XRANGE", name, start, "+", "COUNT", PAGE)
 
-    def _add(self, temporary: bytes, found: Rows) -> int:
+    def _add(self, temporary: bytes, found: EntryRows) -> int:
         if found:
             self._store.stream(temporary).add_many(found, batch=PAGE, create=False)
             before, last = self._edge, found[-1][0]

@@ -87,21 +87,21 @@ class TableIDs:
         return [parse_ms(str(each), self._time_format) for each in column.to_pylist()], None
 
 
-class Rows(NamedTuple):
+class NumberedRows(NamedTuple):
     """Some rows of a batch: their numbers in the file, from 1 on, and the IDs that they have."""
 
     batch: Any
     numbers: list[int]
     ids: list[StreamID] | None = None
 
-    def but(self, bad: set[int]) -> Rows:
+    def but(self, bad: set[int]) -> NumberedRows:
         """Those whose places are not among these."""
         import pyarrow as pa
 
         keep = [at for at in range(len(self.numbers)) if at not in bad]
         ids = None if self.ids is None else [self.ids[at] for at in keep]
         batch = self.batch.take(pa.array(keep, pa.int64()))
-        return Rows(batch, [self.numbers[at] for at in keep], ids)
+        return NumberedRows(batch, [self.numbers[at] for at in keep], ids)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class TableLoad(Import):
         done = 0
         for batch in self.table.batches(self.batch or BATCH_ROWS):
             first, done = done + 1, done + batch.num_rows
-            rows = Rows(batch, list(range(first, done + 1)))
+            rows = NumberedRows(batch, list(range(first, done + 1)))
             if self.ids.given:
                 rows = self._identified(rows)
             if rows.numbers:
@@ -132,7 +132,7 @@ class TableLoad(Import):
     def _ready(self, batch: Any) -> Any:
         return intake.ready_rows(batch, self.ids.layout)
 
-    def _identified(self, rows: Rows) -> Rows:
+    def _identified(self, rows: NumberedRows) -> NumberedRows:
         """The rows that are to be added, with their IDs."""
         rows, (ms, seq) = self._good(rows, self.ids.numbers)
         ids: list[StreamID] = []
@@ -154,7 +154,7 @@ class TableLoad(Import):
         rows = rows._replace(ids=ids)
         return rows.but(left_out) if left_out else rows
 
-    def _good(self, rows: Rows, call: Callable[[Any], R]) -> tuple[Rows, R]:
+    def _good(self, rows: NumberedRows, call: Callable[[Any], R]) -> tuple[NumberedRows, R]:
         """The rows for which a call raises nothing, and what it gives; a bad one is told."""
         try:
             return rows, call(rows.batch)
@@ -180,7 +180,7 @@ class TableLoad(Import):
     def _bad_row(self, why: str, number: int) -> None:
         self._bad(InputLineError(why, line_number=number, unit="row"))
 
-    def _commit(self, rows: Rows, ready: Any) -> None:
+    def _commit(self, rows: NumberedRows, ready: Any) -> None:
         if not rows.numbers:
             return
         ids: AutoID | GivenIDs = add.AUTO

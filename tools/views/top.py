@@ -42,7 +42,7 @@ Numbers = dict[str, dict[tuple[str, ...], float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Sample:
     """The numbers of a moment, by their names without ``logstore_``, then by their labels."""
 
     at_s: float
@@ -70,24 +70,24 @@ def top(
     if interval < INTERVAL_MIN:
         raise OptionError("--interval is 100ms at least")
     with options.reading(path) as store:
-        looks = _looks(store, interval.total_seconds(), patterns)
-        before = next(looks)
+        samples = _samples(store, interval.total_seconds(), patterns)
+        before = next(samples)
         if output.json:
-            for number, look in enumerate(looks, 1):
-                output.json_object(_object(before, look))
+            for number, sample in enumerate(samples, 1):
+                output.json_object(_object(before, sample))
                 output.flush()
-                before = look
+                before = sample
                 if number == times:
                     return
         elif not output.can_redraw:
-            for renderable in _picture(path, before, next(looks), WIDTH, HEIGHT):
+            for renderable in _picture(path, before, next(samples), WIDTH, HEIGHT):
                 output.draw(renderable)
         else:
-            _live(path, before, looks, times)
+            _live(path, before, samples, times)
 
 
-def _looks(store: Store[bytes], interval_s: float, patterns: tuple[str, ...]) -> Iterator[Look]:
-    """A look, then another one each interval, or later where a look takes long."""
+def _samples(store: Store[bytes], interval_s: float, patterns: tuple[str, ...]) -> Iterator[Sample]:
+    """A look, then another one each interval, or later where a sample takes long."""
     from logstore.api.opening import opened_of
     from logstore.telemetry.gathering import gather
 
@@ -98,32 +98,34 @@ def _looks(store: Store[bytes], interval_s: float, patterns: tuple[str, ...]) ->
             family.name.removeprefix("logstore_"): dict(family.samples)
             for family in gather(opened, SERIES_MAX, patterns)
         }
-        yield Look(at_s, numbers)
+        yield Sample(at_s, numbers)
         spent_s = time.process_time() - cpu_s  # the drawing, too; not what is loaded for the first
         spent_s = spent_s if number >= LOADING_LOOKS else 0.0
         rest_s = max(interval_s, spent_s / CPU_SHARE) - (time.monotonic() - at_s)
         time.sleep(max(0.0, rest_s))
 
 
-def _live(path: Path, before: Look, looks: Iterator[Look], times: int) -> None:
+def _live(path: Path, before: Sample, samples: Iterator[Sample], times: int) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
     console = Console(highlight=False)
 
-    def picture(then: Look, now: Look) -> RenderableType:
+    def picture(then: Sample, now: Sample) -> RenderableType:
         return Group(*_picture(path, then, now, console.width, console.height))
 
     with Live(picture(before, before), console=console, screen=True, auto_refresh=False) as live:
-        for number, look in enumerate(looks, 1):
-            live.update(picture(before, look), refresh=True)
-            before = look
+        for number, sample in enumerate(samples, 1):
+            live.update(picture(before, sample), refresh=True)
+            before = sample
             if number == times:
                 return
 
 
 # -- the picture ------------------------------------------------------------------------------
-def _picture(path: Path, then: Look, now: Look, width: int, height: int) -> list[RenderableType]:
+def _picture(
+    path: Path, then: Sample, now: Sample, width: int, height: int
+) -> list[RenderableType]:
     """The head, and both tables, in so many lines of so many characters."""
     from rich.text import Text
 
@@ -154,7 +156,7 @@ WARNINGS = {
 }
 
 
-def _head(then: Look, now: Look, width: int) -> list[str]:
+def _head(then: Sample, now: Sample, width: int) -> list[str]:
     """What is of the store as a whole."""
     adds = sum(_rates(then, now, "stream_entries_added").values())
     log = _rate(then, now, then.one("log_bytes"), now.one("log_bytes"))
@@ -191,7 +193,7 @@ def _folded(facts: list[str], width: int) -> Iterator[str]:
     yield line
 
 
-def _stream_rows(then: Look, now: Look) -> list[tuple[str, ...]]:
+def _stream_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
     """The busiest first, then the longest."""
     rates = _rates(then, now, "stream_entries_added")
     entries, sizes = now.numbers["stream_entries"], now.numbers["stream_bytes"]
@@ -209,7 +211,7 @@ def _stream_rows(then: Look, now: Look) -> list[tuple[str, ...]]:
     ]
 
 
-def _group_rows(then: Look, now: Look) -> list[tuple[str, ...]]:
+def _group_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
     """Those that lag most first, then those with the oldest pending entry."""
     lags, pending = now.numbers["group_lag"], now.numbers["group_pending"]
     oldest, waiting = now.numbers["group_oldest_pending_seconds"], now.numbers["group_waiting"]
@@ -254,11 +256,11 @@ def _table(
 
 
 # -- rates ------------------------------------------------------------------------------------
-def _rate(then: Look, now: Look, before: float, after: float) -> float:
+def _rate(then: Sample, now: Sample, before: float, after: float) -> float:
     return (after - before) / (now.at_s - then.at_s) if now.at_s > then.at_s else 0.0
 
 
-def _rates(then: Look, now: Look, name: str) -> dict[tuple[str, ...], float]:
+def _rates(then: Sample, now: Sample, name: str) -> dict[tuple[str, ...], float]:
     """How much a number of each stream or group grows in a second; none before the second look."""
     if now is then:
         return {}
@@ -276,8 +278,8 @@ def _per_s(rate: float | None) -> str:
     return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.1f}"
 
 
-def _object(then: Look, now: Look) -> dict[str, Any]:
-    """A look as an object, for programs."""
+def _object(then: Sample, now: Sample) -> dict[str, Any]:
+    """A sample as an object, for programs."""
     adds, reads = _rates(then, now, "stream_entries_added"), _rates(then, now, "group_read")
     whole = {
         name: values[()]

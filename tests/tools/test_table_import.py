@@ -13,7 +13,7 @@ import pytest
 
 import logstore
 from tests.tools.commands import invoke, objects, ok, process
-from tests.tools.test_importing import pairs
+from tests.tools.test_import_command import pairs
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 ipc = pytest.importorskip("pyarrow.ipc")
