@@ -155,7 +155,7 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
             for entry in options.existing(store, name).range(count=count or None):
                 _letter(output, entry)
             return
-        found = summaries(opened_of(store), store.streams())
+        found = list(summaries(opened_of(store), store.streams()))
         lengths = {each.name: each.length for each in found}
         letters = [
             (target, lengths.get(target, 0), senders)

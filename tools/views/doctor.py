@@ -9,7 +9,6 @@ one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -83,7 +82,6 @@ def typed(name: str, *arguments: str | bytes) -> str:
 EXIT_FOUND = 3
 STYLES = {WRONG: "bold red", "slow": "yellow", "soon": "cyan"}
 DEFAULTS = Limits()
-Rule = Callable[[Examined], Iterator[Finding]]
 
 
 @options.command("doctor")
@@ -131,7 +129,7 @@ def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Findin
         first = list(summaries(opened, store.streams()))
         used = usage(engine, living_pins(engine))
         examined = Examined(store, path, store.info(), used, first, limits)
-        found = [each for rule in _rules() for each in rule(examined)]
+        found = [each for rule in doctor_rules.RULES for each in rule(examined)]
         lagging = [each for each in first if each.lag]
         if lagging and watch:
             time.sleep(watch.total_seconds())
@@ -142,13 +140,6 @@ def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Findin
         f"{units.counted(len(first), 'stream')}, {units.counted(groups, 'group')}, "
         f"{units.counted(len(used.segments), 'segment')} looked at"
     )
-
-
-def _rules() -> Iterator[Rule]:
-    from logstore.tools.views import doctor_rules
-
-    yield from doctor_rules.STORE_RULES
-    yield from doctor_rules.STREAM_RULES
 
 
 def _closed(path: Path, exc: CorruptionError) -> Finding:

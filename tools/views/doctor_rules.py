@@ -174,9 +174,6 @@ def scheduled(examined: Examined) -> Iterator[Finding]:
             )
 
 
-STORE_RULES = (damage, failed_sync, space, reclaimable, pins, index, codec, scheduled)
-
-
 PENDING_LOOKED_AT = 200  # of each group, the smallest IDs
 OVERDUE_ENTRIES = 1000  # above what whole nodes keep longer
 GROWS_WITHIN = timedelta(days=1)
@@ -341,4 +338,6 @@ def growing(
             )
 
 
-STREAM_RULES = (streams, groups)
+RULES = (
+    damage, failed_sync, space, reclaimable, pins, index, codec, scheduled, streams, groups,
+)  # fmt: skip
