@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # it loads more than a short command needs
     from logstore.api.group import Group
     from logstore.api.store import Store
     from logstore.api.stream import Stream
-    from logstore.options import Sync
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -166,22 +165,6 @@ sync_option = click.option(
 )
 
 
-def interval(command: F) -> F:
-    """The arguments START and END."""
-    command = click.argument("end", default="+")(command)
-    return click.argument("start", default="-")(command)
-
-
-def moments(command: F) -> F:
-    """The options --since and --until."""
-    command = click.option("--until", help="Up to this moment, likewise; of a day all of it.")(
-        command
-    )
-    return click.option(
-        "--since", help="From this moment on: -1h, 2026-01-31, 2026-01-31T12:00Z (UTC)."
-    )(command)
-
-
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
@@ -194,18 +177,10 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def opened(
-    path: Path,
-    *,
-    create: bool = True,
-    readonly: bool = False,
-    background: bool = True,
-    sync: Sync = "everysec",
-) -> Store[bytes]:
+def opened(path: Path, **how: Any) -> Store[bytes]:
     """The store, opened as ``logstore.open`` does; help needs no store, and loads none."""
-    store: Store[bytes] = load("logstore.api.open_store").open_store(
-        path, create=create, readonly=readonly, background=background, sync=sync
-    )
+    how = {"sync": "everysec", **how}
+    store: Store[bytes] = load("logstore.api.open_store").open_store(path, **how)
     return store
 
 

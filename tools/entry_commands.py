@@ -95,8 +95,10 @@ def add(
 
 @options.command("range")
 @options.stream_argument
-@options.interval
-@options.moments
+@click.argument("start", default="-")
+@click.argument("end", default="+")
+@click.option("--since", help="From this moment on: -1h, 2026-01-31, 2026-01-31T12:00Z (UTC).")
+@click.option("--until", help="Up to this moment, likewise; of a day all of it.")
 @where_option
 @click.option("-n", "--count", type=click.IntRange(min=0), help="At most this many.")
 @click.option("--reverse", is_flag=True, help="The last one first.")

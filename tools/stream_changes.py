@@ -145,13 +145,7 @@ def copy(output: Output, path: Path, source: str, target: str, replace: bool, ye
 
 
 def _give_name(
-    store: Store[bytes],
-    give: Callable[..., bool],
-    old: str,
-    new: str,
-    *,
-    replace: bool,
-    yes: bool,
+    store: Store[bytes], give: Callable[..., bool], old: str, new: str, *, replace: bool, yes: bool
 ) -> None:
     """Rename or copy a stream; what has the new name gives way only if it is to be replaced."""
     options.existing(store, old)

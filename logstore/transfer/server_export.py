@@ -20,24 +20,11 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import codec
 from logstore.engine.dump import export as exports
-from logstore.errors import (
-    PeerError,
-    StreamExistsError,
-    StreamNotFoundError,
-    TooLargeError,
-    shown,
-)
+from logstore.errors import PeerError, StreamExistsError, StreamNotFoundError, TooLargeError, shown
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
-from logstore.rdb.value import (
-    NOBODY,
-    GroupValue,
-    Idempotence,
-    Node,
-    StreamInfoValue,
-    StreamValue,
-)
+from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
 from logstore.rdb.writer import kind_of
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.rdb_files import expires_ms, names, spelt

@@ -22,6 +22,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, BinaryIO, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc, parquet
+
 from logstore.errors import OptionError, UsageError
 from logstore.scan import intake, moments
 from logstore.scan.intake import is_plain
@@ -61,8 +65,6 @@ class Table:
             done += batch.num_rows
 
     def _guarded(self, call: Any, rows: int) -> Any:
-        import pyarrow as pa
-
         try:
             return call()
         except UsageError:
@@ -73,8 +75,6 @@ class Table:
             raise UsageError(f"{self._name} cannot be read{behind}: {text}") from error
 
     def _plain(self, batch: Any, row: int) -> Any:
-        import pyarrow as pa
-
         if not self._changed:
             return batch
         columns = list(batch.columns)
@@ -85,9 +85,6 @@ class Table:
 
 # -- files ------------------------------------------------------------------------------------
 def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
-    import pyarrow as pa
-    from pyarrow import ipc, parquet
-
     if kind == "parquet":
         if not seekable:
             raise UsageError("Parquet is read from a file that is not compressed: unpack it first")
@@ -116,9 +113,6 @@ class _Passing:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        import pyarrow as pa
-        from pyarrow import ipc
-
         file.read(ARROW_FILE_HEAD_BYTES)
         self._file = file
         self._stream = ipc.open_stream(pa.PythonFile(file, mode="r"))
@@ -147,15 +141,11 @@ def _batches_of(source: Any, size: int) -> Iterator[Any]:
 
 # -- columns ----------------------------------------------------------------------------------
 def _plain_schema(given: Any) -> Any:
-    import pyarrow as pa
-
     return pa.schema([pa.field(each.name, _plain_type(each)) for each in given])
 
 
 def _plain_type(field: Any) -> Any:
     """The type of a column as it can be a field; OptionError if there is none."""
-    import pyarrow as pa
-
     types, kind = pa.types, field.type
     if isinstance(kind, pa.BaseExtensionType):
         return _plain_type(pa.field(field.name, kind.storage_type))
@@ -178,8 +168,6 @@ def _plain_type(field: Any) -> Any:
 def _plain_column(column: Any, field: Any, row: int) -> Any:
     """A column as its plain field has it; UsageError names the row, of which the first is ``row``,
     with a time that has no text."""
-    import pyarrow as pa
-
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     if pa.types.is_dictionary(column.type):
@@ -198,9 +186,6 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
 
 def _times(column: Any) -> Any:
     """Times of day as text; OutOfRange where Arrow has written that one has none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     found = column.cast(pa.string())
     odd = pc.index(pc.starts_with(found, NO_TEXT), True).as_py()
     if odd >= 0:
@@ -216,8 +201,6 @@ def _json(scalar: Any) -> str | None:
 
 def _value(scalar: Any) -> Any:
     """A value of Arrow for JSON."""
-    import pyarrow as pa
-
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -238,8 +221,6 @@ def _value(scalar: Any) -> Any:
 
 def _leaf(scalar: Any) -> Any:
     """A value that is not nested."""
-    import pyarrow as pa
-
     kind = scalar.type
     if moments.is_moment(kind) or pa.types.is_time(kind):
         column = pa.repeat(scalar, 1)
@@ -302,15 +283,15 @@ def _columns(schema: Any) -> list[str]:
 
 
 # What of seconds, and of nanoseconds, is looked for, as masks.
-def _wrong(pc: Any, seconds: Any, _nanoseconds: Any) -> Any:
+def _wrong(seconds: Any, _nanoseconds: Any) -> Any:
     return pc.or_(pc.less(seconds, _YEAR_1), pc.greater_equal(seconds, _YEAR_10000))
 
 
-def _beyond(pc: Any, seconds: Any, _nanoseconds: Any) -> Any:
+def _beyond(seconds: Any, _nanoseconds: Any) -> Any:
     return pc.or_(pc.less(seconds, -_NS_MAX_S), pc.greater_equal(seconds, _NS_MAX_S))
 
 
-def _fine(pc: Any, seconds: Any, nanoseconds: Any) -> Any:
+def _fine(seconds: Any, nanoseconds: Any) -> Any:
     # Both numbers wrap around alike, so that their difference is what is behind the second.
     rest = pc.subtract(nanoseconds, pc.multiply(seconds, _A_SECOND_NS))
     return pc.not_equal(rest, pc.multiply(pc.divide(rest, 1000), 1000))
@@ -318,14 +299,11 @@ def _fine(pc: Any, seconds: Any, nanoseconds: Any) -> Any:
 
 def _column(test: Any, seconds: Any, nanoseconds: Any) -> str:
     """The first column in which a test finds something; empty if there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     columns = zip(seconds.schema.names, seconds.columns, nanoseconds.columns, strict=True)
     for name, one, other in columns:
         for pair in zip(_leaves(one), _leaves(other), strict=True):
             numbers = (each.cast(pa.int64()) for each in pair)
-            if pc.any(test(pc, *numbers)).as_py():
+            if pc.any(test(*numbers)).as_py():
                 return str(name)
     return ""
 
@@ -344,8 +322,6 @@ def _first(test: Any, seconds: Any, nanoseconds: Any, row: int) -> str:
 
 def _leaves(array: Any) -> list[Any]:
     """The timestamps of a column, also those in lists, maps and structs."""
-    import pyarrow as pa
-
     types, kind = pa.types, array.type
     if types.is_timestamp(kind):
         return [array]

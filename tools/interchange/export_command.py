@@ -165,17 +165,10 @@ class ExportOptions(NamedTuple):
 
 @options.command("export")
 @click.argument(
-    "names",
-    metavar="[STREAM].. [FILE]",
-    nargs=-1,
-    shell_complete=options.complete_streams,
+    "names", metavar="[STREAM].. [FILE]", nargs=-1, shell_complete=options.complete_streams
 )
 @click.option(
-    "--to",
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    help="Else by the file's name.",
+    "--to", "--format", "format_", type=click.Choice(FORMATS), help="Else by the file's name."
 )
 @click.option("--start", default="-", show_default=True, help="The first ID.")
 @click.option("--end", default="+", show_default=True, help="The last ID.")

@@ -24,7 +24,7 @@ import click
 
 from logstore.errors import InputLineError, UsageError
 from logstore.ids import ZERO_ID, StreamID
-from logstore.loading import load
+from logstore.loading import load, needing
 from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
@@ -306,7 +306,8 @@ def import_(
         for each, default in OF_TEXT.items():
             if more.pop(each) != default:
                 raise click.UsageError(f"--{each.replace('_', '-')} is not for {kind}")
-        begun = load("logstore.tools.interchange.table_import").begin(found, kind, file, ids)
+        tables = needing("arrow", lambda: load("logstore.tools.interchange.table_import"))
+        begun = tables.begin(found, kind, file, ids)
     else:
         begun = _begin_text(found.file, kind, file, RowIDs(**ids), more)
     with (

@@ -213,10 +213,7 @@ def _follow(
     from logstore.transfer.following import Follow, follow
 
     how = Follow(
-        chosen.trim,
-        chosen.deletes,
-        look_s=chosen.look_s,
-        dump_max_bytes=carrying.dump_max_bytes,
+        chosen.trim, chosen.deletes, look_s=chosen.look_s, dump_max_bytes=carrying.dump_max_bytes
     )
     stop = threading.Event()
     with carrying.server() as server, options.stopped_by_signals(stop.set):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from logstore.api.entry import IDRuns, collect
 from logstore.api.opening import opened_of
 from logstore.codec import GivenIDs, codec
@@ -19,7 +21,6 @@ from logstore.engine.streams import add
 from logstore.engine.streams.add import AutoID
 from logstore.errors import InputLineError, InvalidIDError, OptionError, UsageError
 from logstore.ids import ZERO_ID, StreamID
-from logstore.loading import needing
 from logstore.scan import intake
 from logstore.scan.intake import Layout
 from logstore.tools.interchange.arrow_tables import Table
@@ -75,8 +76,6 @@ class TableIDs:
         if self._time < 0:
             return intake.row_ids(batch, self.layout)
         column = batch.column(self._time)
-        import pyarrow as pa
-
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("ms"))
         if pa.types.is_timestamp(column.type):
@@ -96,8 +95,6 @@ class NumberedRows(NamedTuple):
 
     def but(self, bad: set[int]) -> NumberedRows:
         """Those whose places are not among these."""
-        import pyarrow as pa
-
         keep = [at for at in range(len(self.numbers)) if at not in bad]
         ids = None if self.ids is None else [self.ids[at] for at in keep]
         batch = self.batch.take(pa.array(keep, pa.int64()))
@@ -197,9 +194,5 @@ class TableLoad(Import):
 
 def begin(found: Input, kind: str, file: str, ids: dict[str, Any]) -> Callable[..., TableLoad]:
     """What loads a table into a stream. UsageError, OptionError for one that cannot be."""
-
-    def opened() -> Callable[..., TableLoad]:
-        table = Table(found.file, kind, seekable=found.seekable, name=file)
-        return partial(TableLoad, table=table, ids=TableIDs(table.schema, **ids))
-
-    return needing("arrow", opened)
+    table = Table(found.file, kind, seekable=found.seekable, name=file)
+    return partial(TableLoad, table=table, ids=TableIDs(table.schema, **ids))

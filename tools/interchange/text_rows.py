@@ -328,9 +328,7 @@ class Block(NamedTuple):
         return attempt(self.lines[at], lambda: (given, stored), self.ids)
 
 
-def one_by_one(
-    found: Iterable[Row | InputLineError | Block],
-) -> Iterator[Row | InputLineError]:
+def one_by_one(found: Iterable[Row | InputLineError | Block]) -> Iterator[Row | InputLineError]:
     """The rows of blocks, and what stands between blocks, in order."""
     for each in found:
         if isinstance(each, Block):
@@ -374,10 +372,7 @@ def _not_plain(name: str) -> Any:
 # Objects are tuples here, so that they are no lists; numbers are their text.
 _scan: Callable[[str, int], tuple[Any, int]] = vars(
     json.JSONDecoder(
-        object_pairs_hook=tuple,
-        parse_float=str,
-        parse_int=str,
-        parse_constant=_not_plain,
+        object_pairs_hook=tuple, parse_float=str, parse_int=str, parse_constant=_not_plain
     )
 )["scan_once"]
 _ENDS = frozenset({"\n", "\r\n", ""})

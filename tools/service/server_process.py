@@ -30,18 +30,21 @@ from typing import TYPE_CHECKING
 from logstore import __version__, logger
 from logstore.api.opening import opened_of
 from logstore.errors import FileSystemError, OptionError
+from logstore.fs import LOCAL
 from logstore.loading import load
 from logstore.telemetry import health
 from logstore.telemetry.family import Family, one
 from logstore.telemetry.gathering import gather
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
+from logstore.wire.catalogue import users_of
+from logstore.wire.server.listening import Listen, allow_files
+from logstore.wire.server.server import Server
+from logstore.wire.service import Service
 
 if TYPE_CHECKING:
     from logstore.tools.service.metrics_endpoint import MetricsEndpoint
     from logstore.tools.service.serve_commands import ServeOptions
-    from logstore.wire.server.listening import Listen
-    from logstore.wire.service import Service
 
 
 PASSWORD_MAX_BYTES = 4096
@@ -56,13 +59,9 @@ log = logging.getLogger("logstore.server")
 
 def serve(output: Output, path: Path, chosen: ServeOptions) -> None:
     """Serve a store, and those of other databases, until a signal or SHUTDOWN ends it."""
-    from logstore.wire.catalogue import users_of
-    from logstore.wire.server.listening import Listen
-    from logstore.wire.service import Service
-
     logger.prepare()
     manager = ServiceManager()
-    _log_as_a_service()
+    log_as_a_service()
     users = users_of(chosen.compat, _password(chosen.requirepass_file), chosen.aclfile)
     tls = _tls(chosen.tls_cert, chosen.tls_key)
     listen = Listen(chosen.host, chosen.port, chosen.unixsocket, tls, chosen.auth_timeout)
@@ -84,11 +83,8 @@ def serve(output: Output, path: Path, chosen: ServeOptions) -> None:
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(output, service, listen, manager, chosen))
-        log.info(
-            "ended: %d connections, %d commands",
-            service.counts.connections,
-            service.counts.commands,
-        )
+        counts = service.counts
+        log.info("ended: %d connections, %d commands", counts.connections, counts.commands)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -119,8 +115,6 @@ def _databases(path: Path, given: tuple[str, ...]) -> dict[int, Path]:
 def _password(path: Path | None) -> bytes:
     if path is None:
         return b""
-    from logstore.fs import LOCAL
-
     found = LOCAL.read_named(path, PASSWORD_MAX_BYTES).strip(b"\r\n")
     if not found:
         raise OptionError(f"{path} holds no password")
@@ -130,8 +124,6 @@ def _password(path: Path | None) -> bytes:
 
 def _warn_of(path: Path) -> None:
     """Say so if a file with passwords can be read by others."""
-    from logstore.fs import LOCAL
-
     mode = LOCAL.stat(path).mode
     if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
         log.warning("%s can be read by others than its owner: chmod 600 %s", path, path)
@@ -142,8 +134,6 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
         if key is not None:
             raise OptionError("--tls-key needs --tls-cert")
         return None
-    from logstore.fs import LOCAL
-
     if key is None and b"PRIVATE KEY-----" not in LOCAL.read_named(certificate, PEM_MAX_BYTES):
         raise OptionError(f"{certificate} holds no private key: give its file with --tls-key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -152,13 +142,6 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as exc:
         raise OptionError(f"{certificate} cannot be used for TLS: {exc}") from exc
     return context
-
-
-def _log_as_a_service() -> None:
-    """Starts and ends, and who logged in, are told also without --verbose."""
-    log_as_a_service()
-    for name in ("logstore.server", "logstore.audit"):
-        logging.getLogger(name).setLevel(logging.INFO)
 
 
 class _End(asyncio.Event):
@@ -182,9 +165,6 @@ class _End(asyncio.Event):
 async def _serve(
     output: Output, service: Service, listen: Listen, manager: ServiceManager, chosen: ServeOptions
 ) -> None:
-    from logstore.wire.server.listening import allow_files
-    from logstore.wire.server.server import Server
-
     allowed = allow_files(service.clients_max)
     if allowed < service.clients_max:
         log.warning("the limit of open files leaves room for %d clients", allowed)
@@ -374,7 +354,10 @@ class _ForTheJournal(logging.Formatter):
 
 def log_as_a_service() -> None:
     """Have the handlers of ``logstore`` write lines for a log that is kept: with the moment (UTC,
-    to the millisecond), the level and the logger's name, or as journald wants them."""
+    to the millisecond), the level and the logger's name, or as journald wants them. Starts and
+    ends, and who logged in, are told also without --verbose."""
+    for name in ("logstore.server", "logstore.audit"):
+        logging.getLogger(name).setLevel(logging.INFO)
     shown: logging.Formatter
     if _is_the_journal():
         shown = _ForTheJournal("%(name)s: %(message)s")

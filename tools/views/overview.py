@@ -30,10 +30,7 @@ from logstore.tools.wording import (
 
 if TYPE_CHECKING:
     from logstore.api.entry import Entry
-    from logstore.api.info import (
-        StoreInfo,
-        StreamInfo,
-    )
+    from logstore.api.info import StoreInfo, StreamInfo
     from logstore.api.stream import Stream
     from logstore.api.summary import StreamSummary
     from logstore.compaction.usage import SegmentUse, StreamUse, Usage
