@@ -94,9 +94,14 @@ group_argument = click.argument("group_name", metavar="GROUP", shell_complete=co
 pass_output = click.make_pass_decorator(Output, ensure=True)
 
 
-def _set_json(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(Output).json = True
+def _noted(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """What a flag does that the output remembers."""
+
+    def note(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+        if value:
+            setattr(ctx.ensure_object(Output), name, True)
+
+    return note
 
 
 _JSON = click.Option(
@@ -104,7 +109,7 @@ _JSON = click.Option(
     is_flag=True,
     expose_value=False,
     is_eager=True,
-    callback=_set_json,
+    callback=_noted("json"),
     help="Write JSON: one object, or one a line.",
 )
 
@@ -165,12 +170,14 @@ sync_option = click.option(
 )
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option(
+    "--yes", is_flag=True, expose_value=False, callback=_noted("yes"), help="Do not ask."
+)
 
 
-def confirm(question: str, *, yes: bool) -> None:
+def confirm(output: Output, question: str) -> None:
     """Ask before what cannot be undone; UsageError where nobody can be asked, without ``--yes``."""
-    if yes:
+    if output.yes:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Nobody can be asked here: give --yes")

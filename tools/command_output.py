@@ -41,6 +41,7 @@ class Output:
 
     def __init__(self) -> None:
         self.json = False
+        self.yes = False  # what cannot be undone is not asked for
         self.exit_code = EXIT_OK
         self.context: dict[str, Any] = {}  # what an error is told with, such as counts so far
 

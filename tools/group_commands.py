@@ -235,16 +235,14 @@ def retry(
 @ids_argument
 @all_option
 @options.yes_option
-def drop(
-    output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool, yes: bool
-) -> None:
+def drop(output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool) -> None:
     """Delete dead letters for good."""
     _check_chosen(ids, every=every)
     with options.changing(path) as store:
         stream = options.existing(store, name)
         number = len(stream) if every else len(ids)
         what = ("all " if every else "") + units.counted(number, "entry", "entries")
-        options.confirm(f"Delete {what} of {name}?", yes=yes)
+        options.confirm(output, f"Delete {what} of {name}?")
         gone = stream.delete_range("-", stream.last_id) if every else stream.delete(*ids)
     output.report({"dropped": gone})
 

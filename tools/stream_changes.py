@@ -58,7 +58,6 @@ def delete(
     ids: tuple[str, ...],
     interval: tuple[str, str] | None,
     purge: bool,
-    yes: bool,
 ) -> None:
     """Delete entries by ID, or all of an interval, as XDEL."""
     if bool(ids) == (interval is not None):
@@ -70,7 +69,7 @@ def delete(
         what = f"all from {' to '.join(interval)}"
     with options.changing(path) as store:
         stream = options.existing(store, name)
-        options.confirm(f"Delete {what} of {name!r}?", yes=yes)
+        options.confirm(output, f"Delete {what} of {name!r}?")
         if interval is None:
             deleted = stream.delete(*ids, purge=purge)
         else:
@@ -85,9 +84,7 @@ def delete(
 @click.option("--max-age", type=LENGTH, help="Drop what is older: 7d, 1h30m.")
 @click.option("--approximate", is_flag=True, help="Whole nodes only: faster, and may keep more.")
 @options.yes_option
-def trim(
-    output: Output, /, path: Path, name: str, approximate: bool, yes: bool, **limits: Any
-) -> None:
+def trim(output: Output, /, path: Path, name: str, approximate: bool, **limits: Any) -> None:
     """Drop the oldest entries, as XTRIM."""
     given = {key: value for key, value in limits.items() if value is not None}
     if len(given) != 1:
@@ -101,7 +98,7 @@ def trim(
         what = f"what is older than {length_in_words(given['max_age'])}"
     with options.changing(path) as store:
         stream = options.existing(store, name)
-        options.confirm(f"Drop {what} from {name!r}?", yes=yes)
+        options.confirm(output, f"Drop {what} from {name!r}?")
         dropped = stream.trim(**given, approximate=approximate)
     output.report({"trimmed": dropped})
 
@@ -109,13 +106,12 @@ def trim(
 @options.command("drop")
 @options.stream_argument
 @options.yes_option
-def drop(output: Output, path: Path, name: str, yes: bool) -> None:
+def drop(output: Output, path: Path, name: str) -> None:
     """Remove a stream with all its entries and groups, as DEL."""
     with options.changing(path) as store:
         stream = options.existing(store, name)
         options.confirm(
-            f"Drop {name!r} with {len(stream):,} entries and {len(stream.groups())} groups?",
-            yes=yes,
+            output, f"Drop {name!r} with {len(stream):,} entries and {len(stream.groups())} groups?"
         )
         output.report({"dropped": store.drop(name)})
 
@@ -125,10 +121,10 @@ def drop(output: Output, path: Path, name: str, yes: bool) -> None:
 @click.argument("new")
 @click.option("--replace", is_flag=True, help="Drop a stream that is called NEW.")
 @options.yes_option
-def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: bool) -> None:
+def rename(output: Output, path: Path, old: str, new: str, replace: bool) -> None:
     """Call a stream otherwise, with all that is its, as RENAME."""
     with options.changing(path) as store:
-        _give_name(store, store.rename, old, new, replace=replace, yes=yes)
+        _give_name(output, store, store.rename, old, new, replace=replace)
     output.report({"renamed": True})
 
 
@@ -137,20 +133,26 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool, yes: b
 @click.argument("target")
 @click.option("--replace", is_flag=True, help="Drop a stream that is called TARGET.")
 @options.yes_option
-def copy(output: Output, path: Path, source: str, target: str, replace: bool, yes: bool) -> None:
+def copy(output: Output, path: Path, source: str, target: str, replace: bool) -> None:
     """Copy a stream with its groups, in one commit, as COPY."""
     with options.changing(path) as store:
-        _give_name(store, store.copy, source, target, replace=replace, yes=yes)
+        _give_name(output, store, store.copy, source, target, replace=replace)
     output.report({"copied": True})
 
 
 def _give_name(
-    store: Store[bytes], give: Callable[..., bool], old: str, new: str, *, replace: bool, yes: bool
+    output: Output,
+    store: Store[bytes],
+    give: Callable[..., bool],
+    old: str,
+    new: str,
+    *,
+    replace: bool,
 ) -> None:
     """Rename or copy a stream; what has the new name gives way only if it is to be replaced."""
     options.existing(store, old)
     if replace:
-        options.confirm(f"Drop {new!r}, if there is one?", yes=yes)
+        options.confirm(output, f"Drop {new!r}, if there is one?")
     if not give(old, new, replace=replace):
         raise StreamExistsError("there is a stream of the new name: give --replace to drop it")
 
@@ -184,9 +186,7 @@ class Setting(click.ParamType[Any]):
 @click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
 @click.option("--backoff-max", type=LENGTH, help="But never longer than this.")
 @options.yes_option
-def configure(
-    output: Output, /, path: Path, name: str, group: str | None, yes: bool, **given: Any
-) -> None:
+def configure(output: Output, /, path: Path, name: str, group: str | None, **given: Any) -> None:
     """Set what a stream keeps, or how a group redelivers; without options tell how they are set.
 
     It asks before the stream is to keep less than what is in it.
@@ -203,7 +203,7 @@ def configure(
         stream = options.existing(store, name)
         target: Any = stream if group is None else options.existing_group(stream, group)
         if group is None and _drops(stream, wanted):
-            options.confirm(f"{name!r} holds more: drop what is older?", yes=yes)
+            options.confirm(output, f"{name!r} holds more: drop what is older?")
         found: StreamSettings | GroupSettings[bytes]
         found = target.configure(**wanted) if wanted else target.settings
     output.report(
@@ -236,7 +236,7 @@ def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
 @click.option("--at", "at", type=MOMENT, help="At this moment: 2027-01-01T00:00Z.")
 @click.option("--never", is_flag=True, help="Not any more.")
 @options.yes_option
-def expire(output: Output, /, path: Path, name: str, never: bool, yes: bool, **when: Any) -> None:
+def expire(output: Output, /, path: Path, name: str, never: bool, **when: Any) -> None:
     """Set when a whole stream goes, as EXPIRE; without options tell when.
 
     It asks before a stream that is to go at once.
@@ -251,7 +251,7 @@ def expire(output: Output, /, path: Path, name: str, never: bool, yes: bool, **w
         elif chosen:
             now = datetime.now(UTC)
             if chosen.get("after") == timedelta(0) or chosen.get("at", now) < now:
-                options.confirm(f"Drop {name!r} now?", yes=yes)
+                options.confirm(output, f"Drop {name!r} now?")
             stream.expire(**chosen)
         gone = stream.name not in store
         at = None if gone else stream.expires_at
@@ -277,7 +277,6 @@ def schedule(
     given: tuple[str, ...],
     called: str | None,
     cancel: bool,
-    yes: bool,
     **times: Any,
 ) -> None:
     """List the entries of STREAM that wait for their time, or have one wait.
@@ -295,7 +294,7 @@ def schedule(
     if cancel:
         with options.changing(path) as store:
             stream = options.existing(store, name)
-            options.confirm(f"Take {', '.join(given)} out of what {name!r} waits for?", yes=yes)
+            options.confirm(output, f"Take {', '.join(given)} out of what {name!r} waits for?")
             _cancel(stream, given)
         output.report({"cancelled": len(given)})
     elif given:

@@ -154,7 +154,6 @@ def import_streams(
     path: Path,
     carrying: Carrying,
     following: Following,
-    yes: bool,
     name: str | None,
     db: int,
     sync: Sync,
@@ -174,11 +173,11 @@ def import_streams(
     _check(carrying, following, name)
     source = shown(carrying.place)
     if carrying.replace:
-        options.confirm(f"Replace streams of {path} by those of {source}?", yes=yes)
+        options.confirm(output, f"Replace streams of {path} by those of {source}?")
     if following.trim != "none":
-        options.confirm(f"Trim at {source} what is safe here ({following.trim})?", yes=yes)
+        options.confirm(output, f"Trim at {source} what is safe here ({following.trim})?")
     if following.deletes == "apply":
-        options.confirm(f"Delete in {path} what is deleted at {source}?", yes=yes)
+        options.confirm(output, f"Delete in {path} what is deleted at {source}?")
     opened = partial(options.opened, path, sync=sync)
     with _reported(output, opened, "Importing") as (store, told):
         if following.follows:
@@ -229,9 +228,7 @@ def _follow(
     help="The server that is to load the file: it matters for a few lengths of values; since Redis "
     "8.6 it knows idempotent IDs, since 8.8 entries that were given back.",
 )
-def export_streams(
-    output: Output, path: Path, carrying: Carrying, yes: bool, peer: Peer | None
-) -> None:
+def export_streams(output: Output, path: Path, carrying: Carrying, peer: Peer | None) -> None:
     """Write the streams of STORE to an RDB file, or bring them to a server.
 
     TARGET is a file, which takes its name when it is whole, or redis://[user:password@]host:port/db
@@ -242,7 +239,7 @@ def export_streams(
     if carrying.skip and not carrying.is_server:
         raise click.UsageError("--skip is for a server; a file is written whole")
     if carrying.replace:
-        options.confirm(f"Replace what {shown(carrying.place)} has of these names?", yes=yes)
+        options.confirm(output, f"Replace what {shown(carrying.place)} has of these names?")
     opened = partial(options.opened, path, create=False)
     with _reported(output, opened, "Exporting") as (store, told):
         if carrying.is_server:
