@@ -142,7 +142,7 @@ class _Following:
     def _look(self) -> None:
         """Which streams there are; those that are new here are imported, the others compared."""
         # Before anything is read: what comes after it, it does not vouch for.
-        counts = self._counts()
+        counts = ServerCounts(self._server.attempt(*COUNTS))
         found = self._server.streams(self._job.wanted)
         importing = ServerImport(self._job, self._server, self._options.dump_max_bytes)
         fresh: set[bytes] = set()
@@ -171,9 +171,6 @@ class _Following:
         if self._options.deletes == "apply":
             for name, place in self._places.items():
                 self._mirroring.apply(name, place.last)
-
-    def _counts(self) -> ServerCounts:
-        return ServerCounts(self._server.attempt(*COUNTS))
 
     def _moved(self, counts: ServerCounts) -> list[bytes]:
         """The streams whose last ID or count there is not what is known of them."""

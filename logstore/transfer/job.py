@@ -187,3 +187,7 @@ class Job(NamedTuple):
     ) -> Job:
         """A job of what a caller gave: without ``wanted`` all streams."""
         return cls(store, wanted or Wanted(), Report() if report is None else report, progress)
+
+    def progress_behind(self, before: int, total: int) -> Callable[[int], None]:
+        """The progress of one stream, of which entries are told, behind those before it."""
+        return lambda entries: self.progress(min(before + entries, total), total)

@@ -42,6 +42,7 @@ from logstore.errors import (
     UsageError,
 )
 from logstore.fs import LOCAL, File
+from logstore.index.keys import StreamRecord
 from logstore.rdb import dump, envelope
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader, StreamKey, plain
@@ -53,13 +54,14 @@ from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
 PART = ".part"
 
 
-def names(store: Store[Any], wanted: Wanted) -> list[bytes]:
-    """The streams of a store that are wanted, sorted; an unfinished import is left out."""
+def wanted_streams(store: Store[Any], wanted: Wanted) -> list[StreamRecord]:
+    """The streams of a store that are wanted, by name; an unfinished import is left out."""
 
-    def find(view: Snapshot) -> list[bytes]:
-        return sorted(record.name for record in view.listed() if wanted.wants(record.name))
+    def find(view: Snapshot) -> list[StreamRecord]:
+        return [record for record in view.listed() if wanted.wants(record.name)]
 
-    return snapshot.read(opened_of(store).engine(), find)
+    found: list[StreamRecord] = snapshot.read(opened_of(store).engine(), find)
+    return sorted(found, key=lambda record: record.name)
 
 
 def expires_ms(store: Store[Any], name: bytes) -> int | None:
@@ -113,9 +115,8 @@ def export_file(
 
 
 def _write(job: Job, file: File, peer: Peer | None) -> None:
-    store = job.store
-    found = names(store, job.wanted)
-    total = sum(_node_bytes(store, name) for name in found)
+    found = wanted_streams(job.store, job.wanted)
+    total = sum(record.node_bytes for record in found)
     at = 0
 
     def write(data: bytes) -> None:
@@ -125,9 +126,9 @@ def _write(job: Job, file: File, peer: Peer | None) -> None:
         job.progress(min(at, total), total)
 
     writer = FileWriter(write, [(b"logstore", b"1")], TYPES_OF[peer])
-    engine = opened_of(store).engine()
-    for name in found:
-        expires = expires_ms(store, name)
+    engine = opened_of(job.store).engine()
+    for name in (record.name for record in found):
+        expires = expires_ms(job.store, name)
         try:
             with exports.pinned(engine, name) as export:
                 nodes = spelt(export.nodes(engine), peer)
@@ -138,11 +139,6 @@ def _write(job: Job, file: File, peer: Peer | None) -> None:
         job.report.streams += 1
         job.report.entries += export.info.length
     writer.finish()
-
-
-def _node_bytes(store: Store[Any], name: bytes) -> int:
-    record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
-    return 0 if record is None else record.node_bytes
 
 
 READ_BYTES = 1 << 18

@@ -27,7 +27,7 @@ from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
 from logstore.rdb.writer import kind_of
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.rdb_files import expires_ms, names, spelt
+from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
 from logstore.transfer.replies import UnexpectedReply, blob, count
 from logstore.transfer.server import Command, Server, checked
 from logstore.transfer.server_import import DUMP_MAX_BYTES
@@ -49,12 +49,11 @@ def export_server(
     """
     job = Job.of(store, wanted, report, progress)
     exporting = _Export(job, server, dump_max_bytes)
-    found = names(store, job.wanted)
+    found = [record.name for record in wanted_streams(store, job.wanted)]
     done, total = 0, sum(len(store.stream(name)) for name in found)
     for name in found:
         length = len(store.stream(name))
-        before = done
-        exporting.bring(name, lambda entries, at=before: progress(min(at + entries, total), total))
+        exporting.bring(name, job.progress_behind(done, total))
         done += length
         progress(min(done, total), total)
     return job.report

@@ -11,7 +11,6 @@ the length here is what is here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 from logstore.api.store import Store
@@ -65,15 +64,11 @@ def import_server(
     ]
     done, total = 0, sum(sizes)
     for name, size in zip(names, sizes, strict=True):
-        importing.take(name, partial(_within, progress, done, total))
+        importing.take(name, job.progress_behind(done, total))
         done += size
         progress(done, total)
     importing.intake.flush()
     return job.report
-
-
-def _within(progress: Progress, before: int, total: int, entries: int) -> None:
-    progress(before + entries, total)
 
 
 class ServerImport:

@@ -41,8 +41,11 @@ class Table:
     def __init__(self, file: BinaryIO, kind: str, *, seekable: bool, name: str) -> None:
         self._name = name or "what comes from stdin"
         self._source = self._guarded(lambda: _opened(file, kind, seekable=seekable), 0)
-        given = self._guarded(lambda: _schema_of(self._source), 0)
-        self.schema = self._guarded(lambda: _plain_schema(given), 0)
+        schema = "schema_arrow" if kind == "parquet" else "schema"
+        given = self._guarded(lambda: getattr(self._source, schema), 0)
+        self.schema = self._guarded(
+            lambda: pa.schema([pa.field(each.name, _plain_type(each)) for each in given]), 0
+        )
         self._changed = [
             place
             for place, (old, new) in enumerate(zip(given, self.schema, strict=True))
@@ -127,10 +130,6 @@ class _Passing:
             raise ValueError("an Arrow file ends with its footer, and this one has none")
 
 
-def _schema_of(source: Any) -> Any:
-    return source.schema_arrow if hasattr(source, "schema_arrow") else source.schema
-
-
 def _batches_of(source: Any, size: int) -> Iterator[Any]:
     if hasattr(source, "iter_batches"):
         return iter(source.iter_batches(batch_size=size))
@@ -140,10 +139,6 @@ def _batches_of(source: Any, size: int) -> Iterator[Any]:
 
 
 # -- columns ----------------------------------------------------------------------------------
-def _plain_schema(given: Any) -> Any:
-    return pa.schema([pa.field(each.name, _plain_type(each)) for each in given])
-
-
 def _plain_type(field: Any) -> Any:
     """The type of a column as it can be a field; OptionError if there is none."""
     types, kind = pa.types, field.type

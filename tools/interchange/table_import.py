@@ -121,13 +121,10 @@ class TableLoad(Import):
             if self.ids.given:
                 rows = self._identified(rows)
             if rows.numbers:
-                rows, ready = self._good(rows, self._ready)
+                rows, ready = self._good(rows, partial(intake.ready_rows, wanted=self.ids.layout))
                 self._commit(rows, ready)
             self.on_batch(self.counts, done)
         return self.counts
-
-    def _ready(self, batch: Any) -> Any:
-        return intake.ready_rows(batch, self.ids.layout)
 
     def _identified(self, rows: NumberedRows) -> NumberedRows:
         """The rows that are to be added, with their IDs."""

@@ -144,7 +144,7 @@ class _Number(str):
     __slots__ = ()
 
 
-class _BadLineError(Exception):
+class _BadLineError(ValueError):
     """Why a line cannot be read."""
 
 
@@ -162,7 +162,7 @@ def attempt(
             raise _BadLineError(f"{error}; {ids.hint}") from None
         if given is not None and found is not None:
             ids.check_meant(given, found)
-    except (_BadLineError, InvalidIDError, ValueError) as error:
+    except (InvalidIDError, ValueError) as error:
         return InputLineError(str(error), line_number=number, unit=unit)
     return Row(number, found, pairs, unit)
 
@@ -365,14 +365,10 @@ def blocks(
 
 
 # -- JSON ---------------------------------------------------------------------------------------
-def _not_plain(name: str) -> Any:
-    raise ValueError(name)
-
-
 # Objects are tuples here, so that they are no lists; numbers are their text.
 _scan: Callable[[str, int], tuple[Any, int]] = vars(
     json.JSONDecoder(
-        object_pairs_hook=tuple, parse_float=str, parse_int=str, parse_constant=_not_plain
+        object_pairs_hook=tuple, parse_float=str, parse_int=str, parse_constant=_refuse_constant
     )
 )["scan_once"]
 _ENDS = frozenset({"\n", "\r\n", ""})
