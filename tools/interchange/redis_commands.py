@@ -128,7 +128,7 @@ def _reported(
         output.exit_code = EXIT_LEFT_OUT
 
 
-@click.group("redis")
+@click.group("redis", cls=options.CommandGroup)
 def redis() -> None:
     """Carry streams from and to Redis and Valkey: RDB files, payloads, servers that run."""
 

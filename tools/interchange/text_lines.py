@@ -4,6 +4,10 @@ Invariants: a line that cannot be read is given as the InputLineError that names
 and reading goes on after it; whether to stop is the caller's business. A line, a record of CSV or
 an element of an array that is longer than it may be is never in memory as a whole. What an input
 has given is handed over before more is waited for. What a line means is said by ``text_rows``.
+
+The modules json and csv parse; what is here hands them one record at a time. The readers of pyarrow
+name no line that is bad (test_a_bad_line_is_named_and_stops), write numbers anew
+(test_the_forms_of_a_json_line), and are not installed everywhere.
 """
 
 from __future__ import annotations
@@ -116,7 +120,8 @@ class _TooLongError(Exception):
 
 class _Text:
     """A text that is decoded as it comes, in lines that end with any of \\n, \\r and \\r\\n. Bytes
-    that are in no encoding become lone surrogates, or are a UnicodeError."""
+    that are in no encoding become lone surrogates, or are a UnicodeError. It stands in place of
+    ``io.TextIOWrapper``, which does not tell what it has at hand: test_flat_lines_come_in_blocks."""
 
     def __init__(self, source: BinaryIO, encoding: str) -> None:
         self._source: Any = source
@@ -287,6 +292,8 @@ _OUTSIDE = re.compile(rb'["\[\]{},]')
 _INSIDE = re.compile(rb'["\\]')
 
 
+# A decoder of JSON cannot tell an element that is none from one that is not all there yet, nor find
+# the next one behind it: test_an_array_that_is_none, test_an_array_of_objects.
 def elements(head: bytes, source: BinaryIO, most: int) -> Iterator[tuple[int, bytes | None]]:
     """Elements with their numbers from 1 on; None for one of more bytes than ``most``.
 
