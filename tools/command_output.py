@@ -201,8 +201,8 @@ class Output:
             message = for_a_shell(" ".join(str(error).splitlines()))
             message = message or type(error).__name__
         if self.json:
-            told = {"error": type(error).__name__, "message": message, **_place(error)}
-            click.echo(_json({**told, **self.context}, ascii=True), err=True)
+            values = {"error": type(error).__name__, "message": message, **_place(error)}
+            click.echo(_json({**values, **self.context}, ascii=True), err=True)
             return
         context = ", ".join(
             f"{name.replace('_', ' ')} {self.context[name]}" for name in self.context

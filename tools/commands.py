@@ -133,9 +133,9 @@ class Commands(options.CommandGroup):
 def main(verbose: bool) -> None:
     """Look into, feed and care for a logstore: a directory with streams."""
     if verbose or "logging" in sys.modules:
-        _tell(verbose)
+        _log_to_stderr(verbose)
     else:  # logging is loaded when there is something to tell
-        logger.at_first_use(_tell)
+        logger.at_first_use(_log_to_stderr)
 
 
 PROGRAM = "logstore"
@@ -162,7 +162,7 @@ def completion(output: Output, shell: str) -> None:
         output.line(line)
 
 
-def _tell(verbose: bool = False) -> None:
+def _log_to_stderr(verbose: bool = False) -> None:
     """Let the store's log appear on stderr."""
     import logging
 

@@ -241,8 +241,8 @@ class Tables:
             rule = 'a stream is a table by its name, in "" where that has a colon'
             return f"; {rule}, {ENTRIES} is all"
         first = alike[0].replace(" is ", " is the table ", 1)
-        told = ", ".join([first, *alike[1:]])
-        return f"; tables are not told by upper and lower case: the stream {told}"
+        others = ", ".join([first, *alike[1:]])
+        return f"; tables are not told by upper and lower case: the stream {others}"
 
 
 def _literally(name: bytes) -> bytes:

@@ -73,11 +73,11 @@ def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
         done = shipping.ship(
             opened.engine, opened.committer, uri, take_over=take_over, progress=progress
         )
-    told = done._asdict()
+    values = done._asdict()
     if not output.json:
         segment, offset = position_parts(done.position)
-        told["position"] = f"segment {segment:,}, offset {offset:,}"
-    output.report({"shipped": shown(uri), **told})
+        values["position"] = f"segment {segment:,}, offset {offset:,}"
+    output.report({"shipped": shown(uri), **values})
 
 
 @options.command("verify")
@@ -92,9 +92,9 @@ def verify(output: Output, path: Path) -> None:
     found = _read_all(output, path, "Verifying")
     whole = not found.damage and not found.tail_bytes
     output.exit_code = EXIT_OK if whole else EXIT_DAMAGED
-    told = found.as_dict()
+    values = found.as_dict()
     chosen = ("streams", "entries", "segments", "commits", "log_bytes", "tail_bytes", "damage")
-    output.report({"whole": whole, **{key: told[key] for key in chosen}})
+    output.report({"whole": whole, **{key: values[key] for key in chosen}})
 
 
 @options.command("restore", store=False)
@@ -198,16 +198,16 @@ def check_(output: Output, path: Path) -> None:
         output.exit_code = EXIT_USAGE
         raise
     output.exit_code = EXIT_DAMAGED if found.damage else EXIT_TAIL if found.tail_bytes else EXIT_OK
-    told = found.as_dict()
+    values = found.as_dict()
     if not output.json and not found.tail_bytes:
-        del told["tail_segment"], told["tail_offset"]  # it is nowhere
-    _report_with_tables(output, told, () if output.json else ("concerned",))
+        del values["tail_segment"], values["tail_offset"]  # it is nowhere
+    _report_with_tables(output, values, () if output.json else ("concerned",))
 
 
-def _report_with_tables(output: Output, told: dict[str, Any], names: Sequence[str]) -> None:
+def _report_with_tables(output: Output, values: dict[str, Any], names: Sequence[str]) -> None:
     """Write what was found, and what stands under some names as tables."""
-    lists = {name: told.pop(name) for name in names}
-    output.report(told)
+    lists = {name: values.pop(name) for name in names}
+    output.report(values)
     for name, found in lists.items():
         if found:
             rows = [list(each.values()) for each in found]
@@ -239,9 +239,9 @@ def recover(output: Output, path: Path, target: Path | None) -> None:
     with output.progress("Salvaging") as progress:
         made = run.salvage(path, target, progress=progress)
     output.exit_code = output.exit_code if made.whole else EXIT_LEFT_OUT
-    told = made.as_dict()
-    unsure = [] if output.json else told.pop("unsure")
-    _report_with_tables(output, told, () if output.json else ("gone", "damage"))
+    values = made.as_dict()
+    unsure = [] if output.json else values.pop("unsure")
+    _report_with_tables(output, values, () if output.json else ("gone", "damage"))
     for text in unsure:
         output.line(f"not certain: {text}")
 

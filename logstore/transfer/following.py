@@ -176,8 +176,8 @@ class _Following:
         """The streams whose last ID or count there is not what is known of them."""
         moved: list[bytes] = []
         for names in _parts(self._places, STREAMS_A_LOOK):
-            told = self._server.many([("XINFO", "STREAM", name) for name in names])
-            for name, reply in zip(names, told, strict=True):
+            replies = self._server.many([("XINFO", "STREAM", name) for name in names])
+            for name, reply in zip(names, replies, strict=True):
                 facts, place = self._server.facts(name, reply), self._places[name]
                 if facts is None:
                     self._look_at = 0.0
@@ -192,16 +192,16 @@ class _Following:
     def _look_at_groups(self) -> None:
         """Say which groups are not as they were when they were imported."""
         for names in _parts(self._places, STREAMS_A_LOOK):
-            told = self._server.many([("XINFO", "GROUPS", name) for name in names])
-            for name, reply in zip(names, told, strict=True):
+            replies = self._server.many([("XINFO", "GROUPS", name) for name in names])
+            for name, reply in zip(names, replies, strict=True):
                 groups = self._server.groups(name, reply)
                 if groups is not None:
                     self._compare_groups(name, groups)
 
-    def _compare_groups(self, name: bytes, told: list[GroupFacts]) -> None:
+    def _compare_groups(self, name: bytes, groups: list[GroupFacts]) -> None:
         stream = self._job.store.stream(self._job.wanted.target(name))
         here = {group.name: (group.last_delivered_id, group.pending) for group in stream.groups()}
-        there = {group.name: (group.last, group.pending) for group in told}
+        there = {group.name: (group.last, group.pending) for group in groups}
         for group in sorted({*here, *there}):
             if group not in here:
                 what = "is on the server, and not here"

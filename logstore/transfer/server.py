@@ -181,8 +181,8 @@ class Server:
         while True:
             reply = self.call("SCAN", cursor, "COUNT", SCAN_COUNT, "TYPE", "stream")
             with self.reading("SCAN"):
-                told, names = listed(reply, 2)
-                cursor = digits(told)
+                next_cursor, names = listed(reply, 2)
+                cursor = digits(next_cursor)
                 fresh = {blob(name) for name in listed(names)} - found
                 fresh = {name for name in fresh if wanted.wants(name)}
                 size += sum(map(len, fresh))
@@ -200,11 +200,11 @@ class Server:
 
     def _scan_replies(self) -> int:
         """How many replies a scan may take, by the keys that there are."""
-        told = self.attempt("DBSIZE")
+        keys_reply = self.attempt("DBSIZE")
         keys = SCAN_KEYS_MAX
-        if not isinstance(told, PeerError):
+        if not isinstance(keys_reply, PeerError):
             with self.reading("DBSIZE"):
-                keys = min(count(told), SCAN_KEYS_MAX)
+                keys = min(count(keys_reply), SCAN_KEYS_MAX)
         return SCAN_REPLIES + keys // SCAN_KEYS_A_REPLY
 
     def info(self, name: bytes) -> StreamFacts | None:

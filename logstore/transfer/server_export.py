@@ -62,11 +62,11 @@ def export_server(
 _VERSION = re.compile(rb"^redis_version:(\d+)\.(\d+)", re.MULTILINE)
 
 
-def peer_of(told: bytes) -> Peer:
+def peer_of(info: bytes) -> Peer:
     """Which of the servers it is, by its INFO."""
-    if b"valkey_version" in told:
+    if b"valkey_version" in info:
         return "valkey"
-    found = _VERSION.search(told)
+    found = _VERSION.search(info)
     version: tuple[int, ...] = () if found is None else tuple(map(int, found.groups()))
     return "redis-8.8" if version >= (8, 8) else "redis-8.6" if version >= (8, 6) else "redis"
 
@@ -79,8 +79,8 @@ class _Export:
         self._server = server
         self._dump_max_bytes = dump_max_bytes
         with server.reading("INFO"):
-            told = blob(server.call("INFO", "server"))
-        self._peer: Peer = peer_of(told)
+            info = blob(server.call("INFO", "server"))
+        self._peer: Peer = peer_of(info)
 
     def bring(self, name: bytes, progress: Any) -> None:
         """Bring one stream there; nothing if it is gone by now."""

@@ -119,13 +119,13 @@ class ServerImport:
         expires_ms = self._expires_ms(name, replies[1] if self._tells_time else None)
         self.intake.value(target, dump.decode(payload), expires_ms)
 
-    def _expires_ms(self, name: bytes, told: Any = None) -> int | None:
-        """When the stream expires; ``told`` is what PEXPIRETIME said, or None."""
-        if told is None and self._tells_time:
-            told = self._server.attempt("PEXPIRETIME", name)
+    def _expires_ms(self, name: bytes, reply: Any = None) -> int | None:
+        """When the stream expires; ``reply`` is what PEXPIRETIME said, or None."""
+        if reply is None and self._tells_time:
+            reply = self._server.attempt("PEXPIRETIME", name)
         with self._server.reading("PEXPIRETIME or PTTL", name):
-            if told is not None:
-                at_ms = integer(checked(told))
+            if reply is not None:
+                at_ms = integer(checked(reply))
             else:
                 left = integer(checked(self._server.attempt("PTTL", name)))
                 at_ms = left + self.intake.now_ms() if left >= 0 else -1

@@ -280,8 +280,8 @@ def _export_tables(
         finally:
             if report.files:
                 output.context = {"exported": report.entries, "the rest": "--resume"}
-    told = {"exported": report.entries, "folder": str(target)}
-    output.report(told | {"streams": report.streams, "files": report.files} | _null(report))
+    values = {"exported": report.entries, "folder": str(target)}
+    output.report(values | {"streams": report.streams, "files": report.files} | _null(report))
 
 
 def _null(report: ParquetReport) -> dict[str, Any]:

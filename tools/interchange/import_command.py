@@ -315,10 +315,10 @@ def import_(
         output.progress("Importing") as progress,
     ):
         total = size_of(source)
-        told = {"file": file} if kind in TABLES and file else {}
+        where = {"file": file} if kind in TABLES and file else {}
 
         def on_batch(counts: Counts, rows: int) -> None:
-            output.context = told | counts.as_dict()
+            output.context = where | counts.as_dict()
             progress(source.tell() if total else rows or counts.imported, total)
 
         made = begun(
@@ -328,7 +328,7 @@ def import_(
             create=not no_create,
             **{each: more[each] for each in ("batch", "skip_bad", "resume")},
         )
-        output.context = told | made.counts.as_dict()
+        output.context = where | made.counts.as_dict()
         counts = made.run()
     output.report(counts.as_dict())
 

@@ -179,20 +179,20 @@ def import_streams(
     if following.deletes == "apply":
         options.confirm(output, f"Delete in {path} what is deleted at {source}?")
     opened = partial(options.opened, path, sync=sync)
-    with _reported(output, opened, "Importing") as (store, told):
+    with _reported(output, opened, "Importing") as (store, reporting):
         if following.follows:
-            _follow(store, carrying, wanted, following, told)
+            _follow(store, carrying, wanted, following, reporting)
         elif carrying.is_server:
             from logstore.transfer.server_import import import_server
 
             with carrying.server() as server:
                 most = carrying.dump_max_bytes
-                import_server(store, server, wanted, dump_max_bytes=most, **told)
+                import_server(store, server, wanted, dump_max_bytes=most, **reporting)
         else:
             from logstore.transfer.rdb_files import import_file
 
             raw = None if name is None else _raw(name)
-            import_file(store, Path(carrying.place), wanted, name=raw, database=db, **told)
+            import_file(store, Path(carrying.place), wanted, name=raw, database=db, **reporting)
 
 
 def _check(carrying: Carrying, following: Following, name: str | None) -> None:
@@ -207,7 +207,11 @@ def _check(carrying: Carrying, following: Following, name: str | None) -> None:
 
 
 def _follow(
-    store: Store[bytes], carrying: Carrying, wanted: Wanted, chosen: Following, told: dict[str, Any]
+    store: Store[bytes],
+    carrying: Carrying,
+    wanted: Wanted,
+    chosen: Following,
+    reporting: dict[str, Any],
 ) -> None:
     from logstore.transfer.following import Follow, follow
 
@@ -216,7 +220,7 @@ def _follow(
     )
     stop = threading.Event()
     with carrying.server() as server, options.stopped_by_signals(stop.set):
-        follow(store, server, wanted, how, stop=stop, **told)
+        follow(store, server, wanted, how, stop=stop, **reporting)
 
 
 @options.command("export", group=redis)
@@ -241,14 +245,14 @@ def export_streams(output: Output, path: Path, carrying: Carrying, peer: Peer | 
     if carrying.replace:
         options.confirm(output, f"Replace what {shown(carrying.place)} has of these names?")
     opened = partial(options.opened, path, create=False)
-    with _reported(output, opened, "Exporting") as (store, told):
+    with _reported(output, opened, "Exporting") as (store, reporting):
         if carrying.is_server:
             from logstore.transfer.server_export import export_server
 
             with carrying.server() as server:
                 most = carrying.dump_max_bytes
-                export_server(store, server, wanted, dump_max_bytes=most, **told)
+                export_server(store, server, wanted, dump_max_bytes=most, **reporting)
         else:
             from logstore.transfer.rdb_files import export_file
 
-            export_file(store, Path(carrying.place), wanted, peer=peer, **told)
+            export_file(store, Path(carrying.place), wanted, peer=peer, **reporting)

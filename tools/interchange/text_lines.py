@@ -120,8 +120,8 @@ class _TooLongError(Exception):
 
 class _Text:
     """A text that is decoded as it comes, in lines that end with any of \\n, \\r and \\r\\n. Bytes
-    that are in no encoding become lone surrogates, or are a UnicodeError. It stands in place of
-    ``io.TextIOWrapper``, which does not tell what it has at hand: test_flat_lines_come_in_blocks."""
+    that are in no encoding become lone surrogates, or are a UnicodeError. ``io.TextIOWrapper`` does
+    not tell what it has at hand, which blocks are made of: test_flat_lines_come_in_blocks."""
 
     def __init__(self, source: BinaryIO, encoding: str) -> None:
         self._source: Any = source

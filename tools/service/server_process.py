@@ -184,10 +184,10 @@ async def _serve(
     if chosen.metrics_port is not None:
         metrics = _metrics(service, end, host, chosen.metrics_port)
     if output.json:
-        told = {"path": str(service.store.path), "host": listen.host, "port": service.port}
+        shown = {"path": str(service.store.path), "host": listen.host, "port": service.port}
         if metrics is not None:
-            told["metrics_port"] = metrics.port
-        output.json_object(told)
+            shown["metrics_port"] = metrics.port
+        output.json_object(shown)
     else:
         output.line(f"{service.store.path} is served on {listen.host}:{service.port}")
     output.flush()
@@ -306,15 +306,15 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """The command does its work from now on; ``status`` is shown by ``systemctl status``."""
-        self._tell(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}", SEND_TIMEOUT_S)
+        self._send(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}", SEND_TIMEOUT_S)
 
     def stopping(self, status: str) -> None:
         """The command ends; the manager waits as long as its unit says."""
-        self._tell(f"STOPPING=1\nSTATUS={status}", SEND_TIMEOUT_S)
+        self._send(f"STOPPING=1\nSTATUS={status}", SEND_TIMEOUT_S)
 
     def alive(self) -> None:
         """One sign of life. It waits for nothing: the next one comes soon."""
-        self._tell("WATCHDOG=1", 0.0)
+        self._send("WATCHDOG=1", 0.0)
 
     async def keep_alive(self) -> None:
         """Show the manager that the event loop turns, twice as often as it wants to see it. Returns
@@ -323,7 +323,7 @@ class ServiceManager:
             self.alive()
             await asyncio.sleep(self.watchdog_s / 2)
 
-    def _tell(self, message: str, timeout_s: float) -> None:
+    def _send(self, message: str, timeout_s: float) -> None:
         if not self._address:
             return
         # A name that begins with @ has no file: Linux's abstract namespace begins with a zero byte.

@@ -47,10 +47,10 @@ def group_name(stream: bytes, group: bytes) -> str:
 # -- the store ------------------------------------------------------------------------------------
 def damage(examined: Examined) -> Iterator[Finding]:
     """Bytes that are not what was written, and what is gone with them."""
-    told = examined.store.recovery
-    if told["damage"] or told["gone"]:
-        first = told["damage"][0] if told["damage"] else told["gone"][0]
-        places = units.counted(len(told["damage"]), "damaged place")
+    recovered = examined.store.recovery
+    if recovered["damage"] or recovered["gone"]:
+        first = recovered["damage"][0] if recovered["damage"] else recovered["gone"][0]
+        places = units.counted(len(recovered["damage"]), "damaged place")
         yield finding(
             "damage",
             f"the log has {places}, the first in segment {first['segment']}: {first['why']}; what "

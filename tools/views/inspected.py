@@ -149,8 +149,8 @@ def frame_row(found: reader.LogFrame) -> dict[str, Any]:
     """What there is to tell of a frame; ``wrong`` if its body is not what its kind has."""
     row = {"what": "frame", "offset": found.offset, "end": found.end_offset}
     row["kind"] = kind_name(found.kind)
-    told = ("commit", "ordinal", "last", "durable_upto", "crc")
-    return {**row, **{name: getattr(found, name) for name in told}, **_body(found)}
+    names_of_head = ("commit", "ordinal", "last", "durable_upto", "crc")
+    return {**row, **{name: getattr(found, name) for name in names_of_head}, **_body(found)}
 
 
 def line_of(row: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ def info(output: Output, path: Path, name: str | None, full: bool, count: int) -
             groups = [_values(output, each) for each in stream.groups()]
             output.json_object({**_values(output, stream.info()), "consumer_groups": groups})
         else:
-            _tell_stream(output, stream)
+            _show_stream(output, stream)
 
 
 # -- for people --------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _position(place: tuple[int, int]) -> str:
     return f"segment {segment}, offset {offset:,}" if segment else "not known"
 
 
-def _tell_stream(output: Output, stream: Stream[bytes]) -> None:
+def _show_stream(output: Output, stream: Stream[bytes]) -> None:
     found = stream.info()
     output.table(("", ""), _of_stream(found))
     rows = [

@@ -346,8 +346,8 @@ def _svg_head(height: int) -> str:
 
 def _svg_legend(picture: Picture, layout: _SVGLayout) -> Iterator[str]:
     wide = (SVG_WIDTH - 2 * SVG_MARGIN + SPACE) // layout.columns
-    told = zip(picture.parts.values(), _svg_labels(picture), strict=True)
-    for place, (part, label) in enumerate(told):
+    labelled = zip(picture.parts.values(), _svg_labels(picture), strict=True)
+    for place, (part, label) in enumerate(labelled):
         x = SVG_MARGIN + place % layout.columns * wide
         y = 74 + place // layout.columns * LEGEND_ROW
         yield f'<rect {_svg_fill(part)} x="{x}" y="{y}" width="14" height="14" rx="3"/>'
