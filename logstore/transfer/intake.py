@@ -141,7 +141,7 @@ class Intake:
                 restore.install(state, name, prepared, replace=replace)
                 _expire(state, name, expires_ms)
 
-        opened_of(self._job.store).commit(step, None)
+        self._commit(step)
         self._job.report.streams += len(waiting)
         self._job.report.entries += sum(prepared.info.length for _, prepared, _ in waiting)
 
@@ -150,23 +150,19 @@ class Intake:
     def piecewise(self, name: bytes) -> Iterator[restore.Temporary]:
         """A stream that comes in pieces; what came is taken away if the block fails."""
         self.flush()
-        temporary: restore.Temporary = opened_of(self._job.store).commit(
-            lambda state: restore.begin(state, name), None
-        )
+        temporary: restore.Temporary = self._commit(lambda state: restore.begin(state, name))
         try:
             yield temporary
         except BaseException:
             with suppress(Error):  # what failed may be the store; the next import does it then
-                opened_of(self._job.store).commit(
-                    lambda state: restore.discard(state, temporary), None
-                )
+                self._commit(lambda state: restore.discard(state, temporary))
             raise
 
     def extend(self, temporary: restore.Temporary, edge: Edge, piece: Piece) -> Edge:
         """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
         parts, after = piece
         step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
-        opened_of(self._job.store).commit(step, None)
+        self._commit(step)
         return after
 
     def finish(
