@@ -32,8 +32,6 @@ if TYPE_CHECKING:  # it loads more than a short command needs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STORE_HELP = "STORE is the directory of a store."
-
 
 class StorePath(click.Path):
     """The directory of a store, or the URI that one was shipped to."""
@@ -55,37 +53,36 @@ _STORE = click.Argument(["path"], metavar="STORE", type=StorePath())
 SHOWN_MAX = 1000  # more are no help, and a shell is slow with them
 
 
-def complete_streams(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The streams of the store that was typed before, as far as their names begin so."""
-    return _completed(ctx, incomplete, lambda store: store.streams())
+def _completing(
+    names: Callable[[click.Context, Store[bytes]], list[bytes]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What completes names of the store that was typed before, as far as they begin so.
 
+    It changes nothing, and tells no error: a shell would show it in the line that is being typed.
+    """
 
-def complete_groups(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The groups of the stream that was typed before, likewise."""
-    name = str(ctx.params.get("name"))
-    return _completed(ctx, incomplete, lambda store: [x.name for x in store.stream(name).groups()])
-
-
-def _completed(
-    ctx: click.Context, incomplete: str, look: Callable[[Store[bytes]], list[bytes]]
-) -> list[CompletionItem]:
-    """At most ``SHOWN_MAX`` of the names that are found; none without a store that can be read."""
-    from logstore.api.open_store import open_to_look
-
-    path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
-    if path is None:
+    def completed(
+        ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
+        if path is None:
+            return []
+        with suppress(Error, OSError), reading(path) as store:
+            raw = (each for each in names(ctx, store) if each.startswith(begin))
+            found = (each.decode("utf-8", "replace") for each in raw)
+            typeable = (each for each in found if each.isprintable() and "\ufffd" not in each)
+            return [CompletionItem(each) for each in islice(typeable, SHOWN_MAX)]
         return []
-    with suppress(Error, OSError), open_to_look(path) as store:
-        names = (name.decode("utf-8", "replace") for name in look(store) if name.startswith(begin))
-        typeable = (name for name in names if name.isprintable() and "\ufffd" not in name)
-        return [CompletionItem(name) for name in islice(typeable, SHOWN_MAX)]
-    return []
+
+    return completed
 
 
+def _groups(ctx: click.Context, store: Store[bytes]) -> list[bytes]:
+    return [each.name for each in store.stream(str(ctx.params.get("name"))).groups()]
+
+
+complete_streams = _completing(lambda _ctx, store: store.streams())
+complete_groups = _completing(_groups)
 stream_argument = click.argument("name", metavar="STREAM", shell_complete=complete_streams)
 optional_stream_argument = click.argument(
     "name", metavar="[STREAM]", required=False, shell_complete=complete_streams
@@ -170,6 +167,9 @@ sync_option = click.option(
 )
 
 
+no_create_option = click.option(
+    "--no-create", is_flag=True, help="The store and the stream must be there."
+)
 yes_option = click.option(
     "--yes", is_flag=True, expose_value=False, callback=_noted("yes"), help="Do not ask."
 )

@@ -63,7 +63,7 @@ where_option = click.option(
 @click.option("--minid", help="Then trim what is below this ID, about.")
 @click.option("--exact", is_flag=True, help="Trim exactly, not whole nodes only.")
 @click.option("--ttl", type=LENGTH, help="How long the entry lives: 90s, 1h30m, 7d.")
-@click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
+@options.no_create_option
 @options.sync_option
 def add(
     output: Output,

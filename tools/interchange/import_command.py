@@ -268,7 +268,7 @@ def size_of(source: BinaryIO) -> int:
 )
 @click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")
 @click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
-@click.option("--no-create", is_flag=True, help="The store and the stream must be there.")
+@options.no_create_option
 @options.sync_option
 def import_(
     output: Output,
