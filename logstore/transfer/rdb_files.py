@@ -48,8 +48,8 @@ from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader, StreamKey, plain
 from logstore.rdb.value import Node, StreamInfoValue
 from logstore.rdb.writer import FileWriter
-from logstore.transfer.intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake, Piece
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake, Piece
 
 PART = ".part"
 

@@ -20,8 +20,8 @@ from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
-from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.peer_server import GroupFacts, Server, checked
 from logstore.transfer.replies import (
     EntryRows,
     UnexpectedReply,
@@ -35,7 +35,7 @@ from logstore.transfer.replies import (
     stream_id,
     value,
 )
-from logstore.transfer.server import GroupFacts, Server, checked
+from logstore.transfer.stream_intake import CANNOT_TAKE, Claim, Intake
 
 DUMP_MAX_BYTES = 128 << 20  # a server makes the payload in one step, and in its memory
 MISSING = -2

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from logstore.api.store import Store
     from logstore.transfer.following import Deletes, Trim
     from logstore.transfer.job import Policy, Wanted
-    from logstore.transfer.server import Server
+    from logstore.transfer.peer_server import Server
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 MIB = 1 << 20
@@ -66,7 +66,7 @@ class Carrying(NamedTuple):
 
     def server(self) -> Server:
         """The server at the address."""
-        from logstore.transfer.server import Server
+        from logstore.transfer.peer_server import Server
 
         password = None
         if self.password_file is not None:

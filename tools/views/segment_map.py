@@ -126,18 +126,18 @@ def drawn(picture: Picture, width: int, *, colours: bool, blocks: bool) -> Itera
     segments = picture.usage.segments
     if len(segments) > BARS_MAX:
         yield from _grid(segments, width, colours=colours, blocks=blocks)
-    else:
-        yield from _bars(picture, width, piece)
+        yield Text()
+        return
+    yield from _bars(picture, width, piece)
     yield Text()
-    if len(segments) <= BARS_MAX:
-        totals = picture.totals()
-        for part in picture.parts.values():
-            size = f", {units.size(totals[part.letter])}"
-            label = Text(f" {part.label}")
-            label.truncate(max(1, width - 2 - len(size)), overflow="ellipsis" if blocks else "crop")
-            line = Text.assemble(piece(part, 2), label, size)
-            line.truncate(width, overflow="crop")
-            yield line
+    totals = picture.totals()
+    for part in picture.parts.values():
+        size = f", {units.size(totals[part.letter])}"
+        label = Text(f" {part.label}")
+        label.truncate(max(1, width - 2 - len(size)), overflow="ellipsis" if blocks else "crop")
+        line = Text.assemble(piece(part, 2), label, size)
+        line.truncate(width, overflow="crop")
+        yield line
 
 
 def _bars(picture: Picture, width: int, piece: Callable[[Part, int], Text]) -> Iterator[Text]:
