@@ -102,8 +102,8 @@ class ServerImport:
                 f"{name!r} came by pages of XRANGE, since it takes {size} bytes there: its nodes "
                 "were made anew"
             )
-            paged = _Paging(self._job.store, self._server, self.intake, progress)
-            paged.take(name, target, facts.length, self._expires_ms)
+            paged = _Paging(name, self._job.store, self._server, self.intake, progress)
+            paged.take(target, facts.length, self._expires_ms)
         else:
             self._dumped(name, target)
 
@@ -145,24 +145,25 @@ class _Paging:
     """One stream on its way in."""
 
     def __init__(
-        self, store: Store[Any], server: Server, intake: Intake, progress: Entries
+        self, name: bytes, store: Store[Any], server: Server, intake: Intake, progress: Entries
     ) -> None:
+        self._name = name
         self._store = store
         self._server = server
         self._intake = intake
         self._progress = progress
         self._edge = Edge()
 
-    def take(self, name: bytes, target: bytes, length: int, expiry: Expiry) -> None:
+    def take(self, target: bytes, length: int, expiry: Expiry) -> None:
         """Bring it in, which has about ``length`` entries; PeerError."""
         with self._intake.piecewise(target) as temporary:
             groups: list[bytes] = []
             for _ in range(TRIES_MAX):
-                while self._add(temporary.name, self._page(name)) == PAGE:
-                    self._check_end(name, length)
-                replies = self._server.many(self._last_commands(name, groups), at_once=True)
-                full = self._add(temporary.name, self._rows(name, checked(replies[0]))) == PAGE
-                described = self._server.groups(name, checked(replies[2])) or []
+                while self._add(temporary.name, self._page()) == PAGE:
+                    self._check_end(length)
+                replies = self._server.many(self._last_commands(groups), at_once=True)
+                full = self._add(temporary.name, self._rows(checked(replies[0]))) == PAGE
+                described = self._server.groups(self._name, checked(replies[2])) or []
                 found = [each.name for each in described]
                 if not full and found == groups:
                     break
@@ -171,28 +172,27 @@ class _Paging:
                 raise PeerError(
                     "entries come faster than they can be read: import the stream with --follow, "
                     "or while less is written to it",
-                    stream=name,
+                    stream=self._name,
                 )
-            info = self._info(name, replies, described)
-            self._intake.finish(temporary, self._edge, target, info, expiry(name))
+            info = self._info(replies, described)
+            self._intake.finish(temporary, self._edge, target, info, expiry(self._name))
 
-    def _check_end(self, name: bytes, length: int) -> None:
+    def _check_end(self, length: int) -> None:
         if self._edge.length > 2 * length + MORE_MAX:
-            raise self._server.unexpected(
-                "XRANGE", f"more than {self._edge.length} entries, where it has {length}", name
-            )
+            why = f"more than {self._edge.length} entries, where it has {length}"
+            raise self._server.unexpected("XRANGE", why, self._name)
 
-    def _page(self, name: bytes) -> EntryRows:
-        return self._rows(name, self._server.call(*self._next(name)))
+    def _page(self) -> EntryRows:
+        return self._rows(self._server.call(*self._next()))
 
-    def _rows(self, name: bytes, reply: Any) -> EntryRows:
-        with self._server.reading("XRANGE", name):
+    def _rows(self, reply: Any) -> EntryRows:
+        with self._server.reading("XRANGE", self._name):
             return rows(reply, PAGE, above=StreamID(*self._edge.last))
 
-    def _next(self, name: bytes) -> tuple[Any, ...]:
+    def _next(self) -> tuple[Any, ...]:
         last = self._edge.last
         start = "-" if last == ZERO_ID else f"({StreamID(*last)}"
-        return ("XRANGE", name, start, "+", "COUNT", PAGE)
+        return ("XRANGE", self._name, start, "+", "COUNT", PAGE)
 
     def _add(self, temporary: bytes, found: EntryRows) -> int:
         if found:
@@ -204,22 +204,17 @@ class _Paging:
         return len(found)
 
     # -- all but the entries --------------------------------------------------------------------
-    def _last_commands(self, name: bytes, groups: list[bytes]) -> list[tuple[Any, ...]]:
-        commands: list[tuple[Any, ...]] = [
-            self._next(name),
-            ("XINFO", "STREAM", name),
-            ("XINFO", "GROUPS", name),
-            ("TIME",),
-        ]
+    def _last_commands(self, groups: list[bytes]) -> list[tuple[Any, ...]]:
+        name = self._name
+        commands: list[tuple[Any, ...]] = [self._next(), ("XINFO", "STREAM", name)]
+        commands += [("XINFO", "GROUPS", name), ("TIME",)]
         for group in groups:
-            commands += [
-                ("XINFO", "CONSUMERS", name, group),
-                ("XPENDING", name, group, "-", "+", PENDING_MAX),
-            ]
+            commands.append(("XINFO", "CONSUMERS", name, group))
+            commands.append(("XPENDING", name, group, "-", "+", PENDING_MAX))
         return commands
 
-    def _info(self, name: bytes, replies: list[Any], groups: list[GroupFacts]) -> StreamInfoValue:
-        facts = self._server.facts(name, checked(replies[1]))
+    def _info(self, replies: list[Any], groups: list[GroupFacts]) -> StreamInfoValue:
+        facts = self._server.facts(self._name, checked(replies[1]))
         assert facts is not None
         with self._server.reading("TIME"):
             seconds, micros = map(digits, listed(checked(replies[3]), 2))
@@ -229,10 +224,9 @@ class _Paging:
         info = StreamInfoValue(length, facts.last, None, facts.max_deleted, added)
         for place, group in enumerate(groups):
             at = 4 + 2 * place
-            with self._server.reading("XINFO CONSUMERS or XPENDING", name):
-                info.groups.append(
-                    _group(group, checked(replies[at]), checked(replies[at + 1]), now_ms)
-                )
+            with self._server.reading("XINFO CONSUMERS or XPENDING", self._name):
+                consumers, pending = checked(replies[at]), checked(replies[at + 1])
+                info.groups.append(_group(group, consumers, pending, now_ms))
         return info
 
 
