@@ -169,6 +169,24 @@ class Report:
         return found
 
 
+class Claim(NamedTuple):
+    """What tells a stream that was carried from another."""
+
+    length: int
+    last: StreamID
+    entries_added: int | None  # None: its source does not tell
+
+    @classmethod
+    def of(cls, known: Any) -> Claim:
+        """That of a stream of which so much is known."""
+        return cls(known.length, known.last, known.entries_added)
+
+    def same(self, other: Claim) -> bool:
+        """Whether both are the same stream, as far as it is told."""
+        both_tell = None not in (self.entries_added, other.entries_added)
+        return self[:2] == other[:2] and (self == other or not both_tell)
+
+
 class Job(NamedTuple):
     """One transfer: the store, what is asked for, what is counted, and who watches."""
 
@@ -191,3 +209,13 @@ class Job(NamedTuple):
     def progress_behind(self, before: int, total: int) -> Callable[[int], None]:
         """The progress of one stream, of which entries are told, behind those before it."""
         return lambda entries: self.progress(min(before + entries, total), total)
+
+    def keeps(self, found: Claim | None, claim: Claim) -> bool:
+        """Whether what has the name already stays, and is counted: it is the same, or skipped."""
+        if found is not None and found.same(claim):
+            self.report.same += 1
+            return True
+        if self.wanted.policy == "skip":
+            self.report.kept += 1
+            return True
+        return False

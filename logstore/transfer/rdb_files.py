@@ -46,10 +46,10 @@ from logstore.index.keys import StreamRecord
 from logstore.rdb import dump, envelope
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader, StreamKey, plain
-from logstore.rdb.value import Node, StreamInfoValue
+from logstore.rdb.value import Node
 from logstore.rdb.writer import FileWriter
-from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Claim, Intake, Piece
+from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Intake, Piece
 
 PART = ".part"
 
@@ -196,7 +196,7 @@ def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) ->
     if name is None:
         raise OptionError("a DUMP payload has no name in it: give one with --name")
     info = value.info
-    if intake.takes(wanted.target(name), Claim(info.length, info.last, info.entries_added)):
+    if intake.takes(wanted.target(name), Claim.of(info)):
         intake.value(wanted.target(name), value)
 
 
@@ -275,13 +275,13 @@ class _Import:
     def _stream(self, key: StreamKey) -> None:
         name, intake = self._job.wanted.target(key.name), self._intake
         if not self._job.wanted.replace and intake.record(name) is not None:
-            intake.takes(name, _claim(key.info()))  # counts it, or raises
+            intake.takes(name, Claim.of(key.info()))  # counts it, or raises
             return
         found = _pieces(key, PIECE_BYTES)
         piece, more = next(found)
         if not more:
             info = key.info()
-            if intake.takes(name, _claim(info)):
+            if intake.takes(name, Claim.of(info)):
                 prepared = restore.settled(piece.parts, piece.after, info)
                 intake.whole(name, prepared, key.expires_ms)
             return
@@ -290,10 +290,6 @@ class _Import:
             for piece, _ in pieces:
                 edge = intake.extend(temporary, edge, piece)
             intake.finish(temporary, edge, name, key.info(), key.expires_ms)
-
-
-def _claim(info: StreamInfoValue) -> Claim:
-    return Claim(info.length, info.last, info.entries_added)
 
 
 # -- The nodes of one stream, in pieces -----------------------------------------------------------

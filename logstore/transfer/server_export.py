@@ -26,7 +26,7 @@ from logstore.options import IMPORTING
 from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
 from logstore.rdb.writer import kind_of
-from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.peer_server import Command, Server, checked
 from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
 from logstore.transfer.replies import UnexpectedReply, blob, count
@@ -117,14 +117,8 @@ class _Export:
             if not count(checked(self._server.attempt("EXISTS", target))):
                 return True
         facts = self._server.info(target)
-        info = export.info
-        if facts is not None:
-            added = info.entries_added if facts.entries_added is None else facts.entries_added
-            if (facts.length, facts.last, added) == (info.length, info.last, info.entries_added):
-                self._job.report.same += 1
-                return False
-        if self._job.wanted.policy == "skip":
-            self._job.report.kept += 1
+        there = None if facts is None else Claim.of(facts)
+        if self._job.keeps(there, Claim.of(export.info)):
             return False
         raise StreamExistsError(
             "the server has another key of this name: skip it, replace it, or give a prefix",

@@ -20,7 +20,7 @@ from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
-from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.peer_server import GroupFacts, Server, checked
 from logstore.transfer.replies import (
     EntryRows,
@@ -35,7 +35,7 @@ from logstore.transfer.replies import (
     stream_id,
     value,
 )
-from logstore.transfer.stream_intake import CANNOT_TAKE, Claim, Intake
+from logstore.transfer.stream_intake import CANNOT_TAKE, Intake
 
 DUMP_MAX_BYTES = 128 << 20  # a server makes the payload in one step, and in its memory
 MISSING = -2
@@ -94,7 +94,7 @@ class ServerImport:
         if facts is None:
             return
         target = self._job.wanted.target(name)
-        if not self.intake.takes(target, Claim(facts.length, facts.last, facts.entries_added)):
+        if not self.intake.takes(target, Claim.of(facts)):
             return
         size = self._server.attempt("MEMORY", "USAGE", name)
         if isinstance(size, int) and size > self._dump_max_bytes:

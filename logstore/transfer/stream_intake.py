@@ -28,10 +28,9 @@ from logstore.errors import (
     StreamExistsError,
     TooLargeError,
 )
-from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
-from logstore.transfer.job import Job
+from logstore.transfer.job import Claim, Job
 from logstore.tuples import NamedTuple
 
 PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
@@ -47,14 +46,6 @@ class Piece(NamedTuple):
 
     parts: list[Part]
     after: Edge
-
-
-class Claim(NamedTuple):
-    """What tells a stream that was carried from another: None: its source does not tell."""
-
-    length: int
-    last: StreamID
-    entries_added: int | None
 
 
 class Intake:
@@ -77,12 +68,7 @@ class Intake:
         found = self.record(name)
         if found is None:
             return True
-        added = found.entries_added if claim.entries_added is None else claim.entries_added
-        if (found.length, found.last, found.entries_added) == (claim.length, claim.last, added):
-            self._job.report.same += 1
-            return False
-        if self._job.wanted.policy == "skip":
-            self._job.report.kept += 1
+        if self._job.keeps(Claim.of(found), claim):
             return False
         raise StreamExistsError(
             f"the store has another stream of this name, {found.length} entries up to "
