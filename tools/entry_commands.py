@@ -151,6 +151,7 @@ def tail(
                 output.flush()
 
 
+# -- queries --------------------------------------------------------------------------------------
 ENTRIES = "entries"
 ROWS = 10_000
 _OUR_TRACE = ". Detail: Python exception: "

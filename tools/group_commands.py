@@ -128,6 +128,7 @@ def claim(
             output.entry(each)
 
 
+# -- dead letters ---------------------------------------------------------------------------------
 ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
 all_option = click.option("--all", "every", is_flag=True, help="All that are there now.")
 

@@ -234,6 +234,7 @@ def _key(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+# -- INT96 ----------------------------------------------------------------------------------------
 INT96_ROWS = 65536
 _NS_MAX_S = 9_223_372_036  # seconds before and behind 1970 that nanoseconds of 64 bits hold
 _YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800

@@ -287,6 +287,7 @@ def _records_at_hand(
     return numbers, records, is_utf8(lines)
 
 
+# -- an array of JSON -----------------------------------------------------------------------------
 ARRAY_PIECE = 1 << 20  # bytes that are read at a time
 _OUTSIDE = re.compile(rb'["\[\]{},]')
 _INSIDE = re.compile(rb'["\\]')

@@ -364,7 +364,7 @@ def blocks(
         yield Block(lines, rows, ids)
 
 
-# -- JSON ---------------------------------------------------------------------------------------
+# -- many rows of JSON ----------------------------------------------------------------------------
 # Objects are tuples here, so that they are no lists; numbers are their text.
 _scan: Callable[[str, int], tuple[Any, int]] = vars(
     json.JSONDecoder(
@@ -427,7 +427,7 @@ def _fields(found: Sequence[tuple[str, Any]]) -> Fields | None:
     return fields or None
 
 
-# -- CSV ----------------------------------------------------------------------------------------
+# -- many rows of CSV -----------------------------------------------------------------------------
 def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], PlainRow | None]:
     """What finds the row of a record of UTF-8 under a header; None if ``lines`` must look at it."""
     width = len(header)

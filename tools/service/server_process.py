@@ -282,6 +282,7 @@ def trouble(service: Service, loop: asyncio.AbstractEventLoop) -> str:
     return "" if turned.wait(TURN_S) else f"the event loop did not turn for {TURN_S:g} s"
 
 
+# -- the service manager --------------------------------------------------------------------------
 SEND_TIMEOUT_S = 5.0  # a full queue of the manager's socket must not stop the command
 _PRIORITIES = (
     (logging.ERROR, 3),

@@ -323,6 +323,7 @@ def _show_rows(output: Output, rows: Iterable[dict[str, Any]]) -> None:
             output.words(line_of(row), INDENT)
 
 
+# -- a stream -------------------------------------------------------------------------------------
 ENTRY_INDENT = 35  # of what an entry of a node has, in a line about it
 
 

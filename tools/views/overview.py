@@ -282,6 +282,7 @@ def _summary_row(found: StreamSummary) -> tuple[object, ...]:
     )
 
 
+# -- what takes the space -------------------------------------------------------------------------
 STREAMS_SHOWN = 20
 OF_STREAMS = ("stream", "entries", "live", "tombstoned", "nodes", "segments")
 OF_STREAMS_NARROW = (
@@ -378,7 +379,6 @@ def _usage_sums(found: Usage) -> Iterator[tuple[str, str]]:
         yield "pin", pins.told(pin)
 
 
-# -- for programs -------------------------------------------------------------------------------
 PARTS = ("live", "tombstoned", "dead")
 
 

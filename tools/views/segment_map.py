@@ -244,6 +244,7 @@ def map_(output: Output, path: Path, svg: Path | None) -> None:
         output.draw(line)
 
 
+# -- as SVG ---------------------------------------------------------------------------------------
 SVG_WIDTH, SVG_MARGIN, NUMBER = 1000, 24, 56
 CELL, TITLE_CELL = 8, 10.5  # how wide a character of a wide font is, of 13 and of 17 pixels
 LEGEND_ROW, SWATCH, SPACE = 22, 20, 16

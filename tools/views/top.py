@@ -308,6 +308,7 @@ def _object(then: Sample, now: Sample) -> dict[str, Any]:
     }
 
 
+# -- for Prometheus -------------------------------------------------------------------------------
 PROCESS = "logstore_process_"  # of the process that looks, which did nothing
 
 
