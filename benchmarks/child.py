@@ -67,7 +67,7 @@ def scan_memory(path: str, name: str) -> dict[str, Any]:
 
 def import_rdb(store: str, file: str) -> float:
     """Seconds to import an RDB file into a store that is made for it."""
-    from logstore.transfer.file_import import import_file
+    from logstore.transfer.rdb_files import import_file
 
     with logstore.open(store) as opened:
         started = time.perf_counter()

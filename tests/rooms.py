@@ -63,6 +63,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 BESIDE: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks",),
     "build_clean.py": ("house",),
+    "setup.py": ("house",),
     "pyspark_logstore.py": ("spark/test_found_module.py",),
     "docs": ("house",),
     "examples": ("examples",),
@@ -127,7 +128,7 @@ QUICK: dict[str, tuple[str, ...]] = {
         "test_transactions",
     ),
     "telemetry": ("test_gathering",),
-    "tools": ("test_add", "test_forms", "test_range"),
+    "tools": ("test_add", "test_entry_forms", "test_range"),
     "transfer": ("test_limits",),
     "waiting": ("test_order", "test_waiter_records", "test_queue"),
     "web": ("test_web",),
@@ -141,9 +142,12 @@ WHOLE = ("crash", "demo", "faults", "fuzz", "interleaving", "mutation", "power")
 def folders() -> dict[str, str]:
     """The folder of each package, as the build maps them."""
     given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    return {
-        name: given["package-dir"].get(name, name.replace(".", "/")) for name in given["packages"]
-    }
+    found: dict[str, str] = {}
+    for room, folder in given["package-dir"].items():
+        for init in (ROOT / folder).rglob("__init__.py"):
+            inside = init.parent.relative_to(ROOT / folder).parts
+            found[".".join([room, *inside])] = str(init.parent.relative_to(ROOT))
+    return dict(sorted(found.items()))
 
 
 @functools.cache

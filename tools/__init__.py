@@ -1,1 +1,1 @@
-"""The commands: one module each, run as `logstore NAME`."""
+"""The commands of `logstore`, and what they share; each is loaded when it is used."""

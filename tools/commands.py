@@ -11,158 +11,103 @@ import sys
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from logstore import __version__, logger
-from logstore.errors import CommittedInterrupt, Error
+from logstore.errors import CommittedInterrupt, Error, UsageError
 from logstore.loading import load
-from logstore.tools.output import EXIT_ERROR, EXIT_INTERRUPTED, Output
+from logstore.tools import command_options as options
+from logstore.tools.command_output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
-# Name to module and, in it, to what is not called ``command``: a command loads only what it needs.
-COMMANDS = {
-    "add": "entries:add",
-    "range": "entries:range_",
-    "tail": "entries:tail",
-    "streams": "streams",
-    "delete": "changing:delete",
-    "trim": "changing:trim",
-    "drop": "changing:drop",
-    "rename": "changing:rename",
-    "copy": "changing:copy",
-    "configure": "changing:configure",
-    "expire": "changing:expire",
-    "schedule": "changing:schedule",
-    "groups": "group_commands:groups",
-    "pending": "group_commands:pending",
-    "ack": "group_commands:ack",
-    "claim": "group_commands:claim",
-    "dead": "dead:dead",
-    "info": "info",
-    "du": "usage",
-    "map": "segment_map",
-    "inspect": "inspect_commands:inspect",
-    "doctor": "doctor",
-    "metrics": "metrics",
-    "top": "top",
-    "ping": "upkeep:ping",
-    "check": "recover:check_store",
-    "recover": "recover:recover",
-    "checkpoint": "upkeep:checkpoint",
-    "backup": "upkeep:backup",
-    "ship": "upkeep:ship",
-    "verify": "upkeep:verify",
-    "restore": "upkeep:restore",
-    "retain": "space:retain",
-    "compact": "space:compact",
-    "pins": "space:pins",
-    "import": "importing",
-    "export": "exporting",
-    "sql": "sql",
-    "serve": "serve",
-    "web": "web",
-    "work": "work",
-    "redis": "redis_commands:redis",
-    "completion": "completion",
-}
-# What the list of commands says of each, so that no module is loaded for it; 60 characters at most.
-SUMMARIES = {
+# Commands by what they are for: their modules, of which only that of the command in use is loaded,
+# and what the list of commands says of each, in 60 characters at most.
+SECTIONS = {
     "Entries": {
-        "add": "Add an entry.",
-        "range": "Print entries from one ID, or moment, to another.",
-        "tail": "Print the newest entries, and go on with those that come.",
-        "import": "Add the rows of a file: CSV, JSON, Parquet, Arrow.",
-        "export": "Write a stream to a file: JSON lines, CSV, Parquet.",
-        "sql": "Ask DuckDB about the entries.",
+        "add": ("entry_commands", "Add an entry."),
+        "range": ("entry_commands", "Print entries from one ID, or moment, to another."),
+        "tail": ("entry_commands", "Print the newest entries, and go on with those that come."),
+        "import": (
+            "interchange.import_command",
+            "Add the rows of a file: CSV, JSON, Parquet, Arrow.",
+        ),
+        "export": (
+            "interchange.export_command",
+            "Write a stream to a file: JSON lines, CSV, Parquet.",
+        ),
+        "sql": ("entry_commands", "Ask DuckDB about the entries."),
     },
     "Streams": {
-        "streams": "List the streams.",
-        "info": "Tell about the store, or about one stream.",
-        "configure": "Set what a stream keeps, or how a group redelivers.",
-        "delete": "Delete entries.",
-        "trim": "Drop the oldest entries.",
-        "expire": "Set when a whole stream goes.",
-        "schedule": "Have entries wait for their time, once or repeatedly.",
-        "rename": "Give a stream another name.",
-        "copy": "Copy a stream with its groups.",
-        "drop": "Remove a stream.",
+        "streams": ("views.overview", "List the streams."),
+        "info": ("views.overview", "Tell about the store, or about one stream."),
+        "configure": ("stream_changes", "Set what a stream keeps, or how a group redelivers."),
+        "delete": ("stream_changes", "Delete entries."),
+        "trim": ("stream_changes", "Drop the oldest entries."),
+        "expire": ("stream_changes", "Set when a whole stream goes."),
+        "schedule": ("stream_changes", "Have entries wait for their time, once or repeatedly."),
+        "rename": ("stream_changes", "Give a stream another name."),
+        "copy": ("stream_changes", "Copy a stream with its groups."),
+        "drop": ("stream_changes", "Remove a stream."),
     },
     "Groups and jobs": {
-        "groups": "List groups, and how far they are.",
-        "pending": "List what was delivered and not acknowledged.",
-        "ack": "Say that entries are done.",
-        "claim": "Give pending entries to another consumer.",
-        "dead": "Look at dead letters, give them back, or drop them.",
-        "work": "Do the jobs of a program.",
+        "groups": ("group_commands", "List groups, and how far they are."),
+        "pending": ("group_commands", "List what was delivered and not acknowledged."),
+        "ack": ("group_commands", "Say that entries are done."),
+        "claim": ("group_commands", "Give pending entries to another consumer."),
+        "dead": ("group_commands", "Look at dead letters, give them back, or drop them."),
+        "work": ("service.serve_commands", "Do the jobs of a program."),
     },
     "Seeing inside": {
-        "top": "Show what goes on now.",
-        "doctor": "Tell what is wrong or slow, and what mends it.",
-        "du": "Tell what takes the space.",
-        "map": "Draw the segments.",
-        "inspect": "Show what lies in the files, also behind damage.",
-        "metrics": "Write the numbers that Prometheus reads.",
+        "top": ("views.top", "Show what goes on now."),
+        "doctor": ("views.doctor", "Tell what is wrong or slow, and what mends it."),
+        "du": ("views.overview", "Tell what takes the space."),
+        "map": ("views.segment_map", "Draw the segments."),
+        "inspect": ("views.inspect_commands", "Show what lies in the files, also behind damage."),
+        "metrics": ("views.top", "Write the numbers that Prometheus reads."),
     },
     "Looking after a store": {
-        "ping": "A health check.",
-        "check": "Verify every frame.",
-        "recover": "Make a store whole after a crash.",
-        "backup": "Copy a store that is in use.",
-        "verify": "Tell whether a backup is whole.",
-        "restore": "Make a store of a backup.",
-        "ship": "Publish a store at a URI: S3, GCS, HDFS.",
-        "retain": "Drop what streams no longer keep.",
-        "compact": "Give deleted space back.",
-        "checkpoint": "Have a lost index rebuilt sooner.",
-        "pins": "List what keeps segments from compaction.",
+        "ping": ("upkeep", "A health check."),
+        "check": ("upkeep", "Verify every frame."),
+        "recover": ("upkeep", "Make a store whole after a crash."),
+        "backup": ("upkeep", "Copy a store that is in use."),
+        "verify": ("upkeep", "Tell whether a backup is whole."),
+        "restore": ("upkeep", "Make a store of a backup."),
+        "ship": ("upkeep", "Publish a store at a URI: S3, GCS, HDFS."),
+        "retain": ("upkeep", "Drop what streams no longer keep."),
+        "compact": ("upkeep", "Give deleted space back."),
+        "checkpoint": ("upkeep", "Have a lost index rebuilt sooner."),
+        "pins": ("upkeep", "List what keeps segments from compaction."),
     },
     "Serving": {
-        "serve": "Serve clients of Redis and Valkey.",
-        "web": "Show a store in a browser.",
-        "redis": "Carry streams from and to Redis and Valkey.",
-        "completion": "Print the script that completes words in a shell.",
+        "serve": ("service.serve_commands", "Serve clients of Redis and Valkey."),
+        "web": ("service.serve_commands", "Show a store in a browser."),
+        "redis": ("interchange.redis_commands", "Carry streams from and to Redis and Valkey."),
+        "completion": ("commands", "Print the script that completes words in a shell."),
     },
 }
+COMMANDS = {name: module for each in SECTIONS.values() for name, (module, _) in each.items()}
 
 
-class Lazy(click.Group):
-    """Finds commands in their modules: ``modules`` maps a command's name to its module's."""
-
-    def __init__(self, *args: Any, modules: dict[str, str], **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._modules = modules
+class Commands(options.CommandGroup):
+    """The group: finds commands in their modules, and ends all of them the same way."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order of the help."""
-        return list(self._modules)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; an unknown one is answered by those that it may mean."""
-        if args and args[0] not in self._modules and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], self._modules)
-            if near:
-                ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
-        return super().resolve_command(ctx, args)
+        """The names."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name."""
-        if cmd_name not in self._modules:
+        """The command of that name: so its function is called, with a _ where Python has the name
+        for something else."""
+        if cmd_name not in COMMANDS:
             return None
-        module, _, name = self._modules[cmd_name].partition(":")
-        command: click.Command = getattr(load(f"logstore.tools.{module}"), name or "command")
-        return command
-
-
-class Commands(Lazy):
-    """The group: ends all of its commands the same way."""
+        module = load(f"logstore.tools.{COMMANDS[cmd_name]}")
+        found: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of commands, by what they are for."""
-        for title, summaries in SUMMARIES.items():
+        for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{name:10}", text) for name, text in summaries.items()])
+                formatter.write_dl([(f"{name:10}", text) for name, (_, text) in commands.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; leave with its exit code."""
@@ -182,20 +127,42 @@ class Commands(Lazy):
         ctx.exit(output.exit_code)
 
 
-@click.group(
-    cls=Commands, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="logstore")
 @click.option("-v", "--verbose", is_flag=True, help="Also tell what opening the store did.")
 def main(verbose: bool) -> None:
     """Look into, feed and care for a logstore: a directory with streams."""
     if verbose or "logging" in sys.modules:
-        _tell(verbose)
+        _log_to_stderr(verbose)
     else:  # logging is loaded when there is something to tell
-        logger.at_first_use(_tell)
+        logger.at_first_use(_log_to_stderr)
 
 
-def _tell(verbose: bool = False) -> None:
+PROGRAM = "logstore"
+VARIABLE = "_LOGSTORE_COMPLETE"  # by which the script asks: click's name for this program
+SHELLS = ["bash", "zsh", "fish"]
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+@options.pass_output
+def completion(output: Output, shell: str) -> None:
+    """Print the script that makes SHELL complete commands, options, paths and streams.
+
+    \b
+    bash  logstore completion bash > ~/.local/share/bash-completion/completions/logstore
+    zsh   logstore completion zsh > "${fpath[1]}/_logstore"
+    fish  logstore completion fish > ~/.config/fish/completions/logstore.fish
+    """
+    root = click.get_current_context().find_root().command
+    found = get_completion_class(shell)
+    if found is None:  # a later click may do without a shell
+        raise UsageError(f"this version of click does not know {shell}")
+    for line in found(root, {}, PROGRAM, VARIABLE).source().splitlines():
+        output.line(line)
+
+
+def _log_to_stderr(verbose: bool = False) -> None:
     """Let the store's log appear on stderr."""
     import logging
 

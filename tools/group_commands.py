@@ -1,97 +1,97 @@
-"""``logstore groups``, ``pending``, ``ack`` and ``claim``: consumer groups from a shell.
+"""``logstore groups``, ``pending``, ``ack``, ``claim`` and ``dead``: groups, and what they gave up.
 
-Invariants: a stream and a group must be there; nothing is read on behalf of a consumer.
+Invariants: a stream and a group must be there; nothing is read on behalf of a consumer. What is
+dropped is asked for before, or ``--yes``; where one that is to be given back is gone, nothing
+of the call happens.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.tools import options
-from logstore.tools.durations import LENGTH, told
-from logstore.tools.output import Output, dated, name_object, readable
+from logstore.api import units
+from logstore.errors import EntryNotFoundError
+from logstore.tools import command_options as options
+from logstore.tools.command_options import LENGTH
+from logstore.tools.command_output import Output
+from logstore.tools.wording import by_json_names, dated, name_object, quoted, readable, short_length
+
+if TYPE_CHECKING:
+    from logstore.api.describe import StreamSummary
+    from logstore.api.entry import Entry
+    from logstore.api.info import GroupInfo, PendingEntry
+
 
 HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
 
 
-@click.command("groups")
-@options.store_argument
+@options.command("groups")
 @options.optional_stream_argument
-@options.json_option
-@options.pass_output
 def groups(output: Output, path: Path, name: str | None) -> None:
     """List groups, of all streams or of one: how far they are, and what is pending."""
-    rows: list[tuple[object, ...]] = []
     with options.reading(path) as store:
         names = store.streams() if name is None else [options.existing(store, name).name]
-        for stream_name in names:
-            for each in store.stream(stream_name).groups():
-                if output.json:
-                    values = {key.replace("-", "_"): value for key, value in each.as_dict().items()}
-                    values |= name_object(each.name)
-                    output.json_object({"stream": readable(stream_name), **values})
-                rows.append(
-                    (
-                        stream_name,
-                        each.name,
-                        each.consumers,
-                        each.pending,
-                        "unknown" if each.lag is None else each.lag,
-                        dated(each.last_delivered_id),
-                    )
-                )
-    if not output.json:
-        output.table(HEAD, rows, narrow=("last delivered", "consumers"), none="no group")
+        found = [(stream, each) for stream in names for each in store.stream(stream).groups()]
+    output.listing(
+        found,
+        _group_object,
+        HEAD,
+        _group_row,
+        narrow=("last delivered", "consumers"),
+        none="no group",
+    )
 
 
-@click.command("pending")
-@options.store_argument
+def _group_object(found: tuple[bytes, GroupInfo[bytes]]) -> dict[str, Any]:
+    stream, group = found
+    return {"stream": readable(stream), **by_json_names(group), **name_object(group.name)}
+
+
+def _group_row(found: tuple[bytes, GroupInfo[bytes]]) -> tuple[object, ...]:
+    stream, group = found
+    lag: object = "unknown" if group.lag is None else group.lag
+    last = dated(group.last_delivered_id)
+    return (stream, group.name, group.consumers, group.pending, lag, last)
+
+
+@options.command("pending")
 @options.stream_argument
 @options.group_argument
 @click.option("--consumer", help="Of this consumer only.")
 @click.option("--min-idle", type=LENGTH, default="0", help="Idle for so long: 30s, 5m.")
 @click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
               help="At most this many; 0: all.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def pending(
-    output: Output,
-    path: Path,
-    name: str,
-    group_name: str,
-    consumer: str | None,
-    min_idle: timedelta,
-    count: int,
+    output: Output, /, path: Path, name: str, group_name: str, count: int, **filters: Any
 ) -> None:
     """List what was delivered and not acknowledged, the smallest IDs first, as XPENDING."""
     with options.reading(path) as store:
         group = options.existing_group(options.existing(store, name), group_name)
-        entries = islice(group.pending_entries(consumer=consumer, min_idle=min_idle), count or None)
-        if output.json:
-            for each in entries:
-                values = each.as_dict()
-                output.json_object({key.replace("-", "_"): value for key, value in values.items()})
-            return
-        rows = [
-            (str(each.id), each.consumer, told(each.idle), each.delivery_count) for each in entries
-        ]
-    narrowed = bool(consumer or min_idle)
-    none = "nothing that is pending is like that" if narrowed else "nothing is pending"
-    head = ("ID", "consumer", "idle", "deliveries")
-    output.table(head, rows, narrow=("deliveries",), none=none)
+        entries = islice(group.pending_entries(**filters), count or None)
+        none = (
+            "nothing that is pending is like that"
+            if any(filters.values())
+            else "nothing is pending"
+        )
+        head = ("ID", "consumer", "idle", "deliveries")
+        output.listing(
+            entries, by_json_names, head, _pending_row, narrow=("deliveries",), none=none
+        )
 
 
-@click.command("ack")
-@options.store_argument
+def _pending_row(found: PendingEntry[bytes]) -> tuple[object, ...]:
+    return (str(found.id), found.consumer, short_length(found.idle), found.delivery_count)
+
+
+@options.command("ack")
 @options.stream_argument
 @options.group_argument
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@options.json_option
-@options.pass_output
 def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, ...]) -> None:
     """Say that entries of a group are done, as XACK."""
     with options.changing(path) as store:
@@ -99,8 +99,7 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
         output.report({"acknowledged": group.ack(*ids)})
 
 
-@click.command("claim")
-@options.store_argument
+@options.command("claim")
 @options.stream_argument
 @options.group_argument
 @click.argument("consumer")
@@ -108,24 +107,147 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")
 @click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True,
               help="Without IDs: at most this many, the smallest.")  # fmt: skip
-@options.json_option
-@options.pass_output
 def claim(
     output: Output,
+    /,
     path: Path,
     name: str,
     group_name: str,
-    consumer: str,
     ids: tuple[str, ...],
-    min_idle: timedelta,
     count: int,
+    **how: Any,
 ) -> None:
     """Give pending entries to CONSUMER and print them, as XCLAIM; without IDs as XAUTOCLAIM."""
     with options.changing(path) as store:
         group = options.existing_group(options.existing(store, name), group_name)
         if ids:
-            claimed = group.claim(consumer, ids, min_idle=min_idle)
+            claimed = group.claim(ids=ids, **how)
         else:
-            claimed = group.autoclaim(consumer, min_idle=min_idle, count=count).entries
+            claimed = group.autoclaim(count=count, **how).entries
         for each in claimed:
             output.entry(each)
+
+
+# -- dead letters ---------------------------------------------------------------------------------
+ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
+all_option = click.option("--all", "every", is_flag=True, help="All that are there now.")
+
+
+@click.group("dead", cls=options.CommandGroup)
+def dead() -> None:
+    """Look at dead letters, give them back, or drop them.
+
+    A group that has max-deliveries and dead-letter ('logstore configure') moves an entry that was
+    delivered so often without an ack to another stream: a dead letter.
+    """
+
+
+@options.command("list", group=dead)
+@options.optional_stream_argument
+@click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
+              help="At most this many; 0: all.")  # fmt: skip
+def list_(output: Output, path: Path, name: str | None, count: int) -> None:
+    """List the streams of dead letters, or the dead letters of one, the oldest first."""
+    from logstore.api.describe import summaries
+    from logstore.api.opening import opened_of
+
+    with options.reading(path) as store:
+        if name is not None:
+            for entry in options.existing(store, name).range(count=count or None):
+                _letter(output, entry)
+            return
+        found = list(summaries(opened_of(store), store.streams()))
+        lengths = {each.name: each.length for each in found}
+        letters = [
+            (target, lengths.get(target, 0), senders)
+            for target, senders in sorted(dead_letter_streams(found).items())
+        ]
+    output.listing(
+        letters,
+        lambda each: {**name_object(each[0]), "length": each[1], "groups": each[2]},
+        ("stream", "dead letters", "of groups"),
+        lambda each: (each[0], each[1], ", ".join(each[2])),
+        none="no group sends its dead letters anywhere",
+    )
+
+
+def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]]:
+    """Streams that groups name for their dead letters, with those groups and what they read."""
+    senders: dict[bytes, list[str]] = {}
+    for each in found:
+        for group in each.groups:
+            if group.settings.dead_letter is not None:
+                name = f"{readable(each.name)}/{readable(group.name)}"
+                senders.setdefault(group.settings.dead_letter, []).append(name)
+    return senders
+
+
+def _letter(output: Output, entry: Entry[bytes]) -> None:
+    """A dead letter; a terminal gets where it came from first, then why it died, then what is in
+    it, and a pipe an entry as all others."""
+    from logstore.engine.groups.dead_letter import ORIGIN_FIELDS
+
+    origin = {name: value for name, value in entry.pairs if name in ORIGIN_FIELDS}
+    if not output.on_terminal or not set(ORIGIN_FIELDS) <= set(origin):
+        output.entry(entry)
+        return
+    stream, at, group, consumer, count, error = (readable(origin[each]) for each in ORIGIN_FIELDS)
+    tries = f"{count} deliver{'y' if count == '1' else 'ies'}, the last to {consumer}"
+    output.words(f"{entry.id}  from {stream} {at}, given up by {group} after {tries}", indent=4)
+    own = (pair for pair in entry.pairs if pair[0] not in origin)
+    for line in (error, " ".join(quoted(f"{readable(a)}={readable(b)}") for a, b in own)):
+        if line:
+            output.words(f"    {line}", indent=6)
+
+
+@options.command("show", group=dead)
+@options.stream_argument
+@click.argument("entry_id", metavar="ID")
+def show_letter(output: Output, path: Path, name: str, entry_id: str) -> None:
+    """Show one dead letter, a field a line: its own, then where it came from and why it died."""
+    with options.reading(path) as store:
+        entry = options.existing(store, name).get(entry_id)
+    if entry is None:
+        raise EntryNotFoundError(f"there is no entry {entry_id}", stream=name.encode())
+    if output.json:
+        output.entry(entry)
+    else:
+        output.table(("", ""), [("id", str(entry.id)), *entry.pairs])
+
+
+@options.command("retry", group=dead)
+@options.stream_argument
+@ids_argument
+@all_option
+@click.option("--to", metavar="STREAM", help="Another stream than the one each came from.")
+def retry(
+    output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool, to: str | None
+) -> None:
+    """Give dead letters back to the streams that they came from, as new entries."""
+    _check_chosen(ids, every=every)
+    with options.changing(path) as store:
+        stream = options.existing(store, name)
+        added = store.requeue(stream.name, *ids, to=to)
+    output.report({"requeued": len(added)})
+
+
+@options.command("drop", group=dead)
+@options.stream_argument
+@ids_argument
+@all_option
+@options.yes_option
+def drop(output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool) -> None:
+    """Delete dead letters for good."""
+    _check_chosen(ids, every=every)
+    with options.changing(path) as store:
+        stream = options.existing(store, name)
+        number = len(stream) if every else len(ids)
+        what = ("all " if every else "") + units.counted(number, "entry", "entries")
+        options.confirm(output, f"Delete {what} of {name}?")
+        gone = stream.delete_range("-", stream.last_id) if every else stream.delete(*ids)
+    output.report({"dropped": gone})
+
+
+def _check_chosen(ids: tuple[str, ...], *, every: bool) -> None:
+    if every == bool(ids):
+        raise click.UsageError("give the IDs of entries, or --all")

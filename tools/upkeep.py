@@ -1,4 +1,11 @@
-"""``logstore backup``, ``ship``, ``restore``, ``verify``, ``checkpoint`` and ``ping``.
+"""Looking after a store: ping, check, recover, checkpoint, backup, ship, verify, restore, retain,
+compact and pins.
+
+``check`` changes nothing, and exits with 0 for a clean store; 1 damaged; 2 wrong usage, or nothing
+there that could be checked; 3 whole, but behind the last commit lies an unacknowledged tail, which
+the next opening sets aside. ``recover`` does what opening does after a crash; with ``--salvage``
+the store is left as it is, what can be read of it goes into a new one, and 3 says that something
+is gone or not certain.
 
 Invariants: a backup is checked before anything is made of it, and left as it is; what ``restore``
 makes has its name only once it is whole.
@@ -7,29 +14,30 @@ makes has its name only once it is whole.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.errors import DamagedStoreError, DiskFullError
+from logstore.api import units
+from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
-from logstore.tools import options
-from logstore.tools.output import EXIT_OK, Output
+from logstore.tools import command_options as options
+from logstore.tools.command_output import EXIT_LEFT_OUT, EXIT_OK, EXIT_USAGE, Output
 from logstore.uri_path import shown
 
 if TYPE_CHECKING:
+    from logstore.api.info import PinInfo
     from logstore.api.store import Store
     from logstore.recovery import check
+
 
 EXIT_DAMAGED = 1
 
 
-@click.command("backup")
-@options.store_argument
+@options.command("backup")
 @click.argument("target", type=click.Path(path_type=Path))
-@options.json_option
-@options.pass_output
 def backup(output: Output, path: Path, target: Path) -> None:
     """Copy STORE into TARGET, a new directory, without stopping anybody.
 
@@ -42,14 +50,11 @@ def backup(output: Output, path: Path, target: Path) -> None:
     output.report({"backup": str(target), "bytes": backups.size_bytes(target)})
 
 
-@click.command("ship")
-@options.store_argument
+@options.command("ship")
 @click.argument("uri")
 @click.option(
     "--take-over", is_flag=True, help="Go on in the place of a copy of the store that is gone."
 )
-@options.json_option
-@options.pass_output
 def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
     """Publish STORE at URI, in an object store or another file system; send only what is new there.
 
@@ -68,17 +73,14 @@ def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
         done = shipping.ship(
             opened.engine, opened.committer, uri, take_over=take_over, progress=progress
         )
-    told = done._asdict()
+    values = done._asdict()
     if not output.json:
         segment, offset = position_parts(done.position)
-        told["position"] = f"segment {segment:,}, offset {offset:,}"
-    output.report({"shipped": shown(uri), **told})
+        values["position"] = f"segment {segment:,}, offset {offset:,}"
+    output.report({"shipped": shown(uri), **values})
 
 
-@click.command("verify")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("verify")
 def verify(output: Output, path: Path) -> None:
     """Read all of a backup and tell whether it is whole, and what is in it; change nothing.
 
@@ -87,56 +89,45 @@ def verify(output: Output, path: Path) -> None:
 
     Exit code: 0 whole, 1 damaged or no store.
     """
-    from logstore.recovery import check
-
-    with output.progress("Verifying") as progress:
-        found = check.check(path, progress=progress, careful=True)
+    found = _read_all(output, path, "Verifying")
     whole = not found.damage and not found.tail_bytes
     output.exit_code = EXIT_OK if whole else EXIT_DAMAGED
-    told = found.as_dict()
+    values = found.as_dict()
     chosen = ("streams", "entries", "segments", "commits", "log_bytes", "tail_bytes", "damage")
-    output.report({"whole": whole, **{key: told[key] for key in chosen}})
+    output.report({"whole": whole, **{key: values[key] for key in chosen}})
 
 
-@click.command("restore")
+@options.command("restore", store=False)
 @click.argument("source", metavar="BACKUP")
 @click.argument("target", metavar="STORE", type=click.Path(path_type=Path))
-@options.json_option
-@options.pass_output
 def restore(output: Output, source: str, target: Path) -> None:
     """Make STORE, a new directory, of BACKUP; the backup stays as it is.
 
     BACKUP is the directory of one, or the URI (or the directory) that a store was shipped to.
     """
     from logstore.log import shipped
+    from logstore.recovery import backup as backups
+    from logstore.recovery import fetch
 
     if "://" in source or (Path(source) / shipped.MANIFEST).exists():
-        _restore_shipped(output, source, target)
+        with output.progress("Fetching") as progress:
+            fetch.fetch(source, target, progress=progress)
+        found = _read_all(output, target, "Verifying the store")
+        _refuse_damaged(found, "what was shipped")
     else:
-        _restore_backup(output, Path(source), target)
-
-
-def _restore_shipped(output: Output, uri: str, target: Path) -> None:
-    from logstore.recovery import check, fetch
-
-    with output.progress("Fetching") as progress:
-        fetch.fetch(uri, target, progress=progress)
-    with output.progress("Verifying the store") as progress:
-        found = check.check(target, progress=progress, careful=True)
-    _refuse_damaged(found, "what was shipped")
+        found = _read_all(output, Path(source), "Verifying the backup")
+        _refuse_damaged(found, "the backup")
+        with output.progress("Restoring") as progress:
+            backups.restore(Path(source), target, progress=progress)
     output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
 
 
-def _restore_backup(output: Output, source: Path, target: Path) -> None:
-    from logstore.recovery import backup as backups
+def _read_all(output: Output, path: Path, doing: str) -> check.CheckReport:
+    """What each frame of a store says of it."""
     from logstore.recovery import check
 
-    with output.progress("Verifying the backup") as progress:
-        found = check.check(source, progress=progress, careful=True)
-    _refuse_damaged(found, "the backup")
-    with output.progress("Restoring") as progress:
-        backups.restore(source, target, progress=progress)
-    output.report({"store": str(target), "streams": found.streams, "entries": found.entries})
+    with output.progress(doing) as progress:
+        return check.check(path, progress=progress, careful=True)
 
 
 def _refuse_damaged(found: check.CheckReport, what: str) -> None:
@@ -150,10 +141,7 @@ def _refuse_damaged(found: check.CheckReport, what: str) -> None:
         )
 
 
-@click.command("checkpoint")
-@options.store_argument
-@options.json_option
-@options.pass_output
+@options.command("checkpoint")
 def checkpoint(output: Output, path: Path) -> None:
     """Take a checkpoint now, so that an index that is lost is rebuilt sooner."""
     with options.changing(path) as store:
@@ -174,11 +162,8 @@ def _check_room(store: Store[bytes]) -> None:
         )
 
 
-@click.command("ping")
-@options.store_argument
+@options.command("ping")
 @click.option("--write", is_flag=True, help="Also tell whether an add would be taken: lock, disk.")
-@options.json_option
-@options.pass_output
 def ping(output: Output, path: Path, write: bool) -> None:
     """Tell whether a store can be opened and read, and how long that took: a health check.
 
@@ -193,3 +178,139 @@ def ping(output: Output, path: Path, write: bool) -> None:
         streams = len(store.streams())
     took_ms = (time.perf_counter() - started) * 1000
     output.report({"ok": True, "streams": streams, "took_ms": round(took_ms, 1)})
+
+
+EXIT_TAIL = 3
+
+
+@options.command("check")
+def check_(output: Output, path: Path) -> None:
+    """Verify every frame of a store, and change nothing.
+
+    Exit code: 0 clean, 1 damaged, 2 wrong usage or no store, 3 an unacknowledged tail was found.
+    """
+    try:
+        found = _read_all(output, path, "Checking")
+    except CorruptionError:
+        output.exit_code = EXIT_DAMAGED
+        raise
+    except Error:
+        output.exit_code = EXIT_USAGE
+        raise
+    output.exit_code = EXIT_DAMAGED if found.damage else EXIT_TAIL if found.tail_bytes else EXIT_OK
+    values = found.as_dict()
+    if not output.json and not found.tail_bytes:
+        del values["tail_segment"], values["tail_offset"]  # it is nowhere
+    _report_with_tables(output, values, () if output.json else ("concerned",))
+
+
+def _report_with_tables(output: Output, values: dict[str, Any], names: Sequence[str]) -> None:
+    """Write what was found, and what stands under some names as tables."""
+    lists = {name: values.pop(name) for name in names}
+    output.report(values)
+    for name, found in lists.items():
+        if found:
+            rows = [list(each.values()) for each in found]
+            output.table(list(found[0]), rows, title=f"{name}:")
+
+
+@options.command("recover")
+@click.option(
+    "--salvage",
+    "target",
+    type=click.Path(path_type=Path),
+    metavar="DEST",
+    help="Change nothing; take what is left into a new store in DEST, and list what is gone.",
+)
+def recover(output: Output, path: Path, target: Path | None) -> None:
+    """Make a store whole after a crash, and tell what was found and done.
+
+    Opening a store does the same by itself. Needed only where opening says so. Exit code 3: what
+    --salvage made is not all that there was.
+    """
+    from logstore.recovery import recover as recovery
+    from logstore.recovery.salvage import run
+
+    if target is None:
+        with output.progress("Recovering") as progress:
+            found = recovery.recover(path, progress=progress)
+        output.report(found.as_dict())
+        return
+    with output.progress("Salvaging") as progress:
+        made = run.salvage(path, target, progress=progress)
+    output.exit_code = output.exit_code if made.whole else EXIT_LEFT_OUT
+    values = made.as_dict()
+    unsure = [] if output.json else values.pop("unsure")
+    _report_with_tables(output, values, () if output.json else ("gone", "damage"))
+    for text in unsure:
+        output.line(f"not certain: {text}")
+
+
+ID_LENGTH = 32  # of a pin: one that is broken cannot be copied
+
+
+@options.command("retain")
+def retain(output: Output, path: Path) -> None:
+    """Drop what is older, or more, than streams keep by their settings, in whole nodes.
+
+    A process that has the store open does this by itself every second, unless it was opened with
+    background=False. 'logstore compact' gives the space back at once.
+    """
+    with options.changing(path) as store:
+        dropped = store.retain()
+    output.report({"entries_dropped": dropped})
+
+
+@options.command("compact")
+@click.option("--purge", is_flag=True, help="Rewrite all that still holds a deleted entry.")
+@click.option("--full", is_flag=True, help="Rewrite what is dead by a hundredth, and the index.")
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Rewrite nodes and segments that are dead by more than this share.",
+)
+def compact(output: Output, path: Path, purge: bool, full: bool, threshold: float) -> None:
+    """Rewrite nodes with many tombstones and drop segments that are mostly dead.
+
+    Safe beside readers and writers, and safe to interrupt. After --purge no file of the store
+    holds a byte of a deleted entry; backups and copies are out of reach.
+    """
+    with options.opened(path, create=False) as store:
+        found = store.compact(purge=purge, full=full, threshold=threshold)
+    output.report(found.as_dict())
+
+
+@options.command("pins")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--release", is_flag=True, help="Give back the pins named, or all of them.")
+def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> None:
+    """List pins: which process keeps segments from compaction, since when, and how much.
+
+    With --release they are given back; what still reads by them, such as a Spark job, ends with an
+    error. Then 'logstore compact' gives the space back.
+    """
+    if ids and not release:
+        raise click.UsageError("IDs are for --release")
+    if release:
+        with options.changing(path) as store:
+            output.report({"released": store.release_pins(*ids)})
+        return
+    with options.reading(path) as store:
+        found = store.pins()
+    head = ("ID", "for", "process", "since", "until", "segments", "keeps")
+    shown = {"narrow": ("until", "segments", "since"), "none": "no pin", "folded": ID_LENGTH}
+    output.listing(found, lambda each: each.as_dict(), head, _pin_row, **shown)
+
+
+def _pin_row(pin: PinInfo) -> tuple[object, ...]:
+    return (
+        pin.id,
+        pin.purpose,
+        f"{pin.pid} on {pin.host}" if pin.host else pin.pid,
+        "" if pin.since is None else units.ago(pin.since),
+        units.ago(pin.until),
+        "all" if pin.segments is None else pin.segments,
+        units.size(pin.segment_bytes + pin.snapshot_bytes),
+    )

@@ -10,16 +10,11 @@ when; the nodes are carried as they are where the other side can take them whole
 
 from __future__ import annotations
 
-from logstore.transfer.file_export import export_file
-from logstore.transfer.file_import import import_file
 from logstore.transfer.following import Follow, follow
 from logstore.transfer.job import Report, Wanted
-from logstore.transfer.parquet_export import (
-    ParquetReport,
-    export_parquet,
-    export_parquet_file,
-)
-from logstore.transfer.server import Server
+from logstore.transfer.parquet_export import ParquetReport, export_parquet, export_parquet_file
+from logstore.transfer.peer_server import Server
+from logstore.transfer.rdb_files import export_file, import_file
 from logstore.transfer.server_export import export_server
 from logstore.transfer.server_import import import_server
 

@@ -5,8 +5,8 @@ nothing comes twice, whoever is killed; a commit here precedes what is trimmed t
 is new here is imported whole first, with its groups; afterwards its entries are followed, not its
 groups, of which it is said what differs. Entries that were gone before they were read are counted,
 and told before the count of the stream here takes them in. A stream that was made anew there is
-never joined to the one here, which is kept under another name (``histories``). Somebody else who
-adds to a followed stream here is an error: IDs would be passed over.
+never joined to the one here, which is kept under another name (``followed_streams``). Somebody else
+who adds to a followed stream here is an error: IDs would be passed over.
 """
 
 from __future__ import annotations
@@ -20,11 +20,18 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from logstore.api.store import Store
 from logstore.errors import IDOrderError, OptionError, PeerError
-from logstore.transfer.histories import COUNTS, Histories, Look, Place, ServerCounts
-from logstore.transfer.job import Progress, Report, Wanted, unwatched
-from logstore.transfer.removals import Mirroring, Trimming
+from logstore.transfer.followed_streams import (
+    COUNTS,
+    Followed,
+    Histories,
+    Mirroring,
+    Observed,
+    ServerCounts,
+    Trimming,
+)
+from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.peer_server import GroupFacts, PeerGone, Server, checked, is_no_stream
 from logstore.transfer.replies import by_stream, rows
-from logstore.transfer.server import GroupFacts, PeerGone, Server, checked, is_no_stream
 from logstore.transfer.server_import import DUMP_MAX_BYTES, ServerImport
 
 log = logging.getLogger("logstore.transfer")
@@ -78,35 +85,24 @@ def follow(
     """
     options = options or Follow()
     options.check()
-    report = Report() if report is None else report
-    following = _Following(store, server, wanted or Wanted(), options, report, progress)
-    following.run(threading.Event() if stop is None else stop)
-    return report
+    job = Job.of(store, wanted, report, progress)
+    _Following(job, server, options).run(threading.Event() if stop is None else stop)
+    return job.report
 
 
 class _Following:
     """The loop, and where each stream stands."""
 
-    def __init__(
-        self,
-        store: Store[Any],
-        server: Server,
-        wanted: Wanted,
-        options: Follow,
-        report: Report,
-        progress: Progress,
-    ) -> None:
-        self._store = store
-        self._server = server
+    def __init__(self, job: Job, server: Server, options: Follow) -> None:
         # What is here already is gone on with, so nothing gives way.
-        self._wanted = Wanted(wanted.patterns, wanted.prefix, "skip")
+        wanted = Wanted(job.wanted.patterns, job.wanted.prefix, "skip")
+        self._job = job = job._replace(wanted=wanted)
+        self._server = server
         self._options = options
-        self._report = report
-        self._progress = progress
-        self._places: dict[bytes, Place] = {}  # by the name there; here it is durable or not
-        self._histories = Histories(store, server)
-        self._trimming = Trimming(store, server, self._wanted, report, acked=options.trim != "all")
-        self._mirroring = Mirroring(store, server, self._wanted, report)
+        self._places: dict[bytes, Followed] = {}  # by the name there; here it is durable or not
+        self._histories = Histories(job.store, server)
+        self._trimming = Trimming(job, server, acked=options.trim != "all")
+        self._mirroring = Mirroring(job, server)
         self._left_out: set[bytes] = set()  # what cannot be taken, and is not asked for again
         self._look_at = self._settle_at = 0.0
 
@@ -118,15 +114,15 @@ class _Following:
                 self._step(stop)
                 wait_s = BACKOFF_S
             except PeerGone as exc:
-                self._report.reconnects += 1
-                self._report.note(str(exc))
+                self._job.report.reconnects += 1
+                self._job.report.note(str(exc))
                 self._look_at = 0.0
                 stop.wait(wait_s)
                 wait_s = min(2 * wait_s, BACKOFF_MAX_S)
         try:
             self._settle()
         except PeerGone as exc:
-            self._report.note(f"what is durable here was not trimmed at the end: {exc}")
+            self._job.report.note(f"what is durable here was not trimmed at the end: {exc}")
 
     def _step(self, stop: threading.Event) -> None:
         now = time.monotonic()
@@ -137,7 +133,7 @@ class _Following:
         if not self._places:
             stop.wait(min(self._options.look_s, BLOCK_MS / 1000))
         elif self._read():
-            self._progress(self._report.entries, 0)
+            self._job.progress(self._job.report.entries, 0)
         if time.monotonic() >= self._settle_at:
             self._settle()
             self._settle_at = time.monotonic() + self._options.settle_s
@@ -145,33 +141,30 @@ class _Following:
     # -- what is there --------------------------------------------------------------------------
     def _look(self) -> None:
         """Which streams there are; those that are new here are imported, the others compared."""
-        counts = (
-            self._counts()
-        )  # before anything is read: what comes after it, it does not vouch for
-        found = self._server.streams(self._wanted)
-        importing = ServerImport(
-            self._store, self._server, self._wanted, self._options.dump_max_bytes, self._report
-        )
+        # Before anything is read: what comes after it, it does not vouch for.
+        counts = ServerCounts(self._server.attempt(*COUNTS))
+        found = self._server.streams(self._job.wanted)
+        importing = ServerImport(self._job, self._server, self._options.dump_max_bytes)
         fresh: set[bytes] = set()
         for name in found:
             if name in self._left_out:
                 continue
-            if importing.intake.record(self._wanted.target(name)) is None:
-                left_out = self._report.left_out
+            if importing.intake.record(self._job.wanted.target(name)) is None:
+                left_out = self._job.report.left_out
                 importing.take(name, lambda _entries: None)
                 fresh.add(name)
-                if self._report.left_out > left_out:
+                if self._job.report.left_out > left_out:
                     self._left_out.add(name)
         importing.intake.flush()
         before, self._places = self._places, {}
         for name in found:
-            record = importing.intake.record(self._wanted.target(name))
+            record = importing.intake.record(self._job.wanted.target(name))
             if record is None:
                 continue  # it went away meanwhile
             place = before.get(name)
             if place is None or name in fresh:
                 last, known = record.last, counts if name in fresh else None
-                place = Place(last, record.entries_added, exact=last, counts=known)
+                place = Followed(last, record.entries_added, exact=last, counts=known)
             self._places[name] = place
         self._examine(self._moved(counts))
         self._look_at_groups()
@@ -179,15 +172,12 @@ class _Following:
             for name, place in self._places.items():
                 self._mirroring.apply(name, place.last)
 
-    def _counts(self) -> ServerCounts:
-        return ServerCounts(self._server.attempt(*COUNTS))
-
     def _moved(self, counts: ServerCounts) -> list[bytes]:
         """The streams whose last ID or count there is not what is known of them."""
         moved: list[bytes] = []
         for names in _parts(self._places, STREAMS_A_LOOK):
-            told = self._server.many([("XINFO", "STREAM", name) for name in names])
-            for name, reply in zip(names, told, strict=True):
+            replies = self._server.many([("XINFO", "STREAM", name) for name in names])
+            for name, reply in zip(names, replies, strict=True):
                 facts, place = self._server.facts(name, reply), self._places[name]
                 if facts is None:
                     self._look_at = 0.0
@@ -202,16 +192,16 @@ class _Following:
     def _look_at_groups(self) -> None:
         """Say which groups are not as they were when they were imported."""
         for names in _parts(self._places, STREAMS_A_LOOK):
-            told = self._server.many([("XINFO", "GROUPS", name) for name in names])
-            for name, reply in zip(names, told, strict=True):
+            replies = self._server.many([("XINFO", "GROUPS", name) for name in names])
+            for name, reply in zip(names, replies, strict=True):
                 groups = self._server.groups(name, reply)
                 if groups is not None:
                     self._compare_groups(name, groups)
 
-    def _compare_groups(self, name: bytes, told: list[GroupFacts]) -> None:
-        stream = self._store.stream(self._wanted.target(name))
+    def _compare_groups(self, name: bytes, groups: list[GroupFacts]) -> None:
+        stream = self._job.store.stream(self._job.wanted.target(name))
         here = {group.name: (group.last_delivered_id, group.pending) for group in stream.groups()}
-        there = {group.name: (group.last, group.pending) for group in told}
+        there = {group.name: (group.last, group.pending) for group in groups}
         for group in sorted({*here, *there}):
             if group not in here:
                 what = "is on the server, and not here"
@@ -222,7 +212,7 @@ class _Following:
             else:
                 continue
             text = group.decode("utf-8", "backslashreplace")
-            self._report.note(f"{name!r}: group {text!r} {what}: groups are not followed")
+            self._job.report.note(f"{name!r}: group {text!r} {what}: groups are not followed")
 
     # -- what is new ----------------------------------------------------------------------------
     def _read(self) -> bool:
@@ -271,12 +261,12 @@ class _Following:
                 continue
             counts = ServerCounts(replies[1])
             # All of it is held against what it must be before any of it is added.
-            for look in [*self._looks(part, replies, counts)]:
-                self._take(look)
+            for seen in [*self._looks(part, replies, counts)]:
+                self._take(seen)
 
     def _looks(
         self, names: list[bytes], replies: list[Any], counts: ServerCounts
-    ) -> Iterator[Look]:
+    ) -> Iterator[Observed]:
         """What was told of each stream; PeerError."""
         with self._server.reading("XREAD"):
             found = by_stream(checked(replies[0]), names)
@@ -285,65 +275,65 @@ class _Following:
                 entries = rows(found.get(name, []), COUNT, above=self._places[name].last)
             facts = self._server.facts(name, told)
             assert facts is not None
-            yield Look(name, facts, counts, entries, all_found=len(entries) < COUNT)
+            yield Observed(name, facts, counts, entries, all_found=len(entries) < COUNT)
 
-    def _take(self, look: Look) -> None:
-        name, place = look.name, self._places[look.name]
-        target = self._wanted.target(name)
-        if not self._histories.same(look, place, target):
-            self._set_aside(name, place, look.missed(place))
+    def _take(self, seen: Observed) -> None:
+        name, place = seen.name, self._places[seen.name]
+        target = self._job.wanted.target(name)
+        if not self._histories.same(seen, place, target):
+            self._set_aside(name, place, seen.missed(place))
             return
-        place.counts = look.counts
-        missed = look.missed(place)
+        place.counts = seen.counts
+        missed = seen.missed(place)
         if missed is not None and missed < 0:
             place.added += missed
-            self._lost_its_end(look, place)
+            self._lost_its_end(seen, place)
         elif missed:
-            self._tell_missed(look, place, target, missed)
-        if look.found and not self._add(name, target, look.found):
+            self._tell_missed(seen, place, target, missed)
+        if seen.found and not self._add(name, target, seen.found):
             return
         if missed is not None:
             place.exact = place.last
 
-    def _lost_its_end(self, look: Look, place: Place) -> None:
-        last = look.facts.last
-        news = self._report.note(
-            f"{look.name!r}: the server has lost entries that are here, of those above {last} up "
+    def _lost_its_end(self, seen: Observed, place: Followed) -> None:
+        last = seen.facts.last
+        news = self._job.report.note(
+            f"{seen.name!r}: the server has lost entries that are here, of those above {last} up "
             f"to {place.last}: what it gets with IDs that are below the last one here is not "
             "followed"
         )
         if news and last < place.last:
-            self._mirroring.protect(look.name, last, place.last)
+            self._mirroring.protect(seen.name, last, place.last)
 
-    def _tell_missed(self, look: Look, place: Place, target: bytes, missed: int) -> None:
-        above, below = look.gap(place)
+    def _tell_missed(self, seen: Observed, place: Followed, target: bytes, missed: int) -> None:
+        above, below = seen.gap(place)
         # Told first: a follower that is killed in between tells it once more.
-        self._report.miss(look.name, above, below, missed)
+        self._job.report.miss(seen.name, above, below, missed)
         log.warning(
             "%r: %d entries above %s and below %s were trimmed or deleted there before they were "
             "read",
-            look.name,
+            seen.name,
             missed,
             above,
             below,
         )
         place.added += missed
-        self._store.stream(target).set_id(place.last, entries_added=place.added)
+        self._job.store.stream(target).set_id(place.last, entries_added=place.added)
 
-    def _set_aside(self, name: bytes, place: Place, missed: int | None) -> None:
+    def _set_aside(self, name: bytes, place: Followed, missed: int | None) -> None:
         """The server's stream is another one: keep ours under another name, import that one."""
-        target = self._wanted.target(name)
+        target = self._job.wanted.target(name)
         kept = plain = target + f":until:{place.last}".encode()
         again = 1
-        while not self._store.rename(target, kept, replace=False):
+        while not self._job.store.rename(target, kept, replace=False):
             again += 1
             kept = plain + f":{again}".encode()
-        self._report.set_aside.setdefault(name, []).append(kept)
+        self._job.report.set_aside.setdefault(name, []).append(kept)
         text = kept.decode("utf-8", "backslashreplace")
         why = "is not the one that was followed, or cannot be shown to be"
         if missed is not None and missed > 0:
             why += f" (if it is, {missed} of its entries above {place.last} were missed)"
-        self._report.note(
+        self._job.report.note(
             f"{name!r}: the server's stream {why}: what is here is kept under the name {text!r}, "
             "and the server's is imported anew"
         )
@@ -356,7 +346,7 @@ class _Following:
     def _add(self, name: bytes, target: bytes, found: list[Any]) -> bool:
         """Add entries; False if the stream is gone here."""
         try:
-            added = self._store.stream(target).add_many(found, batch=COUNT, create=False)
+            added = self._job.store.stream(target).add_many(found, batch=COUNT, create=False)
         except IDOrderError as exc:
             raise IDOrderError(
                 f"somebody else adds to {name!r} here while it is followed ({exc.message}): let "
@@ -368,13 +358,13 @@ class _Following:
         place = self._places[name]
         place.last = found[-1][0]
         place.added += len(found)
-        self._report.entries += len(found)
+        self._job.report.entries += len(found)
         return True
 
     def _settle(self) -> None:
         """What was committed by now becomes durable; only then it is trimmed there."""
         committed = {name: (place.last, place.added) for name, place in self._places.items()}
-        self._store.sync()
+        self._job.store.sync()
         if self._options.trim != "none":
             for name, (last, added) in committed.items():
                 self._trimming.trim(name, last, added)

@@ -2,7 +2,7 @@
 
 ``Wanted`` says which streams are carried, what they are called on the other side, and what gives
 way there; ``Report`` counts. Invariants: a report decides nothing, and what it has no room for any
-more is counted all the same. Knows neither the store nor a server.
+more is counted all the same. Knows no server.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
+from logstore.api.store import Store
 from logstore.errors import Error, OptionError
 from logstore.ids import StreamID
+from logstore.tuples import NamedTuple
 from logstore.wire.resp.globs import Glob
 
 # -- What is asked for ----------------------------------------------------------------------------
@@ -68,6 +70,10 @@ def unwatched(_done: int, _total: int) -> None:
     """Progress that nobody watches."""
 
 
+def readable_name(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
 @dataclass(slots=True)
 class Gap:
     """Entries that a server had for a while, and that never came: between two IDs, exclusive."""
@@ -80,7 +86,7 @@ class Gap:
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "stream": self.stream.decode("utf-8", "backslashreplace"),
+            "stream": readable_name(self.stream),
             "above": str(self.above),
             "below": str(self.below),
             "entries": self.entries,
@@ -142,30 +148,16 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Plain values: streams and entries, and of the rest what is not nothing."""
         found: dict[str, Any] = {"streams": self.streams, "entries": self.entries}
-        for name in (
-            "same",
-            "kept",
-            "expired",
-            "other_databases",
-            "trimmed",
-            "deleted",
-            "reconnects",
-            "missed",
-        ):
-            if getattr(self, name):
-                found[name] = getattr(self, name)
+        counts = "same kept expired other_databases trimmed deleted reconnects missed"
+        found |= {name: getattr(self, name) for name in counts.split() if getattr(self, name)}
         if self.gaps:
             found["gaps"] = [gap.as_dict() for gap in self.gaps]
         if self.left_out:
             found["left_out"] = self.left_out
-            found["reasons"] = {
-                name.decode("utf-8", "backslashreplace"): why for name, why in self.reasons.items()
-            }
+            found["reasons"] = {readable_name(name): why for name, why in self.reasons.items()}
         if self.set_aside:
             found["set_aside"] = {
-                name.decode("utf-8", "backslashreplace"): [
-                    each.decode("utf-8", "backslashreplace") for each in kept
-                ]
+                readable_name(name): [*map(readable_name, kept)]
                 for name, kept in self.set_aside.items()
             }
         if self.other_keys:
@@ -175,3 +167,55 @@ class Report:
         if self._unwritten:
             found["notes_left_out"] = len(self._unwritten)
         return found
+
+
+class Claim(NamedTuple):
+    """What tells a stream that was carried from another."""
+
+    length: int
+    last: StreamID
+    entries_added: int | None  # None: its source does not tell
+
+    @classmethod
+    def of(cls, known: Any) -> Claim:
+        """That of a stream of which so much is known."""
+        return cls(known.length, known.last, known.entries_added)
+
+    def same(self, other: Claim) -> bool:
+        """Whether both are the same stream, as far as it is told."""
+        both_tell = None not in (self.entries_added, other.entries_added)
+        return self[:2] == other[:2] and (self == other or not both_tell)
+
+
+class Job(NamedTuple):
+    """One transfer: the store, what is asked for, what is counted, and who watches."""
+
+    store: Store[Any]
+    wanted: Wanted
+    report: Report
+    progress: Progress
+
+    @classmethod
+    def of(
+        cls,
+        store: Store[Any],
+        wanted: Wanted | None,
+        report: Report | None,
+        progress: Progress = unwatched,
+    ) -> Job:
+        """A job of what a caller gave: without ``wanted`` all streams."""
+        return cls(store, wanted or Wanted(), Report() if report is None else report, progress)
+
+    def progress_behind(self, before: int, total: int) -> Callable[[int], None]:
+        """The progress of one stream, of which entries are told, behind those before it."""
+        return lambda entries: self.progress(min(before + entries, total), total)
+
+    def keeps(self, found: Claim | None, claim: Claim) -> bool:
+        """Whether what has the name already stays, and is counted: it is the same, or skipped."""
+        if found is not None and found.same(claim):
+            self.report.same += 1
+            return True
+        if self.wanted.policy == "skip":
+            self.report.kept += 1
+            return True
+        return False

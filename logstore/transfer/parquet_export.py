@@ -1,7 +1,7 @@
 """Exporting streams to Parquet: a folder of files by stream and day, or one file of one stream.
 
 Invariants: everything is refused before a file is made, where it can be known then. A stream goes
-in the order of its IDs, file by file; ``parquet_folder`` says why the names tell how far it is, so
+in the order of its IDs, file by file; ``parquet_files`` says why the names tell how far it is, so
 that a resumed export has each entry once. Entries that are deleted later stay in what was exported.
 Memory holds the rows of one row group.
 """
@@ -18,23 +18,18 @@ from logstore.api.names import stream_names
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.errors import StreamNotFoundError, UsageError, typed
-from logstore.fs import LOCAL
 from logstore.ids import ZERO_ID, IDLike, StreamID
 from logstore.loading import needing
 from logstore.scan import counting, live
 from logstore.scan.arrow import Gather
 from logstore.transfer.job import Progress, unwatched
-from logstore.transfer.parquet_folder import Folder, Half, Sink, finish
-from logstore.transfer.parquet_rows import DayRows, Rows
+from logstore.transfer.parquet_files import PART, Columns, DayRows, Folder, NewFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FILE_MAX_BYTES = 256 << 20
-GROUP_MAX_ROWS = 1 << 18
-GROUP_MAX_BYTES = 64 << 20
 _NAMES = ("stream", "day")
-_PART = ".part"
 
 
 @dataclass(slots=True)
@@ -96,12 +91,12 @@ def export_parquet(
     """
     low, high = arguments.interval(start, end)
     names = stream_names(opened_of(store), streams)()
-    rows = needing("arrow", lambda: _rows(schema, _NAMES))
+    columns = needing("arrow", lambda: _columns(schema, _NAMES))
     report = ParquetReport() if report is None else report
     folder = Path(folder)
     with Folder.locked(folder, resume=resume) as found:
-        behind = {name: max(low, _behind(store, found, name, rows)) for name in names}
-        run = _Run(store, rows, report, progress)
+        behind = {name: max(low, _behind(store, found, name, columns)) for name in names}
+        run = _Export(store, columns, report, progress)
         run.total = sum(run.count(name, first, high) for name, first in behind.items())
         for name, first in behind.items():
             run.folder(found, name, (first, high), file_max_bytes)
@@ -144,38 +139,31 @@ def export_parquet_file(
     name = arguments.stream_name(stream, opened.encoding)
     if opened.record(name) is None:
         raise StreamNotFoundError("there is no such stream", stream=name)
-    rows = needing("arrow", lambda: _rows(schema, ()))
+    columns = needing("arrow", lambda: _columns(schema, ()))
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"{path} cannot be a file: name one in a directory that is there")
-    run = _Run(store, rows, ParquetReport(), progress)
+    run = _Export(store, columns, ParquetReport(), progress)
     run.total = run.count(name, low, high)
-    part = path.with_name(f"_{path.name}{_PART}")
-    sink = Sink(LOCAL.open_new(part))
+    file = NewFile(path.with_name(f"_{path.name}{PART}"), columns.schema)
     try:
-        writer = _Writer(rows.schema, sink)
-        entries = 0
         for found in run.days(name, low, high):
-            writer.add(found.batch)
-            entries += found.batch.num_rows
-        writer.close()
-        finish(sink, part, path)
+            file.add(found)
+        run.finish(file, path)
     except BaseException:
-        sink.end()
-        LOCAL.remove(part)
+        file.abandon()
         raise
-    run.wrote(entries)
     run.report.streams = 1
     return run.report
 
 
-def _rows(schema: Any, reserved: tuple[str, ...]) -> Rows:
+def _columns(schema: Any, reserved: tuple[str, ...]) -> Columns:
     from logstore.scan.query import types_of
 
-    return Rows(None if schema is None else types_of(schema), reserved)
+    return Columns(None if schema is None else types_of(schema), reserved)
 
 
-def _behind(store: Store[Any], folder: Folder, name: bytes, rows: Rows) -> StreamID:
+def _behind(store: Store[Any], folder: Folder, name: bytes, columns: Columns) -> StreamID:
     """The first ID that the folder does not have yet; UsageError."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -197,7 +185,7 @@ def _behind(store: Store[Any], folder: Folder, name: bytes, rows: Rows) -> Strea
         raise UsageError(f"{newest.path} is damaged: remove it, and resume: {error}") from None
     except OSError as error:
         raise typed(error, newest.path, "reading") from error
-    if not there.equals(rows.schema):
+    if not there.equals(columns.schema):
         raise UsageError(
             f"{newest.path} has other columns ({', '.join(there.names)}): give the same schema, or "
             "another folder"
@@ -205,14 +193,15 @@ def _behind(store: Store[Any], folder: Folder, name: bytes, rows: Rows) -> Strea
     return newest.last.next()
 
 
-class _Run:
+class _Export:
     """One export: what it reads, and what it counts."""
 
     def __init__(
-        self, store: Store[Any], rows: Rows, report: ParquetReport, progress: Progress
+        self, store: Store[Any], columns: Columns, report: ParquetReport, progress: Progress
     ) -> None:
         self._engine = opened_of(store).engine()
-        self._rows = rows
+        self._columns = columns
+        self.schema = columns.schema
         self.report = report
         self._progress = progress
         self._done = 0
@@ -224,9 +213,9 @@ class _Run:
 
     def days(self, name: bytes, start: StreamID, end: StreamID) -> Iterator[DayRows]:
         """The rows of a stream; what the caller took is done when it comes for more."""
-        gather = Gather(self._rows.sources)
+        gather = Gather(self._columns.sources)
         for gathered in live.batches(self._engine, [name], start, end, gather):
-            yield from self._rows.days(gathered)
+            yield from self._columns.days(gathered)
             self._done += gathered.num_rows
             self._progress(self._done, max(self._done, self.total))
 
@@ -234,107 +223,29 @@ class _Run:
         self, folder: Folder, name: bytes, interval: tuple[StreamID, StreamID], most: int
     ) -> None:
         """Write a stream's files. The one that is not whole when something fails goes."""
-        file: _DayFile | None = None
+        file: NewFile | None = None
         before = self.report.files
+        day = ""
         try:
             for found in self.days(name, *interval):
-                if file is not None and (found.day != file.day or file.size_bytes >= most):
-                    file = self._finish(file)
+                if file is not None and (found.day != day or file.size_bytes >= most):
+                    self.finish(file)
+                    file = None
                 if file is None:
-                    file = _DayFile.begun(folder, name, found, self._rows.schema)
+                    file = NewFile(folder.part(name, found.day, found.first), self.schema)
                 file.add(found)
+                day = found.day
             if file is not None:
-                file = self._finish(file)
+                self.finish(file)
+                file = None
         finally:
             if file is not None:
-                file.half.abandon()
+                file.abandon()
         self.report.streams += self.report.files > before
 
-    def _finish(self, file: _DayFile) -> _DayFile | None:
-        """It has its name; what is being written then."""
-        file.finish()
-        self.wrote(file.rows)
-        return None
-
-    def wrote(self, entries: int) -> None:
-        """A file is whole."""
+    def finish(self, file: NewFile, path: Path | None = None) -> None:
+        """A file is whole: it takes its name, and is counted."""
+        file.finish(path)
         self.report.files += 1
-        self.report.entries += entries
-        self.report.malformed = dict(self._rows.malformed)
-
-
-class _DayFile:
-    """A file of a day that is being written."""
-
-    def __init__(self, half: Half, schema: Any) -> None:
-        self.half = half
-        self.day = ""
-        self.rows = 0
-        self._last = ZERO_ID
-        self._writer = _Writer(schema, half.sink)
-
-    @classmethod
-    def begun(cls, folder: Folder, name: bytes, found: DayRows, schema: Any) -> _DayFile:
-        """A new one for rows; also its first bytes may find the disk full."""
-        half = folder.begin(name, found.day, found.first)
-        try:
-            return cls(half, schema)
-        except BaseException:
-            half.abandon()
-            raise
-
-    @property
-    def size_bytes(self) -> int:
-        """What was written so far."""
-        return self.half.sink.size_bytes
-
-    def add(self, found: DayRows) -> None:
-        """More rows of the day."""
-        self._writer.add(found.batch)
-        self.day, self._last = found.day, found.last
-        self.rows += found.batch.num_rows
-
-    def finish(self) -> None:
-        """There are no more."""
-        self._writer.close()
-        self.half.finish(self._last)
-
-
-class _Writer:
-    """A Parquet file, by row groups of bounded size."""
-
-    def __init__(self, schema: Any, sink: Sink) -> None:
-        from pyarrow import parquet
-
-        # IDs and times are all different: a dictionary of them costs twice, and helps nobody.
-        coded = [each for each in schema.names if each not in ("id", "ts", "id_key")]
-        self._writer = parquet.ParquetWriter(
-            sink,
-            schema,
-            compression="zstd",
-            use_dictionary=coded or False,
-            write_page_checksum=True,
-        )
-        self._held: list[Any] = []
-        self._rows = 0
-        self._bytes = 0
-
-    def add(self, batch: Any) -> None:
-        """More rows."""
-        self._held.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= GROUP_MAX_ROWS or self._bytes >= GROUP_MAX_BYTES:
-            self._group()
-
-    def _group(self) -> None:
-        import pyarrow as pa
-
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held))
-        self._held, self._rows, self._bytes = [], 0, 0
-
-    def close(self) -> None:
-        """All rows are with the file."""
-        self._group()
-        self._writer.close()
+        self.report.entries += file.rows
+        self.report.malformed = dict(self._columns.malformed)

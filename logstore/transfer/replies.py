@@ -20,7 +20,7 @@ from logstore.ids import StreamID, parse_id
 
 # -- What a reply says ----------------------------------------------------------------------------
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
-Rows: TypeAlias = list[tuple[StreamID, Pairs]]
+EntryRows: TypeAlias = list[tuple[StreamID, Pairs]]
 I64_MAX = (1 << 63) - 1
 
 
@@ -111,7 +111,7 @@ def rows(
     above: StreamID | None = None,
     upto: StreamID | None = None,
     falling: bool = False,
-) -> Rows:
+) -> EntryRows:
     """Entries, as ``add_many`` takes them: at most so many, above the one ID, not above the other,
     in order; ``falling``: from the last one on."""
     found = [

@@ -20,29 +20,16 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import codec
 from logstore.engine.dump import export as exports
-from logstore.errors import (
-    PeerError,
-    StreamExistsError,
-    StreamNotFoundError,
-    TooLargeError,
-    shown,
-)
+from logstore.errors import PeerError, StreamExistsError, StreamNotFoundError, TooLargeError, shown
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
-from logstore.rdb.value import (
-    NOBODY,
-    GroupValue,
-    Idempotence,
-    Node,
-    StreamInfoValue,
-    StreamValue,
-)
+from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
 from logstore.rdb.writer import kind_of
-from logstore.transfer.file_export import expires_ms, names, spelt
-from logstore.transfer.job import Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.peer_server import Command, Server, checked
+from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
 from logstore.transfer.replies import UnexpectedReply, blob, count
-from logstore.transfer.server import Command, Server, checked
 from logstore.transfer.server_import import DUMP_MAX_BYTES
 
 
@@ -60,28 +47,26 @@ def export_server(
     Those with more than ``dump_max_bytes`` of nodes go by commands. PeerError, StreamExistsError.
     What was brought there before an error stays.
     """
-    wanted = wanted or Wanted()
-    report = Report() if report is None else report
-    exporting = _Export(store, server, wanted, dump_max_bytes, report)
-    found = names(store, wanted)
+    job = Job.of(store, wanted, report, progress)
+    exporting = _Export(job, server, dump_max_bytes)
+    found = [record.name for record in wanted_streams(store, job.wanted)]
     done, total = 0, sum(len(store.stream(name)) for name in found)
     for name in found:
         length = len(store.stream(name))
-        before = done
-        exporting.bring(name, lambda entries, at=before: progress(min(at + entries, total), total))
+        exporting.bring(name, job.progress_behind(done, total))
         done += length
         progress(min(done, total), total)
-    return report
+    return job.report
 
 
 _VERSION = re.compile(rb"^redis_version:(\d+)\.(\d+)", re.MULTILINE)
 
 
-def peer_of(told: bytes) -> Peer:
+def peer_of(info: bytes) -> Peer:
     """Which of the servers it is, by its INFO."""
-    if b"valkey_version" in told:
+    if b"valkey_version" in info:
         return "valkey"
-    found = _VERSION.search(told)
+    found = _VERSION.search(info)
     version: tuple[int, ...] = () if found is None else tuple(map(int, found.groups()))
     return "redis-8.8" if version >= (8, 8) else "redis-8.6" if version >= (8, 6) else "redis"
 
@@ -89,66 +74,51 @@ def peer_of(told: bytes) -> Peer:
 class _Export:
     """A store's streams on their way out."""
 
-    def __init__(
-        self,
-        store: Store[Any],
-        server: Server,
-        wanted: Wanted,
-        dump_max_bytes: int,
-        report: Report,
-    ) -> None:
-        self._store = store
+    def __init__(self, job: Job, server: Server, dump_max_bytes: int) -> None:
+        self._job = job
         self._server = server
-        self._wanted = wanted
         self._dump_max_bytes = dump_max_bytes
-        self._report = report
         with server.reading("INFO"):
-            told = blob(server.call("INFO", "server"))
-        self._peer: Peer = peer_of(told)
+            info = blob(server.call("INFO", "server"))
+        self._peer: Peer = peer_of(info)
 
     def bring(self, name: bytes, progress: Any) -> None:
         """Bring one stream there; nothing if it is gone by now."""
-        engine = opened_of(self._store).engine()
+        engine = opened_of(self._job.store).engine()
         try:
             with exports.pinned(engine, name) as export:
-                target = self._wanted.target(name)
+                target = self._job.wanted.target(name)
                 if not self._goes(target, export):
                     return
-                expires = expires_ms(self._store, name)
+                expires = expires_ms(self._job.store, name)
                 if export.node_bytes > self._dump_max_bytes:
-                    self._report.note(
+                    self._job.report.note(
                         f"{name!r} went by XADD, since it has {export.node_bytes} bytes of nodes: "
                         "its nodes were made anew, its consumers were seen when they were made"
                     )
-                    commands = _Commands(self._server, self._peer, self._report, progress)
+                    commands = _Commands(self._server, self._peer, self._job.report, progress)
                     nodes = export.nodes(engine)
                     commands.bring(
-                        target, nodes, export.info, expires, replace=self._wanted.replace
+                        target, nodes, export.info, expires, replace=self._job.wanted.replace
                     )
                 else:
                     value = StreamValue(list(spelt(export.nodes(engine), self._peer)), export.info)
                     self._restore(target, value, expires)
         except StreamNotFoundError:
             return
-        self._report.streams += 1
-        self._report.entries += export.info.length
+        self._job.report.streams += 1
+        self._job.report.entries += export.info.length
 
     def _goes(self, target: bytes, export: exports.Export) -> bool:
         """Whether it is to be brought there; StreamExistsError."""
-        if self._wanted.replace:
+        if self._job.wanted.replace:
             return True
         with self._server.reading("EXISTS", target):
             if not count(checked(self._server.attempt("EXISTS", target))):
                 return True
         facts = self._server.info(target)
-        info = export.info
-        if facts is not None:
-            added = info.entries_added if facts.entries_added is None else facts.entries_added
-            if (facts.length, facts.last, added) == (info.length, info.last, info.entries_added):
-                self._report.same += 1
-                return False
-        if self._wanted.policy == "skip":
-            self._report.kept += 1
+        there = None if facts is None else Claim.of(facts)
+        if self._job.keeps(there, Claim.of(export.info)):
             return False
         raise StreamExistsError(
             "the server has another key of this name: skip it, replace it, or give a prefix",
@@ -163,7 +133,7 @@ class _Export:
         words: list[Any] = ["RESTORE", target, expires or 0, payload]
         if expires is not None:
             words.append("ABSTTL")
-        if self._wanted.replace:
+        if self._job.wanted.replace:
             words.append("REPLACE")
         reply = self._server.attempt(*words)
         if isinstance(reply, PeerError) and "BUSYKEY" in str(reply):

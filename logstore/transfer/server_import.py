@@ -11,7 +11,6 @@ the length here is what is here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 from logstore.api.store import Store
@@ -21,10 +20,10 @@ from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
-from logstore.transfer.intake import CANNOT_TAKE, Claim, Intake
-from logstore.transfer.job import Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.peer_server import GroupFacts, Server, checked
 from logstore.transfer.replies import (
-    Rows,
+    EntryRows,
     UnexpectedReply,
     blob,
     by_name,
@@ -36,7 +35,7 @@ from logstore.transfer.replies import (
     stream_id,
     value,
 )
-from logstore.transfer.server import GroupFacts, Server, checked
+from logstore.transfer.stream_intake import CANNOT_TAKE, Intake
 
 DUMP_MAX_BYTES = 128 << 20  # a server makes the payload in one step, and in its memory
 MISSING = -2
@@ -56,44 +55,30 @@ def import_server(
     Those of which the server says that they take more than ``dump_max_bytes`` come by pages.
     PeerError, StreamExistsError, InvalidPayloadError. What was imported before an error stays.
     """
-    wanted = wanted or Wanted()
-    report = Report() if report is None else report
-    importing = ServerImport(store, server, wanted, dump_max_bytes, report)
-    names = server.streams(wanted)
+    job = Job.of(store, wanted, report, progress)
+    importing = ServerImport(job, server, dump_max_bytes)
+    names = server.streams(job.wanted)
     sizes = [
         size if isinstance(size, int) else 0
         for size in server.many([("XLEN", name) for name in names])
     ]
     done, total = 0, sum(sizes)
     for name, size in zip(names, sizes, strict=True):
-        importing.take(name, partial(_within, progress, done, total))
+        importing.take(name, job.progress_behind(done, total))
         done += size
         progress(done, total)
     importing.intake.flush()
-    return report
-
-
-def _within(progress: Progress, before: int, total: int, entries: int) -> None:
-    progress(before + entries, total)
+    return job.report
 
 
 class ServerImport:
     """One server's streams on their way in."""
 
-    def __init__(
-        self,
-        store: Store[Any],
-        server: Server,
-        wanted: Wanted,
-        dump_max_bytes: int,
-        report: Report,
-    ) -> None:
-        self.intake = Intake(store, wanted, report)
-        self._store = store
+    def __init__(self, job: Job, server: Server, dump_max_bytes: int) -> None:
+        self.intake = Intake(job)
+        self._job = job
         self._server = server
-        self._wanted = wanted
         self._dump_max_bytes = dump_max_bytes
-        self._report = report
         self._tells_time = server.attempt("PEXPIRETIME", "") == MISSING  # Redis 7.0 on
 
     def take(self, name: bytes, progress: Entries) -> None:
@@ -102,23 +87,23 @@ class ServerImport:
         try:
             self._take(name, progress)
         except CANNOT_TAKE as exc:
-            self._report.leave_out(name, exc)
+            self._job.report.leave_out(name, exc)
 
     def _take(self, name: bytes, progress: Entries) -> None:
         facts = self._server.info(name)
         if facts is None:
             return
-        target = self._wanted.target(name)
-        if not self.intake.takes(target, Claim(facts.length, facts.last, facts.entries_added)):
+        target = self._job.wanted.target(name)
+        if not self.intake.takes(target, Claim.of(facts)):
             return
         size = self._server.attempt("MEMORY", "USAGE", name)
         if isinstance(size, int) and size > self._dump_max_bytes:
-            self._report.note(
+            self._job.report.note(
                 f"{name!r} came by pages of XRANGE, since it takes {size} bytes there: its nodes "
                 "were made anew"
             )
-            paged = _Paging(self._store, self._server, self.intake, progress)
-            paged.take(name, target, facts.length, self._expires_ms)
+            paged = _Paging(name, self._job.store, self._server, self.intake, progress)
+            paged.take(target, facts.length, self._expires_ms)
         else:
             self._dumped(name, target)
 
@@ -134,13 +119,13 @@ class ServerImport:
         expires_ms = self._expires_ms(name, replies[1] if self._tells_time else None)
         self.intake.value(target, dump.decode(payload), expires_ms)
 
-    def _expires_ms(self, name: bytes, told: Any = None) -> int | None:
-        """When the stream expires; ``told`` is what PEXPIRETIME said, or None."""
-        if told is None and self._tells_time:
-            told = self._server.attempt("PEXPIRETIME", name)
+    def _expires_ms(self, name: bytes, reply: Any = None) -> int | None:
+        """When the stream expires; ``reply`` is what PEXPIRETIME said, or None."""
+        if reply is None and self._tells_time:
+            reply = self._server.attempt("PEXPIRETIME", name)
         with self._server.reading("PEXPIRETIME or PTTL", name):
-            if told is not None:
-                at_ms = integer(checked(told))
+            if reply is not None:
+                at_ms = integer(checked(reply))
             else:
                 left = integer(checked(self._server.attempt("PTTL", name)))
                 at_ms = left + self.intake.now_ms() if left >= 0 else -1
@@ -160,24 +145,25 @@ class _Paging:
     """One stream on its way in."""
 
     def __init__(
-        self, store: Store[Any], server: Server, intake: Intake, progress: Entries
+        self, name: bytes, store: Store[Any], server: Server, intake: Intake, progress: Entries
     ) -> None:
+        self._name = name
         self._store = store
         self._server = server
         self._intake = intake
         self._progress = progress
         self._edge = Edge()
 
-    def take(self, name: bytes, target: bytes, length: int, expiry: Expiry) -> None:
+    def take(self, target: bytes, length: int, expiry: Expiry) -> None:
         """Bring it in, which has about ``length`` entries; PeerError."""
         with self._intake.piecewise(target) as temporary:
             groups: list[bytes] = []
             for _ in range(TRIES_MAX):
-                while self._add(temporary.name, self._page(name)) == PAGE:
-                    self._check_end(name, length)
-                replies = self._server.many(self._last_commands(name, groups), at_once=True)
-                full = self._add(temporary.name, self._rows(name, checked(replies[0]))) == PAGE
-                described = self._server.groups(name, checked(replies[2])) or []
+                while self._add(temporary.name, self._page()) == PAGE:
+                    self._check_end(length)
+                replies = self._server.many(self._last_commands(groups), at_once=True)
+                full = self._add(temporary.name, self._rows(checked(replies[0]))) == PAGE
+                described = self._server.groups(self._name, checked(replies[2])) or []
                 found = [each.name for each in described]
                 if not full and found == groups:
                     break
@@ -186,30 +172,29 @@ class _Paging:
                 raise PeerError(
                     "entries come faster than they can be read: import the stream with --follow, "
                     "or while less is written to it",
-                    stream=name,
+                    stream=self._name,
                 )
-            info = self._info(name, replies, described)
-            self._intake.finish(temporary, self._edge, target, info, expiry(name))
+            info = self._info(replies, described)
+            self._intake.finish(temporary, self._edge, target, info, expiry(self._name))
 
-    def _check_end(self, name: bytes, length: int) -> None:
+    def _check_end(self, length: int) -> None:
         if self._edge.length > 2 * length + MORE_MAX:
-            raise self._server.unexpected(
-                "XRANGE", f"more than {self._edge.length} entries, where it has {length}", name
-            )
+            why = f"more than {self._edge.length} entries, where it has {length}"
+            raise self._server.unexpected("XRANGE", why, self._name)
 
-    def _page(self, name: bytes) -> Rows:
-        return self._rows(name, self._server.call(*self._next(name)))
+    def _page(self) -> EntryRows:
+        return self._rows(self._server.call(*self._next()))
 
-    def _rows(self, name: bytes, reply: Any) -> Rows:
-        with self._server.reading("XRANGE", name):
+    def _rows(self, reply: Any) -> EntryRows:
+        with self._server.reading("XRANGE", self._name):
             return rows(reply, PAGE, above=StreamID(*self._edge.last))
 
-    def _next(self, name: bytes) -> tuple[Any, ...]:
+    def _next(self) -> tuple[Any, ...]:
         last = self._edge.last
         start = "-" if last == ZERO_ID else f"({StreamID(*last)}"
-        return ("XRANGE", name, start, "+", "COUNT", PAGE)
+        return ("XRANGE", self._name, start, "+", "COUNT", PAGE)
 
-    def _add(self, temporary: bytes, found: Rows) -> int:
+    def _add(self, temporary: bytes, found: EntryRows) -> int:
         if found:
             self._store.stream(temporary).add_many(found, batch=PAGE, create=False)
             before, last = self._edge, found[-1][0]
@@ -219,22 +204,17 @@ class _Paging:
         return len(found)
 
     # -- all but the entries --------------------------------------------------------------------
-    def _last_commands(self, name: bytes, groups: list[bytes]) -> list[tuple[Any, ...]]:
-        commands: list[tuple[Any, ...]] = [
-            self._next(name),
-            ("XINFO", "STREAM", name),
-            ("XINFO", "GROUPS", name),
-            ("TIME",),
-        ]
+    def _last_commands(self, groups: list[bytes]) -> list[tuple[Any, ...]]:
+        name = self._name
+        commands: list[tuple[Any, ...]] = [self._next(), ("XINFO", "STREAM", name)]
+        commands += [("XINFO", "GROUPS", name), ("TIME",)]
         for group in groups:
-            commands += [
-                ("XINFO", "CONSUMERS", name, group),
-                ("XPENDING", name, group, "-", "+", PENDING_MAX),
-            ]
+            commands.append(("XINFO", "CONSUMERS", name, group))
+            commands.append(("XPENDING", name, group, "-", "+", PENDING_MAX))
         return commands
 
-    def _info(self, name: bytes, replies: list[Any], groups: list[GroupFacts]) -> StreamInfoValue:
-        facts = self._server.facts(name, checked(replies[1]))
+    def _info(self, replies: list[Any], groups: list[GroupFacts]) -> StreamInfoValue:
+        facts = self._server.facts(self._name, checked(replies[1]))
         assert facts is not None
         with self._server.reading("TIME"):
             seconds, micros = map(digits, listed(checked(replies[3]), 2))
@@ -244,10 +224,9 @@ class _Paging:
         info = StreamInfoValue(length, facts.last, None, facts.max_deleted, added)
         for place, group in enumerate(groups):
             at = 4 + 2 * place
-            with self._server.reading("XINFO CONSUMERS or XPENDING", name):
-                info.groups.append(
-                    _group(group, checked(replies[at]), checked(replies[at + 1]), now_ms)
-                )
+            with self._server.reading("XINFO CONSUMERS or XPENDING", self._name):
+                consumers, pending = checked(replies[at]), checked(replies[at + 1])
+                info.groups.append(_group(group, consumers, pending, now_ms))
         return info
 
 

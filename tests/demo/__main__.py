@@ -21,8 +21,8 @@ from logstore.api.open_store import open_store
 from logstore.codec import codec_name
 from logstore.errors import Error
 from logstore.recovery import check
-from logstore.tools.options import pass_output
-from logstore.tools.output import EXIT_ERROR, Output
+from logstore.tools.command_options import pass_output
+from logstore.tools.command_output import EXIT_ERROR, Output
 from tests.demo import data as demo_data
 from tests.demo import load as demo_load
 from tests.demo import of_spark as demo_spark

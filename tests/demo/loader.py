@@ -14,8 +14,8 @@ import click
 
 from logstore.api.open_store import open_store
 from logstore.api.store import Store
-from logstore.tools.options import pass_output
-from logstore.tools.output import Output
+from logstore.tools.command_options import pass_output
+from logstore.tools.command_output import Output
 from tests.demo.data import StreamRows, read_all
 
 SEGMENT_BYTES = 4 << 20

@@ -9,9 +9,8 @@ import io
 
 from logstore.errors import Error, InputLineError
 from logstore.ids import StreamID
-from logstore.tools.lines import RowIDs
-from logstore.tools.plain_rows import one_by_one
-from logstore.tools.text_input import read_csv, read_json
+from logstore.tools.interchange.text_lines import read_csv, read_json
+from logstore.tools.interchange.text_rows import RowIDs, one_by_one
 
 JSON = (
     b'{"id": "5-1", "fields": {"a": "1", "b": 2.50}}\n{"a": 1}\n\n',

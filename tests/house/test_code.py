@@ -49,7 +49,7 @@ def bare_except(path: Path) -> Iterator[str]:
 
 
 def printing(path: Path) -> Iterator[str]:
-    """Output that does not go through tools/output.py, so has no JSON form."""
+    """Output that does not go through tools/command_output.py, so has no JSON form."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
             yield f"{path}:{node.lineno}: print()"
@@ -89,9 +89,9 @@ RULES: dict[str, tuple[Rule, list[Path]]] = {
     "functions fit a screen": (long_functions, modules(*OURS)),
     "every module has a docstring": (no_docstring, modules(*OURS, "tests")),
     "no bare except": (bare_except, modules(*OURS, "tests")),
-    "only tools/output.py prints": (
+    "only tools/command_output.py prints": (
         printing,
-        [path for path in modules(*ROOMS) if path != Path("tools/output.py")],
+        [path for path in modules(*ROOMS) if path != Path("tools/command_output.py")],
     ),
     "only logstore.fs touches files": (
         touching_files,

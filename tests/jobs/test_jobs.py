@@ -211,7 +211,9 @@ def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_no
             return "done"
 
         held, living = note.delay(), note.delay()
-        gone = worker.Worker(jobs, jobs.tasks).name.rsplit(":", 3)[0] + ":1:1:1"  # pid 1 did not start then
+        gone = (
+            worker.Worker(jobs, jobs.tasks).name.rsplit(":", 3)[0] + ":1:1:1"
+        )  # pid 1 did not start then
         assert gone_workers.is_gone(gone)
         here = worker.Worker(jobs, jobs.tasks).name
         assert not gone_workers.is_gone(here)
@@ -341,7 +343,9 @@ def test_what_a_worker_takes_over_as_it_ends_is_given_back(
             return "done"
 
         jobs.ready()
-        gone = worker.Worker(jobs, jobs.tasks).name.rsplit(":", 3)[0] + ":1:1:1"  # pid 1 did not start then
+        gone = (
+            worker.Worker(jobs, jobs.tasks).name.rsplit(":", 3)[0] + ":1:1:1"
+        )  # pid 1 did not start then
         held: list[Any] = []
 
         def and_one_more(group: Any, name: str, work: Any) -> int:

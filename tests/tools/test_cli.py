@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from logstore.tools.commands import COMMANDS, SUMMARIES
-from logstore.tools.output import Output
+from logstore.tools.command_output import Output
+from logstore.tools.commands import COMMANDS, SECTIONS
 from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
 
 READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
@@ -53,9 +53,9 @@ def test_the_group_lists_all_commands() -> None:
 
 
 def test_the_list_of_commands_is_short_and_loads_none_of_them() -> None:
-    summaries = {name: text for of_it in SUMMARIES.values() for name, text in of_it.items()}
+    summaries = {name: text for each in SECTIONS.values() for name, (_, text) in each.items()}
     assert summaries.keys() == COMMANDS.keys()
-    assert len(summaries) == sum(map(len, SUMMARIES.values()))
+    assert len(summaries) == sum(map(len, SECTIONS.values()))
     assert max(map(len, ok("--help").splitlines())) <= 80
     assert [text for text in summaries.values() if len(text) > 60 or text[-1] != "."] == []
     code = (

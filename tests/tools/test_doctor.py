@@ -22,8 +22,8 @@ from logstore.engine.runtime import pins
 from logstore.engine.shm.control_block import Wake
 from logstore.fs import LOCAL
 from logstore.log import names
-from logstore.tools import store_findings, stream_findings
-from logstore.tools.finding import SLOW, Limits, Look
+from logstore.tools.views import doctor_rules
+from logstore.tools.views.doctor import SLOW, Examined, Limits
 from tests.corruption import frames
 from tests.tools.commands import invoke, ok, process
 
@@ -223,7 +223,7 @@ def test_a_group_that_falls_behind_is_told_from_one_that_catches_up(path: Path) 
     with logstore.open(path, background=False) as store:
         stream = store.stream("s")
         opened, listed = opened_of(store), [b"s"]
-        look = Look(store, path, store.info(), usage(opened.engine()), [], Limits())
+        look = Examined(store, path, store.info(), usage(opened.engine()), [], Limits())
         stream.add_many(rows(10))
         before = list(summaries(opened, listed))
         stream.group("workers").read("anna", count=8)
@@ -231,8 +231,8 @@ def test_a_group_that_falls_behind_is_told_from_one_that_catches_up(path: Path) 
         stream.add_many(rows(50))
         behind = list(summaries(opened, listed))
         span = timedelta(seconds=2)
-        assert list(stream_findings.growing(look, before, caught_up, span)) == []
-        (found,) = stream_findings.growing(look, before, behind, span)
+        assert list(doctor_rules.growing(look, before, caught_up, span)) == []
+        (found,) = doctor_rules.growing(look, before, behind, span)
     assert (found.level, found.about) == (SLOW, "s/workers")
     assert "from 10 to 52 entries within 2s, while 8 were read" in found.what
 
@@ -242,8 +242,8 @@ def test_little_room_is_told(path: Path) -> None:
         used = usage(opened_of(store).engine())
         for free, told in ((used.disk_bytes // 2, 0), (used.disk_bytes // 100, 1), (1, 1)):
             used.free_bytes = free
-            look = Look(store, path, store.info(), used, [], Limits())
-            assert len(list(store_findings.space(look))) == told
+            look = Examined(store, path, store.info(), used, [], Limits())
+            assert len(list(doctor_rules.space(look))) == told
 
 
 def test_no_store_is_an_error(tmp_path: Path) -> None:

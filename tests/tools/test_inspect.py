@@ -18,7 +18,7 @@ from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log.groupframe import Ack
 from logstore.log.reader import LogFrame
-from logstore.tools import inspecting, inspecting_index
+from logstore.tools.views import inspected
 from tests.corruption import frames, shop
 from tests.corruption.injections import INJECTIONS, Inject, segment_missing
 from tests.tools.commands import invoke, objects, ok
@@ -119,14 +119,14 @@ def test_an_offset_behind_the_file_is_refused(store: Path) -> None:
 
 def test_a_frame_with_a_right_checksum_and_a_wrong_body_is_told() -> None:
     frame = LogFrame(1, 64, 0, 1, 0, 0, Kind.COPY, 1, 0, b"")
-    row = inspecting.frame_row(frame)
+    row = inspected.frame_row(frame)
     assert "from a newer logstore" in row["wrong"]
-    assert row["wrong"] in inspecting.line_of(row)
+    assert row["wrong"] in inspected.line_of(row)
 
 
 def test_packed_ids_are_shown_as_ids() -> None:
     ids = b"".join(n.to_bytes(8, "big") for n in (1, 1, 1, 2))
-    assert inspecting.plain(Ack(7, ids)) == {"group": 7, "ids": ["1-1", "1-2"]}
+    assert inspected.plain(Ack(7, ids)) == {"group": 7, "ids": ["1-1", "1-2"]}
 
 
 def test_a_long_frame_is_cut_where_it_is_shown_to_people(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ def test_the_entries_of_a_node(indexed: Path, id: str) -> None:
 def test_a_node_is_shown_up_to_where_it_breaks(indexed: Path) -> None:
     """Whatever byte is another one, each byte is told of once, and nothing fails."""
     with logstore.open(indexed, readonly=True) as opened:
-        record_of = partial(inspecting_index._node_of, name=b"race", wanted=StreamID(3, 1))
+        record_of = partial(inspected._node_of, name=b"race", wanted=StreamID(3, 1))
         row, lp, vector = opened_of(opened).view(record_of)
     master = StreamID(1, 1)
     assert row["master"] == str(master)
     broken = 0
     for at in range(len(lp)):
         wrong = lp[:at] + bytes([lp[at] ^ 0x41]) + lp[at + 1 :]
-        shown = list(inspecting_index._entries(wrong, vector, master))
+        shown = list(inspected._node_elements(wrong, vector, master))
         if shown[0]["what"] == "invalid":
             assert shown[0]["offset"] == 0
         else:

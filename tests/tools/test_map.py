@@ -14,9 +14,9 @@ from logstore.api.opening import opened_of
 from logstore.compaction.usage import SegmentUse, StreamUse, Usage
 from logstore.engine.runtime import pins
 from logstore.fs import LOCAL
-from logstore.tools import segment_map
-from logstore.tools.output import cell_len
-from logstore.tools.segment_map import Picture
+from logstore.tools.command_output import cell_len
+from logstore.tools.views import segment_map
+from logstore.tools.views.segment_map import Picture
 from tests.tools.commands import invoke, objects, ok
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -122,24 +122,22 @@ def test_svg(path: Path, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("title", ["store", "folder/" * 40 + "events"], ids=("short", "long"))
 def test_no_text_of_the_svg_reaches_another_or_the_edge(name: str, title: str) -> None:
-    from logstore.tools import segment_svg
-
     found = made(3)
     found.segments[1].compacted = True
     for n, use in enumerate(found.segments):
         use.pins, use.size_bytes = ["p"], 10**15
         use.streams = {f"{n}{at}{name}".encode(): 100 for at in range(4)}
     found.streams[:] = [StreamUse(each, 5, 1, 9) for use in found.segments for each in use.streams]
-    root = ET.fromstring(segment_svg.svg_of(Picture(found), title))
+    root = ET.fromstring(segment_map.svg_of(Picture(found), title))
     texts = [each for each in root.iter(f"{SVG}text") if each.get("text-anchor") is None]
     at = [(float(each.get("y", 0)), float(each.get("x", 0)), each) for each in texts]
     for y, x, each in at:
         head = each.get("class") == "title"
-        cell = segment_svg.TITLE_CELL if head else segment_svg.CELL
+        cell = segment_map.TITLE_CELL if head else segment_map.CELL
         end = x + cell * cell_len(each.text or "")
-        assert end <= segment_svg.WIDTH - segment_svg.MARGIN, each.text
+        assert end <= segment_map.SVG_WIDTH - segment_map.SVG_MARGIN, each.text
         following = [other for line, other, _ in at if line == y and other > x]
-        assert all(end < other - segment_svg.SWATCH for other in following), each.text
+        assert all(end < other - segment_map.SWATCH for other in following), each.text
     ground = root.find(f"{SVG}rect[@class='ground']")
     assert ground is not None
     assert (ground.get("width"), ground.get("height")) == (root.get("width"), root.get("height"))
@@ -147,7 +145,7 @@ def test_no_text_of_the_svg_reaches_another_or_the_edge(name: str, title: str) -
 
 def segment_svg(segments: int) -> str:
     """The picture of a store of so many segments."""
-    from logstore.tools.segment_svg import svg_of
+    from logstore.tools.views.segment_map import svg_of
 
     return svg_of(Picture(made(segments)), "a <store>")
 

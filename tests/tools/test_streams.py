@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import logstore
-from logstore.tools import output
+from logstore.tools import command_output
 from tests.tools.commands import objects, ok, process
 
 
@@ -47,9 +47,9 @@ def test_the_groups_of_a_stream_are_summed_up(store: Path) -> None:
 def test_a_narrow_terminal_gets_what_fits() -> None:
     """No column is folded to a heap of letters while another could be left out."""
     columns, cells = ("stream", "entries", "size"), [["a" * 30, "1,000", "1.0 MiB"]]
-    assert output.fitting(columns, cells, ("size",), 80) == (columns, cells)
-    assert output.fitting(columns, cells, ("size",), 33)[0] == ["stream", "entries"]
-    assert output.fitting(columns, [], ("size",), 5) == (["stream", "entries"], [])
+    assert command_output.fitting(columns, cells, ("size",), 80) == (columns, cells)
+    assert command_output.fitting(columns, cells, ("size",), 33)[0] == ["stream", "entries"]
+    assert command_output.fitting(columns, [], ("size",), 5) == (["stream", "entries"], [])
 
 
 def test_a_name_is_no_markup(empty: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.tools import output as wording
+from logstore.tools import wording
 from tests.house.repo import modules, tree
 from tests.tools.commands import invoke, ok
 

@@ -22,7 +22,7 @@ from logstore.errors import (
     StreamExistsError,
 )
 from logstore.rdb.codes import crc64
-from logstore.transfer import Wanted, import_file, intake
+from logstore.transfer import Wanted, import_file, stream_intake
 from tests.peers.servers import Peer
 from tests.rdb.workload import fill
 from tests.store.conftest import OpenStore
@@ -55,10 +55,10 @@ def ours(store: Store[bytes]) -> dict[bytes, bytes]:
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
     """Let pieces be small, and what is read at once smaller than some nodes."""
-    monkeypatch.setattr("logstore.transfer.file_import.PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr("logstore.transfer.intake.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("logstore.transfer.rdb_files.PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("logstore.transfer.stream_intake.PIECE_BYTES", piece_bytes)
     if piece_bytes < 1000:
-        monkeypatch.setattr("logstore.transfer.file_import.READ_BYTES", 300)
+        monkeypatch.setattr("logstore.transfer.rdb_files.READ_BYTES", 300)
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 1])
@@ -84,7 +84,7 @@ def test_it_survives_the_loss_of_the_index_and_a_checkpoint_between_pieces(
     for seed in range(3):
         fill(peer, f"s{seed}", seed)
     store = open_store()
-    extend = intake.Intake.extend
+    extend = stream_intake.Intake.extend
 
     calls = 0
 
@@ -96,7 +96,7 @@ def test_it_survives_the_loss_of_the_index_and_a_checkpoint_between_pieces(
             store.checkpoint()
         return found
 
-    monkeypatch.setattr(intake.Intake, "extend", with_checkpoints)
+    monkeypatch.setattr(stream_intake.Intake, "extend", with_checkpoints)
     import_file(store, saved(peer))
     assert calls > 6
     for _ in range(2):

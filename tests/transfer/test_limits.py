@@ -20,7 +20,7 @@ from logstore.rdb import dump
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
 from logstore.rdb.writer import FileWriter
 from logstore.transfer import export_file, import_file, import_server
-from logstore.transfer.server import Server
+from logstore.transfer.peer_server import Server
 from tests.tools.commands import invoke
 from tests.transfer.hostile import array, bulk, hostile, number
 from tests.wire.lines import Line

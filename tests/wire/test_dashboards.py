@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import logstore
 from logstore.telemetry.exposition import exposition
-from logstore.tools import watched
+from logstore.tools.service import server_process
 from logstore.wire.catalogue import service_of
 from tests.house.repo import ROOT
 
@@ -42,7 +42,7 @@ def told(tmp_path: Path) -> dict[str, set[str]]:
         jobs.group("g", start="0").read("anna")
         service = service_of(store)
         service.counts.errors["ERR"] = 1
-        text = exposition(watched.families(service)).decode()
+        text = exposition(server_process.families(service)).decode()
     families = text_string_to_metric_families(text)
     return {sample.name: set(sample.labels) for of in families for sample in of.samples}
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from logstore.tools import metrics_endpoint
-from logstore.tools.metrics_endpoint import ASKERS_MAX, MetricsEndpoint
+from logstore.tools.service import metrics_endpoint
+from logstore.tools.service.metrics_endpoint import ASKERS_MAX, MetricsEndpoint
 from tests.tools.commands import COMMAND, TIMEOUT_S, environment, process
 from tests.wire.lines import request
 

@@ -1,0 +1,351 @@
+"""RDB files: exporting streams to one, importing one, or a file with the payload of a DUMP.
+
+What is exported is loaded by Redis from 7.2 on and by every Valkey at their start; or, for a newer
+Redis, holds more. Invariants of an export: the file takes its name when it is whole and durable:
+written under another name, synced, renamed, its directory synced; a killed export leaves what had
+the name before. Streams are written one by one, each as it was at one moment, in memory of some
+hundred kilobytes and the places of one stream's nodes.
+
+Invariants of an import: the checksum of the whole file is held against its bytes before anything is
+imported, so a file that was cut off or damaged leaves the store as it was; of one that its server
+wrote without a checksum, whole streams are imported up to where it breaks. Nodes come in as they
+are: those that can be verified many at a time are, and one that cannot, since it lies across two
+reads of the file, is compressed, or is damaged, is looked at by itself, and tells what is wrong.
+The pieces of a large stream are read by a thread of their own, ``AHEAD`` of the commits at most;
+its errors come where its pieces would, and it has ended when the import has, however that ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from logstore.api.dump import TYPES_OF, Peer
+from logstore.api.opening import opened_of
+from logstore.api.store import Store
+from logstore.codec import listpack
+from logstore.engine.dump import export as exports
+from logstore.engine.dump import restore
+from logstore.engine.dump.restore import Edge, Part
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.errors import (
+    FileSystemError,
+    InvalidPayloadError,
+    OptionError,
+    StreamNotFoundError,
+    UsageError,
+)
+from logstore.fs import LOCAL, File
+from logstore.index.keys import StreamRecord
+from logstore.rdb import dump, envelope
+from logstore.rdb.codes import crc64
+from logstore.rdb.file_reader import FileReader, StreamKey, plain
+from logstore.rdb.value import Node
+from logstore.rdb.writer import FileWriter
+from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Intake, Piece
+
+PART = ".part"
+
+
+def wanted_streams(store: Store[Any], wanted: Wanted) -> list[StreamRecord]:
+    """The streams of a store that are wanted, by name; an unfinished import is left out."""
+
+    def find(view: Snapshot) -> list[StreamRecord]:
+        return [record for record in view.listed() if wanted.wants(record.name)]
+
+    found: list[StreamRecord] = snapshot.read(opened_of(store).engine(), find)
+    return sorted(found, key=lambda record: record.name)
+
+
+def expires_ms(store: Store[Any], name: bytes) -> int | None:
+    """When a stream expires (unix ms), None: never."""
+    record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
+    return None if record is None else record.expires_ms or None
+
+
+def spelt(nodes: Iterable[Node], peer: Peer | None) -> Iterable[Node]:
+    """The nodes as one of the servers writes them."""
+    if peer is None:
+        return nodes
+    valkey = peer == "valkey"
+    return ((key, listpack.respell(lp, valkey=valkey)) for key, lp in nodes)
+
+
+def export_file(
+    store: Store[Any],
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    peer: Peer | None = None,
+    report: Report | None = None,
+    progress: Progress = unwatched,
+) -> Report:
+    """Write the streams that are wanted to an RDB file; one that is there gives way only if
+    ``wanted`` replaces.
+
+    ``peer``: as for ``Stream.dump``. ``progress`` is told bytes of nodes. FileSystemError,
+    UsageError; SnapshotExpired if what is written was erased meanwhile. The store must have been
+    opened for writing: what is read is pinned.
+    """
+    job = Job.of(store, wanted, report, progress)
+    if path.is_dir() or not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be a file: name one in a directory that is there")
+    if path.exists() and not job.wanted.replace:
+        raise UsageError(f"{path} is there already: replace it, or name another")
+    part = path.with_name(path.name + PART)
+    file = LOCAL.open_new(part)
+    try:
+        _write(job, file, peer)
+        file.sync()
+    except BaseException:
+        LOCAL.remove(part)
+        raise
+    finally:
+        file.close()
+    LOCAL.rename(part, path)
+    LOCAL.sync_directory(path.parent)
+    return job.report
+
+
+def _write(job: Job, file: File, peer: Peer | None) -> None:
+    found = wanted_streams(job.store, job.wanted)
+    total = sum(record.node_bytes for record in found)
+    at = 0
+
+    def write(data: bytes) -> None:
+        nonlocal at
+        file.pwrite(data, at)
+        at += len(data)
+        job.progress(min(at, total), total)
+
+    writer = FileWriter(write, [(b"logstore", b"1")], TYPES_OF[peer])
+    engine = opened_of(job.store).engine()
+    for name in (record.name for record in found):
+        expires = expires_ms(job.store, name)
+        try:
+            with exports.pinned(engine, name) as export:
+                nodes = spelt(export.nodes(engine), peer)
+                target = job.wanted.target(name)
+                writer.stream(target, export.node_count, nodes, export.info, expires)
+        except StreamNotFoundError:
+            continue  # it was dropped, or expired, before anything of it was written
+        job.report.streams += 1
+        job.report.entries += export.info.length
+    writer.finish()
+
+
+READ_BYTES = 1 << 18
+_HEADS = (b"REDIS", b"VALKEY", envelope.MAGIC)
+_HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
+
+
+def import_file(
+    store: Store[Any],
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    name: bytes | None = None,
+    database: int = 0,
+    report: Report | None = None,
+    progress: Progress = unwatched,
+) -> Report:
+    """Import the streams of an RDB file that are wanted, of one database; or, with ``name``, the
+    one stream of a file that holds a DUMP payload.
+
+    ``progress`` is told bytes. InvalidPayloadError, CorruptNodeError: the file; StreamExistsError;
+    FileSystemError; OptionError. What was imported before an error stays.
+    """
+    job = Job.of(store, wanted, report, progress)
+    intake = Intake(job)
+    try:
+        file = LOCAL.open_named(path)
+    except FileNotFoundError:
+        raise FileSystemError(f"there is no file {path}") from None
+    try:
+        if not file.pread(_HEAD_BYTES, 0).startswith(_HEADS):
+            _payload(intake, job.wanted, _whole(file), name)
+        elif name is not None:
+            raise OptionError("an RDB file has the names of its streams: leave out the name")
+        else:
+            _check_sum(file)
+            _Import(file, intake, job, database).run()
+        intake.flush()
+    finally:
+        file.close()
+    return job.report
+
+
+def _whole(file: File) -> bytes:
+    size = file.size_bytes()
+    if size > dump.PAYLOAD_MAX_BYTES:
+        raise InvalidPayloadError(
+            f"{file.path} is no RDB file, and with {size} bytes too large for a DUMP payload"
+        )
+    return file.pread(size, 0)
+
+
+def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) -> None:
+    value = dump.decode(data)
+    if name is None:
+        raise OptionError("a DUMP payload has no name in it: give one with --name")
+    info = value.info
+    if intake.takes(wanted.target(name), Claim.of(info)):
+        intake.value(wanted.target(name), value)
+
+
+def _check_sum(file: File) -> None:
+    """Hold the checksum at the end against all before it. What is in an envelope is gone through,
+    too: its codec holds the checksums of its own against it."""
+    end = max(0, file.size_bytes() - _CRC_BYTES)
+    compressed = file.pread(_HEAD_BYTES, 0).startswith(envelope.MAGIC)
+    if not compressed and not any(file.pread(_CRC_BYTES, end)):
+        return  # there is none
+    fill = plain(partial(_next, file, [0]))
+    head, held, found = b"", b"", 0
+    while data := fill(READ_BYTES):
+        head += data[: _HEAD_BYTES - len(head)]
+        held += data
+        found, held = crc64(held[:-_CRC_BYTES], found), held[-_CRC_BYTES:]
+    digits = head.lstrip(b"REDISVALKY")
+    if not digits.isdigit() or int(digits) < _CRC_SINCE:
+        return  # the reader refuses it, or there is none
+    if any(held) and found != int.from_bytes(held, "little"):
+        raise InvalidPayloadError(
+            f"the checksum of {file.path} is wrong: it was cut off or damaged, or commands follow "
+            "behind it, as in an append-only file; nothing was imported"
+        )
+
+
+def _next(file: File, at: list[int], _size: int) -> bytes:
+    """The next bytes of a file."""
+    data = file.pread(READ_BYTES, at[0])
+    at[0] += len(data)
+    return data
+
+
+class _Import:
+    """One RDB file on its way in."""
+
+    def __init__(self, file: File, intake: Intake, job: Job, database: int) -> None:
+        self._file = file
+        self._at = 0
+        self._size = file.size_bytes()
+        self._intake = intake
+        self._job = job
+        self._database = database
+        self._now_ms = intake.now_ms()
+
+    def _fill(self, _size: int) -> bytes:
+        data = self._file.pread(READ_BYTES, self._at)
+        self._at += len(data)
+        self._job.progress(self._at, self._size)
+        return data
+
+    def run(self) -> None:
+        """Import the streams one after the other."""
+        report, reader = self._job.report, FileReader(self._fill)
+        if reader.newer is not None:
+            report.note(reader.newer)
+        for key in reader.streams():
+            if not self._job.wanted.wants(key.name):
+                continue
+            if key.database != self._database:
+                report.other_databases += 1
+            elif key.expires_ms is not None and key.expires_ms <= self._now_ms:
+                report.expired += 1  # a server would not load it either
+            else:
+                self._take(key)
+        report.other_keys += reader.skipped
+
+    def _take(self, key: StreamKey) -> None:
+        try:
+            self._stream(key)
+        except CANNOT_TAKE as exc:
+            if key.failed:
+                raise
+            self._job.report.leave_out(key.name, exc)
+
+    def _stream(self, key: StreamKey) -> None:
+        name, intake = self._job.wanted.target(key.name), self._intake
+        if not self._job.wanted.replace and intake.record(name) is not None:
+            intake.takes(name, Claim.of(key.info()))  # counts it, or raises
+            return
+        found = _pieces(key, PIECE_BYTES)
+        piece, more = next(found)
+        if not more:
+            info = key.info()
+            if intake.takes(name, Claim.of(info)):
+                prepared = restore.settled(piece.parts, piece.after, info)
+                intake.whole(name, prepared, key.expires_ms)
+            return
+        with intake.piecewise(name) as temporary, _ahead(found) as pieces:
+            edge = intake.extend(temporary, Edge(), piece)
+            for piece, _ in pieces:
+                edge = intake.extend(temporary, edge, piece)
+            intake.finish(temporary, edge, name, key.info(), key.expires_ms)
+
+
+# -- The nodes of one stream, in pieces -----------------------------------------------------------
+def _pieces(key: StreamKey, most_bytes: int) -> Iterator[tuple[Piece, bool]]:
+    """Pieces of about ``most_bytes``, and whether more may follow; at least one, empty if there
+    are no nodes. InvalidPayloadError, CorruptNodeError."""
+    parts: list[Part] = []
+    edge = Edge()
+    size = 0
+    for part, after in _parts(key):
+        parts.append(part)
+        edge = after
+        size += restore.part_bytes(part)
+        if size >= most_bytes:
+            yield Piece(parts, edge), True
+            parts, size = [], 0
+    yield Piece(parts, edge), False
+
+
+def _parts(key: StreamKey) -> Iterator[tuple[Part, Edge]]:
+    edge = Edge()
+    nodes = key.nodes()
+    while True:
+        batch = key.batch(edge.top)
+        if len(batch):
+            edge = restore.behind(edge, batch)
+            yield batch, edge
+            continue
+        node = next(nodes, None)
+        if node is None:
+            return
+        sealed, edge = restore.verify([node], edge)
+        yield sealed, edge
+
+
+# -- Reading ahead of the commits -----------------------------------------------------------------
+T = TypeVar("T")
+AHEAD = 2
+_END = object()
+
+
+@contextmanager
+def _ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
+    """Iterate over ``items`` while a thread makes the next ones."""
+    pool = ThreadPoolExecutor(1, "logstore-ahead")
+
+    def made() -> Future[Any]:
+        return pool.submit(next, items, _END)
+
+    def taken() -> Iterator[T]:
+        waiting = deque(made() for _ in range(AHEAD))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(made())
+            yield item
+
+    try:
+        yield taken()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,182 @@
+"""Taking streams into a store: what is there already, small ones many a commit, large ones in
+pieces.
+
+Invariants: a stream appears whole, in one commit; what was not committed is made anew by the next
+import, and what was is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in commits
+of about so many, under another name (``engine.dump.restore``). Memory holds a few pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from logstore.api import arguments
+from logstore.api.opening import opened_of
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.dump import restore
+from logstore.engine.dump.restore import Edge, Part, Prepared
+from logstore.engine.features import expiry
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.errors import (
+    CorruptNodeError,
+    Error,
+    InvalidPayloadError,
+    StreamExistsError,
+    TooLargeError,
+)
+from logstore.index.keys import StreamRecord
+from logstore.rdb.value import StreamInfoValue, StreamValue
+from logstore.transfer.job import Claim, Job
+from logstore.tuples import NamedTuple
+
+PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
+STREAMS_A_COMMIT = 1000
+
+
+# What is wrong with one stream, and says nothing of the next one.
+CANNOT_TAKE = (InvalidPayloadError, CorruptNodeError, TooLargeError)
+
+
+class Piece(NamedTuple):
+    """Nodes that were verified, and the edge behind them."""
+
+    parts: list[Part]
+    after: Edge
+
+
+class Intake:
+    """Takes streams into one store; ``flush`` at the end, or nothing is sure."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._waiting: list[tuple[bytes, Prepared, int | None]] = []
+        self._waiting_bytes = 0
+
+    def record(self, name: bytes) -> StreamRecord | None:
+        """What the store has under a name."""
+        return snapshot.read(opened_of(self._job.store).engine(), Snapshot.record, name)
+
+    def takes(self, name: bytes, claim: Claim) -> bool:
+        """Whether a stream is to be brought in; it is counted if not. StreamExistsError."""
+        arguments.stream_name(name)
+        if self._job.wanted.replace:
+            return True
+        found = self.record(name)
+        if found is None:
+            return True
+        if self._job.keeps(Claim.of(found), claim):
+            return False
+        raise StreamExistsError(
+            f"the store has another stream of this name, {found.length} entries up to "
+            f"{found.last}, not {claim.length} up to {claim.last}: skip it, replace it, or give a "
+            "prefix",
+            stream=name,
+        )
+
+    def now_ms(self) -> int:
+        """The time of the store's clock, unix ms."""
+        return opened_of(self._job.store).engine().clock.now_ms()
+
+    # -- whole streams --------------------------------------------------------------------------
+    def value(self, name: bytes, value: StreamValue, expires_ms: int | None = None) -> None:
+        """Bring in a stream that is in memory, in the next commit."""
+        self.whole(name, restore.prepare(value), expires_ms)
+
+    def whole(self, name: bytes, prepared: Prepared, expires_ms: int | None = None) -> None:
+        """Bring in a stream that was verified, in the next commit."""
+        if prepared.info.many:
+            self._large(name, prepared, expires_ms)
+            return
+        size = sum(map(restore.part_bytes, prepared.parts))
+        if self._waiting and self._waiting_bytes + size > PIECE_BYTES:
+            self.flush()
+        self._waiting.append((name, prepared, expires_ms))
+        self._waiting_bytes += size
+        if self._waiting_bytes >= PIECE_BYTES or len(self._waiting) >= STREAMS_A_COMMIT:
+            self.flush()
+
+    def _large(self, name: bytes, prepared: Prepared, expires_ms: int | None) -> None:
+        """One with very many groups, in commits of its own."""
+        self.flush()
+        restore.bring(
+            self._commit,
+            name,
+            prepared,
+            replace=self._job.wanted.replace,
+            last=partial(_expire, name=name, expires_ms=expires_ms),
+        )
+        self._job.report.streams += 1
+        self._job.report.entries += prepared.info.length
+
+    def _commit(self, op: Callable[[WriteTxn], Any]) -> Any:
+        return opened_of(self._job.store).commit(op, None)
+
+    def flush(self) -> None:
+        """Commit what waits."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        replace = self._job.wanted.replace
+
+        def step(state: WriteTxn) -> None:
+            for name, prepared, expires_ms in waiting:
+                restore.install(state, name, prepared, replace=replace)
+                _expire(state, name, expires_ms)
+
+        self._commit(step)
+        self._job.report.streams += len(waiting)
+        self._job.report.entries += sum(prepared.info.length for _, prepared, _ in waiting)
+
+    # -- streams in pieces ----------------------------------------------------------------------
+    @contextmanager
+    def piecewise(self, name: bytes) -> Iterator[restore.Temporary]:
+        """A stream that comes in pieces; what came is taken away if the block fails."""
+        self.flush()
+        temporary: restore.Temporary = self._commit(lambda state: restore.begin(state, name))
+        try:
+            yield temporary
+        except BaseException:
+            with suppress(Error):  # what failed may be the store; the next import does it then
+                self._commit(lambda state: restore.discard(state, temporary))
+            raise
+
+    def extend(self, temporary: restore.Temporary, edge: Edge, piece: Piece) -> Edge:
+        """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
+        parts, after = piece
+        step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
+        self._commit(step)
+        return after
+
+    def finish(
+        self,
+        temporary: restore.Temporary,
+        edge: Edge,
+        name: bytes,
+        info: StreamInfoValue,
+        expires_ms: int | None = None,
+    ) -> None:
+        """The end of a stream that came in pieces: from now on it is there."""
+        restore.check_info(info, edge)
+        restore.check_size(info, 0)
+        restore.complete(
+            self._commit,
+            temporary,
+            edge,
+            name,
+            info,
+            replace=self._job.wanted.replace,
+            last=partial(_expire, name=name, expires_ms=expires_ms),
+        )
+        self._job.report.streams += 1
+        self._job.report.entries += info.length
+
+
+def _expire(state: WriteTxn, name: bytes, expires_ms: int | None) -> None:
+    if expires_ms is not None:
+        record = state.record_by_name(name)
+        assert record is not None
+        expiry.expire_at(state, record, expires_ms)

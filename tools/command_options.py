@@ -1,0 +1,291 @@
+"""What the commands share: their common options, and how they open a store.
+
+Invariants: a command that only reads never makes a store, and changes nothing in one. What opens a
+store is loaded when one is opened, so that help is there at once: a module of a command imports at
+its top what its options need, and in its functions what does its work.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+from click.shell_completion import CompletionItem
+
+from logstore.errors import Error, GroupNotFoundError, StreamNotFoundError
+from logstore.loading import load
+from logstore.tools.command_output import Output
+from logstore.uri_path import is_uri, path_of
+
+if TYPE_CHECKING:  # it loads more than a short command needs
+    from logstore.api.group import Group
+    from logstore.api.store import Store
+    from logstore.api.stream import Stream
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class StorePath(click.Path):
+    """The directory of a store, or the URI that one was shipped to."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A URI stays one: as a local path it would lose a slash."""
+        if isinstance(value, str) and is_uri(value):
+            return path_of(value)
+        return super().convert(value, param, ctx)
+
+
+_STORE = click.Argument(["path"], metavar="STORE", type=StorePath())
+
+
+# -- what a shell completes ---------------------------------------------------------------------
+SHOWN_MAX = 1000  # more are no help, and a shell is slow with them
+
+
+def _completing(
+    names: Callable[[click.Context, Store[bytes]], list[bytes]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What completes names of the store that was typed before, as far as they begin so.
+
+    It changes nothing, and tells no error: a shell would show it in the line that is being typed.
+    """
+
+    def completed(
+        ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        path, begin = ctx.params.get("path"), incomplete.encode("utf-8", "surrogateescape")
+        if path is None:
+            return []
+        with suppress(Error, OSError), reading(path) as store:
+            raw = (each for each in names(ctx, store) if each.startswith(begin))
+            found = (each.decode("utf-8", "replace") for each in raw)
+            typeable = (each for each in found if each.isprintable() and "\ufffd" not in each)
+            return [CompletionItem(each) for each in islice(typeable, SHOWN_MAX)]
+        return []
+
+    return completed
+
+
+def _groups(ctx: click.Context, store: Store[bytes]) -> list[bytes]:
+    return [each.name for each in store.stream(str(ctx.params.get("name"))).groups()]
+
+
+complete_streams = _completing(lambda _ctx, store: store.streams())
+complete_groups = _completing(_groups)
+stream_argument = click.argument("name", metavar="STREAM", shell_complete=complete_streams)
+optional_stream_argument = click.argument(
+    "name", metavar="[STREAM]", required=False, shell_complete=complete_streams
+)
+group_argument = click.argument("group_name", metavar="GROUP", shell_complete=complete_groups)
+pass_output = click.make_pass_decorator(Output, ensure=True)
+
+
+def _noted(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """What a flag does that the output remembers."""
+
+    def note(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+        if value:
+            setattr(ctx.ensure_object(Output), name, True)
+
+    return note
+
+
+_JSON = click.Option(
+    ["--json"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_noted("json"),
+    help="Write JSON: one object, or one a line.",
+)
+
+
+class CommandGroup(click.Group):
+    """A command with commands below it; an unknown one is answered by those that it may mean."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], names)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+
+def command(
+    name: str, *, group: click.Group | None = None, store: bool = True
+) -> Callable[[Callable[..., None]], click.Command]:
+    """A command that takes STORE first, unless it has no ``store``, and --json last. Its function
+    gets the output before its parameters."""
+
+    def made(function: Callable[..., None]) -> click.Command:
+        found = click.command(name)(pass_output(function))
+        found.params = [*([_STORE] if store else []), *found.params, _JSON]
+        if group is not None:
+            group.add_command(found)
+        return found
+
+    return made
+
+
+def gathered(name: str, kind: Any) -> Callable[[F], F]:
+    """The parameters of a command that a named tuple has fields for come as one of these."""
+
+    def made(function: F) -> F:
+        @wraps(function)
+        def gathering(*args: Any, **given: Any) -> Any:
+            fields = {each: given.pop(each) for each in kind._fields}
+            return function(*args, **{name: kind(**fields)}, **given)
+
+        return cast("F", gathering)
+
+    return made
+
+
+sync_option = click.option(
+    "--sync",
+    type=click.Choice(["always", "everysec", "os"]),
+    default="everysec",
+    show_default=True,
+    help="What a crash of the machine may lose: nothing, a second, or more.",
+)
+
+
+no_create_option = click.option(
+    "--no-create", is_flag=True, help="The store and the stream must be there."
+)
+yes_option = click.option(
+    "--yes", is_flag=True, expose_value=False, callback=_noted("yes"), help="Do not ask."
+)
+
+
+def confirm(output: Output, question: str) -> None:
+    """Ask before what cannot be undone; UsageError where nobody can be asked, without ``--yes``."""
+    if output.yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def opened(path: Path, **how: Any) -> Store[bytes]:
+    """The store, opened as ``logstore.open`` does; help needs no store, and loads none."""
+    how = {"sync": "everysec", **how}
+    store: Store[bytes] = load("logstore.api.open_store").open_store(path, **how)
+    return store
+
+
+def reading(path: Path) -> Store[bytes]:
+    """The store, to read from."""
+    store: Store[bytes] = load("logstore.api.open_store").open_to_look(path)
+    return store
+
+
+def changing(path: Path) -> Store[bytes]:
+    """The store, to change something in it; it must be there."""
+    return opened(path, create=False, background=False)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """SIGINT and SIGTERM call ``stop`` in the block, and do nothing else."""
+    import signal
+
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, lambda *_: stop()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def existing_group(stream: Stream[bytes], name: str) -> Group[bytes]:
+    """A group that must be there: GroupNotFoundError if it is not."""
+    group = stream.group(name)
+    if not group.exists():
+        raise GroupNotFoundError(
+            "no such group: 'logstore groups' lists those there are", stream=stream.name
+        )
+    return group
+
+
+def existing(store: Store[bytes], name: str) -> Stream[bytes]:
+    """A stream that must be there: StreamNotFoundError if it is not."""
+    stream = store.stream(name)
+    if stream.name not in store:
+        raise StreamNotFoundError(
+            "no such stream: 'logstore streams' lists those there are", stream=stream.name
+        )
+    return stream
+
+
+# -- what is typed -------------------------------------------------------------------------------
+UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds",
+         "ms": "milliseconds"}  # fmt: skip
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Typed(click.ParamType[Any]):
+    """A value that is typed as text; what cannot be read is refused with an example."""
+
+    def __init__(self, name: str, kind: type, read: Callable[[str], Any], said: str) -> None:
+        self.name, self._kind, self._read, self._said = name, kind, read, said
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as a value; click's BadParameter says how to write one."""
+        if isinstance(value, self._kind):
+            return value
+        try:
+            return self._read(str(value).strip())
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no {self._said}", param, ctx)
+
+
+def _length(text: str) -> timedelta:
+    """A length of time; a number alone is seconds."""
+    if not _WHOLE.fullmatch(text):
+        return timedelta(seconds=float(text))
+    found = _PART.findall(text)
+    parts = (timedelta(**{UNITS[unit]: float(number)}) for number, unit in found)
+    return sum(parts, timedelta())
+
+
+def _moment(text: str) -> datetime:
+    """A moment: ISO 8601, the local time zone where none is given."""
+    return datetime.fromisoformat(text).astimezone()
+
+
+def _size(text: str) -> int:
+    """Bytes: ``10GiB`` and ``10G`` by 1024, ``10GB`` by 1000, as GNU programs have it."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    number, prefix, binary = found.groups()
+    base = 1000 if text[-1] in "bB" and not binary else 1024
+    power = base ** _POWERS[prefix.lower()] if prefix else 1
+    return int(number) * power if number.isdigit() else int(float(number) * power)
+
+
+LENGTH = Typed("length", timedelta, _length, "length of time: give 90s, 1h30m, 7d")
+MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00 or 2026-11-22T10:00Z")
+SIZE = Typed("size", int, _size, "size: give bytes, or 500MiB, 10GiB, 2TB")

@@ -1,0 +1,1 @@
+"""Commands that carry entries between a store and files, or servers of Redis and Valkey."""

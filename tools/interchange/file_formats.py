@@ -1,0 +1,187 @@
+"""Which format a file has, how it is compressed, by its name and its first bytes; and whether its
+text is UTF-8.
+
+Invariants: a name says one format, or is refused; first bytes that say another one are told, not
+believed. What is compressed is unpacked as it is read and packed as it is written, in memory of
+some buffers. Needs pyarrow for compressed files only.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from logstore.errors import UsageError
+from logstore.loading import needing
+
+TEXTS = ("jsonl", "csv")
+TABLES = ("parquet", "arrow")
+ENDINGS = {
+    "": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+# First bytes that no text begins with.
+MAGICS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",  # a stream of messages
+}
+MAGIC_BYTES = 6
+
+
+# -- names ------------------------------------------------------------------------------------
+def unpacked_name(name: str) -> str:
+    """A name without the ending that says how it is compressed."""
+    return name[: -len(ending)] if (ending := Path(name).suffix.lower()) in COMPRESSED else name
+
+
+def compression(name: str) -> str | None:
+    """How a file of this name is compressed, if it is."""
+    return COMPRESSED.get(Path(name).suffix.lower())
+
+
+def guess_format(name: str) -> str:
+    """The format by the ending of a file's name; without one JSON lines.
+
+    UsageError for an ending of which nobody knows what it stands for.
+    """
+    ending = Path(unpacked_name(name)).suffix.lower()
+    if ending not in ENDINGS:
+        raise UsageError(
+            f"{name} ends in {ending}, which is not supported: name a file .jsonl, .json, .csv, "
+            ".tsv, .parquet or .arrow, also with .gz or .zst behind it, or say with --format what "
+            "it is to be"
+        )
+    return ENDINGS[ending]
+
+
+def guess_delimiter(name: str) -> str:
+    """The delimiter by the name of a file: a tab if it says so, else a comma."""
+    return "\t" if unpacked_name(name).lower().endswith(".tsv") else ","
+
+
+def is_utf8(parts: Iterable[str]) -> bool:
+    """Whether text was UTF-8: what was not has lone surrogates."""
+    try:
+        "".join(parts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# -- reading ----------------------------------------------------------------------------------
+class Input:
+    """A file to read, unpacked, and what its first bytes say of it."""
+
+    def __init__(self, source: BinaryIO, name: str) -> None:
+        self.seekable = source.seekable()
+        file, found = _peeked(source)
+        packed = found if found in COMPRESSED.values() else None
+        named = compression(name)
+        if named is not None and named != packed:
+            raise UsageError(f"{name} is not compressed as {named}: name it as what it is")
+        if packed is not None:
+            self.seekable = False
+            file, found = _peeked(cast("BinaryIO", Unpacking(file, packed)))
+        self.file = file
+        self.found = found if found in TABLES else None
+
+    def format(self, given: str | None, name: str) -> str:
+        """The format: as given, as the first bytes say, or as the name says; UsageError."""
+        wanted = given or (None if self.found else guess_format(name))
+        if wanted is None or wanted == self.found:
+            return str(self.found)
+        if self.found is not None or wanted in TABLES:
+            raise UsageError(
+                f"{name or 'what comes from stdin'} is to be {wanted}, and begins as "
+                f"{self.found or 'no such file does'}"
+            )
+        return wanted
+
+
+def _peeked(source: BinaryIO) -> tuple[BinaryIO, str | None]:
+    """A source of which nothing is read yet, and what its first bytes say."""
+    file = source if hasattr(source, "peek") else io.BufferedReader(cast("io.RawIOBase", source))
+    head = cast("Any", file).peek(MAGIC_BYTES)[:MAGIC_BYTES]
+    found = (kind for magic, kind in MAGICS.items() if head.startswith(magic))
+    return file, next(found, None)
+
+
+class Unpacking(io.RawIOBase):
+    """Bytes that are unpacked as they are read; UsageError where they are damaged."""
+
+    def __init__(self, file: BinaryIO, kind: str) -> None:
+        self._kind = kind
+        self._stream = needing("arrow", lambda: _unpacked(file, kind))
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, into: Any) -> int:
+        """Some bytes; 0 at the end."""
+        try:
+            data = self._stream.read(len(into))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"what is compressed as {self._kind} is damaged: {error}") from error
+        into[: len(data)] = data
+        return len(data)
+
+
+def _unpacked(file: BinaryIO, kind: str) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), kind)
+
+
+# -- writing ----------------------------------------------------------------------------------
+class _Kept:
+    """A file that pyarrow may not close: its user does, once he knows that it is whole."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
+        self.flush = file.flush
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self.closed = True
+
+
+@contextmanager
+def packing(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """A file to write to, compressed as a name says."""
+    kind = compression(name)
+    if kind is None:
+        yield file
+        return
+    packed = needing("arrow", lambda: _packed(_Kept(file), kind))
+    try:
+        yield packed
+    except BaseException:
+        with suppress(OSError, ValueError):  # the first error tells more
+            packed.close()
+        raise
+    packed.close()
+
+
+def _packed(file: _Kept, kind: str) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), kind)

@@ -1,0 +1,375 @@
+"""``logstore import``: entries from JSON, CSV or a table, a commit for each batch of them.
+
+``text_lines`` reads text, ``arrow_tables`` tables, which ``table_import`` adds.
+
+Invariants: a batch is committed whole or not at all; a bad line stops the import before its batch
+is committed, unless bad lines are skipped, and then counted; where it ended is told, so that it can
+go on from there. IDs ascend in the input. Memory holds one batch.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+import click
+
+from logstore.errors import InputLineError, UsageError
+from logstore.ids import ZERO_ID, StreamID
+from logstore.loading import load, needing
+from logstore.options import BATCH_MAX_ROWS, ENTRY_MAX_BYTES, Sync
+from logstore.tools import command_options as options
+from logstore.tools.command_output import Output
+from logstore.tools.interchange import text_lines
+from logstore.tools.interchange.file_formats import TABLES, TEXTS, Input, guess_delimiter
+from logstore.tools.interchange.text_rows import TIME_FORMATS, Block, Row, RowIDs
+
+if TYPE_CHECKING:
+    from logstore.api.stream import Stream
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the rows so far."""
+
+    imported: int = 0
+    bad: int = 0
+    resumed_over: int = 0
+    last_id: StreamID | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; for --json."""
+        return asdict(self) | {"last_id": None if self.last_id is None else str(self.last_id)}
+
+
+@dataclass(slots=True)
+class Import:
+    """One import into one stream: what it is told, and what it counts."""
+
+    stream: Stream[bytes]
+    batch: int | None = None
+    skip_bad: bool = False
+    resume: bool = False
+    on_bad: Callable[[InputLineError], None] = lambda _error: None
+    on_batch: Callable[[Counts, int], None] = lambda _counts, _rows: None
+    create: bool = True
+    counts: Counts = field(default_factory=Counts)
+    _resume_after: StreamID = ZERO_ID
+
+    def _bad(self, error: InputLineError) -> None:
+        """A row is bad: it is counted if such rows are skipped, else it ends the import."""
+        if not self.skip_bad:
+            raise error
+        self.counts.bad += 1
+        self.on_bad(error)
+
+    def _out_of_order(self, id: StreamID, last: StreamID) -> str:
+        if last <= self._resume_after:
+            return (
+                f"{id} is not above the stream's last ID {self._resume_after}; --resume goes on "
+                "after it"
+            )
+        return f"{id} is not above {last} before it: sort the input by ID"
+
+    def _added(self, ids: Sequence[StreamID]) -> None:
+        """So many rows were added; none: there is no stream, and none is to be made."""
+        if len(ids) == 0:
+            raise UsageError("there is no such stream: leave out --no-create to make it")
+        self.counts.imported += len(ids)
+        self.counts.last_id = ids[-1]
+
+
+# Of a row that is to be added: its number, what is counted, and what ``add_many`` takes.
+Waiting: TypeAlias = tuple[int, str, Any]
+
+
+@dataclass(slots=True)
+class Load(Import):
+    """An import of text, row by row, or by blocks of rows."""
+
+    rows: text_lines.Found = field(kw_only=True)
+    _waiting: list[Waiting] = field(default_factory=list)
+    _last: StreamID = ZERO_ID
+    _with_ids: bool | None = None
+
+    def run(self) -> Counts:
+        """Add all rows; InputLineError at the first bad one, unless they are skipped."""
+        with closing(self.rows):
+            return self._run(self.rows)
+
+    def _run(self, rows: Iterable[Row | InputLineError | Block]) -> Counts:
+        self._last = self._resume_after = self.stream.last_id
+        for found in rows:
+            if isinstance(found, Block):
+                self._add_block(found)
+            else:
+                self._add_one(found)
+        if self._waiting:
+            self._commit()
+        return self.counts
+
+    def _add_block(self, block: Block) -> None:
+        """Take over rows of which it is known what they are but for their IDs."""
+        at, count = 0, len(block.rows)
+        while at < count:
+            end = min(at + self._batch_rows - len(self._waiting), count)
+            if self._ascend(block, at, end):
+                numbers = block.lines[at:end]
+                self._waiting += zip(numbers, repeat("line"), block.rows[at:end])
+                self._commit_if_full()
+            else:
+                for place in range(at, end):
+                    self._add_one(block.row(place))
+            at = end
+
+    def _ascend(self, block: Block, at: int, end: int) -> bool:
+        """Whether rows have IDs that ascend above all before them, or none as all before; if they
+        do, they are taken over. What is wrong is found by looking at one after the other."""
+        from logstore.codec import codec
+
+        if self._with_ids not in {None, block.with_ids} or (self.resume and not block.with_ids):
+            return False
+        if block.with_ids:
+            try:
+                ids, _ = codec().given(block.rows[at:end], 0)
+            except UsageError:
+                return False
+            if ids.settle(*self._last) >= 0:
+                return False
+            self._last = StreamID(*ids[len(ids) - 1])
+        self._with_ids = block.with_ids
+        return True
+
+    def _add_one(self, found: Row | InputLineError) -> None:
+        row = self._checked(found)
+        if isinstance(row, InputLineError):
+            self._bad(row)
+        elif row is not None:
+            value = row.pairs if row.id is None else (row.id, row.pairs)
+            self._waiting.append((row.line, row.unit, value))
+            self._commit_if_full()
+
+    @property
+    def _batch_rows(self) -> int:
+        return self.batch or BATCH_ROWS
+
+    def _commit_if_full(self) -> None:
+        if len(self._waiting) >= self._batch_rows:
+            self._commit()
+
+    def _checked(self, found: Row | InputLineError) -> Row | InputLineError | None:
+        """The row if it is to be added, why it cannot be, or None to pass over it."""
+        if isinstance(found, InputLineError):
+            return found
+        if self._with_ids is None:
+            self._with_ids = found.id is not None
+        if self._with_ids is not (found.id is not None):
+            has_none = "the row has no ID, and rows before it have"
+            return found.bad(has_none if self._with_ids else "the row has an ID, none before")
+        if found.id is None:
+            if self.resume:
+                raise found.bad("rows without IDs cannot be resumed")
+            return found
+        if self.resume and found.id <= self._resume_after:
+            self.counts.resumed_over += 1
+            return None
+        if found.id <= self._last:
+            return found.bad(self._out_of_order(found.id, self._last))
+        self._last = found.id
+        return found
+
+    def _commit(self) -> None:
+        rows, self._waiting = self._waiting, []
+        try:
+            self._add(rows)
+        except UsageError as error:
+            good = self._without_refused(rows, error)
+            if good:
+                self._add(good)
+        self.on_batch(self.counts, 0)
+
+    def _add(self, rows: list[Waiting]) -> None:
+        values = [value for _, _, value in rows]
+        self._added(self.stream.add_many(values, batch=len(values), create=self.create))
+
+    def _without_refused(self, rows: list[Waiting], error: UsageError) -> list[Waiting]:
+        """The rows of a refused batch that can be added; the error again if none is at fault."""
+        from logstore.codec import codec
+
+        good: list[Waiting] = []
+        for row in rows:
+            line, unit, value = row
+            try:
+                codec().rows([value[1] if self._with_ids else value])
+            except UsageError as refused:
+                self._bad(InputLineError(str(refused), line_number=line, unit=unit))
+            else:
+                good.append(row)
+        if len(good) == len(rows):
+            raise error
+        return good
+
+
+# Codecs of Python that are no encodings of text files, though they turn text into bytes.
+NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+BATCH_ROWS = 1000
+# What is said of text only, and how it is when nothing is said.
+OF_TEXT = {"encoding": "utf-8", "delimiter": None, "line_max_bytes": text_lines.LINE_MAX_BYTES}
+SAMPLE = 'id,"a"\r\n1-0,b\r\n'
+
+
+def size_of(source: BinaryIO) -> int:
+    """The bytes of an input that is a file; 0 if that is not known."""
+    try:
+        return os.fstat(source.fileno()).st_size if source.seekable() else 0
+    except OSError:
+        return 0
+
+
+@options.command("import")
+@click.argument("source", metavar="[FILE]", type=click.File("rb"), default="-")
+@click.option("--stream", "name", required=True, help="The stream to add to.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice([*TEXTS, *TABLES]),
+    help="Else by the file's first bytes, or name.",
+)
+@click.option("--id-field", help="The field with the ID; 'id' if there is one.")
+@click.option("--time-field", help="The field with the time; the sequence is the rank within it.")
+@click.option(
+    "--time-format",
+    default="iso",
+    show_default=True,
+    help=f"{', '.join(TIME_FORMATS)}, or a pattern of strptime; UTC if it has no zone.",
+)
+@click.option("--auto-id", is_flag=True, help="IDs of now; 'id' is a field like any other.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of CSV.")
+@click.option("--delimiter", help="Of CSV, or 'tab'; else a comma, a tab for a .tsv.")
+@click.option(
+    "--line-max-bytes",
+    type=click.IntRange(1, ENTRY_MAX_BYTES),
+    default=text_lines.LINE_MAX_BYTES,
+    show_default=True,
+    help="Of a line of JSON, or a record of CSV (characters there).",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, BATCH_MAX_ROWS),
+    help="Entries in a commit.  [default: 1000; of tables 65536]",
+)
+@click.option("--skip-bad", is_flag=True, help="Go on after bad lines, and count them.")
+@click.option("--resume", is_flag=True, help="Pass over rows up to the stream's last ID.")
+@options.no_create_option
+@options.sync_option
+def import_(
+    output: Output,
+    /,
+    path: Path,
+    source: BinaryIO,
+    name: str,
+    format_: str | None,
+    sync: Sync,
+    no_create: bool,
+    **more: Any,
+) -> None:
+    """Add the rows of FILE, or of stdin, to a stream.
+
+    JSON lines: {"id": .., "fields": {..}} as `logstore export` writes them, with "pairs" or
+    "pairs_base64" in place of "fields", or a flat object of fields; or an array of such objects.
+    CSV: a header, then rows. Parquet, Arrow IPC (extra arrow): columns are fields. Compressed by
+    gzip or zstd, too. Null is a field that is left out, what is nested becomes JSON. IDs come from
+    id, or ms and seq, of tables also from a timestamp ts; else the store gives them. A bare number
+    in id that can be no time in milliseconds is refused, unless --id-field or --auto-id says what
+    it is.
+
+    A bad line or row is named and stops the import; batches before it stay. Rows must ascend by ID.
+    """
+    given = [each for each in ("id_field", "time_field", "auto_id") if more[each]]
+    if len(given) > 1:
+        raise click.UsageError("give one of --id-field, --time-field and --auto-id")
+    named = getattr(source, "name", "")
+    file = named if isinstance(named, str) else ""
+    found = Input(source, file)
+    kind = found.format(format_, file)
+    ids = {each: more.pop(each) for each in ("id_field", "time_field", "time_format")}
+    ids["auto"] = more.pop("auto_id")
+    if kind in TABLES:
+        for each, default in OF_TEXT.items():
+            if more.pop(each) != default:
+                raise click.UsageError(f"--{each.replace('_', '-')} is not for {kind}")
+        tables = needing("arrow", lambda: load("logstore.tools.interchange.table_import"))
+        begun = tables.begin(found, kind, file, ids)
+    else:
+        begun = _begin_text(found.file, kind, file, RowIDs(**ids), more)
+    with (
+        options.opened(path, sync=sync, create=not no_create) as store,
+        output.progress("Importing") as progress,
+    ):
+        total = size_of(source)
+        where = {"file": file} if kind in TABLES and file else {}
+
+        def on_batch(counts: Counts, rows: int) -> None:
+            output.context = where | counts.as_dict()
+            progress(source.tell() if total else rows or counts.imported, total)
+
+        made = begun(
+            store.stream(name),
+            on_bad=output.skipped,
+            on_batch=on_batch,
+            create=not no_create,
+            **{each: more[each] for each in ("batch", "skip_bad", "resume")},
+        )
+        output.context = where | made.counts.as_dict()
+        counts = made.run()
+    output.report(counts.as_dict())
+
+
+def _begin_text(
+    source: BinaryIO, kind: str, file: str, ids: RowIDs, more: dict[str, Any]
+) -> Callable[..., Load]:
+    """What loads JSON lines or CSV into a stream; options that cannot be are refused."""
+    most = more["line_max_bytes"]
+    if kind == "csv":
+        delimiter, encoding = more["delimiter"], more["encoding"]
+        delimiter = guess_delimiter(file) if delimiter is None else delimiter
+        delimiter = "\t" if delimiter in {"tab", "\\t"} else delimiter
+        check_csv(encoding, delimiter)
+        rows = text_lines.read_csv(
+            source, ids, encoding=encoding, delimiter=delimiter, line_max_bytes=most
+        )
+    else:
+        rows = text_lines.read_json(source, ids, line_max_bytes=most)
+    return partial(Load, rows=rows)
+
+
+def check_csv(encoding: str, delimiter: str) -> None:
+    """Refuse options that no CSV can have, before the store is touched."""
+    try:
+        known = codecs.lookup(encoding)
+    except (LookupError, ValueError):  # ValueError: a name with a zero in it
+        raise click.BadParameter(f"no such encoding: {encoding}") from None
+    if known.name in NO_TEXT or not _reads_csv(known.name):
+        raise click.BadParameter(f"{encoding} is no encoding of text files: give one as utf-8")
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise click.BadParameter(f"the delimiter is one character, not {delimiter!r}")
+
+
+def _reads_csv(encoding: str) -> bool:
+    """Whether a codec gives back a piece of CSV that it encoded."""
+    try:
+        data = SAMPLE.encode(encoding)
+        text = io.TextIOWrapper(
+            io.BytesIO(data), encoding=encoding, errors="surrogateescape", newline=""
+        )
+        return text.read() == SAMPLE
+    except (LookupError, ValueError):  # of bytes to bytes, or without the characters
+        return False

@@ -1,0 +1,195 @@
+"""The rows of a table into a stream, by columns: which are IDs, and a commit for each batch.
+
+Invariants: as of an import of lines: a batch is committed whole or not at all, a bad row is named
+by its number and stops the import before its batch, unless bad rows are skipped; IDs ascend; what
+was imported is told, so that it can go on. Columns are refused before the first row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from logstore.api.entry import IDRuns, collect
+from logstore.api.opening import opened_of
+from logstore.codec import GivenIDs, codec
+from logstore.engine.streams import add
+from logstore.engine.streams.add import AutoID
+from logstore.errors import InputLineError, InvalidIDError, OptionError, UsageError
+from logstore.ids import ZERO_ID, StreamID
+from logstore.scan import intake
+from logstore.scan.intake import Layout
+from logstore.tools.interchange.arrow_tables import Table
+from logstore.tools.interchange.file_formats import Input
+from logstore.tools.interchange.import_command import Counts, Import
+from logstore.tools.interchange.text_rows import parse_ms
+from logstore.tuples import NamedTuple
+
+R = TypeVar("R")
+BATCH_ROWS = 65536
+Numbers = tuple[list[int], list[int] | None]
+
+
+class TableIDs:
+    """Where the IDs of the rows come from, and which columns are fields then.
+
+    Without options ``id``, else ``ms`` and ``seq``, else ``ts``, as ``add_arrow`` takes them; with
+    one, every other column is a field.
+    """
+
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        id_field: str | None = None,
+        time_field: str | None = None,
+        time_format: str = "iso",
+        auto: bool = False,
+    ) -> None:
+        self._time_format = time_format
+        self._time = -1
+        if time_field is not None:
+            if time_field not in schema.names:
+                raise OptionError(f"there is no column {time_field!r}")
+            self._time = schema.names.index(time_field)
+        if auto or time_field is not None:
+            self.layout = intake.layout(schema, intake.GIVEN, streams=False)
+        elif id_field is None:
+            self.layout = intake.layout(schema, streams=False)
+        else:
+            found = intake.layout(schema, id_field, streams=False)
+            every = intake.layout(schema, intake.GIVEN, streams=False)
+            fields = [each for each in every.plain if each[0] not in (found.id, found.seq)]
+            self.layout = found._replace(plain=tuple(fields))
+
+    @property
+    def given(self) -> bool:
+        """Whether the rows have IDs."""
+        return self._time >= 0 or self.layout.id_kind != ""
+
+    def numbers(self, batch: Any) -> Numbers:
+        """The numbers of the IDs; without sequences, these are the ranks within a millisecond."""
+        if self._time < 0:
+            return intake.row_ids(batch, self.layout)
+        column = batch.column(self._time)
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("ms"))
+        if pa.types.is_timestamp(column.type):
+            found = Layout(-1, "ts", 0, -1, -1, -1, ())
+            return intake.row_ids(pa.RecordBatch.from_arrays([column], ["ts"]), found)
+        if column.null_count:
+            raise InvalidIDError("the time is null")
+        return [parse_ms(str(each), self._time_format) for each in column.to_pylist()], None
+
+
+class NumberedRows(NamedTuple):
+    """Some rows of a batch: their numbers in the file, from 1 on, and the IDs that they have."""
+
+    batch: Any
+    numbers: list[int]
+    ids: list[StreamID] | None = None
+
+    def but(self, bad: set[int]) -> NumberedRows:
+        """Those whose places are not among these."""
+        keep = [at for at in range(len(self.numbers)) if at not in bad]
+        ids = None if self.ids is None else [self.ids[at] for at in keep]
+        batch = self.batch.take(pa.array(keep, pa.int64()))
+        return NumberedRows(batch, [self.numbers[at] for at in keep], ids)
+
+
+@dataclass(slots=True)
+class TableLoad(Import):
+    """An import of a table, batch by batch."""
+
+    table: Table = field(kw_only=True)
+    ids: TableIDs = field(kw_only=True)
+    _last: StreamID = ZERO_ID  # of what was read
+
+    def run(self) -> Counts:
+        """Add all rows; InputLineError at the first bad one, unless they are skipped."""
+        if self.resume and not self.ids.given:
+            raise UsageError("rows without IDs cannot be resumed")
+        self._resume_after = self.stream.last_id
+        done = 0
+        for batch in self.table.batches(self.batch or BATCH_ROWS):
+            first, done = done + 1, done + batch.num_rows
+            rows = NumberedRows(batch, list(range(first, done + 1)))
+            if self.ids.given:
+                rows = self._identified(rows)
+            if rows.numbers:
+                rows, ready = self._good(rows, partial(intake.ready_rows, wanted=self.ids.layout))
+                self._commit(rows, ready)
+            self.on_batch(self.counts, done)
+        return self.counts
+
+    def _identified(self, rows: NumberedRows) -> NumberedRows:
+        """The rows that are to be added, with their IDs."""
+        rows, (ms, seq) = self._good(rows, self.ids.numbers)
+        ids: list[StreamID] = []
+        left_out: set[int] = set()
+        last = self._last
+        for at, first in enumerate(ms):
+            rank = last.seq + 1 if first == last.ms else 0
+            id = StreamID(first, rank if seq is None else seq[at])
+            ids.append(id)
+            if self.resume and id <= self._resume_after:
+                self.counts.resumed_over += 1
+                left_out.add(at)
+            elif id <= max(last, self._resume_after):
+                self._bad_row(self._out_of_order(id, last), rows.numbers[at])
+                left_out.add(at)
+                continue
+            last = id
+        self._last = last
+        rows = rows._replace(ids=ids)
+        return rows.but(left_out) if left_out else rows
+
+    def _good(self, rows: NumberedRows, call: Callable[[Any], R]) -> tuple[NumberedRows, R]:
+        """The rows for which a call raises nothing, and what it gives; a bad one is told."""
+        try:
+            return rows, call(rows.batch)
+        except UsageError as error:
+            bad: set[int] = set()
+            for at, why in self._refused(rows.batch, call):
+                self._bad_row(str(why).removeprefix("row 0: "), rows.numbers[at])
+                bad.add(at)
+            if not bad:
+                first, last = rows.numbers[0], rows.numbers[-1]
+                raise UsageError(f"rows {first} to {last}: {error}") from error
+        rows = rows.but(bad)
+        return rows, call(rows.batch)
+
+    @staticmethod
+    def _refused(batch: Any, call: Callable[[Any], object]) -> Iterator[tuple[int, UsageError]]:
+        for at in range(batch.num_rows):
+            try:
+                call(batch.slice(at, 1))
+            except UsageError as error:
+                yield at, error
+
+    def _bad_row(self, why: str, number: int) -> None:
+        self._bad(InputLineError(why, line_number=number, unit="row"))
+
+    def _commit(self, rows: NumberedRows, ready: Any) -> None:
+        if not rows.numbers:
+            return
+        ids: AutoID | GivenIDs = add.AUTO
+        if rows.ids is not None:
+            ms, seq = zip(*rows.ids, strict=True)
+            ids = codec().given_numbers(list(ms), list(seq))
+        request = add.Add(self.stream.name, ready, 0, len(ready), ids, self.create)
+        added = opened_of(self.stream).commit(partial(add.add, request=request), None)
+        found = IDRuns()
+        if added is not None:
+            collect(found, added)
+        self._added(found)
+
+
+def begin(found: Input, kind: str, file: str, ids: dict[str, Any]) -> Callable[..., TableLoad]:
+    """What loads a table into a stream. UsageError, OptionError for one that cannot be."""
+    table = Table(found.file, kind, seekable=found.seekable, name=file)
+    return partial(TableLoad, table=table, ids=TableIDs(table.schema, **ids))

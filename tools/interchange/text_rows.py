@@ -1,0 +1,454 @@
+"""A row of an import: what a text of JSON or a record of CSV means, and where its ID comes from.
+
+An ID is that of a field, or of the fields ``ms`` and ``seq``; or a field holds its time, and the
+sequence is the rank among the rows of the same millisecond; or there is none, and the store gives
+IDs of now. In JSON, null is a field that is left out, and what is nested becomes JSON without
+spaces. A bare number in ``id``, which nobody named for the ID, is one only if it can be a time in
+milliseconds: others are seconds or numbers of rows, and would be entries of 1970, which retention
+drops. Most rows are flat: an ID, and fields that are text, numbers, true, false or null. These come
+in blocks, in a tenth of the time. Invariants: the rows of a block are those that ``attempt`` makes
+of the same lines, none left out; a line of which that is not certain is in no block. What cannot be
+read is given as the InputLineError that names it; whether to stop is the caller's business. Numbers
+of JSON keep the text they were written with. Knows nothing of stores, nor of how an input becomes
+lines.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
+
+from logstore.errors import InputLineError, InvalidIDError
+from logstore.ids import StreamID, datetime_ms, parse_id
+from logstore.tools.interchange.file_formats import is_utf8
+from logstore.tuples import NamedTuple
+
+DEFAULT_FIELD = "id"
+TIME_MAX = 1 << 64
+# A bare number below is one of a row, or seconds until the year 5138; one above is no millisecond.
+BARE_MIN_MS, BARE_END_MS = 10**11, 253_402_300_800_000
+TIME_FORMATS = ("iso", "s", "ms")
+
+
+def is_time(number: int) -> bool:
+    """Whether a number alone is a time in milliseconds, and not in seconds, or of a row."""
+    return BARE_MIN_MS <= number < BARE_END_MS
+
+
+class RowIDs:
+    """The rule of one import; it counts ranks, so it is good for one reading of one input."""
+
+    def __init__(
+        self,
+        *,
+        id_field: str | None = None,
+        time_field: str | None = None,
+        time_format: str = "iso",
+        auto: bool = False,
+    ) -> None:
+        self.required = id_field is not None
+        self.default = not auto and id_field is None and time_field is None
+        self.field = None if auto or time_field is not None else id_field or DEFAULT_FIELD
+        self.of_times = time_field is not None
+        self._time_field = None if time_field is None else time_field.encode()
+        self._time_format = time_format
+        self._ms = -1
+        self._next_rank = 0
+
+    @property
+    def hint(self) -> str:
+        """What to do about an ID that is not valid."""
+        if self._time_field is not None:
+            return "see --time-field and --time-format"
+        return "or name another field with --id-field, or none with --auto-id"
+
+    def surely_meant(self, given: str) -> bool:
+        """Whether a text in ``id``, which nobody named, is meant as an ID, if it is one; if not,
+        ``check_meant`` decides."""
+        return not self.default or "-" in given or (12 <= len(given) <= 14 and given[0] != "0")
+
+    def check_meant(self, given: str, found: StreamID) -> None:
+        """InvalidIDError if nobody named ``id`` for the ID, and it has a number of another kind."""
+        if self.surely_meant(given) or is_time(found.ms):
+            return
+        raise InvalidIDError(
+            f"{DEFAULT_FIELD!r} has {given!r}, which is no time of today in milliseconds, but "
+            f"looks like seconds, or the number of a row: give --auto-id, and {DEFAULT_FIELD!r} is "
+            f"a field and the store makes the IDs; or --id-field {DEFAULT_FIELD}, and it is the ID"
+        )
+
+    def by_time(self, pairs: list[tuple[bytes, bytes]]) -> StreamID | None:
+        """The ID by the row's time and its rank; None if IDs do not come from times."""
+        if self._time_field is None:
+            return None
+        text = next((value for name, value in pairs if name == self._time_field), None)
+        if text is None:
+            raise InvalidIDError(f"there is no field {self._time_field.decode()!r}")
+        ms = parse_ms(text.decode("utf-8", "replace"), self._time_format)
+        if ms != self._ms:
+            self._ms, self._next_rank = ms, 0
+        self._next_rank += 1
+        return StreamID(ms, self._next_rank - 1)
+
+
+def parse_ms(text: str, time_format: str) -> int:
+    """Milliseconds since 1970 of a time: ISO 8601, "s", "ms", or a pattern of strptime."""
+    try:
+        if time_format in {"s", "ms"}:
+            number = Decimal(text)
+            if not -TIME_MAX < number < TIME_MAX:  # before it is an int: 1E9999999 has many digits
+                raise InvalidIDError(f"{text!r} is no time of an ID")
+            return parse_id((int(number * (1000 if time_format == "s" else 1)), 0)).ms
+        moment = (
+            datetime.fromisoformat(text)
+            if time_format == "iso"
+            else datetime.strptime(text, time_format)  # noqa: DTZ007  (UTC unless it says)
+        )
+        return datetime_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except InvalidIDError:
+        raise InvalidIDError(f"{text!r} is no time of an ID") from None
+    except (ValueError, OverflowError, InvalidOperation):
+        raise InvalidIDError(f"{text!r} is no time in the format {time_format!r}") from None
+
+
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
+NUMBERS = ("ms", "seq")
+WRAPPERS = ("fields", "pairs", "pairs_base64")
+
+
+class Row(NamedTuple):
+    """One entry to be: its line, its ID if it has one, its pairs."""
+
+    line: int
+    id: StreamID | None
+    pairs: Pairs
+    unit: str = "line"  # what is counted: lines, or rows of an array
+
+    def bad(self, why: str) -> InputLineError:
+        """It cannot be added."""
+        return InputLineError(why, line_number=self.line, unit=self.unit)
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as it was written: in order, repeated names included."""
+
+
+class _Number(str):
+    """A number of JSON, as it was written."""
+
+    __slots__ = ()
+
+
+class _BadLineError(ValueError):
+    """Why a line cannot be read."""
+
+
+def attempt(
+    number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs, unit: str = "line"
+) -> Row | InputLineError:
+    """A row, of the ID's text, if there is one, and the pairs; or why there is none."""
+    try:
+        given, pairs = parse()
+        if not pairs:
+            raise _BadLineError("no fields: an entry has one or more")
+        try:
+            found = parse_id(given) if given is not None else ids.by_time(pairs)
+        except InvalidIDError as error:
+            raise _BadLineError(f"{error}; {ids.hint}") from None
+        if given is not None and found is not None:
+            ids.check_meant(given, found)
+    except (InvalidIDError, ValueError) as error:
+        return InputLineError(str(error), line_number=number, unit=unit)
+    return Row(number, found, pairs, unit)
+
+
+# -- JSON ---------------------------------------------------------------------------------------
+def _refuse_constant(name: str) -> Any:
+    raise _BadLineError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_Object,
+    parse_float=_Number,
+    parse_int=_Number,
+    parse_constant=_refuse_constant,
+)
+
+
+def json_pairs(line: bytes, ids: RowIDs) -> tuple[str | None, Pairs]:
+    """The ID's text and the pairs of a text of JSON."""
+    try:
+        found = _DECODER.decode(line.decode("utf-8-sig").strip())
+    except UnicodeDecodeError as error:
+        raise _BadLineError(f"no UTF-8: {error.reason} at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise _BadLineError(f"no JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise _BadLineError("no entry: nested too deeply") from None
+    if not isinstance(found, _Object):
+        raise _BadLineError("no entry: give a JSON object")
+    given, rest = _identified(found, ids)
+    if len(rest) == 1 and rest[0][0] in WRAPPERS and isinstance(rest[0][1], list):
+        return given, _wrapped(*rest[0])
+    return given, _pairs(rest)
+
+
+def _identified(
+    found: Iterable[tuple[str, Any]], ids: RowIDs
+) -> tuple[str | None, list[tuple[str, Any]]]:
+    """The ID's text, if there is one, and the other fields."""
+    given: str | None = None
+    rest: list[tuple[str, Any]] = []
+    for name, value in found:
+        if name == ids.field and given is None and value is not None:
+            given = _value_text(name, value)
+        else:
+            rest.append((name, value))
+    if given is None and ids.default:
+        return _of_numbers(rest)
+    if given is None and ids.required:
+        raise InvalidIDError(f"there is no field {ids.field!r}")
+    return given, rest
+
+
+def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[str, Any]]]:
+    """The ID of the fields ``ms`` and ``seq``, if there are both, and the other fields."""
+    numbers = {name: value for name, value in found if name in NUMBERS and isinstance(value, str)}
+    if len(numbers) < len(NUMBERS):
+        return None, found
+    rest = [(name, value) for name, value in found if name not in NUMBERS]
+    return f"{numbers['ms']}-{numbers['seq']}", rest
+
+
+def _pairs(found: list[tuple[str, Any]]) -> Pairs:
+    """Fields as they are stored; null is one that is left out."""
+    return [
+        (_utf8(name, name), _utf8(name, _value_text(name, value)))
+        for name, value in found
+        if value is not None
+    ]
+
+
+def _wrapped(kind: str, value: list[Any]) -> Pairs:
+    """The pairs below "fields", "pairs" or "pairs_base64"."""
+    if kind == "fields" and isinstance(value, _Object):
+        return _pairs(value)
+    if kind == "fields" or isinstance(value, _Object):
+        wanted = "an object" if kind == "fields" else "a list of [field, value]"
+        raise _BadLineError(f'"{kind}" must be {wanted}')
+    found: list[tuple[str, Any]] = []
+    for pair in value:
+        if not isinstance(pair, list) or isinstance(pair, _Object) or len(pair) != 2:
+            raise _BadLineError(f'"{kind}" must be a list of [field, value]')
+        if not isinstance(pair[0], str):
+            raise _BadLineError(f'a field of "{kind}" has a name that is no text')
+        found.append((pair[0], pair[1]))
+    if kind == "pairs":
+        return _pairs(found)
+    return [
+        (b64decode(name, validate=True), b64decode(_value_text(name, at), validate=True))
+        for name, at in found
+    ]
+
+
+def _value_text(name: str, value: Any) -> str:
+    """A value that is not null as text: what is nested as JSON without spaces."""
+    if isinstance(value, str):
+        return value
+    try:
+        return _compact(value)
+    except RecursionError:
+        raise _BadLineError(f"field {name!r} is nested too deeply") from None
+
+
+def _compact(value: Any) -> str:
+    # The module json writes numbers anew, and names once: test_the_forms_of_a_json_line.
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, _Object):
+        items = (f"{_quoted(name)}:{_compact(each)}" for name, each in value)
+        return f"{{{','.join(items)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_compact, value))}]"
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """Text, true, false or null."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _utf8(name: str, value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise _BadLineError(f"field {name!r} is no UTF-8") from None
+
+
+# -- CSV ----------------------------------------------------------------------------------------
+def csv_pairs(header: Sequence[str], cells: Sequence[str], ids: RowIDs) -> tuple[str | None, Pairs]:
+    """The ID's text and the pairs of a record of CSV."""
+    if len(cells) != len(header):
+        raise _BadLineError(f"{len(cells)} cells under a header of {len(header)}")
+    given, rest = _identified(zip(header, cells, strict=True), ids)
+    return given, _pairs(rest)
+
+
+Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]  # a list where a name repeats
+R = TypeVar("R")
+PlainRow: TypeAlias = Fields | tuple[str, Fields]  # with the text of its ID, if it has one
+OPEN = "*"  # in place of a sequence: an add takes such an ID, an import does not
+_name = itemgetter(0)
+
+
+class Block(NamedTuple):
+    """Rows as ``add_many`` takes them: all have the texts of their IDs, which nobody has looked at,
+    or none has one; and their lines."""
+
+    lines: Sequence[int]
+    rows: Sequence[PlainRow]
+    ids: RowIDs
+
+    @property
+    def with_ids(self) -> bool:
+        """Whether they have IDs."""
+        return isinstance(self.rows[0], tuple)
+
+    def row(self, at: int) -> Row | InputLineError:
+        """One of them as ``lines`` gives it, or why it is none."""
+        found = self.rows[at]
+        given, fields = found if isinstance(found, tuple) else (None, found)
+        pairs = fields.items() if isinstance(fields, dict) else fields
+        stored = [(name.encode(), value.encode()) for name, value in pairs]
+        return attempt(self.lines[at], lambda: (given, stored), self.ids)
+
+
+def one_by_one(found: Iterable[Row | InputLineError | Block]) -> Iterator[Row | InputLineError]:
+    """The rows of blocks, and what stands between blocks, in order."""
+    for each in found:
+        if isinstance(each, Block):
+            yield from map(each.row, range(len(each.rows)))
+        else:
+            yield each
+
+
+def blocks(
+    found: Iterable[tuple[int, R, PlainRow | None]],
+    other: Callable[[int, R], Row | InputLineError | None],
+    ids: RowIDs,
+) -> Iterator[Row | InputLineError | Block]:
+    """Plain rows put together, of the numbers of lines, what stands there, and what plain row that
+    is; where there is none, what ``other`` makes of it, which is nothing where nothing stands."""
+    lines: list[int] = []
+    rows: list[PlainRow] = []
+    with_ids = False
+    for number, read, row in found:
+        if row is None or (row.__class__ is tuple) is not with_ids:
+            if rows:
+                yield Block(lines, rows, ids)
+                lines, rows = [], []
+            if row is None:
+                one = other(number, read)
+                if one is not None:
+                    yield one
+                continue
+            with_ids = not with_ids
+        lines.append(number)
+        rows.append(row)
+    if rows:
+        yield Block(lines, rows, ids)
+
+
+# -- many rows of JSON ----------------------------------------------------------------------------
+# Objects are tuples here, so that they are no lists; numbers are their text.
+_scan: Callable[[str, int], tuple[Any, int]] = vars(
+    json.JSONDecoder(
+        object_pairs_hook=tuple, parse_float=str, parse_int=str, parse_constant=_refuse_constant
+    )
+)["scan_once"]
+_ENDS = frozenset({"\n", "\r\n", ""})
+
+
+def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
+    """What finds the row of a line of JSON; None if ``lines`` must look at it."""
+    if ids.of_times:
+        return lambda _line: None
+    field, required = ids.field, ids.required
+    # Who has none of these, where no ID is in front, has no ID.
+    of_ids = {field, NUMBERS[0]} if ids.default else {field}
+
+    def row(line: bytes) -> PlainRow | None:
+        try:
+            text = line.decode()
+            found, end = _scan(text, 0)
+        except (ValueError, StopIteration, RecursionError):
+            return None
+        if found.__class__ is not tuple or not found:
+            return None
+        if end + 1 != len(text) and text[end:] not in _ENDS:
+            return None
+        if b"\\u" in line and (b"\\ud" in line or b"\\uD" in line):
+            return None  # it may be half of a character, which is no UTF-8
+        name, given = found[0]
+        if name != field:
+            free = not required and of_ids.isdisjoint(map(_name, found))
+            return _fields(found) if free else None
+        if given.__class__ is not str or OPEN in given or not ids.surely_meant(given):
+            return None
+        rest = found[1:]
+        if len(rest) == 1 and rest[0][0] == "fields" and rest[0][1].__class__ is tuple:
+            rest = rest[0][1]
+        fields = _fields(rest)
+        return None if fields is None else (given, fields)
+
+    return row
+
+
+def _fields(found: Sequence[tuple[str, Any]]) -> Fields | None:
+    """Fields with their values as text, without those that are null; None if one is nested, or
+    there is none."""
+    fields: dict[str, Any] = dict(found)
+    if len(fields) < len(found) or {*map(type, fields.values())} != {str}:
+        texts: list[tuple[str, str]] = []
+        for name, value in found:
+            text = {True: "true", False: "false"}[value] if isinstance(value, bool) else value
+            if text is not None and not isinstance(text, str):
+                return None
+            if text is not None:
+                texts.append((name, text))
+        fields = dict(texts)
+        if len(fields) < len(texts):
+            return texts
+    return fields or None
+
+
+# -- many rows of CSV -----------------------------------------------------------------------------
+def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], PlainRow | None]:
+    """What finds the row of a record of UTF-8 under a header; None if ``lines`` must look at it."""
+    width = len(header)
+    id_at = header.index(ids.field) if ids.field in header else -1
+    names = [name for at, name in enumerate(header) if at != id_at]
+    missing = id_at < 0 and (ids.required or (ids.default and NUMBERS[0] in header))
+    if ids.of_times or missing or not names or not is_utf8(names):
+        return lambda _cells: None
+    repeated = len(set(names)) < len(names)
+
+    def row(cells: list[str]) -> PlainRow | None:
+        if len(cells) != width:
+            return None
+        given = None
+        if id_at >= 0:
+            given = cells[id_at]
+            if OPEN in given or not ids.surely_meant(given):
+                return None
+            cells = cells[:id_at] + cells[id_at + 1 :]
+        pairs = zip(names, cells, strict=True)
+        fields: Fields = list(pairs) if repeated else dict(pairs)
+        return fields if given is None else (given, fields)
+
+    return row

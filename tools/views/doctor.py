@@ -1,0 +1,167 @@
+"""``logstore doctor``: what is wrong with a store, or slow, in plain words, and what mends it.
+
+Invariants: it changes nothing; a store that cannot be opened is a finding, a directory that is none
+an error; the exit code tells a script whether there is something. A finding says in plain words
+what is so and what comes of it, and names a command that can be typed as it stands, where there is
+one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from logstore.api import units
+from logstore.errors import CorruptionError
+from logstore.tools import command_options as options
+from logstore.tools.command_options import LENGTH
+from logstore.tools.command_output import Output
+from logstore.tools.wording import for_a_shell, quoted, readable
+
+if TYPE_CHECKING:
+    from logstore.api.describe import StreamSummary
+    from logstore.api.info import StoreInfo
+    from logstore.api.store import Store
+    from logstore.compaction.usage import Usage
+
+
+# It fails now; it costs more than it must; it will fail.
+WRONG, SLOW, SOON = "wrong", "slow", "soon"
+LEVELS = (WRONG, SLOW, SOON)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From when on something is worth a word."""
+
+    idle: timedelta = timedelta(minutes=10)  # since a consumer asked for entries
+    large_bytes: int = 16 << 20  # of space, and of a stream
+    back_share: float = 0.3  # of the log, that compaction would give back
+    deliveries: int = 5  # of one entry
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong or slow, or will be."""
+
+    check: str  # which rule found it, for programs
+    level: str
+    about: str  # a stream, a group; empty: the store
+    what: str
+    command: str = ""  # that mends it; empty: none can
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A store, and what was asked of it once for all rules."""
+
+    store: Store[bytes]
+    path: Path
+    info: StoreInfo
+    usage: Usage
+    streams: list[StreamSummary]
+    limits: Limits
+
+    def command(self, name: str, *arguments: str | bytes) -> str:
+        """A command about this store, as a shell takes it."""
+        return typed(name, str(self.path), *arguments)
+
+
+def typed(name: str, *arguments: str | bytes) -> str:
+    """A command as a shell takes it."""
+    texts = [one if isinstance(one, str) else readable(one) for one in arguments]
+    verb, *noun = name.split()
+    return " ".join(["logstore", verb, *noun, *map(quoted, texts)])
+
+
+EXIT_FOUND = 3
+STYLES = {WRONG: "bold red", "slow": "yellow", "soon": "cyan"}
+DEFAULTS = Limits()
+
+
+@options.command("doctor")
+@click.option("--idle", type=LENGTH, default="10m", show_default=True,
+              help="A consumer that was not heard of for so long is gone.")  # fmt: skip
+@click.option("--watch", type=LENGTH, default="1s", show_default=True,
+              help="How long to look whether a lag grows; 0: do not.")  # fmt: skip
+@click.option("--large-bytes", type=click.IntRange(0), default=DEFAULTS.large_bytes,
+              show_default=True, help="Less space than this is not worth a word.")  # fmt: skip
+def doctor(output: Output, path: Path, idle: timedelta, watch: timedelta, large_bytes: int) -> None:
+    """Tell what is wrong with a store, or slow, or will be, and the command that mends it.
+
+    It looks at what a store tells of itself, and not at each byte: that is 'logstore check'.
+
+    Exit code: 0 nothing was found, 3 something was.
+    """
+    limits = Limits(idle=idle, large_bytes=large_bytes)
+    try:
+        found, looked_at = _examined(path, limits, watch)
+    except CorruptionError as exc:
+        found, looked_at = [_closed(path, exc)], ""
+    found.sort(key=lambda each: (LEVELS.index(each.level), each.about))
+    output.exit_code = EXIT_FOUND if found else 0
+    if output.json:
+        output.json_object({"healthy": not found, "findings": [asdict(each) for each in found]})
+        return
+    for each in found:
+        _show_finding(output, each)
+    if not found:
+        output.line(f"nothing was found: {looked_at}")
+
+
+def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
+    """The findings, and what was looked at."""
+    from logstore.api.describe import living_pins, summaries
+    from logstore.api.opening import opened_of
+    from logstore.compaction.usage import usage
+    from logstore.tools.views import doctor_rules
+
+    # (from the log: what its index says is among what is examined)
+    with options.opened(path, readonly=True, create=False) as store:
+        opened = opened_of(store)
+        engine = opened.engine()
+        first = list(summaries(opened, store.streams()))
+        used = usage(engine, living_pins(engine))
+        examined = Examined(store, path, store.info(), used, first, limits)
+        found = [each for rule in doctor_rules.RULES for each in rule(examined)]
+        lagging = [each for each in first if each.lag]
+        if lagging and watch:
+            time.sleep(watch.total_seconds())
+            second = list(summaries(opened, [each.name for each in lagging]))
+            found += doctor_rules.growing(examined, lagging, second, watch)
+    groups = sum(len(each.groups) for each in first)
+    return found, (
+        f"{units.counted(len(first), 'stream')}, {units.counted(groups, 'group')}, "
+        f"{units.counted(len(used.segments), 'segment')} looked at"
+    )
+
+
+def _closed(path: Path, exc: CorruptionError) -> Finding:
+    """What is found of a store that cannot be opened."""
+    return Finding(
+        "cannot-open",
+        WRONG,
+        "",
+        f"the store cannot be opened: {for_a_shell(str(exc))}; what can be read of it is taken out "
+        "into a new one",
+        typed("recover", str(path), "--salvage", f"{path}-rescued"),
+    )
+
+
+def _show_finding(output: Output, each: Finding) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(width=max(map(len, LEVELS)))
+    grid.add_column(overflow="fold")
+    about = Text(f"{each.about}: " if each.about else "", "bold")
+    grid.add_row(Text(each.level, STYLES[each.level]), Text.assemble(about, each.what))
+    output.draw(grid)
+    if each.command:  # a line of its own, not folded: it can be copied
+        output.line(f"       $ {each.command}")

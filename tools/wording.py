@@ -1,0 +1,187 @@
+"""Values and messages as a shell shows them: bytes, entries, IDs, lengths of time, advice.
+
+Invariants: text that is shown is unambiguous, and no character of it steers a terminal; JSON has
+what bytes are, in base64 where they are no UTF-8. Prints nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from logstore.api import units
+from logstore.ids import StreamID
+
+if TYPE_CHECKING:
+    from logstore.api.entry import Entry
+
+
+def readable(raw: bytes) -> str:
+    """Bytes as printable text, unambiguous by its backslash escapes."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return text if text.isprintable() and "\\" not in text else "".join(map(_escaped, text))
+
+
+def printable(text: str) -> str:
+    """Text of which no character steers a terminal; one that has backslash escapes keeps them."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def quoted(text: str) -> str:
+    """Text as a shell wants it; letters and digits of any language need no quotes there."""
+    return text if text and all(map(_is_plain, text)) else shlex.quote(text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isalnum() or character in "@%+=:,./-_"
+
+
+def entry_line(entry: Entry[bytes]) -> str:
+    """An entry on one line: its ID, then field=value, quoted as a shell would want them."""
+    parts = (f"{readable(name)}={readable(value)}" for name, value in entry.pairs)
+    return " ".join([str(entry.id), *map(quoted, parts)])
+
+
+def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
+    """An entry for JSON, in the first of the three forms that is faithful."""
+    from logstore.scan import records
+
+    return records.entry_object(str(entry.id), entry.pairs)
+
+
+def text_or_base64(raw: bytes) -> str:
+    """Bytes as text if they are UTF-8, else in base64."""
+    from logstore.scan import records
+
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return records.in_base64(raw)
+
+
+def name_object(name: bytes) -> dict[str, str]:
+    """A stream's name for JSON: ``name``, or ``name_base64`` when it is no UTF-8."""
+    from logstore.scan import records
+
+    try:
+        return {"name": name.decode()}
+    except UnicodeDecodeError:
+        return {"name_base64": records.in_base64(name)}
+
+
+def by_json_names(info: Any) -> dict[str, Any]:
+    """What there is to say of something that tells it by the names of Redis."""
+    return {key.replace("-", "_"): value for key, value in info.as_dict().items()}
+
+
+def dated(at: StreamID) -> str:
+    """An ID, and how long ago the moment is that it has."""
+    moment = units.clock(at.ms)
+    return str(at) if moment is None else f"{at}, {units.ago(moment)}"
+
+
+# What the store says, and what a command says instead.
+PHRASES = {
+    "ship once with take_over=True": "ship once with --take-over",
+    "; give the directory of a store, or an empty or new one that may become a store": (
+        "; give the directory of a store ('logstore add' makes one in a new or an empty directory)"
+    ),
+    "name the right one with option 'idColumn' (id_column in Python), or give '*' there and the "
+    "store gives the IDs": "name the right one with --id-field, or give --auto-id",
+    ", which is to be the ID": " for --id-field",
+    "is a timedelta (how long ago), an aware datetime, a date, or text such as ": (
+        "is a text such as "
+    ),
+    "; IDs are given as start and end": "; IDs are given as START and END",
+    "or to= a stream for this entry": "or --to a stream for this entry",
+    "give redeliver_after with backoff": "give --redeliver-after with --backoff",
+    "dead_letter must be": "--dead-letter must be",
+    "give max_deliveries and dead_letter both, or neither": (
+        "give --max-deliveries and --dead-letter both, or neither"
+    ),
+    "give the key that schedule() returned, or its text": (
+        "give a key that 'logstore schedule' lists"
+    ),
+    "with every= or cron=": "with --every or --cron",
+    "give either every= or cron=": "give either --every or --cron",
+    "give that as at, not after": "give that as --at, not --after",
+    "read it, and add it in batches with add_many": (
+        "take it through 'logstore export' and 'logstore import'"
+    ),
+    "give '<ms>-<seq>', '<ms>', (ms, seq), a StreamID or an aware datetime": "give MS-SEQ or MS",
+    "give the smaller ID first, and reverse=True to read from the newest on": (
+        "give the smaller ID first (a command that has --reverse reads from the newest on)"
+    ),
+    "give an ID above last_id, or '*'": "give an ID above the stream's last one, or '*'",
+    "give one of maxlen, minid and max_age": "give one of --maxlen and --minid",
+    "wait, raise lock_timeout, or look at that process": (
+        "try again when it is done, or look at that process"
+    ),
+    "give readonly=True, or change the store itself": "change the store itself",
+    "see store.pins()": "'logstore pins STORE' lists them",
+    "run compact(purge=True) again": "run 'logstore compact --purge' again",
+    "fix the permissions, or open with readonly=True": "fix the permissions",
+    "drop the stream, or give replace=True": "give --replace, or --skip",
+    "drop it, or give replace=True": "give --replace, or --skip",
+    "read it from its server with XRANGE and add it in batches with add_many": (
+        "let it go by pages, with a smaller --dump-max"
+    ),
+}
+
+
+def for_a_shell(message: str) -> str:
+    """A message with the advice that can be typed."""
+    for said, typed in PHRASES.items():
+        message = message.replace(said, typed)
+    return message
+
+
+def length_in_words(length: timedelta) -> str:
+    """A length of time as it is said, all of it: 7 seconds, 1 hour 30 minutes."""
+    left = length
+    parts: list[str] = []
+    for name in ("days", "hours", "minutes", "seconds", "milliseconds"):
+        count, left = divmod(left, timedelta(**{name: 1}))
+        if count:
+            parts.append(units.counted(count, name.removesuffix("s")))
+    return " ".join(parts) or "0 seconds"
+
+
+def short_length(length: timedelta | None) -> str:
+    """A length of time for people, its two largest units."""
+    if length is None:
+        return "-"
+    left_ms = round(length / timedelta(milliseconds=1))
+    parts: list[str] = []
+    for unit, each_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        count, left_ms = divmod(left_ms, each_ms)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+        if len(parts) == 2:
+            break
+    return "".join(part for part in parts if part[0] != "0") or f"{left_ms}ms"
+
+
+BYTES_A_LINE = 16
+
+
+def hex_lines(raw: bytes, offset: int) -> Iterator[str]:
+    """Bytes in lines of 16: where they stand, in hex, as text."""
+    for at in range(0, len(raw), BYTES_A_LINE):
+        part = raw[at : at + BYTES_A_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        yield f"{offset + at:>10}  {part.hex(' ', 4):{BYTES_A_LINE * 2 + 3}}  {text}"
