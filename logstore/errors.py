@@ -16,7 +16,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |-- StreamExistsError                  the stream exists already (BUSYKEY)
     |-- GroupNotFoundError (KeyError)      a stream or group that must exist does not (NOGROUP)
     |-- GroupExistsError                   the group exists already (BUSYGROUP)
-    |-- NotOwner                           a fenced ack of an entry that is somebody else's now
+    |-- NotOwnerError                           a fenced ack of an entry that is somebody else's now
     |-- LastIDConflictError                the last ID is not the one that the caller saw
     |-- JobFailedError                     a job was given up
     |-- JobNotDoneError (TimeoutError)     a job has no result in time
@@ -42,7 +42,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   `-- CommittedInterrupt (KeyboardInterrupt)
     |-- InputLineError (ValueError)        a line of an import cannot be read
     |-- PeerError                          a server of Redis or Valkey is not there, or refuses
-    `-- SnapshotExpired                    a pinned snapshot was given back; load again
+    `-- SnapshotExpiredError                    a pinned snapshot was given back; load again
 
 It imports nothing of ours.
 """
@@ -153,7 +153,7 @@ class GroupExistsError(Error):
     """The consumer group exists already (the peers' BUSYGROUP)."""
 
 
-class NotOwner(Error):  # noqa: N818  the word that users read in the design of fenced acks
+class NotOwnerError(Error):
     """An ack inside a transaction, of an entry that is no longer pending as it was handed out."""
 
 
@@ -306,7 +306,7 @@ class PeerError(Error):
     """A server of Redis or Valkey cannot be reached, refuses, or answers what it cannot."""
 
 
-class SnapshotExpired(Error):  # noqa: N818  (the name is part of the public face)
+class SnapshotExpiredError(Error):
     """A pinned snapshot was given back: load again."""
 
 

@@ -22,7 +22,7 @@ def fetch(
 ) -> Manifest:
     """Make a store in an empty or new directory of what was shipped to a URI.
 
-    NotAStoreError if nothing was shipped there; CorruptionError, SnapshotExpired and
+    NotAStoreError if nothing was shipped there; CorruptionError, SnapshotExpiredError and
     FileSystemError as the objects are.
     """
     place = Place(uri)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import CorruptionError, SnapshotExpired
+from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import LOCAL
 from logstore.index.env import translated
 from logstore.log import storefile
@@ -39,7 +39,7 @@ def open_engine(path: Path, options: StoreOptions) -> tuple[Engine, RecoveryRepo
         files = ShippedFiles(place, manifest.uuid, manifest.parts)
         try:
             return _opened(files, at, manifest.position, options)
-        except SnapshotExpired:
+        except SnapshotExpiredError:
             if not left:
                 raise
     raise AssertionError("the last try returns or raises")

@@ -27,7 +27,7 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
-from logstore.errors import CorruptionError, OptionError, SnapshotExpired
+from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError
 from logstore.fs import File
 from logstore.log import chain, names, pinfile, shipfile, shipped
 from logstore.log.shipfile import ShipRecord
@@ -75,8 +75,8 @@ def ship(
 
     OptionError if the URI is not valid, lies in the store, or has another store, line or history;
     DamagedStoreError for a log that is not sound; CorruptionError for a damaged manifest;
-    FileSystemError if it cannot be reached; SnapshotExpired if an erasure came in between. After
-    each of them the URI shows what it showed before.
+    FileSystemError if it cannot be reached; SnapshotExpiredError if an erasure came in between.
+    After each of them the URI shows what it showed before.
     """
     place = Place(uri)
     if place.is_local and Path(place.root).is_relative_to(engine.path):
@@ -176,7 +176,7 @@ class _Ship:
         )
 
     def _check_pin(self) -> int:
-        """What time it is; SnapshotExpired if an erasure came."""
+        """What time it is; SnapshotExpiredError if an erasure came."""
         now_ms = self._engine.clock.now_ms()
         pinfile.check(self._engine.fs, self._engine.path, self._pin_id, now_ms)
         return now_ms
@@ -247,7 +247,9 @@ class _Ship:
                 self._lease.keep(self._engine.clock.now_ms())
                 data = file.pread(min(CHUNK_BYTES, size_bytes - offset), offset)
                 if not data:
-                    raise SnapshotExpired(f"{path} became shorter while it was sent: ship again")
+                    raise SnapshotExpiredError(
+                        f"{path} became shorter while it was sent: ship again"
+                    )
                 offset += len(data)
                 yield data
         finally:

@@ -25,7 +25,7 @@ from logstore.api.store import Store
 from logstore.engine.runtime import pins
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
+from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError, StreamNotFoundError
 from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, StreamID
 from logstore.index.keys import StreamRecord
@@ -86,7 +86,7 @@ def latest(
     """Offsets behind ``start`` by at most so many rows and bytes (0: no limit) of all streams; and
     where the streams begin that ``start`` does not know, or not so well.
 
-    ``upto`` bounds them, too. SnapshotExpired if unread entries went, unless that is allowed.
+    ``upto`` bounds them, too. SnapshotExpiredError if unread entries went, unless that is allowed.
     """
     with stores.local(options.source, options.source.path) as store:
         opened = opened_of(store)
@@ -130,7 +130,7 @@ def _end(record: StreamRecord) -> Offset:
 
 # -- losses -----------------------------------------------------------------------------------
 def _gone(options: StreamOptions, store: Store[bytes], name: str) -> bool:
-    """Whether a stream was dropped; SnapshotExpired, unless that is allowed."""
+    """Whether a stream was dropped; SnapshotExpiredError, unless that is allowed."""
     if name in store:
         return False
     _tell_dropped(options, name, "")
@@ -138,13 +138,13 @@ def _gone(options: StreamOptions, store: Store[bytes], name: str) -> bool:
 
 
 def _tell_dropped(options: StreamOptions, name: str, more: str) -> None:
-    """SnapshotExpired, or a line of the log; how much was unread nobody can tell."""
+    """SnapshotExpiredError, or a line of the log; how much was unread nobody can tell."""
     what = (
         f"stream {name!r} was dropped{more}, and what the query had not read of it is not there "
         "any more"
     )
     if options.fail_on_loss:
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"{what}. Begin anew with another checkpoint, or give failOnDataLoss=false and go on "
             "with what is left",
             stream=name.encode(),
@@ -192,7 +192,7 @@ def _of_what_is_left(
     upto: Offset | None = None,
 ) -> Offset:
     """The offset; if what was added behind it, up to another one, is not all there,
-    SnapshotExpired, or a line of the log and an offset behind which no more was added than is left,
+    SnapshotExpiredError, or a line of the log and an offset behind which no more was added than is left,
     so that later batches do not tell it again. Most times two IDs tell."""
     end = _end(record) if upto is None else upto
     if UNKNOWN in (offset.added, end.added) or end.last <= offset.last:
@@ -208,7 +208,7 @@ def _of_what_is_left(
         "the query read them"
     )
     if options.fail_on_loss:
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"{what}: keep entries for longer, or give failOnDataLoss=false and go on with those "
             "that are left",
             stream=record.name,
@@ -341,7 +341,7 @@ def _plan(
 def _is_whole(
     options: StreamOptions, store: Store[bytes], name: str, offset: Offset, upto: Offset
 ) -> bool:
-    """Whether the plan was made of the stream that the offsets are of; SnapshotExpired if not, or
+    """Whether the plan was made of the stream that the offsets are of; SnapshotExpiredError if not, or
     not of all, unless that is allowed. (A number is never given again: it was the same then.)"""
     record = _records(opened_of(store), [name.encode()]).get(name)
     if record is not None and not _another(upto, record):

@@ -113,6 +113,7 @@ def claim(
     path: Path,
     name: str,
     group_name: str,
+    consumer: str,
     ids: tuple[str, ...],
     count: int,
     **how: Any,
@@ -121,9 +122,9 @@ def claim(
     with options.changing(path) as store:
         group = options.existing_group(options.existing(store, name), group_name)
         if ids:
-            claimed = group.claim(ids=ids, **how)
+            claimed = group.claim(consumer, *ids, **how)
         else:
-            claimed = group.autoclaim(count=count, **how).entries
+            claimed = group.autoclaim(consumer, count=count, **how).entries
         for each in claimed:
             output.entry(each)
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from enum import Enum
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
@@ -22,70 +21,57 @@ from logstore.settings import GroupSettings, StreamSettings
 T = TypeVar("T", bytes, str)
 
 
-class Keep(Enum):
-    """What stands for a setting that is left as it is."""
-
-    KEEP = "as it is"
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-KEEP: Literal[Keep.KEEP] = Keep.KEEP
 LIMITS = "max_age_ms", "max_entries", "max_bytes"
-Amount: TypeAlias = int | Literal[Keep.KEEP] | None
-Length: TypeAlias = timedelta | float | Literal[Keep.KEEP] | None
 
 
-def stream_changes(
-    max_age: Length,
-    max_entries: Amount,
-    max_bytes: Amount,
-    idempotent_duration: timedelta | float | Literal[Keep.KEEP],
-    idempotent_max_ids: int | Literal[Keep.KEEP],
-    compact_by: str | bytes | Literal[Keep.KEEP] | None,
-    keep_until_shipped: bool | Literal[Keep.KEEP],
-    encoding: str | None,
-) -> dict[str, Any]:
+class StreamOptions(TypedDict, total=False):
+    """Settings of a stream, as ``Stream.configure`` describes them; one that is not there stays."""
+
+    max_age: timedelta | float | None
+    max_entries: int | None
+    max_bytes: int | None
+    idempotent_duration: timedelta | float
+    idempotent_max_ids: int
+    compact_by: str | bytes | None
+    keep_until_shipped: bool
+
+
+class GroupOptions(TypedDict, total=False):
+    """Settings of a group, as ``Group.configure`` describes them; one that is not there stays."""
+
+    max_deliveries: int | None
+    dead_letter: str | bytes | None
+    redeliver_after: timedelta | float | None
+    backoff: timedelta | float | None
+    backoff_max: timedelta | float
+
+
+def stream_changes(options: StreamOptions, encoding: str | None) -> dict[str, Any]:
     """The settings of a stream that are to be changed, checked."""
-    changes: dict[str, Any] = {
-        "max_age_ms": _milliseconds(max_age, "max_age"),
-        "max_entries": max_entries,
-        "max_bytes": max_bytes,
-        "idempotent_duration_s": _whole_seconds(idempotent_duration, "idempotent_duration"),
-        "idempotent_max_ids": idempotent_max_ids,
-        "compact_by": compact_by,
-        "keep_until_shipped": keep_until_shipped,
-    }
-    if isinstance(compact_by, str):
-        changes["compact_by"] = arguments.text_bytes(compact_by, encoding)
-    given = {name: value for name, value in changes.items() if value is not KEEP}
-    StreamSettings(**given).check()
-    return given
+    arguments.check_names(options, StreamOptions, "configure")
+    changes: dict[str, Any] = dict(options)
+    _in_milliseconds(changes, "max_age")
+    if "idempotent_duration" in changes:
+        length = changes.pop("idempotent_duration")
+        changes["idempotent_duration_s"] = _whole_seconds(length, "idempotent_duration")
+    if isinstance(changes.get("compact_by"), str):
+        changes["compact_by"] = arguments.text_bytes(changes["compact_by"], encoding)
+    StreamSettings(**changes).check()
+    return changes
 
 
-def group_changes(
-    encoding: str | None,
-    max_deliveries: Amount,
-    dead_letter: str | bytes | Literal[Keep.KEEP] | None,
-    redeliver_after: Length,
-    backoff: Length,
-    backoff_max: timedelta | float | Literal[Keep.KEEP],
-) -> dict[str, Any]:
+def group_changes(options: GroupOptions, encoding: str | None) -> dict[str, Any]:
     """The settings of a group that are to be changed; what they are together is checked later."""
-    letter: Any = dead_letter
+    arguments.check_names(options, GroupOptions, "configure")
+    changes: dict[str, Any] = dict(options)
+    letter = changes.get("dead_letter")
     if isinstance(letter, (str, bytes)):
-        letter = arguments.stream_name(letter, encoding)
-    elif letter is not None and letter is not KEEP:
+        changes["dead_letter"] = arguments.stream_name(letter, encoding)
+    elif letter is not None:
         raise OptionError(f"dead_letter must be the name of a stream: {shown(letter)}")
-    changes = {
-        "max_deliveries": max_deliveries,
-        "dead_letter": letter,
-        "redeliver_after_ms": _milliseconds(redeliver_after, "redeliver_after"),
-        "backoff_ms": _milliseconds(backoff, "backoff"),
-        "backoff_max_ms": _milliseconds(backoff_max, "backoff_max"),
-    }
-    return {name: value for name, value in changes.items() if value is not KEEP}
+    for name in ("redeliver_after", "backoff", "backoff_max"):
+        _in_milliseconds(changes, name)
+    return changes
 
 
 def configure_stream(
@@ -133,13 +119,15 @@ def with_text(settings: StreamSettings, text: Callable[[bytes], Any]) -> StreamS
     return settings._replace(compact_by=text(field)) if isinstance(field, bytes) else settings
 
 
-def _milliseconds(length: Length, name: str) -> Any:
-    return length if length is None or length is KEEP else arguments.milliseconds(length, name)
+def _in_milliseconds(changes: dict[str, Any], name: str) -> None:
+    """Have a length of time, if it is given, under its name with the unit."""
+    if name in changes:
+        length = changes.pop(name)
+        whole = None if length is None else arguments.milliseconds(length, name)
+        changes[f"{name}_ms"] = whole
 
 
-def _whole_seconds(length: timedelta | float | Literal[Keep.KEEP], name: str) -> Any:
-    if length is KEEP:
-        return length
+def _whole_seconds(length: timedelta | float, name: str) -> int:
     length_ms = arguments.milliseconds(length, name)
     if length_ms % 1000:
         raise OptionError(f"{name} must be whole seconds: {shown(length)}")

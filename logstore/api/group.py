@@ -10,13 +10,13 @@ seconds or ``timedelta``, idle times by the store's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Iterator, KeysView
 from datetime import datetime, timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 from logstore.api import arguments, configuring, worker
-from logstore.api.configuring import KEEP, Amount, Keep, Length
+from logstore.api.configuring import GroupOptions
 from logstore.api.entry import DeleteOutcome, Entry, outcomes
 from logstore.api.handlers import Event
 from logstore.api.opening import OpenStore
@@ -27,7 +27,7 @@ from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting import thread
 from logstore.engine.waiting.session import GroupRead
-from logstore.errors import InvalidIDError, OptionError, shown
+from logstore.errors import OptionError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
 from logstore.options import NackMode, References, Sync
 from logstore.settings import GroupSettings
@@ -268,6 +268,17 @@ class ConsumeOptions(TypedDict, total=False):
     concurrency: int
 
 
+class ClaimOptions(TypedDict, total=False):
+    """Options of a claim, as ``Group.claim`` describes them."""
+
+    idle: timedelta | float | None
+    time: datetime | None
+    retry_count: int | None
+    force: bool
+    just_id: bool
+    last_id: IDLike | None
+
+
 class Group(Generic[T]):
     """One consumer group of a stream. Safe to share between threads and to pickle."""
 
@@ -430,14 +441,7 @@ class Group(Generic[T]):
         return lost
 
     def configure(
-        self,
-        *,
-        max_deliveries: Amount = KEEP,
-        dead_letter: str | bytes | Literal[Keep.KEEP] | None = KEEP,
-        redeliver_after: Length = KEEP,
-        backoff: Length = KEEP,
-        backoff_max: timedelta | float | Literal[Keep.KEEP] = KEEP,
-        sync: Sync | None = None,
+        self, *, sync: Sync | None = None, **options: Unpack[GroupOptions]
     ) -> GroupSettings[T]:
         """Set what becomes of entries that nobody acks; what is left out stays as it is.
 
@@ -463,9 +467,7 @@ class Group(Generic[T]):
             OptionError: a setting is not valid, or they contradict each other.
         """
         opened = self._opened
-        changes = configuring.group_changes(
-            opened.encoding, max_deliveries, dead_letter, redeliver_after, backoff, backoff_max
-        )
+        changes = configuring.group_changes(options, opened.encoding)
         return configuring.configure_group(opened, self._stream, self._name, changes, sync)
 
     @property
@@ -779,16 +781,10 @@ class Group(Generic[T]):
     def claim(
         self,
         consumer: str | bytes,
-        ids: Iterable[IDLike],
-        *,
+        *ids: IDLike,
         min_idle: timedelta | float,
-        idle: timedelta | float | None = None,
-        time: datetime | None = None,
-        retry_count: int | None = None,
-        force: bool = False,
-        just_id: bool = False,
-        last_id: IDLike | None = None,
         sync: Sync | None = None,
+        **options: Unpack[ClaimOptions],
     ) -> list[Delivery[T]]:
         """Take these over if they are pending for long enough, as XCLAIM.
 
@@ -812,26 +808,14 @@ class Group(Generic[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            InvalidIDError: an ID is not valid, or ``ids`` is no list.
+            InvalidIDError: an ID is not valid.
             EntryTypeError: ``consumer`` is neither str nor bytes.
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: ``consumer`` has above 64 KiB.
             OptionError: an option is not valid.
         """
         who = self._consumer(consumer)
-        step = claim_step(
-            self._stream,
-            self._name,
-            who,
-            ids,
-            min_idle=min_idle,
-            idle=idle,
-            time=time,
-            retry_count=retry_count,
-            force=force,
-            just_id=just_id,
-            last_id=last_id,
-        )
+        step = claim_step(self._stream, self._name, who, ids, min_idle, options)
         return deliveries_of(self, who, self._opened.hand_on(step, sync))
 
     def autoclaim(
@@ -1087,27 +1071,18 @@ def claim_step(
     stream: bytes,
     group: bytes,
     consumer: bytes,
-    ids: Iterable[IDLike],
-    *,
+    ids: tuple[IDLike, ...],
     min_idle: timedelta | float,
-    idle: timedelta | float | None,
-    time: datetime | None,
-    retry_count: int | None,
-    force: bool,
-    just_id: bool,
-    last_id: IDLike | None,
+    options: ClaimOptions,
 ) -> partial[list[Delivered]]:
     """A claim, its arguments checked: what decides it under the lock."""
+    arguments.check_names(options, ClaimOptions, "claim")
+    retry_count = options.get("retry_count")
     arguments.check_count(retry_count, "retry_count")
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise InvalidIDError(f"ids must be a list of IDs, not {shown(ids)}: give [id] for one")
+    time, idle, last_id = options.get("time"), options.get("idle"), options.get("last_id")
     if time is not None and not isinstance(time, datetime):
         raise OptionError(f"time must be an aware datetime: {shown(time)}")
-    given = list(arguments.entry_ids(tuple(ids)))
-    min_idle_ms = arguments.milliseconds(min_idle, "min_idle")
-    idle_ms = None if idle is None else arguments.milliseconds(idle, "idle")
-    time_ms = None if time is None else datetime_ms(time)
-    last = None if last_id is None else parse_id(last_id)
+    force, just_id = options.get("force", False), options.get("just_id", False)
     arguments.check_flag(force, "force")
     arguments.check_flag(just_id, "just_id")
     return partial(
@@ -1115,12 +1090,12 @@ def claim_step(
         stream=stream,
         group=group,
         consumer=consumer,
-        ids=given,
-        min_idle_ms=min_idle_ms,
-        idle_ms=idle_ms,
-        time_ms=time_ms,
+        ids=list(arguments.entry_ids(ids)),
+        min_idle_ms=arguments.milliseconds(min_idle, "min_idle"),
+        idle_ms=None if idle is None else arguments.milliseconds(idle, "idle"),
+        time_ms=None if time is None else datetime_ms(time),
         retry_count=retry_count,
         force=force,
         just_id=just_id,
-        last_id=last,
+        last_id=None if last_id is None else parse_id(last_id),
     )

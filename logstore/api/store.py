@@ -527,7 +527,7 @@ class Store(Generic[T]):
         return describe.pin_infos(self._engine())
 
     def release_pins(self, *ids: str) -> int:
-        """Give pins back; what reads by them raises SnapshotExpired then.
+        """Give pins back; what reads by them raises SnapshotExpiredError then.
 
         Args:
             ids: those of ``pins``; none: all pins.
@@ -640,7 +640,7 @@ class Store(Generic[T]):
             DamagedStoreError: the log is damaged; what was published stays.
             FileSystemError: it cannot be reached; what was sent is not sent again.
             CorruptionError: what stands there is damaged.
-            SnapshotExpired: an erasure came in between; try again.
+            SnapshotExpiredError: an erasure came in between; try again.
             ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.recovery import shipping

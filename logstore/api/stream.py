@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, overload
 
 from logstore.api import arguments
-from logstore.api.configuring import KEEP, Amount, Keep, Length
+from logstore.api.configuring import StreamOptions
 from logstore.api.stream_entries import StreamEntries
 from logstore.codec import Row
 from logstore.errors import GroupExistsError
@@ -183,17 +183,7 @@ class Stream(StreamEntries[T]):
 
     # -- settings -----------------------------------------------------------------------------
     def configure(
-        self,
-        *,
-        max_age: Length = KEEP,
-        max_entries: Amount = KEEP,
-        max_bytes: Amount = KEEP,
-        idempotent_duration: timedelta | float | Literal[Keep.KEEP] = KEEP,
-        idempotent_max_ids: int | Literal[Keep.KEEP] = KEEP,
-        compact_by: str | bytes | Literal[Keep.KEEP] | None = KEEP,
-        keep_until_shipped: bool | Literal[Keep.KEEP] = KEEP,
-        create: bool = True,
-        sync: Sync | None = None,
+        self, *, create: bool = True, sync: Sync | None = None, **options: Unpack[StreamOptions]
     ) -> StreamSettings:
         """Set what is kept with the stream; what is left out stays as it is.
 
@@ -223,16 +213,7 @@ class Stream(StreamEntries[T]):
         from logstore.api import configuring
 
         arguments.check_flag(create, "create")
-        changes = configuring.stream_changes(
-            max_age,
-            max_entries,
-            max_bytes,
-            idempotent_duration,
-            idempotent_max_ids,
-            compact_by,
-            keep_until_shipped,
-            self._opened.encoding,
-        )
+        changes = configuring.stream_changes(options, self._opened.encoding)
         return configuring.configure_stream(
             self._opened, self._name, changes, create=create, sync=sync
         )

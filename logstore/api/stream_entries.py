@@ -503,8 +503,7 @@ class StreamEntries(Generic[T]):
     # -- deleting -----------------------------------------------------------------------------
     def delete(
         self,
-        id: IDLike,
-        *more_ids: IDLike,
+        *ids: IDLike,
         references: References = "keep",
         purge: bool = False,
         sync: Sync | None = None,
@@ -512,8 +511,7 @@ class StreamEntries(Generic[T]):
         """Delete entries by ID, as XDEL.
 
         Args:
-            id: an entry's ID.
-            more_ids: those of others.
+            ids: the entries' IDs.
             references: "keep" leaves what groups have pending of them, "delete" takes that away,
                 too, "acked" deletes only what every group has read and acked.
             purge: also erase their bytes from every file of the store before it returns.
@@ -527,15 +525,14 @@ class StreamEntries(Generic[T]):
             OptionError: an option is not valid.
             ErasureIncompleteError: ``purge`` could not reach some bytes.
         """
-        wanted = parse_id(id)
-        if not more_ids and references == "keep" and purge is False and sync is None:
-            done = self._opened.delete_plain(self._name, wanted)
+        given = [parse_id(wanted) for wanted in ids]
+        if len(given) == 1 and references == "keep" and purge is False and sync is None:
+            done = self._opened.delete_plain(self._name, given[0])
             if done is not None:
                 return done
         arguments.check_choice(references, References, "references")
         arguments.check_flag(purge, "purge")
-        ids = [wanted, *map(parse_id, more_ids)]
-        step = partial(delete.delete, name=self._name, ids=ids, mode=references)
+        step = partial(delete.delete, name=self._name, ids=given, mode=references)
         gone: int = self._opened.free(step, sync)
         if purge:
             self._opened.compact(purge=True)

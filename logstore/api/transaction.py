@@ -8,7 +8,7 @@ across a crash.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial, wraps
 from types import TracebackType
 from typing import (
@@ -27,7 +27,7 @@ from typing import (
 from logstore.api import adding, arguments, scheduling
 from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.entry import IDRuns, collect
-from logstore.api.group import Delivery, Group, claim_step, deliveries_of
+from logstore.api.group import ClaimOptions, Delivery, Group, claim_step, deliveries_of
 from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.stream import Stream
@@ -458,39 +458,22 @@ class TransactionGroup(Generic[T]):
     def claim(
         self,
         consumer: str | bytes,
-        ids: Iterable[IDLike],
-        *,
+        *ids: IDLike,
         min_idle: timedelta | float,
-        idle: timedelta | float | None = None,
-        time: datetime | None = None,
-        retry_count: int | None = None,
-        force: bool = False,
-        just_id: bool = False,
-        last_id: IDLike | None = None,
+        sync: Sync | None = None,
+        **options: Unpack[ClaimOptions],
     ) -> Pending[list[Delivery[T]]]:
         """Take these over; the result: those taken, as deliveries of the committed store."""
         who = arguments.consumer_name(consumer, self._steps.opened.encoding)
         stream, name = self._stream, self._name
-        step = claim_step(
-            stream,
-            name,
-            who,
-            ids,
-            min_idle=min_idle,
-            idle=idle,
-            time=time,
-            retry_count=retry_count,
-            force=force,
-            just_id=just_id,
-            last_id=last_id,
-        )
+        step = claim_step(stream, name, who, ids, min_idle, options)
         opened = self._steps.opened
 
         def made(given: list[Delivered]) -> list[Delivery[T]]:
             group = Stream(opened, stream).group(name)
             return deliveries_of(group, who, given)
 
-        return self._steps.take(step, made)
+        return self._steps.take(step, made, sync=sync)
 
 
 def _first(added: Added | list[StreamID] | None) -> StreamID | None:
@@ -562,7 +545,7 @@ class Transaction(Generic[T]):
         """Ack deliveries, if they are still this consumer's when the transaction commits.
 
         If another consumer claimed or acked one meanwhile, or it was delivered once more, the
-        commit raises NotOwner and nothing of the transaction happens.
+        commit raises NotOwnerError and nothing of the transaction happens.
 
         Args:
             deliveries: what groups of this store handed out.
@@ -606,7 +589,7 @@ class Transaction(Generic[T]):
         return self._steps.take(step, frees=True)
 
     def commit(self) -> None:
-        """Commit now; the transaction is over then. NotOwner: see ``ack``."""
+        """Commit now; the transaction is over then. NotOwnerError: see ``ack``."""
         if self._steps.commit():
             for delivery in self._settled:
                 delivery._settled = True

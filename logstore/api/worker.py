@@ -31,7 +31,7 @@ from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.waiting.wait import over
-from logstore.errors import NotOwner, OptionError, shown
+from logstore.errors import NotOwnerError, OptionError, shown
 from logstore.features.settings import SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
@@ -296,7 +296,7 @@ class Loop(Generic[T]):
             return True
         if isinstance(failed, WorkNotDone):
             raise failed
-        lost = isinstance(failed, NotOwner)
+        lost = isinstance(failed, NotOwnerError)
         if lost:
             log.info("entry %s: %s", delivery.id, failed)
         else:
@@ -332,7 +332,7 @@ class Loop(Generic[T]):
         )
         try:
             self.group._opened.commit_telling(step, frees=True, on_dead=self.work.on_dead)
-        except NotOwner:
+        except NotOwnerError:
             log.info("entry %s is another consumer's now", delivery.id)
 
     def _limited(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from logstore.api.group import Delivery
 from logstore.api.store import Store
-from logstore.errors import NotOwner
+from logstore.errors import NotOwnerError
 from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
@@ -70,7 +70,7 @@ class Ends:
             try:
                 self._commit(kept)
             except Exception as error:  # noqa: BLE001  one by one it is seen whose it is
-                if not isinstance(error, NotOwner):
+                if not isinstance(error, NotOwnerError):
                     log.warning("%d ends are committed one by one: %s", len(kept), error)
                 for each in kept:
                     self._alone(each)
@@ -92,7 +92,7 @@ class Ends:
         delivery = end[0]
         try:
             self._commit([end])
-        except NotOwner as lost:
+        except NotOwnerError as lost:
             log.info("job of entry %s is another worker's now: %s", delivery.id, lost)
         except Exception as error:  # noqa: BLE001  as if the job had raised it
             self._failed(delivery, error)

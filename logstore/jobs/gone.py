@@ -80,7 +80,7 @@ def rescue(group: Group[Any], taker: str) -> list[Delivery[Any] | DeletedDeliver
         held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
         ids = [each.id for each in held]
         if ids:
-            found = group.claim(taker, ids, min_idle=CLAIM_IDLE)
+            found = group.claim(taker, *ids, min_idle=CLAIM_IDLE)
             log.info("%d jobs are taken over: their worker %s is gone", len(found), name)
             taken += found
     return taken

@@ -165,5 +165,5 @@ async def _rescued(group: AsyncGroup[bytes], name: str) -> list[Delivery[bytes]]
         if consumer.pending and is_gone(text(consumer.name)):
             held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
             ids = [each.id async for each in held]
-            taken += await group.claim(name, ids, min_idle=CLAIM_IDLE)
+            taken += await group.claim(name, *ids, min_idle=CLAIM_IDLE)
     return taken

@@ -27,7 +27,7 @@ from typing import Any
 
 from logstore.api.group import Delivery
 from logstore.api.worker import Work, consume
-from logstore.errors import Error, NotOwner
+from logstore.errors import Error, NotOwnerError
 from logstore.jobs import gone
 from logstore.jobs.ends import Ends, Fields
 from logstore.jobs.queue_streams import QueueStreams
@@ -102,7 +102,7 @@ class Worker:
             if delivery.delivery_count > task.retries + 1 + DEATHS_MAX:
                 raise WorkersDied(f"{DEATHS_MAX} workers died of it, or gave no sign")
             self._do(task, id, delivery, fields)
-        except NotOwner:
+        except NotOwnerError:
             raise
         except Exception as error:
             log.exception("job %s of task %s failed", id, name)

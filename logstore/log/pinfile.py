@@ -18,7 +18,7 @@ import msgpack
 
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import CorruptionError, FileSystemError, NotAStoreError, SnapshotExpired
+from logstore.errors import CorruptionError, FileSystemError, NotAStoreError, SnapshotExpiredError
 from logstore.fs import FileSystem
 from logstore.log import names, versioned
 from logstore.tuples import NamedTuple
@@ -84,7 +84,7 @@ def is_ours(name: str) -> bool:
 
 
 def write(fs: FileSystem, store: Path, pin: Pin) -> None:
-    """Write or replace a pin, durably; SnapshotExpired if an erasure came in between.
+    """Write or replace a pin, durably; SnapshotExpiredError if an erasure came in between.
 
     Crash order: temporary name of its own, sync, rename, directory sync.
     """
@@ -101,7 +101,7 @@ def write(fs: FileSystem, store: Path, pin: Pin) -> None:
     try:
         fs.rename(temporary, target)
     except FileNotFoundError:  # erasure removes whatever it finds among the pins
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"the pin {pin.id} was taken away by an erasure while it was written: load again"
         ) from None
     fs.sync_directory(target.parent)
@@ -132,13 +132,13 @@ def read(fs: FileSystem, store: Path, pin_id: str) -> Pin | None:
 
 
 def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
-    """The pin, if it still holds; SnapshotExpired if not."""
+    """The pin, if it still holds; SnapshotExpiredError if not."""
     pin = read(fs, store, pin_id)
     if pin is None:
         require_folder(fs, store)
     if pin is None or pin.expires_ms <= now_ms:
         why = "was given back" if pin is None else "ran out"
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"the pin {pin_id} of this snapshot {why}, so that compaction may have removed what it "
             "names. It is kept while tasks read, and ends when nothing reads for an hour, or with "
             "the driver: load again, or create the temporary view again; a table always shows the "
@@ -148,14 +148,14 @@ def check(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
 
 
 def check_planned(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
-    """The pin of a plan, if it still holds; SnapshotExpired if not.
+    """The pin of a plan, if it still holds; SnapshotExpiredError if not.
 
     A reader that was renewing it may have put the pin back after an erasure took it; but its
     snapshot file is made once, and went with it.
     """
     pin = check(fs, store, pin_id, now_ms)
     if not fs.exists(snapshot_path(store, pin_id)):
-        raise SnapshotExpired(f"the snapshot of the pin {pin_id} was taken away: load again")
+        raise SnapshotExpiredError(f"the snapshot of the pin {pin_id} was taken away: load again")
     return pin
 
 
@@ -172,7 +172,7 @@ class Lease:
     """Keeps a pin while somebody reads what it names: renewed at once, and by ``keep``."""
 
     def __init__(self, fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> None:
-        """Renew the pin; SnapshotExpired if it is over."""
+        """Renew the pin; SnapshotExpiredError if it is over."""
         self._fs = fs
         self._store = store
         self._id = pin_id
@@ -180,7 +180,7 @@ class Lease:
         self.keep(now_ms)
 
     def keep(self, now_ms: int) -> None:
-        """Renew the pin if it is time; SnapshotExpired if it is over. Costs nothing in between."""
+        """Renew the pin if it is time. SnapshotExpiredError if it is over."""
         if now_ms >= self._next_ms:
             pin = renew(self._fs, self._store, self._id, now_ms)
             self._next_ms = now_ms + max(1, pin.ttl_ms // RENEWALS)

@@ -28,7 +28,7 @@ from logstore.errors import (
     FormatVersionError,
     NotAStoreError,
     OptionError,
-    SnapshotExpired,
+    SnapshotExpiredError,
 )
 from logstore.loading import installing
 from logstore.log import names
@@ -170,7 +170,7 @@ class Place:
     def chunks(self, part: Part) -> Iterator[bytes]:
         """The bytes of an object, checked at the end; CorruptionError if they are others.
 
-        SnapshotExpired if it is not there any more.
+        SnapshotExpiredError if it is not there any more.
         """
         found, left = hashlib.sha256(), part.size_bytes
         with self.errors(f"reading {part.path}"):
@@ -183,7 +183,7 @@ class Place:
                             break
                         yield data
             except FileNotFoundError:
-                raise SnapshotExpired(
+                raise SnapshotExpiredError(
                     f"{part.path} is not at {self.shown} any more: another ship published a newer "
                     "state meanwhile, or objects were deleted by hand; try again"
                 ) from None

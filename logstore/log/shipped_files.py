@@ -4,7 +4,7 @@ Invariants: all that is read belongs to the one state that the manifest named; n
 What is read is not checked against the digest of its object, which would mean to read all of it:
 every frame, hint and checkpoint has a checksum of its own, as in a store. Objects never change. One
 that a newer state made needless is looked for again in the newest manifest, whose segment of that
-number begins with the same bytes; if compaction took it away, SnapshotExpired is raised.
+number begins with the same bytes; if compaction took it away, SnapshotExpiredError is raised.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from logstore.errors import ReadOnlyError, SnapshotExpired
+from logstore.errors import ReadOnlyError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileStat, FileSystem
 from logstore.log import names
 from logstore.log.shipped import MANIFEST, Part, Place
@@ -38,7 +38,7 @@ class ShippedFile(File):
         self._lock = threading.Lock()
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """As of a local file; SnapshotExpired if it is gone."""
+        """As of a local file; SnapshotExpiredError if it is gone."""
         end = min(offset + size_bytes, self._part.size_bytes)
         if end <= offset:
             return b""
@@ -89,7 +89,7 @@ class ShippedFiles(FileSystem):
         self.parts = {part.path: part for part in parts}
 
     def part(self, known: Part, *, newest: bool) -> Part:
-        """A file as it was, or as the newest state has it; SnapshotExpired if that has it not."""
+        """A file as it was, or as the newest state has it. SnapshotExpiredError if it has none."""
         if not newest:
             return known
         state = self.place.manifest()
@@ -99,9 +99,9 @@ class ShippedFiles(FileSystem):
                     return part
         raise self.gone(known.path)
 
-    def gone(self, path: str) -> SnapshotExpired:
+    def gone(self, path: str) -> SnapshotExpiredError:
         """The error of a file that is not there any more."""
-        return SnapshotExpired(
+        return SnapshotExpiredError(
             f"{path} is not at {self.place.shown} any more: another ship published a newer state "
             "meanwhile, or objects were deleted by hand; open it, or load, again"
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from logstore.codec import ID
 from logstore.crc import crc32c
-from logstore.errors import CorruptionError, SnapshotExpired
+from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import File, FileSystem
 from logstore.log import names, pinfile
 from logstore.log.pinfile import Pin
@@ -71,7 +71,8 @@ def begin(
 
 
 def keep(fs: FileSystem, store: Path, stage: Pin, now_ms: int, *, again: bool) -> None:
-    """Let a stage live its whole time again, once half of it is over; SnapshotExpired if it went.
+    """Let a stage live its whole time again, once half of it is over. SnapshotExpiredError if it is
+    gone.
 
     With ``again`` it is made again: a streaming query writes to one stage for as long as it runs,
     and may be idle for longer than a stage lives. A task of a job that was given up must not.
@@ -80,7 +81,7 @@ def keep(fs: FileSystem, store: Path, stage: Pin, now_ms: int, *, again: bool) -
     if found is None:
         pinfile.require_folder(fs, store)
     if found is None and not again:
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"the stage {stage.id} of this write is gone: the job was given up, an erasure "
             "(purge=True) took it, or it stood still for an hour. Run the job again"
         )
@@ -165,7 +166,7 @@ class Writer:
 
 
 def read(fs: FileSystem, store: Path, runs: Iterable[Run]) -> Iterator[bytes]:
-    """The bytes of each run, checked; SnapshotExpired if its file is gone, CorruptionError."""
+    """The bytes of each run, checked; SnapshotExpiredError if its file is gone, CorruptionError."""
     opened: dict[str, File] = {}
     try:
         for run in runs:
@@ -194,7 +195,7 @@ def _opened(fs: FileSystem, store: Path, name: str) -> File:
     try:
         return fs.open(store / names.PINS / name)
     except FileNotFoundError:
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"the staged file {name} is gone, by an erasure (purge=True), or since the job stood "
             "still for an hour: nothing was written to the store; run the job again"
         ) from None

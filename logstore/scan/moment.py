@@ -6,7 +6,7 @@ the index: so streams that were written in one transaction are never seen apart,
 deleted, dropped or compacted between two plans.
 
 Invariants: the pin is durable, and holds every segment, before the one snapshot of the index is
-taken that all nodes are of. A moment that is over is SnapshotExpired, and never another one.
+taken that all nodes are of. A moment that is over is SnapshotExpiredError, and never another one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from logstore.codec import Section
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.process import Identity
-from logstore.errors import CorruptionError, OptionError, SnapshotExpired, StreamNotFoundError
+from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError, StreamNotFoundError
 from logstore.fs import FileSystem
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
@@ -86,7 +86,7 @@ class _Listed:
 
 
 class Kept:
-    """A moment, by its token; SnapshotExpired if it is over, else its time begins anew."""
+    """A moment, by its token; SnapshotExpiredError if it is over, else its time begins anew."""
 
     def __init__(self, fs: FileSystem, home: Path, uuid: bytes, token: str, now_ms: int) -> None:
         self._fs, self._home, self._uuid, self._token = fs, home, uuid, token
@@ -94,8 +94,8 @@ class Kept:
             raise OptionError(f"{token!r} is no moment: make one with store.moment()")
         try:
             pin = pinfile.renew(fs, home, token, now_ms)
-        except SnapshotExpired:
-            raise SnapshotExpired(
+        except SnapshotExpiredError:
+            raise SnapshotExpiredError(
                 f"the moment {token} is over, or of another store than {home}: it is kept for an "
                 "hour behind the last plan made by it, and ends with its pin, or an erasure. Make "
                 "another one with store.moment(), and load all anew"

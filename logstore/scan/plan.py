@@ -24,7 +24,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
 from logstore.engine.snapshots import snapshot
-from logstore.errors import CorruptionError, OptionError, SnapshotExpired
+from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import names as logfiles
 from logstore.log import pinfile
@@ -213,7 +213,7 @@ def _shared(engine: Engine, home: Path, key: str, now_ms: int) -> Plan | None:
         try:
             pinfile.renew(fs, home, pin.id, now_ms)
             table = msgpack.unpackb(snapshotfile.read_table(fs, home, engine.uuid, pin))
-        except (SnapshotExpired, CorruptionError):
+        except (SnapshotExpiredError, CorruptionError):
             continue  # an erasure took it, or its file is damaged: a new one is made
         splits = [
             Split(

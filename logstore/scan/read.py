@@ -3,9 +3,10 @@
 Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
 reads only those at the ends of the interval); a pin that ran out, a snapshot that is gone, and a
 segment that is gone and is not pinned (the pin is looked at behind the segment, for who unlinks
-one revokes its pins first), raise SnapshotExpired; damage, and a segment that is gone though it is
-pinned, is a CorruptionError that names the IDs, or is counted among the losses that the caller
-takes, and never are there fewer rows unsaid. Neither the engine nor the index may be imported here.
+one revokes its pins first), raise SnapshotExpiredError; damage, and a segment that is gone though
+it is pinned, is a CorruptionError that names the IDs, or is counted among the losses that the
+caller takes. Never are there fewer rows unsaid. Neither the engine nor the index may be imported
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
 from logstore.codec import Section
 from logstore.codec.located import Item
-from logstore.errors import CorruptionError, SnapshotExpired
+from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import names, node_reader, pinfile, reader
 from logstore.log.shipped import place
@@ -57,7 +58,7 @@ class _Files:
         self._open: OrderedDict[int, File] = OrderedDict()
 
     def _file(self, number: int) -> File:
-        """A segment; SnapshotExpired if its file was dropped, CorruptionError if it is lost."""
+        """A segment. SnapshotExpiredError if its file was dropped, CorruptionError if lost."""
         found = self._open.get(number)
         if found is not None:
             self._open.move_to_end(number)
@@ -66,7 +67,7 @@ class _Files:
             found = self._fs.open(names.segment(self._store, number))
         except FileNotFoundError:
             if number not in self._gone and not self._pin_holds():
-                raise SnapshotExpired(
+                raise SnapshotExpiredError(
                     "a segment that this snapshot names was removed: load again", segment=number
                 ) from None
             self._gone.add(number)
@@ -113,7 +114,7 @@ def batches(
     losses = losses or Losses()
 
     def pin_holds() -> bool:
-        """SnapshotExpired if the pin is over: then compaction, or an erasure, may have come."""
+        """SnapshotExpiredError if the pin is over: compaction or an erasure may have come."""
         if lease is None or split.home != split.store:
             return False
         pinfile.check_planned(fs, Path(split.home), split.pin_id, now_ms())

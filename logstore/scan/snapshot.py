@@ -21,7 +21,7 @@ from pathlib import Path
 from logstore import format as fmt
 from logstore.codec import Section
 from logstore.crc import crc32c
-from logstore.errors import CorruptionError, SnapshotExpired
+from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
 from logstore.log import pinfile, versioned
@@ -148,7 +148,7 @@ class InlineWriter(Writer):
 
 
 def read_table(fs: FileSystem, home: Path, uuid: bytes, pin: pinfile.Pin) -> bytes:
-    """The list of the splits of a plan, which is a block of no stream; SnapshotExpired."""
+    """The list of the splits of a plan, which is a block of no stream; SnapshotExpiredError."""
     with opened(fs, home, uuid, pin.id) as blocks:
         table_end = pin.table_at + pin.table_bytes
         return _read_body(blocks.file, blocks.head_crc, pin.table_at, table_end)[1]
@@ -163,7 +163,7 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
 
 def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None, None]:
     """The blocks of a split, checked: what they are of, and a list of nodes as the codec has
-    it (`logstore.codec.located`). SnapshotExpired if the file is gone."""
+    it (`logstore.codec.located`). SnapshotExpiredError if the file is gone."""
     if split.blocks:
         crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
         inline = Blocks(_Bytes(split.blocks, split.offset), crc)
@@ -189,12 +189,12 @@ class Blocks(NamedTuple):
 
 @contextmanager
 def opened(fs: FileSystem, home: Path, uuid: bytes, pin_id: str) -> Iterator[Blocks]:
-    """A snapshot file, to read any number of ranges of it; SnapshotExpired if it is gone."""
+    """A snapshot file, to read any number of ranges of it; SnapshotExpiredError if it is gone."""
     path = pinfile.snapshot_path(home, pin_id)
     try:
         file = fs.open(path)
     except FileNotFoundError:
-        raise SnapshotExpired(
+        raise SnapshotExpiredError(
             f"the snapshot {path} was given back or ran out: load again"
         ) from None
     try:

@@ -90,9 +90,9 @@ def export_file(
     """Write the streams that are wanted to an RDB file; one that is there gives way only if
     ``wanted`` replaces.
 
-    ``peer``: as for ``Stream.dump``. ``progress`` is told bytes of nodes. FileSystemError,
-    UsageError; SnapshotExpired if what is written was erased meanwhile. The store must have been
-    opened for writing: what is read is pinned.
+    ``peer``: as for ``Stream.dump``. ``progress`` is told bytes of nodes. The store must have been
+    opened for writing: what is read is pinned. FileSystemError, UsageError; SnapshotExpiredError if
+    what is written was erased meanwhile.
     """
     job = Job.of(store, wanted, report, progress)
     if path.is_dir() or not path.parent.is_dir():

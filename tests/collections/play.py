@@ -89,7 +89,7 @@ class Play:
             with self.store.transaction() as opened:
                 made = [opened.stream(to).add(row) for to, row in rows]
                 opened.ack(*[delivery for _, delivery in held])
-        except logstore.NotOwner:  # it was acked, or another one has it: nothing happened
+        except logstore.NotOwnerError:  # it was acked, or another one has it: nothing happened
             held_ids = {delivery.id for _, delivery in held}
             self.held = [each for each in self.held if each[1].id not in held_ids]
             return
@@ -133,7 +133,7 @@ class Play:
 
     def take_over(self, name: str) -> None:
         if ids := self.some_pending(name):
-            for delivery in self.store.stream(name).group("g").claim("d", ids, min_idle=0):
+            for delivery in self.store.stream(name).group("g").claim("d", *ids, min_idle=0):
                 sealed.check(delivery.fields)
 
     def delete(self, _: str) -> None:

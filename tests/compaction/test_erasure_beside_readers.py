@@ -17,7 +17,7 @@ import pytest
 
 from logstore.api import opening
 from logstore.clock import SYSTEM_CLOCK
-from logstore.errors import SnapshotExpired
+from logstore.errors import SnapshotExpiredError
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import names, pinfile
 from logstore.scan import absent, read
@@ -76,7 +76,7 @@ def look(made: Plan, whole: list[Row]) -> bool:
         for split in made.splits:
             gather = Gather(["id", "pairs"], binary=["pairs"])
             found += batch_rows(read.batches(split, gather, losses=losses))
-    except SnapshotExpired:
+    except SnapshotExpiredError:
         return False
     assert losses.found == []
     assert found == whole
@@ -99,7 +99,7 @@ def test_a_reader_beside_each_step_has_all_rows_or_is_told(tmp_path: Path) -> No
             holds = look(made, whole)
             steps.append((kind, at.name, holds))
             if kind == "remove" and is_segment(at):
-                with suppress(SnapshotExpired):
+                with suppress(SnapshotExpiredError):
                     assert known[0]() == []
 
     with stepping(before), make_store(path, background=False) as store:
@@ -134,7 +134,7 @@ def test_a_pin_that_is_put_back_does_not_make_damage_of_an_erasure(tmp_path: Pat
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])
         store.compact(purge=True)
         pinfile.write(LOCAL, path, pin._replace(expires_ms=SYSTEM_CLOCK.now_ms() + 60_000))
-        with pytest.raises(SnapshotExpired):
+        with pytest.raises(SnapshotExpiredError):
             rows += sum(batch.num_rows for batch in batches)
         assert losses.found == []
         assert rows < len(whole)

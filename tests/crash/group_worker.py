@@ -26,7 +26,7 @@ def run(path: str, name: str, seed: int) -> None:
                 with store.transaction() as tx:
                     tx.stream("out").add({"n": entry.fields["n"], "by": name})
                     tx.ack(entry)
-            except logstore.NotOwner:
+            except logstore.NotOwnerError:
                 continue
 
 

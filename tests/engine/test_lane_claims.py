@@ -184,7 +184,7 @@ class Script:
             options["last_id"] = self.given[b"g"][-1] if self.given[b"g"] else "1-0"
         if draw.random() < 0.1:
             some = [*some, *some[:1], "9999-1"]
-        return group.claim(who, some, **options)
+        return group.claim(who, *some, **options)
 
     def autoclaim(self, group: Any, _: Any, who: bytes, __: Any) -> Any:
         draw = self.draw
@@ -291,7 +291,7 @@ def test_what_is_idle_longest_is_found_among_many_runs(store: Store, times: Time
     for entry in group.backlog(b"a", count=200)[50:150]:  # in the middle of two runs, one is split
         group.ack(entry.id)
     times.ms += 10
-    group.claim(b"b", ["3-1", "440-1"], min_idle=0, idle=5000)
+    group.claim(b"b", "3-1", "440-1", min_idle=0, idle=5000)
     group.nack("300-1", "20-1")
     store.create("other")  # through the pipeline: from here on groups are learned anew
     counts(store)
@@ -310,7 +310,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
     group.read(b"a", count=100)
     store.stream(b"s").delete("7-1")
     ids = [logstore.StreamID(number, 1) for number in range(5, 9)]
-    group.claim(b"b", [ids[0]], min_idle=0)
+    group.claim(b"b", ids[0], min_idle=0)
     counts(store)
     times.ms += 100
     commits = lane_of(store).take_counts()["commits"]
@@ -318,7 +318,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
         assert group.nack(*ids) == 4
         assert lane_of(store).take_counts()["nacks"] == 4
     elif call == "claim":
-        assert [each.id for each in group.claim(b"b", ids, min_idle=0)] == [*ids[:2], ids[3]]
+        assert [each.id for each in group.claim(b"b", *ids, min_idle=0)] == [*ids[:2], ids[3]]
         told = lane_of(store).take_counts()
         assert (told["claims"], told["acks"], told["commits"]) == (3, 0, commits + 1)
     elif call == "autoclaim":
@@ -334,7 +334,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
         ]
         assert lane_of(store).take_counts()["redeliveries"] == 1
     else:  # who looks in vain is seen
-        assert group.backlog(b"c") == group.claim(b"c", ["9999-1"], min_idle=0) == []
+        assert group.backlog(b"c") == group.claim(b"c", "9999-1", min_idle=0) == []
         assert group.autoclaim(b"c", min_idle=60).entries == []
         assert lane_of(store).take_counts()["commits"] == commits + 1
         times.ms += 5
@@ -377,9 +377,9 @@ def test_who_waits_for_a_group_is_woken_by_what_it_may_read(tmp_path: Path, time
         lambda group: group.nack("1-1", force=True),
         lambda group: group.nack("1-1", sync="always"),
         lambda group: group.nack("1-1", "1-1"),
-        lambda group: group.claim(b"b", ["1-1"], min_idle=0, last_id="9-1"),
-        lambda group: group.claim(b"b", ["449-1"], min_idle=0, force=True),
-        lambda group: group.claim(b"new", ["1-1"], min_idle=0),
+        lambda group: group.claim(b"b", "1-1", min_idle=0, last_id="9-1"),
+        lambda group: group.claim(b"b", "449-1", min_idle=0, force=True),
+        lambda group: group.claim(b"new", "1-1", min_idle=0),
         lambda group: group.autoclaim(b"b", min_idle=0, start="0", count=300),
         lambda group: group.backlog(b"a", "18446744073709551615-18446744073709551615"),
     ],
@@ -432,12 +432,12 @@ def test_an_append_that_fails_hands_nothing_on(store: Store, tmp_path: Path) -> 
     store.stream(b"s").delete("2-1")
     calls = {
         40: lambda: group.nack("1-1", "3-1"),
-        60: lambda: group.claim(b"b", ["1-1", "2-1", "3-1"], min_idle=0),
+        60: lambda: group.claim(b"b", "1-1", "2-1", "3-1", min_idle=0),
         80: lambda: group.autoclaim(b"b", min_idle=0),
         20: lambda: group.backlog(b"a"),
     }
     for room, call in calls.items():
-        group.claim(b"b", ["4-1"], min_idle=0)
+        group.claim(b"b", "4-1", min_idle=0)
         before = told_by(store)
         counts(store)
         end = engine.wake.applied & 0xFFFFFFFF

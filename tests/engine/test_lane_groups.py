@@ -280,7 +280,7 @@ class Script:
         if what == "nack" and some:
             return group.nack(*some)
         if what == "claim" and some:
-            return [entry.id for entry in group.claim(who, some, min_idle=0)]
+            return [entry.id for entry in group.claim(who, *some, min_idle=0)]
         if what == "delete" and some:
             return self.stream.delete(some[0])
         if what == "noack":
@@ -601,8 +601,8 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
 def test_who_waits_is_woken_by_what_is_given_back(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     group.read(b"a")
-    group.claim(b"b", ["2-1"], min_idle=0)
-    group.claim(b"b", ["1-1"], min_idle=0)
+    group.claim(b"b", "2-1", min_idle=0)
+    group.claim(b"b", "1-1", min_idle=0)
     found: list[Any] = []
     thread = threading.Thread(
         target=lambda: found.extend(group.read(b"c", count=1, timeout=20, claim_idle=60))

@@ -306,7 +306,7 @@ class Heap:
         if what == "nack":
             return group.nack(*some)
         if what == "claim":
-            return [entry.id for entry in group.claim(b"a", some, min_idle=0)]
+            return [entry.id for entry in group.claim(b"a", *some, min_idle=0)]
         gone = set(some)
         self.given[name] = [id for id in given if id not in gone]
         return group.ack(*(some if choose.random() < 0.5 else sorted(some)), *some[:1])

@@ -86,7 +86,7 @@ class Work:
                     if choose.random() < 0.9:  # else it is acked again some time, and refused
                         self.held = [each for each in self.held if each not in some]
                     told.append(transaction.ack(*some))
-        except logstore.NotOwner:
+        except logstore.NotOwnerError:
             return "not its own"
         return [one.result if isinstance(one.result, int) else "added" for one in told]
 
@@ -160,8 +160,8 @@ def again(store: Store, delivery: Any) -> None:
     "before",
     [
         lambda _, delivery: delivery.group.ack(delivery.id),
-        lambda _, delivery: delivery.group.claim(b"d", [delivery.id], min_idle=0),
-        lambda _, delivery: delivery.group.claim(b"c", [delivery.id], min_idle=0),
+        lambda _, delivery: delivery.group.claim(b"d", delivery.id, min_idle=0),
+        lambda _, delivery: delivery.group.claim(b"c", delivery.id, min_idle=0),
         lambda _, delivery: delivery.nack(),
         again,
         lambda store, _: store.stream(b"s").group(b"g").destroy(),
@@ -177,7 +177,7 @@ def test_what_is_no_longer_its_own_leaves_nothing(
         for name in (b"x", b"y"):
             store.stream(name).add({b"r": 1})
         there = results(store)
-        with pytest.raises(logstore.NotOwner):
+        with pytest.raises(logstore.NotOwnerError):
             finish(store, b"no", other, one)
         assert results(store) == there
         if pending:
@@ -187,7 +187,7 @@ def test_what_is_no_longer_its_own_leaves_nothing(
 
 def test_what_is_acked_twice_is_refused(store: Store) -> None:
     one, _ = taken(store)
-    with pytest.raises(logstore.NotOwner):
+    with pytest.raises(logstore.NotOwnerError):
         finish(store, b"no", one, one)
     assert one.id in told_ids(store, b"g")
     assert {b"r": b"no"} not in results(store)[b"x"]

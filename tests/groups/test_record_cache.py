@@ -164,6 +164,6 @@ def test_a_group_with_nothing_pending_is_no_group_with_runs(tmp_path: Path) -> N
         assert beside.pending().count == 2
         assert len(group.read("d", count=3)) == 3
         last = [each.id for each in group.read("c", count=1)]
-        assert group.claim("c", last, min_idle=0)[0].id == last[0]
+        assert group.claim("c", *last, min_idle=0)[0].id == last[0]
         assert group.ack(*[each.id for each in group.pending_entries()]) == 4
         assert group.ack(*last) == 0

@@ -17,14 +17,14 @@ def test_a_stalled_worker_leaves_nothing(tmp_path: Path) -> None:
         out = store.stream("out")
         stalled = group.read("alice")[0]
         clock.ms += 60_000
-        taken = group.claim("bob", ["1-0"], min_idle=30)[0]
+        taken = group.claim("bob", "1-0", min_idle=30)[0]
         with store.transaction() as tx:
             tx.stream("out").add({"by": "bob"})
             acked = tx.ack(taken)
         assert acked.result == 1
         assert taken.settled
         before = log_bytes(store.path)
-        with pytest.raises(logstore.NotOwner, match="1-0"), store.transaction() as tx:  # noqa: PT012
+        with pytest.raises(logstore.NotOwnerError, match="1-0"), store.transaction() as tx:  # noqa: PT012
             tx.stream("out").add({"by": "alice"})
             tx.stream("new").add({"by": "alice"})
             tx.ack(stalled)
@@ -41,7 +41,7 @@ def test_the_stalled_one_commits_first(tmp_path: Path) -> None:
         stalled = group.read("alice")[0]
         clock.ms += 60_000
         taken = group.autoclaim("bob", min_idle=30).entries[0]
-        with pytest.raises(logstore.NotOwner), store.transaction() as tx:  # noqa: PT012
+        with pytest.raises(logstore.NotOwnerError), store.transaction() as tx:  # noqa: PT012
             tx.ack(stalled)
             tx.stream("out").add({"by": "alice"})
         with store.transaction() as tx:
@@ -58,13 +58,13 @@ def test_what_changed_since_is_noticed(tmp_path: Path, how: str) -> None:
         changes = {
             "again": lambda: group.backlog("alice"),
             "back": two.nack,
-            "own claim": lambda: group.claim("alice", ["2-0"], min_idle=0, just_id=True),
+            "own claim": lambda: group.claim("alice", "2-0", min_idle=0, just_id=True),
             "acked": two.ack,
             "removed": lambda: group.remove_consumer("alice"),
             "destroyed": group.destroy,
         }
         changes[how]()
-        with pytest.raises(logstore.NotOwner), store.transaction() as tx:  # noqa: PT012
+        with pytest.raises(logstore.NotOwnerError), store.transaction() as tx:  # noqa: PT012
             tx.stream("out").add({"n": "1"})
             tx.ack(one, two)
         assert "out" not in store
@@ -75,7 +75,7 @@ def test_what_changed_since_is_noticed(tmp_path: Path, how: str) -> None:
 def test_one_delivery_is_not_acked_twice(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, _):
         found = group.read("alice")[0]
-        with pytest.raises(logstore.NotOwner), store.transaction() as tx:  # noqa: PT012
+        with pytest.raises(logstore.NotOwnerError), store.transaction() as tx:  # noqa: PT012
             tx.ack(found)
             tx.ack(found)
         assert group.pending().count == 1
@@ -84,7 +84,7 @@ def test_one_delivery_is_not_acked_twice(tmp_path: Path) -> None:
 def test_noack_deliveries_are_nobodys(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, _):
         found = group.read("alice", noack=True)[0]
-        with pytest.raises(logstore.NotOwner), store.transaction() as tx:
+        with pytest.raises(logstore.NotOwnerError), store.transaction() as tx:
             tx.ack(found)
 
 

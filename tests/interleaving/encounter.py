@@ -180,7 +180,7 @@ class Encounter:
         wrong: list[str] = []
         purged = any(work.name.endswith("purge") and not got.refused for work, got in did)
         if answer.refused:
-            expired = answer.refused == "SnapshotExpired" and purged
+            expired = answer.refused == "SnapshotExpiredError" and purged
             assert expired, f"A was refused: {answer.refused}: {answer.message}"
         final = self.c.do("read newly")
         _fine(final)

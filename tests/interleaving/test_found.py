@@ -104,5 +104,5 @@ def test_an_erasure_takes_away_a_pin_that_is_being_written(tmp_path: Path) -> No
         stopped(planner, "scan", "plan of a scan: rename to a directory above it")
         assert eraser.do("purge") == Got()
         planner.go()
-        assert planner.hear().refused == "SnapshotExpired"
+        assert planner.hear().refused == "SnapshotExpiredError"
         assert planner.do("scan").answer == planner.do("read").answer["a"]["rows"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.errors import SnapshotExpired
+from logstore.errors import SnapshotExpiredError
 from tests import figures
 from tests.crash.states.model import value
 from tests.interleaving import works
@@ -71,7 +71,7 @@ def test_readers_that_stay_while_others_compact(tmp_path: Path) -> None:
                 _check(found)
             assert split_rows(made) == before
             assert other.do("purge") == Got()
-            with pytest.raises(SnapshotExpired):
+            with pytest.raises(SnapshotExpiredError):
                 split_rows(made)
             assert [str(entry.id) for entry in a.range()] == there
     assert dropped > rounds

@@ -14,7 +14,7 @@ import logstore
 from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
-from logstore.errors import CorruptFrameError, FormatVersionError, SnapshotExpired
+from logstore.errors import CorruptFrameError, FormatVersionError, SnapshotExpiredError
 from logstore.fs import LOCAL, FileStat, FileSystem
 from logstore.log import chain, checkpoint, hint, names, pinfile, reader
 from logstore.log.checkpoint import CheckpointHead
@@ -188,7 +188,7 @@ def test_a_pin_lives_on_when_half_of_its_time_is_over(tmp_path: Path) -> None:
     for now_ms, expires_ms in ((700, 1000), (749, 1000), (750, 1250), (760, 1250), (1001, 1501)):
         assert pinfile.renew(fs, tmp_path, pin.id, now_ms).expires_ms == expires_ms
         assert pinfile.read(fs, tmp_path, pin.id) == pin._replace(expires_ms=expires_ms)
-    with pytest.raises(SnapshotExpired, match="ran out"):
+    with pytest.raises(SnapshotExpiredError, match="ran out"):
         pinfile.check(fs, tmp_path, pin.id, 1501)
     place = pinfile.path(tmp_path, pin.id)
     whole = place.read_bytes()
@@ -197,7 +197,7 @@ def test_a_pin_lives_on_when_half_of_its_time_is_over(tmp_path: Path) -> None:
         assert pinfile.read(fs, tmp_path, pin.id) is None
         place.write_bytes(whole[:at])
         assert pinfile.read(fs, tmp_path, pin.id) is None
-    with pytest.raises(SnapshotExpired, match="given back"):
+    with pytest.raises(SnapshotExpiredError, match="given back"):
         pinfile.check(fs, tmp_path, pin.id, 0)
     other = pinfile.new_id()
     pinfile.path(tmp_path, other).write_bytes(whole)
@@ -213,7 +213,7 @@ def test_a_pin_that_an_erasure_took_while_it_was_written_is_none(tmp_path: Path)
             super().rename(source, target)
 
     pin = Pin(pinfile.new_id(), None, 1000, 500, 77)
-    with pytest.raises(SnapshotExpired, match=re.escape(pin.id)):
+    with pytest.raises(SnapshotExpiredError, match=re.escape(pin.id)):
         pinfile.write(Erased(), tmp_path, pin)
     pinfile.write(LOCAL, tmp_path, pin)
 
@@ -222,7 +222,7 @@ def test_a_pin_that_an_erasure_took_while_it_was_written_is_none(tmp_path: Path)
             raise FileNotFoundError(target)
 
     assert pinfile.read(LOCAL, tmp_path, pin.id) == pin
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(SnapshotExpiredError):
         pinfile.renew(Refused(), tmp_path, pin.id, 999)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logstore import format as fmt
-from logstore.errors import CorruptFrameError, SnapshotExpired
+from logstore.errors import CorruptFrameError, SnapshotExpiredError
 from logstore.fs import FileSystem
 from logstore.log import hint, names, pinfile, segment
 from logstore.log.pinfile import Pin
@@ -63,9 +63,9 @@ def test_a_pin_holds_until_its_time(store: Path) -> None:
     pinfile.write(fs, store, pin)
     assert pinfile.read(fs, store, pin.id) == pin
     assert pinfile.check(fs, store, pin.id, 999) == pin
-    with pytest.raises(SnapshotExpired, match="ran out"):
+    with pytest.raises(SnapshotExpiredError, match="ran out"):
         pinfile.check(fs, store, pin.id, 1000)
-    with pytest.raises(SnapshotExpired, match="given back"):
+    with pytest.raises(SnapshotExpiredError, match="given back"):
         pinfile.check(fs, store, pinfile.new_id(), 0)
     whole = pinfile.path(store, pin.id).read_bytes()
     for cut in (0, fmt.PIN_HEAD.size - 1, fmt.PIN_HEAD.size, len(whole) - 1):

@@ -331,9 +331,9 @@ class Machine(RuleBasedStateMachine):
         how: dict[str, Any] = {"retry_count": retry, "force": force, "just_id": just_id}
         self.both.group(
             name, group, "claim",
-            lambda it: it.claim(consumer, ids, min_idle=min_idle / 1000,
+            lambda it: it.claim(consumer, *ids, min_idle=min_idle / 1000,
                                 idle=None if idle is None else idle / 1000, **how),
-            lambda of, it: of.claim(it, consumer, now, ids, min_idle=min_idle, idle=idle,
+            lambda of, it: of.claim(it, *consumer, now, ids, min_idle=min_idle, idle=idle,
                                     **how),
         )  # fmt: skip
 

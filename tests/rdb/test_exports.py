@@ -21,7 +21,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.errors import (
     DamagedStoreError,
     ReadOnlyError,
-    SnapshotExpired,
+    SnapshotExpiredError,
     StreamNotFoundError,
 )
 from logstore.rdb import dump
@@ -226,7 +226,7 @@ def test_what_is_pinned_stays_readable(open_store: OpenStore) -> None:
         assert dump.encode(value) == whole
     assert not list((store.path / "pins").iterdir())
     store.restore("t", whole)
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(SnapshotExpiredError):
         _erase_meanwhile(store)
 
 

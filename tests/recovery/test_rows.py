@@ -82,7 +82,7 @@ def test_a_group_knows_the_last_frame_that_changed_it(tmp_path: Path) -> None:
             lambda: group.configure(max_deliveries=7, dead_letter="dead"),
             lambda: group.read("ann", count=3),
             lambda: group.ack(ids[0]),
-            lambda: group.claim("bob", [ids[1]], min_idle=0),
+            lambda: group.claim("bob", ids[1], min_idle=0),
             lambda: group.set_id(ids[4]),
         ):
             start = engine.wake.applied

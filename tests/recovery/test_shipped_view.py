@@ -18,7 +18,7 @@ from logstore.errors import (
     NotAStoreError,
     OptionError,
     ReadOnlyError,
-    SnapshotExpired,
+    SnapshotExpiredError,
 )
 from logstore.log.shipped import OBJECTS, Place
 from tests.recovery.test_shipping import bucket_server, filled, ids, ship
@@ -101,7 +101,7 @@ def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
             store.compact(purge=True)
             store.checkpoint()
             ship(store, uri)
-            with pytest.raises(SnapshotExpired, match="again"):
+            with pytest.raises(SnapshotExpiredError, match="again"):
                 ids(unread)
         bytes_there = there(uri)
         with view(uri) as opened:

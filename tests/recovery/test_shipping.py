@@ -23,7 +23,7 @@ from logstore.errors import (
     FileSystemError,
     NotAStoreError,
     OptionError,
-    SnapshotExpired,
+    SnapshotExpiredError,
 )
 from logstore.fs import LOCAL
 from logstore.log import names
@@ -143,7 +143,7 @@ def test_an_erasure_meanwhile_publishes_nothing(tmp_path: Path) -> None:
             store.stream("x").trim(maxlen=10)
             store.compact(purge=True)
 
-        with at_once(3, erase) as progress, pytest.raises(SnapshotExpired):
+        with at_once(3, erase) as progress, pytest.raises(SnapshotExpiredError):
             ship(store, uri, progress)
         assert Place(str(uri)).manifest() is None
         ship(store, uri)
@@ -209,7 +209,7 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
         (bytes(data), CorruptionError),
         (bytes(data[:-1]), CorruptionError),
         (bytes(data) + b"more", CorruptionError),
-        (None, SnapshotExpired),
+        (None, SnapshotExpiredError),
     ]
     for changed, error in cases:
         thing.unlink()

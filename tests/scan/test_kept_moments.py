@@ -12,7 +12,7 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.engine.runtime import pins
-from logstore.errors import OptionError, ReadOnlyError, SnapshotExpired, StreamNotFoundError
+from logstore.errors import OptionError, ReadOnlyError, SnapshotExpiredError, StreamNotFoundError
 from logstore.ids import StreamID
 from tests import seeds
 from tests.scan.look import make_plan, make_store, rows_of, split_rows
@@ -106,7 +106,7 @@ def test_a_moment_that_is_over_is_said(store: Store[bytes], tmp_path: Path) -> N
     token = store.moment("x")
     plan = make_plan(store, b"x", moment=token)
     store.release_pins(token)
-    with pytest.raises(SnapshotExpired, match=r"Make another one with store\.moment"):
+    with pytest.raises(SnapshotExpiredError, match=r"Make another one with store\.moment"):
         make_plan(store, b"x", moment=token)
     assert len(split_rows(plan)) == 9  # by its own pin
     with pytest.raises(OptionError, match="but no moment"):
@@ -115,7 +115,7 @@ def test_a_moment_that_is_over_is_said(store: Store[bytes], tmp_path: Path) -> N
         make_plan(store, b"x", moment="yesterday")
     token = store.moment("x")
     store.compact(purge=True)
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(SnapshotExpiredError):
         make_plan(store, b"x", moment=token)
     with make_store(tmp_path / "store", readonly=True) as other, pytest.raises(ReadOnlyError):
         other.moment()

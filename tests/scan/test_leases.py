@@ -19,7 +19,7 @@ from logstore.engine.maintenance import worker
 from logstore.engine.runtime import pins
 from logstore.engine.shm import process
 from logstore.engine.shm.process import Identity
-from logstore.errors import OptionError, SnapshotExpired
+from logstore.errors import OptionError, SnapshotExpiredError
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
@@ -58,7 +58,7 @@ def test_a_pin_goes_with_the_process_it_is_for(tmp_path: Path) -> None:
         owner.wait()
         assert pins.pinned_segments(LOCAL, path, store._engine().clock.now_ms()) == set()
         assert files(path) == []
-        with pytest.raises(SnapshotExpired):
+        with pytest.raises(SnapshotExpiredError):
             split_rows(made)
 
 
@@ -133,7 +133,7 @@ def test_a_pin_lives_as_long_as_somebody_reads(store: Store[bytes], tmp_path: Pa
         pin = pinfile.read(LOCAL, tmp_path / "s", split.pin_id)
         assert pin is not None
         assert pin.expires_ms - clock() <= HOUR_MS
-        with pytest.raises(SnapshotExpired, match="ran out"):
+        with pytest.raises(SnapshotExpiredError, match="ran out"):
             list(read.batches(split, Gather(batch_rows=4), now_ms=ticking(40 * HOUR_MS)))
 
 
@@ -146,7 +146,7 @@ def test_who_sleeps_over_the_end_of_a_pin_is_told(store: Store[bytes]) -> None:
         batches = read.batches(split, Gather(batch_rows=4), now_ms=lambda: now[0])
         next(batches)
         now[0] += HOUR_MS + 1
-        with pytest.raises(SnapshotExpired):
+        with pytest.raises(SnapshotExpiredError):
             list(batches)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logstore.engine.runtime import pins
-from logstore.errors import FileSystemError, SnapshotExpired
+from logstore.errors import FileSystemError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import pinfile
 from tests.scan.look import flip, make_plan, make_store
@@ -54,17 +54,17 @@ def test_a_pin_ends_by_time_and_takes_its_snapshot_along(tmp_path: Path) -> None
     assert snapshot.exists()
     assert pins.pinned_segments(LOCAL, tmp_path, NOW + TTL) == set()
     assert list((tmp_path / "pins").iterdir()) == []
-    with pytest.raises(SnapshotExpired, match="given back"):
+    with pytest.raises(SnapshotExpiredError, match="given back"):
         pins.renew(LOCAL, tmp_path, pin.id, NOW)
 
 
 def test_a_pin_that_is_late_is_not_narrowed(tmp_path: Path) -> None:
     """Its segments may be gone already: it must not come back to life."""
     pin = pins.create(LOCAL, tmp_path, NOW, TTL)
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(SnapshotExpiredError):
         pins.narrow(LOCAL, tmp_path, pin, {7}, NOW + TTL, TTL)
     pins.release(LOCAL, tmp_path, pin.id)
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(SnapshotExpiredError):
         pins.narrow(LOCAL, tmp_path, pin, {7}, NOW, TTL)
     assert list((tmp_path / "pins").iterdir()) == []
 
@@ -82,7 +82,7 @@ def test_what_may_name_a_segment_is_revoked_before_it_goes(tmp_path: Path) -> No
     }  # fmt: skip
     assert pinfile.check_planned(LOCAL, tmp_path, held[1].id, NOW).segments == {5}
     pinfile.snapshot_path(tmp_path, held[1].id).unlink()
-    with pytest.raises(SnapshotExpired, match="load again"):
+    with pytest.raises(SnapshotExpiredError, match="load again"):
         pinfile.check_planned(LOCAL, tmp_path, held[1].id, NOW)
 
 
@@ -94,7 +94,7 @@ def test_a_pin_is_renewed_once_half_of_its_time_is_over(tmp_path: Path) -> None:
     assert pinfile.read(LOCAL, tmp_path, pin.id) == longer
     # who may not write reads on, under the time that is left
     assert pins.renew(NoWriting(), tmp_path, pin.id, NOW + 1500) == longer
-    with pytest.raises(SnapshotExpired):
+    with pytest.raises(SnapshotExpiredError):
         pins.renew(NoWriting(), tmp_path, pin.id, NOW + 600 + TTL)
 
 
@@ -114,7 +114,7 @@ def test_renewing_at_once_leaves_one_whole_pin(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    expired = [error for error in failed if not isinstance(error, SnapshotExpired)]
+    expired = [error for error in failed if not isinstance(error, SnapshotExpiredError)]
     assert expired == []
     assert [path.name for path in (tmp_path / "pins").iterdir()] == [pin.id]
     assert pinfile.read(LOCAL, tmp_path, pin.id) is not None
@@ -163,5 +163,5 @@ def test_who_erases_leaves_no_copy_for_scans(tmp_path: Path) -> None:
         assert store["x"].delete(secret, purge=True) == 1
         for path in (tmp_path / "s").rglob("*"):
             assert not path.is_file() or b"a value in the open node" not in path.read_bytes(), path
-        with pytest.raises(SnapshotExpired):
+        with pytest.raises(SnapshotExpiredError):
             pins.renew(LOCAL, tmp_path / "s", made.pin_id, NOW)

@@ -13,7 +13,7 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.engine.runtime import pins
-from logstore.errors import CorruptFrameError, CorruptionError, NotAStoreError, SnapshotExpired
+from logstore.errors import CorruptFrameError, CorruptionError, NotAStoreError, SnapshotExpiredError
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import read
@@ -73,7 +73,7 @@ def test_compaction_leaves_what_a_plan_names(tmp_path: Path) -> None:
         store.compact()
         left = {int(path.stem) for path in (tmp_path / "s" / "log").glob("*.log")}
         assert not pin.segments <= left, "nothing was dropped once the pin was gone"
-        with pytest.raises(SnapshotExpired):
+        with pytest.raises(SnapshotExpiredError):
             split_rows(made)
         assert split_rows(make_plan(store, b"x")) == rows_of(store["x"])
 
@@ -95,7 +95,7 @@ def test_erasure_ends_a_plan(tmp_path: Path) -> None:
     with filled(tmp_path / "s") as store:
         made = make_plan(store, b"x", min_partitions=3)
         store["x"].delete((2, 2), purge=True)
-        with pytest.raises(SnapshotExpired):
+        with pytest.raises(SnapshotExpiredError):
             split_rows(made)
 
 
@@ -123,7 +123,7 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     pin, segment = pinfile.path(store, planned.pin_id), store / "log" / f"{1:020d}.log"
     for path in (snapshot, pin):
         aside = path.rename(tmp_path / "aside")
-        with pytest.raises(SnapshotExpired, match="load again"):
+        with pytest.raises(SnapshotExpiredError, match="load again"):
             list(read.batches(split, Gather()))
         aside.rename(path)
     segment.rename(tmp_path / "aside")  # by hand: what a pin holds is not removed by logstore
@@ -135,7 +135,7 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     for other in (store / "log").glob("*.log"):
         other.unlink()
     pin.unlink()  # as an erasure does: the rest is not lost, but elsewhere
-    with pytest.raises(SnapshotExpired, match="load again"):
+    with pytest.raises(SnapshotExpiredError, match="load again"):
         list(reading)
 
 
@@ -151,7 +151,7 @@ def test_a_host_without_the_mount_is_told_so(planned: Plan, tmp_path: Path) -> N
 def test_a_pin_that_ran_out_is_said(planned: Plan) -> None:
     pin = pinfile.read(LOCAL, Path(planned.splits[0].store), planned.pin_id)
     assert pin is not None
-    with pytest.raises(SnapshotExpired, match="ran out"):
+    with pytest.raises(SnapshotExpiredError, match="ran out"):
         list(read.batches(planned.splits[0], Gather(), now_ms=lambda: pin.expires_ms))
 
 

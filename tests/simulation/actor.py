@@ -162,7 +162,9 @@ class Actor:
 
     def claim(self, name: str, who: str, ids: list[tuple[int, int]]) -> list[Any]:
         wanted = [logstore.StreamID(*id) for id in ids]
-        return self._told(name, self.store.stream(name).group(GROUP).claim(who, wanted, min_idle=0))
+        return self._told(
+            name, self.store.stream(name).group(GROUP).claim(who, *wanted, min_idle=0)
+        )
 
     def back(self, name: str, ids: list[tuple[int, int]]) -> int:
         return self.store.stream(name).group(GROUP).nack(*[logstore.StreamID(*id) for id in ids])

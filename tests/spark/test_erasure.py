@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logstore.errors import SnapshotExpired
+from logstore.errors import SnapshotExpiredError
 from tests.compaction.test_erasure_beside_readers import (
     ENTRIES,
     ERASED,
@@ -56,7 +56,7 @@ def test_a_load_is_told_to_load_again(spark: Any, path: Path, strict: str) -> No
     told: list[str] = []
 
     def between() -> None:
-        with pytest.raises(Exception, match="SnapshotExpired") as raised:
+        with pytest.raises(Exception, match="SnapshotExpiredError") as raised:
             print(len(frame.collect()), "rows")
         told.append(str(raised.value))
 
@@ -75,10 +75,10 @@ def test_a_streaming_query_reads_the_rest_when_it_goes_on(path: Path) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     planned = reader.partitions(start, end)
-    told: list[SnapshotExpired] = []
+    told: list[SnapshotExpiredError] = []
 
     def between() -> None:
-        with pytest.raises(SnapshotExpired) as raised:
+        with pytest.raises(SnapshotExpiredError) as raised:
             print(sum(batch.num_rows for each in planned for batch in reader.read(each)), "rows")
         told.append(raised.value)
 

@@ -130,7 +130,7 @@ def test_behind_the_end_of_a_pin(spark: Any, path: Path, table: str, count: Coun
     cached.unpersist()
     assert count(table) == 101
     for reading in (frame.count, lambda: count("ended_view")):
-        with pytest.raises(Exception, match="SnapshotExpired") as raised:
+        with pytest.raises(Exception, match="SnapshotExpiredError") as raised:
             reading()
         assert "load again, or create the temporary view again" in str(raised.value)
     assert load(spark, path).count() == 101
@@ -175,7 +175,7 @@ def test_loads_as_of_one_moment_are_never_torn(spark: Any, path: Path) -> None:
         load(spark, path, asOf=only)
     with make_store(path) as store:
         store.release_pins(token)
-    for error, value in (("SnapshotExpired", token), ("OptionError", "yesterday")):
+    for error, value in (("SnapshotExpiredError", token), ("OptionError", "yesterday")):
         with pytest.raises(Exception, match=error):
             load(spark, path, asOf=value)
 

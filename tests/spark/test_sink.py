@@ -279,7 +279,7 @@ def test_what_a_dead_driver_staged_goes_with_the_next_open(path: Path) -> None:
 
 def test_an_erasure_ends_a_write_and_nothing_is_lost_unsaid(path: Path) -> None:
     """Staged files go with an erasure; the commit behind it is refused, as a whole."""
-    from logstore.errors import SnapshotExpired
+    from logstore.errors import SnapshotExpiredError
     from logstore.spark_io import publishing, sink_options
     from logstore.spark_io.sink import BatchSink
 
@@ -292,10 +292,10 @@ def test_an_erasure_ends_a_write_and_nothing_is_lost_unsaid(path: Path) -> None:
     with make_store(path) as store:
         store["old"].delete("5-0", purge=True)
         assert leftovers(path) == []
-    with pytest.raises(SnapshotExpired, match="run the job again"):
+    with pytest.raises(SnapshotExpiredError, match="run the job again"):
         sink.commit([message])
     assert entries(path, "s") == []
-    with pytest.raises(SnapshotExpired, match=r"stage .* is gone"):
+    with pytest.raises(SnapshotExpiredError, match=r"stage .* is gone"):
         sink.write(iter([pa.record_batch({"a": ["1", "2"]})]))
     sink = BatchSink(options, publishing.begin(options, overwrite=False), overwrite=False)
     sink.commit([sink.write(iter([pa.record_batch({"a": ["1", "2"]})])), None])

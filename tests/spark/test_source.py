@@ -176,7 +176,7 @@ def test_a_lost_pin_is_an_error_and_never_fewer_rows(load: Load, tmp_path: Path)
     for pin in (copy / "pins").iterdir():
         if pinfile.is_id(pin.name):
             pin.unlink()
-    with pytest.raises(Exception, match="SnapshotExpired"):
+    with pytest.raises(Exception, match="SnapshotExpiredError"):
         frame.count()
     assert load(at=copy).count() > 0
 

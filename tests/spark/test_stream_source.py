@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from logstore.errors import OptionError, SnapshotExpired
+from logstore.errors import OptionError, SnapshotExpiredError
 from logstore.redis import Redis
 from tests.scan.look import make_store
 
@@ -151,13 +151,13 @@ def test_what_was_trimmed_unread_is_told(path: Path) -> None:
     with make_store(path) as store:
         store["race:1"].add_many({"n": n} for n in range(50, 60))
         store["race:1"].trim(maxlen=4)
-    with pytest.raises(SnapshotExpired, match="6 entries of stream 'race:1' behind"):
+    with pytest.raises(SnapshotExpiredError, match="6 entries of stream 'race:1' behind"):
         batch(reader, end)
     assert batch(reader_of(path, failOnDataLoss="false"), end)[0] == [56, 57, 58, 59]
     with make_store(path) as store:
         store.drop("race:1")
         store["race:1"].add({"n": "1"}, id=ids[0])
-    with pytest.raises(SnapshotExpired, match="dropped, and made anew"):
+    with pytest.raises(SnapshotExpiredError, match="dropped, and made anew"):
         batch(reader, end)
 
 
@@ -169,17 +169,17 @@ def test_what_went_between_the_offset_and_the_plan_is_told(path: Path) -> None:
     with make_store(path) as store:
         store["race:1"].trim(maxlen=12)
         store["race:2"].delete(store["race:2"].first.id)
-    with pytest.raises(SnapshotExpired, match="18 entries of stream 'race:1' behind"):
+    with pytest.raises(SnapshotExpiredError, match="18 entries of stream 'race:1' behind"):
         reader.partitions(start, end)
     assert rows(lossy, start, end) == [*range(18, 30), *range(101, 110)]
     lossy.stop()
     with make_store(path) as store:
         store.drop("race:1")
-    with pytest.raises(SnapshotExpired, match="'race:1' was dropped before it was read"):
+    with pytest.raises(SnapshotExpiredError, match="'race:1' was dropped before it was read"):
         reader.partitions(start, end)
     with make_store(path) as store:
         store["race:1"].add_many({"n": n} for n in range(1000, 1040))
-    with pytest.raises(SnapshotExpired, match="'race:1' was dropped before it was read"):
+    with pytest.raises(SnapshotExpiredError, match="'race:1' was dropped before it was read"):
         reader.partitions(start, end)
     assert rows(lossy, start, end) == [*range(101, 110)]
     lossy.stop()
@@ -197,7 +197,7 @@ def test_losses_behind_a_batch_that_was_cut_are_told(path: Path) -> None:
     _, end = batch(reader, end)
     with make_store(path) as store:
         store["race:3"].delete(store["race:3"].last.id)
-    with pytest.raises(SnapshotExpired, match="1 entries of stream 'race:3' behind"):
+    with pytest.raises(SnapshotExpiredError, match="1 entries of stream 'race:3' behind"):
         batch(reader, end)
     lossy = reader_of(path, maxRowsPerTrigger=9, failOnDataLoss="false")
     for _ in range(3):
@@ -250,12 +250,12 @@ def test_a_stream_of_the_same_name_is_another_one(path: Path) -> None:
     _, end = batch(reader, reader.initialOffset())
     with make_store(path) as store:
         store.drop("race:1")
-    with pytest.raises(SnapshotExpired, match="'race:1' was dropped, and what"):
+    with pytest.raises(SnapshotExpiredError, match="'race:1' was dropped, and what"):
         batch(reader, end)
     with make_store(path) as store:  # below and above what was read, and more than there was
         store["race:1"].add({"n": 500}, id="1-0")
         store["race:1"].add_many({"n": n} for n in range(501, 540))
-    with pytest.raises(SnapshotExpired, match="dropped, and made anew"):
+    with pytest.raises(SnapshotExpiredError, match="dropped, and made anew"):
         batch(reader, end)
     assert batch(lossy, end)[0] == [*range(500, 540)]
     lossy.stop()

@@ -102,7 +102,7 @@ def test_a_clock_that_tells_no_time_is_an_error_of_ours(tmp_path: Path, told: An
         clock.ms = told
         for call in (
             lambda: stream.add({"a": "b"}), lambda: stream.delete(first), lambda: group.read("c"),
-            lambda: group.claim("d", [first], min_idle=0), group.consumers,
+            lambda: group.claim("d", first, min_idle=0), group.consumers,
             lambda: list(group.pending_entries()), lambda: stream.expire(after=1),
             lambda: stream.schedule({"a": "b"}, after=1),
             lambda: stream.trim(max_age=1), lambda: store.drop("s"), stream.info_full,
@@ -111,7 +111,7 @@ def test_a_clock_that_tells_no_time_is_an_error_of_ours(tmp_path: Path, told: An
                 call()
         clock.ms = 253_402_300_799_999  # the last that is taken
         stream.add({"a": "b"}, id="*")
-        assert group.claim("d", [first], min_idle=0)[0].idle.days > 2_000_000
+        assert group.claim("d", first, min_idle=0)[0].idle.days > 2_000_000
         assert [each.idle.days for each in group.consumers()] == [2_913_221, 0]
         assert len(stream) == 2
 

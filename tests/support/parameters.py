@@ -9,13 +9,23 @@ from inspect import Parameter
 from typing import Any
 
 from logstore.api.adding import AddOptions, RowOptions
-from logstore.api.group import ConsumeOptions
+from logstore.api.configuring import GroupOptions, StreamOptions
+from logstore.api.group import ClaimOptions, ConsumeOptions
 from logstore.api.open_store import OpenOptions
 from logstore.api.scheduling import ScheduleOptions
 
 OPTIONS: dict[str, Any] = {
     each.__name__: each
-    for each in (AddOptions, RowOptions, OpenOptions, ScheduleOptions, ConsumeOptions)
+    for each in (
+        AddOptions,
+        RowOptions,
+        OpenOptions,
+        ScheduleOptions,
+        ConsumeOptions,
+        ClaimOptions,
+        StreamOptions,
+        GroupOptions,
+    )
 }
 
 

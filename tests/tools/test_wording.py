@@ -108,7 +108,7 @@ def messages() -> list[tuple[Path, str]]:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and node.args:
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                if name.endswith(("Error", "BadParameter", "Expired", "NotOwner")):
+                if name.endswith(("Error", "BadParameter", "Expired", "NotOwnerError")):
                     found.append((path, text(node.args[0])))
     return found
 

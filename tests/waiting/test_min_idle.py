@@ -96,7 +96,7 @@ def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
         reader(store, "b", claim_idle=1_000),
         reader(store, "c", claim_idle=1_000),
     ):
-        assert len(group_of(store).claim("gone", ids, min_idle=0, idle=999)) == 3
+        assert len(group_of(store).claim("gone", *ids, min_idle=0, idle=999)) == 3
         eventually(lambda: owners(store) == ["a", "b", "c"])
         store.stream("work").add({"a": "b"}, "4-0")
     assert owners(store) == ["a", "b", "c", "plain"]

@@ -52,7 +52,7 @@ from logstore.errors import (
     CommittedError,
     Error,
     InvalidPayloadError,
-    SnapshotExpired,
+    SnapshotExpiredError,
     StreamExistsError,
     TooLargeError,
     UsageError,
@@ -72,7 +72,7 @@ TRIES = 3  # while others delete from the source
 _MARK = 32  # digits, of the target
 
 
-Held: TypeAlias = Callable[[int], object]  # at this time; SnapshotExpired if it is not
+Held: TypeAlias = Callable[[int], object]  # at this time; SnapshotExpiredError if it is not
 
 
 class _Changed(Exception):  # noqa: N818  (control flow of one copy)
@@ -133,7 +133,7 @@ def copy_beside(
             break
         try:
             return _in_parts(engine, commit, free, source, target, replace=replace)
-        except (_Changed, SnapshotExpired, StreamExistsError):  # the last: it was dropped
+        except (_Changed, SnapshotExpiredError, StreamExistsError):  # the last: it was dropped
             continue
     copied: bool = commit(at_once)
     return copied
@@ -185,7 +185,7 @@ def _is_for_parts(view: Snapshot, source: bytes, target: bytes, *, replace: bool
 def _in_parts(
     engine: Engine, commit: Commit, free: Commit, source: bytes, target: bytes, *, replace: bool
 ) -> bool:
-    """One try; _Changed if it is to be begun again, or SnapshotExpired."""
+    """One try; _Changed if it is to be begun again, or SnapshotExpiredError."""
     name = _temporary_name(engine.uuid, target)
     temporary: Temporary = _before_the_last(commit, partial(restore.begin_as, temporary=name))
     done: bool = False
@@ -239,7 +239,7 @@ def _parts(nodes: Iterator[Node]) -> Iterator[list[Node]]:
 def _extend(
     txn: WriteTxn, held: Held, temporary: Temporary, before: Edge, part: Part, after: Edge
 ) -> None:
-    """A commit of some nodes; SnapshotExpired if an erasure took the pin away."""
+    """A commit of some nodes; SnapshotExpiredError if an erasure took the pin away."""
     held(txn.now_ms)
     restore.extend(txn, temporary, before, [part], after)
 

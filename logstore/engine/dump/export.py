@@ -25,7 +25,7 @@ from logstore.engine.txn import nodes, pel
 from logstore.errors import (
     CorruptionError,
     DamagedStoreError,
-    SnapshotExpired,
+    SnapshotExpiredError,
     StreamNotFoundError,
     TooLargeError,
 )
@@ -111,9 +111,9 @@ def read(engine: Engine, name: bytes, most_bytes: int = READ_MAX_BYTES) -> Strea
 def pinned(engine: Engine, name: bytes) -> Iterator[Export]:
     """The stream while nothing of it goes away, so that it is read as slowly as it must be.
 
-    Needs a store that may be written to. SnapshotExpired from ``nodes`` if the pin was taken away
-    by an erasure, or nothing was read for an hour; DamagedStoreError for a segment that is gone
-    though the pin holds it.
+    Needs a store that may be written to. ``nodes`` raises SnapshotExpiredError if an erasure took
+    the pin away, or nothing was read for an hour; DamagedStoreError if a segment is gone though the
+    pin holds it.
     """
     fs, path = engine.fs, engine.path
     pin = pins.create(fs, path, engine.clock.now_ms(), pins.LEASE_MS_MAX, purpose="dump")
@@ -126,8 +126,8 @@ def pinned(engine: Engine, name: bytes) -> Iterator[Export]:
     except SegmentGone as gone:
         try:
             pinfile.check(fs, path, pin.id, engine.clock.now_ms())
-        except SnapshotExpired:
-            raise SnapshotExpired(
+        except SnapshotExpiredError:
+            raise SnapshotExpiredError(
                 "what was to be exported was erased meanwhile, or nothing was read for an hour: "
                 "begin again",
                 stream=name,

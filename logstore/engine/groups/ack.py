@@ -17,7 +17,7 @@ from logstore.engine.streams import delete, removal
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
-from logstore.errors import NotOwner, OptionError
+from logstore.errors import NotOwnerError, OptionError
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
@@ -56,7 +56,7 @@ def fenced_ack(
     count: int,
     time_ms: int,
 ) -> None:
-    """Acknowledge a delivery if it is still this consumer's; else NotOwner, and nothing happens."""
+    """Acknowledge a delivery. NotOwnerError if it is not this consumer's any more."""
     number = _owned(txn, stream, group, consumer, id, count, time_ms)
     txn.emit(frames.Ack(number, id.packed()))
     txn.counts["acks"] += 1
@@ -77,7 +77,7 @@ def fenced_nack(
     limit: Limit | None = None,
     later: Later | None = None,
 ) -> None:
-    """Give a delivery back if it is still this consumer's; else NotOwner, and nothing happens."""
+    """Give a delivery back. NotOwnerError if it is not this consumer's any more."""
     _owned(txn, stream, group, consumer, id, count, time_ms)
     nack(
         txn,
@@ -110,7 +110,7 @@ def _owned(
         held = None if who is None else (who.number, time_ms, count)
         if pending is not None and pending[1:] == held:
             return there.number
-    raise NotOwner(
+    raise NotOwnerError(
         f"entry {id} is no longer pending with this consumer as it was handed out: another one "
         "claimed or acknowledged it; drop what you did with it",
         stream=stream,

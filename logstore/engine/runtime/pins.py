@@ -10,9 +10,9 @@ or when the process it is for is gone, where this process can see that.
 
 Invariants: a pin is durable before the snapshot it is for is read; a snapshot file is removed after
 its pin, never before; a pin that is past its end, or cannot be read, holds nothing back, and its
-readers raise SnapshotExpired. Who unlinks a segment although a pin names it revokes the pin first,
-durably: a reader looks at its pin again when a segment is missing, and takes what a pin holds for
-damage. Never decides what is dead.
+readers raise SnapshotExpiredError. Who unlinks a segment although a pin names it revokes the pin
+first, durably: a reader looks at its pin again when a segment is missing, and takes what a pin
+holds for damage. Never decides what is dead.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def narrow(
     ttl_ms: int,
     owner: Identity | None = None,
 ) -> Pin:
-    """Hold only what the snapshot names, for ``ttl_ms`` from now; SnapshotExpired if too late."""
+    """Hold only what the snapshot names, for ``ttl_ms`` from now. SnapshotExpiredError if the pin
+    is over."""
     pinfile.check(fs, store, pin.id, now_ms)
     narrowed = pin._replace(segments=frozenset(segments), expires_ms=now_ms + ttl_ms, ttl_ms=ttl_ms)
     if owner is not None:
@@ -85,7 +86,7 @@ def narrow(
 
 
 def renew(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
-    """Let a pin live longer; SnapshotExpired if it is over."""
+    """Let a pin live longer; SnapshotExpiredError if it is over."""
     return pinfile.renew(fs, store, pin_id, now_ms)
 
 

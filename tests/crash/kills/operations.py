@@ -172,7 +172,7 @@ class Work:
                     mine.delete(*step["delete"])
                 tx.stream(names.SHARED).add(names.fields(step["shared"], names.SMALL))
                 tx.ack(*acked, *done)
-        except logstore.NotOwner:
+        except logstore.NotOwnerError:
             assert done, "nobody else takes what is pending in a group of one's own"
             return {"refused": True}
         return {"ids": [str(each.id) for each in added]}

@@ -324,7 +324,7 @@ def _group(at: LaneSession) -> Any:
 def _take(at: LaneSession) -> None:
     """What is gone by then is acked in the same commit."""
     wanted = at.given[:2]
-    there = {each.id for each in _group(at).claim("c", wanted, min_idle=0)}
+    there = {each.id for each in _group(at).claim("c", *wanted, min_idle=0)}
     assert there == {id for id in wanted if id in at.ids}
     at.given = [id for id in at.given if id in there or id not in wanted]
 
