@@ -27,8 +27,8 @@ TOLD_LOSSES = 3
 def batches(
     split: Split, wanted: Sequence[columns.Column], options: SourceOptions
 ) -> Iterator[Any]:
-    """The record batches of a split; SnapshotExpiredError if its pin is over, CorruptionError for what
-    cannot be read, unless that is passed over."""
+    """The record batches of a split. SnapshotExpiredError if its pin is over; CorruptionError for
+    what cannot be read, unless that is passed over."""
     losses = Losses(passed_over=not options.fail_on_loss, advice=ADVICE)
     rows, gather = columns.rows(wanted, options, shown(split.store))
     try:

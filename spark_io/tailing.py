@@ -191,9 +191,13 @@ def _of_what_is_left(
     offset: Offset,
     upto: Offset | None = None,
 ) -> Offset:
-    """The offset; if what was added behind it, up to another one, is not all there,
-    SnapshotExpiredError, or a line of the log and an offset behind which no more was added than is left,
-    so that later batches do not tell it again. Most times two IDs tell."""
+    """The offset to read on from: the given one, if all that was added behind it is still there.
+
+    Entries are missing if they were deleted before they were read. Then SnapshotExpiredError; or,
+    where the options allow for losses, a warning in the log and a later offset, behind which
+    nothing is missing, so that no later batch warns of the same entries. Most times the IDs at both
+    ends suffice to tell.
+    """
     end = _end(record) if upto is None else upto
     if UNKNOWN in (offset.added, end.added) or end.last <= offset.last:
         return offset
@@ -341,8 +345,11 @@ def _plan(
 def _is_whole(
     options: StreamOptions, store: Store[bytes], name: str, offset: Offset, upto: Offset
 ) -> bool:
-    """Whether the plan was made of the stream that the offsets are of; SnapshotExpiredError if not, or
-    not of all, unless that is allowed. (A number is never given again: it was the same then.)"""
+    """Whether the plan was made of the stream that the offsets are of, and of all of it.
+
+    SnapshotExpiredError if not, unless losses are allowed. A stream's number is never given again,
+    so an equal number is the same stream.
+    """
     record = _records(opened_of(store), [name.encode()]).get(name)
     if record is not None and not _another(upto, record):
         _of_what_is_left(options, store, name, record, offset, upto)
