@@ -1,5 +1,6 @@
 """The store for asyncio: ``async with logstore.aio.open(path) as store``."""
 
+from logstore.aio.delivery import AsyncDelivery
 from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream, open  # noqa: A004  as the plain
 
-__all__ = ["AsyncGroup", "AsyncStore", "AsyncStream", "open"]
+__all__ = ["AsyncDelivery", "AsyncGroup", "AsyncStore", "AsyncStream", "open"]

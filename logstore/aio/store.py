@@ -13,15 +13,22 @@ time-out keeps the place for the same task. A read with ``timeout=0`` is out of 
 A task that is cancelled loses nothing: what it would have read stays in the stream, and what a
 group delivered to it in that moment is pending with its consumer, and comes by ``backlog`` (with
 ``noack`` nothing is pending, and such entries are gone). A write that was cancelled may have
-happened. ``Delivery.ack`` and ``nack`` are plain calls, which may wait for a disk: in a task
-await ``group.ack(delivery.id)``, or use ``tx.ack(delivery)``.
+happened.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
@@ -40,6 +47,7 @@ from logstore.aio.awaited import (
     pages_of_group,
     pages_of_stream,
 )
+from logstore.aio.delivery import AsyncAutoclaimed, AsyncDelivery, async_delivery
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
 from logstore.aio.worker import AsyncWorker
@@ -50,7 +58,7 @@ from logstore.api.entry import Entry, IDRuns
 from logstore.api.group import ConsumeOptions, Delivery, Group, deliveries_of
 from logstore.api.handlers import check_callable
 from logstore.api.open_store import OpenOptions, open_store
-from logstore.api.opening import opened_of
+from logstore.api.opening import OpenStore, opened_of
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.store import Store
 from logstore.api.stream import Stream
@@ -93,6 +101,10 @@ class AsyncGroup(Generic[T]):
         return self._group.name
 
     @property
+    def _opened(self) -> OpenStore[T]:
+        return self._group._opened
+
+    @property
     def stream(self) -> AsyncStream[T]:
         """The stream, an :class:`logstore.aio.AsyncStream`."""
         return self._store.stream(self._group._stream)
@@ -108,12 +120,17 @@ class AsyncGroup(Generic[T]):
 
     # -- reading --------------------------------------------------------------------------------
     @declared_by(Group.read)
-    async def read(self, consumer: str | bytes, **options: Any) -> list[Delivery[T]]:
+    async def read(self, consumer: str | bytes, **options: Any) -> list[AsyncDelivery[T]]:
         ask = arguments.group_read(consumer, self._store.encoding, **options)
         if ask.deadline == 0:
             read = partial(self._group._read, ask.consumer, ask.limit, 0.0, **ask.options())
-            return await self._run(read)
-        return await self._wait(ask.consumer, ask.limit, ask.deadline, **ask.options())
+            return self._delivered(await self._run(read))
+        found = await self._wait(ask.consumer, ask.limit, ask.deadline, **ask.options())
+        return self._delivered(found)
+
+    def _delivered(self, found: Sequence[Delivery[T]]) -> list[AsyncDelivery[T]]:
+        """Deliveries as this face gives them."""
+        return [async_delivery(self, each, self._run) for each in found]
 
     async def _wait(
         self,
@@ -136,7 +153,9 @@ class AsyncGroup(Generic[T]):
         )
         return deliveries_of(group, who, found)
 
-    backlog = of_group(Group[T].backlog)
+    @declared_by(Group.backlog)
+    async def backlog(self, *asked: Any, **options: Any) -> list[AsyncDelivery[T]]:
+        return self._delivered(await self._run(self._group.backlog, *asked, **options))
 
     # -- done, or not ---------------------------------------------------------------------------
     ack = of_group(Group[T].ack)
@@ -144,8 +163,15 @@ class AsyncGroup(Generic[T]):
     ack_delete = of_group(Group[T].ack_delete)
 
     # -- taking over ----------------------------------------------------------------------------
-    claim = of_group(Group[T].claim)
-    autoclaim = of_group(Group[T].autoclaim)
+    @declared_by(Group.claim)
+    async def claim(self, *asked: Any, **options: Any) -> list[AsyncDelivery[T]]:
+        return self._delivered(await self._run(self._group.claim, *asked, **options))
+
+    @declared_by(Group.autoclaim)
+    async def autoclaim(self, *asked: Any, **options: Any) -> AsyncAutoclaimed[T]:
+        taken = await self._run(self._group.autoclaim, *asked, **options)
+        return AsyncAutoclaimed(taken.cursor, self._delivered(taken.entries), taken.deleted)
+
     reassign = of_group(Group[T].reassign)
 
     # -- what it tells --------------------------------------------------------------------------
@@ -162,22 +188,24 @@ class AsyncGroup(Generic[T]):
     async def consume(
         self,
         consumer: str | bytes,
-        handler: Callable[[Delivery[T]], object],
+        handler: Callable[[AsyncDelivery[T]], object] | Callable[[Delivery[T]], object],
         **options: Unpack[ConsumeOptions],
     ) -> int:
         """Hand entries to ``handler``, as ``Group.consume``, until stopped; how many it handled.
 
-        A coroutine function runs in the event loop, another one in a thread; what it returns is
-        awaited, if it can be. At most ``concurrency`` of them run at once, over the entries of one
-        batch, which is at least as large; the next batch is read when all of it were handled.
-        ``stop`` is an ``asyncio.Event`` or a ``threading.Event``; SIGTERM is left to the caller. If
-        the task is cancelled, what it had begun or fetched stays pending, in the consumer's
-        backlog. ``on_dead`` is a plain function, called in a thread.
+        A coroutine function runs in the event loop and gets an ``AsyncDelivery``; another one runs
+        in a thread and gets a ``Delivery``. What it returns is awaited, if it can be. At most
+        ``concurrency`` of them run at once, over the entries of one batch, which is at least as
+        large; the next batch is read when all of it were handled. ``stop`` is an ``asyncio.Event``
+        or a ``threading.Event``; SIGTERM is left to the caller. If the task is cancelled, what it
+        had begun or fetched stays pending, in the consumer's backlog. ``on_dead`` is a plain
+        function, called in a thread.
         """
         arguments.check_names(options, ConsumeOptions, "consume")
         check_callable(handler, "handler")
         loop = worker.Loop(self._group, consumer, worker.Work(handler, **options))
-        return await AsyncWorker(loop, self._run, self._wait).run()
+        made = partial(async_delivery, self, run=self._run)
+        return await AsyncWorker(loop, self._run, self._wait, made).run()
 
 
 class AsyncStream(Generic[T]):

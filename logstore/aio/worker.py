@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, TypeVar
 
+from logstore.aio.delivery import AsyncDelivery
 from logstore.api import worker
 from logstore.api.group import Delivery
 from logstore.api.handlers import not_done
@@ -28,10 +29,12 @@ class AsyncWorker(Generic[T]):
         loop: worker.Loop[T],
         run: Callable[[Callable[[], Any]], Awaitable[Any]],
         wait: Callable[..., Awaitable[list[Delivery[T]]]],
+        made: Callable[[Delivery[T]], AsyncDelivery[T]],
     ) -> None:
         self._loop: worker.Loop[T] = loop
         self._run = run
         self._wait: Callable[..., Awaitable[list[Delivery[T]]]] = wait
+        self._made: Callable[[Delivery[T]], AsyncDelivery[T]] = made
         handler: Any = loop.work.handler
         called = getattr(type(handler), "__call__", None)  # noqa: B004  an async one
         self._awaits = any(map(inspect.iscoroutinefunction, (handler, called)))
@@ -100,7 +103,7 @@ class AsyncWorker(Generic[T]):
         handler = self._loop.work.handler
         try:
             if self._awaits:
-                given = handler(delivery)
+                given = handler(self._made(delivery))
             else:
                 given = await asyncio.to_thread(handler, delivery)
             if inspect.isawaitable(given):
