@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from logstore.codec import Codec, pure
 from logstore.errors import EntryTypeError, InvalidEntryError, TooLargeError
-from tests.codec.model import ID, Node, StreamModel
+from tests.codec.node_stream import ID, Node, NodeStream
 from tests.codec.strategies import entries, limits, next_id, steps
 
 numbers = st.integers(-(2**70), 2**70) | st.floats() | st.integers(-300, 300)
@@ -131,8 +131,8 @@ def test_a_row_over_a_gibibyte_is_refused(codec: Codec) -> None:
         codec.rows([{"a": 1}, {"a": 1}, [("", "1"), ("", huge)]])
 
 
-def _one_by_one(codec: Codec, open_lp: bytes | None, flats: list[Any], sizes: Any) -> StreamModel:
-    model = StreamModel(codec, *sizes)
+def _one_by_one(codec: Codec, open_lp: bytes | None, flats: list[Any], sizes: Any) -> NodeStream:
+    model = NodeStream(codec, *sizes)
     if open_lp is not None:
         model.add((1, 1), [b"x", b"1", b"y", b"2"])
         model.nodes[0].lp = open_lp
@@ -199,17 +199,17 @@ def test_the_byte_limit_is_met_exactly(codec: Codec, opened: int) -> None:
     """Every limit about where the live counter takes a byte more, at 128 entries."""
     flat = [b"f", b"v"]
     ids = [(1, seq) for seq in range(1, 161)]
-    full = StreamModel(codec, 0, 0)
+    full = NodeStream(codec, 0, 0)
     for id in ids[:125]:
         full.add(id, flat)
-    start = StreamModel(codec, 0, 0)
+    start = NodeStream(codec, 0, 0)
     for id in ids[:opened]:
         start.add(id, flat)
     open_lp = start.nodes[0].lp if opened else None
     batch = codec.rows([{"f": "v"}] * (160 - opened))
     sizes = len(full.nodes[0].lp)
     for limit in range(sizes, sizes + 70):
-        model = StreamModel(codec, limit, 0, list(start.nodes) if opened else [])
+        model = NodeStream(codec, limit, 0, list(start.nodes) if opened else [])
         model.nodes = [Node(node.master, node.lp) for node in model.nodes]
         for id in ids[opened:]:
             model.add(id, flat)

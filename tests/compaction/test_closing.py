@@ -20,7 +20,7 @@ from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
-from tests.compaction.test_compaction import delete_at_random
+from tests.compaction.filling import delete_at_random
 
 PAD = {"pad": "x" * 100}
 

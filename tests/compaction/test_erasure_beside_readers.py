@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,54 +18,14 @@ import pytest
 from logstore.api import opening
 from logstore.clock import SYSTEM_CLOCK
 from logstore.errors import SnapshotExpired
-from logstore.fs import LOCAL, FileSystem
+from logstore.fs import LOCAL
 from logstore.log import names, pinfile
 from logstore.scan import absent, read
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
 from logstore.scan.plan import Plan
+from tests.compaction.erased import ERASED, Stepping, fill, is_segment, stepping
 from tests.scan.look import Row, batch_rows, make_plan, make_store, split_rows
-
-ENTRIES = 1200
-ERASED = 300
-
-
-class Stepping(FileSystem):
-    """The real one, which says what it is about to remove, rename or sync."""
-
-    def __init__(self, before: Callable[[str, Path], None]) -> None:
-        self._before = before
-
-    def remove(self, path: Path) -> None:
-        self._before("remove", path)
-        super().remove(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._before("rename", target)
-        super().rename(source, target)
-
-    def sync_directory(self, path: Path) -> None:
-        self._before("sync", path)
-        super().sync_directory(path)
-
-
-@contextmanager
-def stepping(before: Callable[[str, Path], None]) -> Iterator[None]:
-    """Stores that are opened meanwhile tell their steps."""
-    opening.FILES[0] = Stepping(before)
-    try:
-        yield
-    finally:
-        opening.FILES[0] = LOCAL
-
-
-def fill(path: Path) -> None:
-    """A store of several segments, with entries in each that are to be erased."""
-    with make_store(path, background=False) as store:
-        store["x"].add_many(
-            (((n, 0), {"n": n, "text": "t" * 200}) for n in range(1, ENTRIES + 1)), batch=50
-        )
-        store["x"].add({"n": 0}, id=(ENTRIES + 1, 0))  # in an open node
 
 
 def look(made: Plan, whole: list[Row]) -> bool:
@@ -81,11 +41,6 @@ def look(made: Plan, whole: list[Row]) -> bool:
     assert losses.found == []
     assert found == whole
     return True
-
-
-def is_segment(path: Path) -> bool:
-    """Whether it is one of the log."""
-    return path.suffix == ".log"
 
 
 def test_a_reader_beside_each_step_has_all_rows_or_is_told(tmp_path: Path) -> None:

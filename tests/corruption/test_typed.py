@@ -19,7 +19,7 @@ from logstore.errors import CorruptFrameError, StoreError
 from logstore.fs import LOCAL
 from logstore.log import names
 from tests.corruption import shop
-from tests.corruption.test_index_pages import DAMAGES, META_PAGES, PAGE
+from tests.corruption.pages import DAMAGES, META_PAGES, PAGE
 
 CHECK = """
 import sys

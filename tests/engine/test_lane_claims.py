@@ -25,9 +25,8 @@ from logstore.engine.groups import claim, deliver
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.wait_words import bucket_of
 from tests import seeds
+from tests.engine.lane_log import log_of, told_by, told_by_log
 from tests.engine.procs import Waiting
-from tests.engine.test_lane_golden import log_of
-from tests.engine.test_lane_groups import told_by, told_by_log
 from tests.support.inside import engine_of, follow, let_lag
 
 if native_or_none is None:

@@ -18,8 +18,7 @@ from logstore import format as fmt
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import identity
 from tests import seeds
-from tests.engine.test_lane_groups import counts, made, told_by, told_by_log
-from tests.engine.test_lane_queues import frames_of, told_ids
+from tests.engine.lane_log import counts, frames_of, made, told_by, told_by_log, told_ids
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
 
 if native_or_none is None:

@@ -59,7 +59,7 @@ class Beside:
         assert self._child.stdout.readline() == b"\n"
 
 
-class Model:
+class Shared:
     """A stream that this process and another one change; what is in it says what is right."""
 
     def __init__(self, path: Path, seed: int) -> None:
@@ -142,19 +142,19 @@ def test_the_newest_entry_is_what_a_read_of_the_stream_finds(
     monkeypatch.setattr(latest, "NODES_A_LOOK", 2)
     for module in (latest, newest):
         monkeypatch.setattr(module, "KEYS_MAX", keys_max)
-    model = Model(tmp_path / "s", seed)
-    steps = [model.add] * 8 + [model.delete] * 4
-    steps += [model.short_lived, model.keep, model.compact, model.again, model.field]
-    with model.store, logstore.open(tmp_path / "s", readonly=True) as reader:
+    shared = Shared(tmp_path / "s", seed)
+    steps = [shared.add] * 8 + [shared.delete] * 4
+    steps += [shared.short_lived, shared.keep, shared.compact, shared.again, shared.field]
+    with shared.store, logstore.open(tmp_path / "s", readonly=True) as reader:
         for number in range(150):
-            model.rng.choice(steps)()
-            for key in model.rng.sample([*KEYS, b"none"], 3 if number % 10 else len(KEYS)):
+            shared.rng.choice(steps)()
+            for key in shared.rng.sample([*KEYS, b"none"], 3 if number % 10 else len(KEYS)):
                 told = f"{key!r} after {number} steps"
-                assert model.found(key) == model.newest(key), told
+                assert shared.found(key) == shared.newest(key), told
                 if number % 10 == 0:
                     seen = reader["s"].latest(key)
-                    assert (None if seen is None else seen.id.ms) == model.newest(key), told
-        model.other.end()
+                    assert (None if seen is None else seen.id.ms) == shared.newest(key), told
+        shared.other.end()
 
 
 @pytest.fixture

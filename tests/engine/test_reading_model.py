@@ -23,6 +23,7 @@ from logstore.api.store import Store
 from logstore.engine.reading import loading
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from tests.engine.procs import Forked
+from tests.model.store import StoreModel
 from tests.seeds import seed
 from tests.support.inside import roll
 
@@ -38,18 +39,25 @@ def value(name: str, id: StreamID) -> bytes:
     return f"{name}/{id}".encode() * 3
 
 
-class Model:
-    """Streams as they must be: IDs that live, by name."""
+class Known:
+    """What is known of the streams: the model, and the last IDs that are gone."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, list[StreamID]] = {name: [] for name in NAMES}
+        self.model = StoreModel(0)
         self.gone: dict[str, list[StreamID]] = {name: [] for name in NAMES}
-        self.last_ms = dict.fromkeys(NAMES, 1)
+
+    def living(self, name: str) -> list[StreamID]:
+        """The IDs of a stream's entries."""
+        found = self.model.seen(name.encode())
+        return [] if found is None else [StreamID(*id) for id in found.entries]
+
+    def add(self, name: str, id: StreamID) -> None:
+        """It lives."""
+        self.model.add(name.encode(), ((b"v", value(name, id)),), id)
 
     def remove(self, name: str, ids: list[StreamID]) -> None:
         """These live no more."""
-        without = set(ids)
-        self.ids[name] = [id for id in self.ids[name] if id not in without]
+        self.model.delete(name.encode(), ids)
         self.gone[name] = (self.gone[name] + ids)[-200:]
 
 
@@ -57,7 +65,8 @@ class Writer:
     """Changes a store and the model alike, at random."""
 
     def __init__(self, store: Store[bytes], draw: random.Random) -> None:
-        self.store, self.draw, self.model = store, draw, Model()
+        self.store, self.draw, self.known = store, draw, Known()
+        self.last_ms = dict.fromkeys(NAMES, 1)
 
     def step(self) -> str:
         """Some change; what it was."""
@@ -75,60 +84,57 @@ class Writer:
 
     def next_ids(self, name: str, count: int) -> list[StreamID]:
         """IDs that are above all that were given."""
-        model, found = self.model, []
+        gone, found = self.known.gone[name], []
         for _ in range(count):
-            model.last_ms[name] += self.draw.choice((0, 1, 1, 5))
-            last = found[-1] if found else (self.model.ids[name] or [ZERO_ID])[-1]
-            seq = last.seq + 1 if last.ms == model.last_ms[name] else 0
-            if (
-                model.gone[name]
-                and not found
-                and max(model.gone[name]) >= (model.last_ms[name], seq)
-            ):
-                model.last_ms[name] = max(model.gone[name]).ms + 1
+            self.last_ms[name] += self.draw.choice((0, 1, 1, 5))
+            last = found[-1] if found else (self.known.living(name) or [ZERO_ID])[-1]
+            seq = last.seq + 1 if last.ms == self.last_ms[name] else 0
+            if gone and not found and max(gone) >= (self.last_ms[name], seq):
+                self.last_ms[name] = max(gone).ms + 1
                 seq = 0
-            found.append(StreamID(model.last_ms[name], seq))
+            found.append(StreamID(self.last_ms[name], seq))
         return found
 
     def add(self, name: str) -> None:
         for _ in range(self.draw.randrange(1, 12)):
             (id,) = self.next_ids(name, 1)
             self.store.stream(name).add({b"v": value(name, id)}, id=id)
-            self.model.ids[name].append(id)
+            self.known.add(name, id)
 
     def add_many(self, name: str) -> None:
         ids = self.next_ids(name, self.draw.choice((3, 40, 300)))
         rows = [(id, {b"v": value(name, id)}) for id in ids]
         self.store.stream(name).add_many(rows)
-        self.model.ids[name] += ids
+        for id in ids:
+            self.known.add(name, id)
 
     def delete(self, name: str) -> None:
-        living = self.model.ids[name]
+        living = self.known.living(name)
         some = self.draw.sample(living, min(len(living), self.draw.choice((1, 1, 3, 20))))
         if some:
             self.store.stream(name).delete(*some, purge=self.draw.random() < 0.1)
-            self.model.remove(name, some)
+            self.known.remove(name, some)
 
     def delete_range(self, name: str) -> None:
-        living = self.model.ids[name]
+        living = self.known.living(name)
         if living:
             at = self.draw.randrange(len(living))
             some = living[at : at + self.draw.choice((1, 10, 50))]
             self.store.stream(name).delete_range(some[0], some[-1])
-            self.model.remove(name, some)
+            self.known.remove(name, some)
 
     def trim(self, name: str) -> None:
-        living = self.model.ids[name]
+        living = self.known.living(name)
         keep = self.draw.randrange(len(living) + 1)
         if self.draw.random() < 0.7:
             keep = max(keep, len(living) - 30)
         self.store.stream(name).trim(maxlen=keep, approximate=False)
-        self.model.remove(name, living[: len(living) - keep])
+        self.known.remove(name, living[: len(living) - keep])
 
     def drop(self, name: str) -> None:
         if self.draw.random() < 0.5:
             self.store.drop(name)
-            self.model.remove(name, self.model.ids[name])
+            self.known.remove(name, self.known.living(name))
 
     def compact(self, _: str) -> None:
         self.store.compact(full=self.draw.random() < 0.5)
@@ -137,15 +143,15 @@ class Writer:
         self.store.compact(purge=True)
 
     def set_id(self, name: str) -> None:
-        if self.model.ids[name]:
-            self.model.last_ms[name] += 3
-            last = StreamID(self.model.last_ms[name], 0)
+        if self.known.living(name):
+            self.last_ms[name] += 3
+            last = StreamID(self.last_ms[name], 0)
             if last > self.store.stream(name).last_id:
                 self.store.stream(name).set_id(last)
-                self.model.gone[name].append(last)
+                self.known.gone[name].append(last)
 
     def read_in_group(self, name: str) -> None:
-        if self.model.ids[name]:
+        if self.known.living(name):
             group = self.store.stream(name).group("g", start="0")
             for delivery in group.read("c", count=5):
                 delivery.ack()
@@ -155,25 +161,25 @@ class Checker:
     """Reads a store at random, and compares with the model."""
 
     def __init__(self, store: Store[bytes], draw: random.Random) -> None:
-        self.store, self.draw, self.model = store, draw, Model()
+        self.store, self.draw, self.known = store, draw, Known()
 
     def look(self) -> None:
         """While somebody changes it: no entry with a wrong value, none that was deleted before."""
         name = self.draw.choice(NAMES)
-        model, stream = self.model, self.store.stream(name)
-        id = self.draw.choice(model.ids[name] + model.gone[name] + [StreamID(3, 3)])
+        known, stream = self.known, self.store.stream(name)
+        id = self.draw.choice(known.living(name) + known.gone[name] + [StreamID(3, 3)])
         entry = stream.get(id)
         assert entry is None or (entry.id == id and entry[b"v"] == value(name, id))
-        assert entry is None or id not in model.gone[name], (name, id)
+        assert entry is None or id not in known.gone[name], (name, id)
         found = [entry.id for entry in stream.range(id, count=20)]
         assert found == sorted(set(found))
-        gone = set(model.gone[name])
+        gone = set(known.gone[name])
         assert not gone.intersection(found)
 
     def compare(self) -> None:
         """While nobody changes it."""
         for name in NAMES:
-            living, stream = self.model.ids[name], self.store.stream(name)
+            living, stream = self.known.living(name), self.store.stream(name)
             assert len(stream) == len(living)
             for _ in range(6):
                 self.compare_some(stream, name, living)
@@ -184,7 +190,7 @@ class Checker:
     def compare_some(self, stream: Any, name: str, living: list[StreamID]) -> None:
         """An entry, and an interval from either end."""
         draw = self.draw
-        known = living + self.model.gone[name]
+        known = living + self.known.gone[name]
         id = draw.choice(known) if known else StreamID(draw.randrange(9), 0)
         if draw.random() < 0.2:
             id = draw.choice(
@@ -218,10 +224,10 @@ def check_all_the_time(
         while True:
             while not told.poll(0):
                 checker.look()
-            model = told.recv()
-            if model is None:
+            known = told.recv()
+            if known is None:
                 return
-            checker.model = model
+            checker.known = known
             checker.compare()
             told.send("same")
 
@@ -252,8 +258,8 @@ def test_what_one_process_changes_another_one_reads(tmp_path: Path, core: str, l
             done: list[str] = []
             for _ in range(STEPS):
                 done.append(writer.step())
-                ours.send(writer.model)
-                own.model = writer.model
+                ours.send(writer.known)
+                own.known = writer.known
                 own.compare()
                 if not ours.poll(60) or _received(ours) != "same":
                     print("behind", done[-5:])

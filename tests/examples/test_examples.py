@@ -16,11 +16,9 @@ from pathlib import Path
 import logstore
 from logstore.ids import StreamID
 from logstore.recovery import fetch
-from tests.house.repo import ROOT
+from tests.house.repo import EXAMPLES
 from tests.peers.servers import Peer
-from tests.recovery.test_shipping import bucket_server
-
-EXAMPLES = ROOT / "examples"
+from tests.recovery.shipped import bucket_server
 
 
 def environment(**more: Path) -> dict[str, str]:

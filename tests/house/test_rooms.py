@@ -68,7 +68,7 @@ def test_nothing_quick_is_long_or_needs_spark() -> None:
 
 
 def test_a_change_runs_what_imports_it() -> None:
-    found = rooms.tests_for([Path("tests/groups/model.py")])
+    found = rooms.tests_for([Path("tests/model/groups.py")])
     assert Path("tests/model/test_model.py") in found
     assert Path("tests/crash/states/test_states.py") not in found  # long, and not changed
     assert Path("tests/crash/states/test_states.py") in rooms.tests_for(

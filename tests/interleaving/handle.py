@@ -11,7 +11,7 @@ from logstore.log import names
 from tests.crash.states import look
 from tests.crash.states.look import Clock
 from tests.crash.states.model import pairs, text, told, value
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 Answer = Any
@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
     name: str
     do: Callable[[StoreHandle], Answer]
-    model: Callable[[Shelf], Answer]
+    model: Callable[[StoreModel], Answer]
     locks: bool | None = True  # it takes LOCK; None: if there is something to do
     cares: bool = False  # it takes the maintenance lock
     fresh: bool = False  # done by a process that has the store not open, and closes it after
@@ -62,12 +62,12 @@ def fields(n: int, size: int = 30) -> dict[str, bytes]:
     return {"v": value(n, size)}
 
 
-def added(model: Shelf, name: str, n: int, size: int = 30) -> str:
+def added(model: StoreModel, name: str, n: int, size: int = 30) -> str:
     """One entry more; its ID."""
     return text(model.add(name.encode(), pairs(n, size)))
 
 
-def seen(model: Shelf) -> Answer:
+def seen(model: StoreModel) -> Answer:
     """What a reader must see."""
     return told(model)
 

@@ -18,8 +18,8 @@ from logstore.recovery.check import check
 from tests import figures
 from tests.engine.procs import Forked
 from tests.interleaving.actor import Actor, Got
+from tests.interleaving.found import WORKS, stopped
 from tests.interleaving.handle import begin
-from tests.interleaving.test_found import WORKS, stopped
 
 SEED = int(os.environ.get("LOGSTORE_STOPS", "5"))
 

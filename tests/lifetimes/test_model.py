@@ -20,6 +20,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
+from tests.model.store import StoreModel
 from tests.schedules.due import SetClock, opened, values
 from tests.support.inside import delete_index, do_due_work
 
@@ -27,14 +28,14 @@ NAMES = ("a", "b", "c", "d")
 FAR_MS = 1_000_000
 
 
-class Model(NamedTuple):
-    """What a stream must hold, and when it expires."""
+class Held(NamedTuple):
+    """What a stream holds, and when it expires."""
 
     texts: tuple[str, ...]
     expires_ms: int = 0
 
 
-State = dict[str, Model]
+State = dict[str, Held]
 
 
 class Run:
@@ -44,7 +45,7 @@ class Run:
         self.store = store
         self.clock = clock
         self.chance = chance
-        self.state: State = {}
+        self.model = StoreModel(clock.ms)
 
     def name(self) -> str:
         """One of the names."""
@@ -62,64 +63,59 @@ class Run:
     def _add(self) -> None:
         name, text = self.name(), str(self.chance.randrange(1 << 40))
         self.store.stream(name).add({"n": text})
-        before = self.state.get(name, Model(()))
-        self.state[name] = before._replace(texts=(*before.texts, text))
+        self.model.add(name.encode(), ((b"n", text.encode()),))
 
     def _rename(self) -> None:
         old, new, replace = self.name(), self.name(), self.chance.random() < 0.8
-        if old not in self.state:
+        if self.model.seen(old.encode()) is None:
             with pytest.raises(StreamNotFoundError):
                 self.store.rename(old, new, replace=replace)
-        elif self.store.rename(old, new, replace=replace):
-            assert replace or new not in self.state
-            self.state[new] = self.state.pop(old)
         else:
-            assert new in self.state
-            assert not replace
+            done = self.store.rename(old, new, replace=replace)
+            assert done == self.model.rename(old.encode(), new.encode(), replace=replace)
 
     def _copy(self) -> None:
         source, target = self.chance.sample(NAMES, 2)
         replace = self.chance.random() < 0.5
-        if source in self.state and self.store.copy(source, target, replace=replace):
-            assert replace or target not in self.state
-            self.state[target] = self.state[source]
+        if self.model.seen(source.encode()) is not None:
+            done = self.store.copy(source, target, replace=replace)
+            assert done == self.model.copy(source.encode(), target.encode(), replace=replace)
 
     def _drop(self) -> None:
         name = self.name()
-        assert self.store.drop(name) == (self.state.pop(name, None) is not None)
+        assert self.store.drop(name) == self.model.drop(name.encode())
 
     def _expire(self) -> None:
         name = self.name()
         at_ms = self.clock.ms + self.chance.choice((-5, 0, 1, 7, 30, FAR_MS))
-        assert self.store.stream(name).expire(at=at_ms) == (name in self.state)
-        if name in self.state:
-            self.state[name] = self.state[name]._replace(expires_ms=at_ms)
-            self._pass()
+        assert self.store.stream(name).expire(at=at_ms) == self.model.expire(name.encode(), at_ms)
 
     def _persist(self) -> None:
         name = self.name()
-        found = self.state.get(name)
-        assert self.store.stream(name).persist() == (found is not None and found.expires_ms > 0)
-        if found is not None:
-            self.state[name] = found._replace(expires_ms=0)
+        assert self.store.stream(name).persist() == self.model.persist(name.encode())
 
     def _wait(self) -> None:
         self.clock.ms += self.chance.randrange(20)
-        self._pass()
+        self.model.now = self.clock.ms
         if self.chance.random() < 0.5:
             do_due_work(self.store)
 
-    def _pass(self) -> None:
-        """What has expired is gone."""
-        for name, found in list(self.state.items()):
-            if found.expires_ms and found.expires_ms <= self.clock.ms:
-                del self.state[name]
-
     def check(self) -> None:
         """The store is as the model says."""
-        assert told(self.store) == self.state
+        state = held(self.model)
+        assert told(self.store) == state
         for name in NAMES:
-            assert (name in self.store) == (name in self.state)
+            assert (name in self.store) == (name in state)
+
+
+def held(model: StoreModel) -> State:
+    """What a model holds, as ``told`` tells of a store."""
+    found: State = {}
+    for name in model.names():
+        of = model.streams[name]
+        texts = tuple(value.decode() for ((_, value),) in of.entries.values())
+        found[name.decode()] = Held(texts, of.expires_ms)
+    return found
 
 
 def told(store: Store[Any]) -> State:
@@ -129,7 +125,7 @@ def told(store: Store[Any]) -> State:
         stream = store.stream(name)
         at = stream.expires_at
         expires_ms = 0 if at is None else round(at.timestamp() * 1000)
-        found[name] = Model(tuple(values(stream)), expires_ms)
+        found[name] = Held(tuple(values(stream)), expires_ms)
         assert stream.info().length == len(stream) == len(found[name].texts)
     return found
 
@@ -137,13 +133,13 @@ def told(store: Store[Any]) -> State:
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
     chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
-    state: State = {}
+    model = StoreModel(clock.ms)
     for round_ in range(6):
         if chance.random() < 0.4 and round_:
             delete_index(path)
         with opened(path, clock) as store:
             run = Run(store, clock, chance)
-            run.state = state
+            run.model = model
             run.check()
             for _ in range(25):
                 run.step()
@@ -152,6 +148,7 @@ def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
                     store.checkpoint()
         assert check(path).index == compare.AGREES
     with logstore.open(path, encoding="utf-8", readonly=True, clock=clock) as store:
+        state = held(model)
         assert told(store) == state
         clock.ms += FAR_MS * 2
         assert told(store) == {name: each for name, each in state.items() if not each.expires_ms}
@@ -230,7 +227,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
         expected = told(store)
     delete_index(path)
     with opened(path, clock) as store:
-        assert told(store) == expected == {"n": Model(("old",)), "m": Model(("new",))}
+        assert told(store) == expected == {"n": Held(("old",)), "m": Held(("new",))}
     assert check(path).index == compare.AGREES
 
 
@@ -288,11 +285,11 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
         else:
             assert (after == states[0]) == (what == "drop what expired")
             if what == "rename":
-                assert after == {"b": Model(("a",))}
+                assert after == {"b": Held(("a",))}
             elif what == "copy":
-                assert after == {"a": Model(("a",)), "b": Model(("a",))}
+                assert after == {"a": Held(("a",)), "b": Held(("a",))}
             elif what.startswith("add"):
-                assert after["x"] == Model(("new",))
+                assert after["x"] == Held(("new",))
     delete_index(path)
     with opened(path, clock) as store:
         assert told(store) == after

@@ -17,7 +17,7 @@ from logstore.log import groupframe as groups
 from logstore.log import node_reader, reader
 from logstore.log.frame import Rename
 from logstore.log.writer import CommitBuffer, crc_seed
-from tests.log.test_format_page import Held
+from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
 
 SEED = crc_seed(bytes(range(16)))

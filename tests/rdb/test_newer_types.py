@@ -24,8 +24,7 @@ from logstore.rdb.value import Idempotence
 from logstore.rdb.writer import length, string
 from logstore.transfer import Server, export_file, export_server, import_file
 from logstore.wire.table import Profile
-from tests.rdb.test_hostile import signed
-from tests.rdb.test_round_trips import body
+from tests.rdb.bodies import body, signed
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, delete_index
 from tests.wire.served import serving

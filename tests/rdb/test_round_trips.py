@@ -12,17 +12,13 @@ from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.rdb import codes, dump
 from tests.peers.servers import Peer
+from tests.rdb.bodies import body
 from tests.rdb.workload import fill, full_info
 from tests.store.conftest import OpenStore
 from tests.support.inside import delete_index
 
 pytestmark = pytest.mark.peers
 SEEDS = range(40)
-
-
-def body(payload: bytes) -> bytes:
-    """A payload without version and checksum."""
-    return payload[:-10]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

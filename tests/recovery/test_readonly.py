@@ -10,12 +10,7 @@ import pytest
 import logstore
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
-
-
-def names_and_bytes(path: Path) -> dict[str, bytes]:
-    """All files below ``path``."""
-    files = (file for file in sorted(path.rglob("*")) if file.is_file())
-    return {str(file.relative_to(path)): file.read_bytes() for file in files}
+from tests.recovery.shipped import names_and_bytes
 
 
 def test_it_follows_writers_and_compactions(tmp_path: Path) -> None:

@@ -21,14 +21,9 @@ from logstore.errors import (
     SnapshotExpired,
 )
 from logstore.log.shipped import OBJECTS, Place
-from tests.recovery.test_shipping import bucket_server, filled, ids, ship
+from tests.recovery.shipped import URI, bucket_server, filled, ids, ship
 from tests.support.inside import engine_of
 from tests.tools.commands import invoke, ok
-
-URI = (
-    "s3://someone:secret@bucket/stores/a?endpoint_override=127.0.0.1%3A{port}"
-    "&scheme=http&region=us-east-1"
-)
 
 
 def view(uri: object) -> Store[bytes]:

@@ -8,15 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import logstore
-from logstore.api.opening import opened_of
 from logstore.errors import (
     CorruptionError,
     Error,
@@ -28,38 +24,10 @@ from logstore.errors import (
 from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.log.shipped import MANIFEST, OBJECTS, Place
-from logstore.recovery import fetch, shipping
+from logstore.recovery import fetch
 from logstore.recovery.check import check
-from logstore.recovery.shipping import Progress, Shipped
+from tests.recovery.shipped import at_once, bucket_server, filled, ids, ship
 from tests.tools.commands import invoke, ok
-
-SEGMENT_BYTES = 1 << 20
-ROWS = 16_000
-
-
-def filled(path: Path) -> logstore.Store[bytes]:
-    """A store of some sealed segments, and one that is written to."""
-    store = logstore.open(path, background=False, segment_bytes=SEGMENT_BYTES)
-    store.stream("x").add_many([{"a": b"v" * 100, "n": str(n)} for n in range(ROWS)])
-    store.checkpoint()
-    return store
-
-
-def ship(
-    store: logstore.Store[bytes],
-    uri: object,
-    progress: Progress | None = None,
-    *,
-    take_over: bool = False,
-) -> Shipped:
-    live = opened_of(store).live()
-    return shipping.ship(
-        live.engine, live.committer, str(uri), take_over=take_over, progress=progress
-    )
-
-
-def ids(store: logstore.Store[bytes]) -> list[str]:
-    return [str(entry.id) for entry in store.stream("x").range()]
 
 
 def restored(uri: object, target: Path) -> list[str]:
@@ -70,20 +38,6 @@ def restored(uri: object, target: Path) -> list[str]:
     assert (found.damage, found.tail_bytes) == ([], 0)
     with logstore.open(target, background=False) as store:
         return ids(store)
-
-
-@contextmanager
-def at_once(progress_number: int, deed: Callable[[], object]) -> Iterator[Progress]:
-    """A progress that does something as the file of that number is about to be sent."""
-    calls: list[int] = []
-
-    def progress(_done: int, _total: int) -> None:
-        calls.append(1)
-        if len(calls) == progress_number:
-            deed()
-
-    yield progress
-    assert len(calls) >= progress_number
 
 
 def test_only_what_is_new_is_sent_and_what_is_old_goes(tmp_path: Path) -> None:
@@ -226,13 +180,13 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 import logstore
-from tests.recovery import test_shipping as t
+from tests.recovery.shipped import ship
 def progress(done, total, calls=[]):
     calls.append(1)
     if len(calls) == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 with logstore.open(sys.argv[1], background=False) as store:
-    t.ship(store, sys.argv[2], progress)
+    ship(store, sys.argv[2], progress)
 """
 
 
@@ -252,27 +206,6 @@ def test_a_killed_ship_is_gone_on_with(tmp_path: Path) -> None:
         assert restored(uri, tmp_path / "again") == ids(store)
     there = os.listdir(uri / OBJECTS)
     assert ("README" in there, [name for name in there if ".tmp" in name]) == (True, [])
-
-
-@contextmanager
-def bucket_server(data: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """An S3-compatible server whose buckets outlive it."""
-    command = [Path(sys.executable).with_name("localbucket"), data, "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert server.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.02)
-        yield server
-    finally:
-        server.kill()
-        server.wait()
 
 
 def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:

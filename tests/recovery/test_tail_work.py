@@ -25,7 +25,7 @@ from logstore.log.writer import CommitBuffer, crc_seed
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import open_store
 from logstore.recovery.check import check
-from tests.log.test_format_page import Held
+from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
 
 MIB = 1 << 20

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from logstore.log import names
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
-from tests.retention.look import Clock, ids_of, nodes_of, opened
+from tests.retention.look import Clock, ids_of, nodes_of, opened, soon
 
 KILLS = 6
 WRITE = """
@@ -34,14 +33,6 @@ with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 
         stream.add_many([{"n": n + each} for each in range(50)], batch=7)
         n += 50
 """
-
-
-def soon(what: Callable[[], object], within_s: float = 60.0) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + within_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:

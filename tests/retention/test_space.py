@@ -24,8 +24,7 @@ from logstore.recovery.check import check
 from tests import seeds
 from tests.compaction.dumps import dump
 from tests.engine.procs import Forked
-from tests.retention.look import Clock, opened
-from tests.retention.test_background import soon
+from tests.retention.look import Clock, opened, soon
 
 SEGMENT = 1 << 16
 MINUTE_MS = 60_000

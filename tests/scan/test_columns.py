@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,14 +14,13 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.errors import OptionError
-from logstore.ids import StreamID
 from logstore.scan import read
 from logstore.scan.arrow import Gather
 from tests import seeds
 from tests.scan.look import make_plan, make_store
+from tests.scan.shapes import REPEATED, SHAPES, random_ids
 
 NUMBERS = itertools.count()
-TOP = 2**64 - 1
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +39,6 @@ def test_no_columns_are_still_rows(store: Store[bytes]) -> None:
     assert stream.scan(columns=[]).read_all().num_rows == 1000
     split = make_plan(store, b"none", min_partitions=1).splits[0]
     assert sum(batch.num_rows for batch in read.batches(split, Gather([]))) == 1000
-
-
-REPEATED: list[list[tuple[bytes, bytes]]] = [
-    [(b"tag", b"a"), (b"tag", b"b")],
-    [(b"tag", b"a"), (b"x", b"1"), (b"tag", b"b"), (b"tag", b"c"), (b"x", b"2")],
-    [(b"tag", b"only")],
-    [(b"7", b"a"), (b"07", b"b"), (b"7", b"c")],
-    [(b"k%d" % (n % 30), b"%d" % n) for n in range(70)],
-    [(b"k\xff", b"a"), (b"k\xfe", b"b")],  # two names that are one text
-]
 
 
 def test_the_last_of_repeated_fields_wins_everywhere(store: Store[bytes]) -> None:
@@ -81,22 +69,6 @@ def test_the_last_of_repeated_fields_wins_everywhere(store: Store[bytes]) -> Non
             assert found["tag"].to_pylist() == [
                 entry.fields["tag"].decode() if "tag" in entry.fields else None for entry in entries
             ]
-
-
-SHAPES: dict[str, Any] = {
-    "small": lambda rng: (rng.randrange(20), rng.randrange(20)),
-    "times": lambda rng: (1_700_000_000_000 + rng.randrange(1000), rng.randrange(3)),
-    "wide": lambda rng: (rng.randrange(2**64), rng.randrange(2**64)),
-    "powers": lambda rng: (2 ** rng.randrange(64), max(2 ** rng.randrange(65) - 1, 0)),
-    "past 2^63": lambda rng: (2**63 + rng.randrange(-5, 5), TOP - rng.randrange(9)),
-}
-
-
-def random_ids(shape: str, seed: int, count: int = 1000) -> list[StreamID]:
-    """Up to ``count`` IDs, sorted, no two alike."""
-    rng = random.Random(seed)
-    drawn = {SHAPES[shape](rng) for _ in range(count)} - {(0, 0)}
-    return [StreamID(*id) for id in sorted(drawn)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -15,10 +15,9 @@ from logstore.errors import NotAStoreError, OptionError
 from logstore.spark_io import options as source_options
 from logstore.spark_io import planning
 from logstore.spark_io.partition import SplitPartition
-from tests.recovery.test_shipped_view import URI
-from tests.recovery.test_shipping import at_once, bucket_server, filled, ids, ship
+from tests.recovery.shipped import URI, at_once, bucket_server, filled, ids, ship
 from tests.scan.look import make_store
-from tests.spark.test_stores import rows
+from tests.spark.stores import rows
 
 SCHEMA = "id string, a string, n int"
 

@@ -17,9 +17,8 @@ import logstore
 from logstore.api import open_store
 from logstore.api.open_store import open_to_look
 from logstore.api.opening import opened_of
-from tests.tools.commands import environment, invoke, ok
+from tests.tools.commands import contents, environment, invoke, ok
 from tests.tools.conftest import ODD_NAME
-from tests.tools.test_cli import contents
 
 HOLD = """
 import sys, logstore

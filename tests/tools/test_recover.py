@@ -6,8 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.tools.commands import invoke, no_traceback, ok, process
-from tests.tools.test_check import segments
+from tests.tools.commands import invoke, no_traceback, ok, process, segments
 
 
 def test_a_clean_store(store: Path) -> None:

@@ -25,7 +25,7 @@ from logstore.wire.server.server import Listen
 from tests.peers.servers import Peer, binary_of
 from tests.rdb.workload import fill
 from tests.tools.commands import ok
-from tests.transfer.test_import_files import body, ours
+from tests.transfer.dumps import body, ours
 from tests.wire.served import serving
 
 START_S = 60

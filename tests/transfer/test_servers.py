@@ -26,8 +26,8 @@ from tests.peers.servers import Peer
 from tests.rdb.workload import fill, full_info
 from tests.support.inside import FixedClock
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
+from tests.transfer.dumps import body, dumps, ours
 from tests.transfer.durable import DurableServer
-from tests.transfer.test_import_files import body, dumps, ours
 
 pytestmark = pytest.mark.peers
 SEEDS = range(12)

@@ -23,19 +23,7 @@ from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting.session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    queue,
-    queued,
-    reader,
-    stop,
-    take,
-)
+from tests.waiting import crowd
 
 WAITERS = 10
 NAMES = [f"w{number}" for number in range(WAITERS)]
@@ -43,56 +31,58 @@ NAMES = [f"w{number}" for number in range(WAITERS)]
 
 @pytest.mark.usefixtures("patient")
 def test_processes_are_served_in_the_order_they_came(store: Store[Any]) -> None:
-    group_of(store)
+    crowd.group_of(store)
     with ExitStack() as stack:
         for who in NAMES:
-            stack.enter_context(reader(store, who))
+            stack.enter_context(crowd.reader(store, who))
         for n in range(WAITERS // 2):
             store.stream("work").add({"n": n})
         store.stream("work").add_many({"n": n} for n in range(WAITERS // 2, WAITERS))
-        eventually(lambda: len(owners(store)) == WAITERS)
-    assert owners(store) == NAMES
-    assert queue(store) == []
+        crowd.eventually(lambda: len(crowd.owners(store)) == WAITERS)
+    assert crowd.owners(store) == NAMES
+    assert crowd.queue(store) == []
 
 
 @pytest.mark.usefixtures("patient")
 def test_threads_are_served_in_the_order_they_came(store: Store[Any]) -> None:
-    group = group_of(store)
-    key = key_of(store)
+    group = crowd.group_of(store)
+    key = crowd.key_of(store)
     threads = []
     for place, who in enumerate(NAMES):
         threads.append(
-            threading.Thread(target=group.read, args=(who,), kwargs={"count": 1, "timeout": LONG_S})
+            threading.Thread(
+                target=group.read, args=(who,), kwargs={"count": 1, "timeout": crowd.LONG_S}
+            )
         )
         threads[-1].start()
-        eventually(lambda place=place: len(queue(store, key)) == place + 1)  # type: ignore[misc]
+        crowd.eventually(lambda place=place: len(crowd.queue(store, key)) == place + 1)  # type: ignore[misc]
     store.stream("work").add_many({"n": n} for n in range(WAITERS // 2))
     for n in range(WAITERS // 2, WAITERS):
         store.stream("work").add({"n": n})
     for thread in threads:
-        thread.join(SOON_S)
-    assert owners(store) == NAMES
+        thread.join(crowd.SOON_S)
+    assert crowd.owners(store) == NAMES
 
 
 @pytest.mark.usefixtures("patient")
 def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
     """Ten that come back at once are served round and round; one that is killed is left out."""
-    group_of(store)
-    key, served = key_of(store), 0
+    crowd.group_of(store)
+    key, served = crowd.key_of(store), 0
 
     def serve_one(pid: int, *, comes_back: bool = True) -> None:
         nonlocal served
         served += 1
         store.stream("work").add({"n": served})
-        eventually(lambda: len(owners(store)) == served)
+        crowd.eventually(lambda: len(crowd.owners(store)) == served)
         if comes_back:
-            eventually(lambda: queue(store, key)[-1] == pid)
+            crowd.eventually(lambda: crowd.queue(store, key)[-1] == pid)
         else:
-            eventually(lambda: pid not in queue(store, key))
+            crowd.eventually(lambda: pid not in crowd.queue(store, key))
 
     with ExitStack() as stack:
-        lasting = [stack.enter_context(reader(store, who, 3)).pid for who in NAMES[:-1]]
-        doomed = reader(store, NAMES[-1], 3)
+        lasting = [stack.enter_context(crowd.reader(store, who, 3)).pid for who in NAMES[:-1]]
+        doomed = crowd.reader(store, NAMES[-1], 3)
         for pid in [*lasting, doomed.pid]:
             serve_one(pid)
         doomed.kill()
@@ -100,92 +90,96 @@ def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
             serve_one(pid)
         for pid in lasting:
             serve_one(pid, comes_back=False)
-    assert owners(store) == NAMES + 2 * NAMES[:-1]
+    assert crowd.owners(store) == NAMES + 2 * NAMES[:-1]
 
 
 @pytest.mark.usefixtures("patient")
 def test_one_that_was_killed_asleep_costs_nothing(store: Store[Any]) -> None:
-    group_of(store)
-    first = reader(store, "first")
-    with reader(store, "second"):
+    crowd.group_of(store)
+    first = crowd.reader(store, "first")
+    with crowd.reader(store, "second"):
         first.kill()
         store.stream("work").add({"a": "b"})
-        eventually(lambda: owners(store) == ["second"])
+        crowd.eventually(lambda: crowd.owners(store) == ["second"])
 
 
 @pytest.mark.usefixtures("left_to_readers")
 def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
     """The wake-up died with it: the next one finds that out by looking, in this test alone."""
-    group_of(store)
+    crowd.group_of(store)
 
     def die_at_work() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
-            take(theirs, "first", once=lambda: os.kill(os.getpid(), signal.SIGKILL))
+            crowd.take(theirs, "first", once=lambda: os.kill(os.getpid(), signal.SIGKILL))
 
     PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
     try:
-        first = queued(store, die_at_work)
-        with reader(store, "second"):
+        first = crowd.queued(store, die_at_work)
+        with crowd.reader(store, "second"):
             store.stream("work").add({"a": "b"})
             os.waitpid(first.pid, 0)
-            eventually(lambda: owners(store) == ["second"])
+            crowd.eventually(lambda: crowd.owners(store) == ["second"])
     finally:
         PACE.set(PACE.slice_s)
 
 
 def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[Any]) -> None:
     """The second looked for what it may take past the first, found nothing, and slept again."""
-    group_of(store)
+    crowd.group_of(store)
     PACE.stale_ms = 900_000
     try:
-        first = reader(store, "first")
-        with reader(store, "second", claim_idle=3600):
-            stop(first.pid)
+        first = crowd.reader(store, "first")
+        with crowd.reader(store, "second", claim_idle=3600):
+            crowd.stop(first.pid)
             store.stream("work").add({"a": "b"})
             time.sleep(0.3)
-            assert owners(store) == []
+            assert crowd.owners(store) == []
             first.kill()
-            eventually(lambda: owners(store) == ["second"])
+            crowd.eventually(lambda: crowd.owners(store) == ["second"])
     finally:
         PACE.set(PACE.slice_s)
 
 
 def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
     """The first is stopped for some slices of the others: what is there stays there for it."""
-    group_of(store)
+    crowd.group_of(store)
     PACE.set(0.02)
     PACE.stale_ms = PACE.fresh_ms = 900_000
     try:
-        with reader(store, "first") as first, reader(store, "second"), reader(store, "third"):
-            stop(first.pid)
+        with (
+            crowd.reader(store, "first") as first,
+            crowd.reader(store, "second"),
+            crowd.reader(store, "third"),
+        ):
+            crowd.stop(first.pid)
             store.stream("work").add({"a": "b"})
             time.sleep(0.3)
-            assert owners(store) == []
+            assert crowd.owners(store) == []
             os.kill(first.pid, signal.SIGCONT)
-            eventually(lambda: owners(store) == ["first"])
+            crowd.eventually(lambda: crowd.owners(store) == ["first"])
             store.stream("work").add_many([{"a": "b"}] * 2)
-        assert owners(store) == ["first", "second", "third"]
+        assert crowd.owners(store) == ["first", "second", "third"]
     finally:
         PACE.set(0.1)
 
 
 def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) -> None:
-    group_of(store)
-    with reader(store, "first") as first, reader(store, "second"):
-        stop(first.pid)
+    crowd.group_of(store)
+    with crowd.reader(store, "first") as first, crowd.reader(store, "second"):
+        crowd.stop(first.pid)
         store.stream("work").add({"a": "b"})
-        eventually(lambda: owners(store) == ["second"])
+        crowd.eventually(lambda: crowd.owners(store) == ["second"])
         os.kill(first.pid, signal.SIGCONT)
         store.stream("work").add({"a": "b"})
-    assert owners(store) == ["second", "first"]
+    assert crowd.owners(store) == ["second", "first"]
 
 
 @pytest.mark.usefixtures("patient", "left_to_readers")
 def test_who_gives_up_after_it_was_woken_wakes_the_next(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group_of(store)
-    key, timeout = key_of(store), 0.5
+    crowd.group_of(store)
+    key, timeout = crowd.key_of(store), 0.5
     attempt, tried = WaitSession._try, threading.Event()
 
     def late(self: Any, ahead: Any) -> Any:
@@ -193,23 +187,23 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(
         found = attempt(self, ahead)
         if self._read.consumer == b"first" and not tried.is_set():
             tried.set()
-            eventually(lambda: len(queue(store, key)) == 2)
+            crowd.eventually(lambda: len(crowd.queue(store, key)) == 2)
             store.stream("work").add({"a": "b"})
             time.sleep(timeout)
         return found
 
     monkeypatch.setattr(WaitSession, "_try", late)
     given: list[Any] = []
-    first = threading.Thread(target=lambda: given.append(take(store, "first", timeout)))
+    first = threading.Thread(target=lambda: given.append(crowd.take(store, "first", timeout)))
     first.start()
-    eventually(lambda: len(queue(store, key)) == 1)
+    crowd.eventually(lambda: len(crowd.queue(store, key)) == 1)
     second = threading.Thread(
-        target=group_of(store).read, args=("second",), kwargs={"timeout": LONG_S}
+        target=crowd.group_of(store).read, args=("second",), kwargs={"timeout": crowd.LONG_S}
     )
     second.start()
-    first.join(SOON_S)
-    eventually(lambda: owners(store) == ["second"])
-    second.join(SOON_S)
+    first.join(crowd.SOON_S)
+    crowd.eventually(lambda: crowd.owners(store) == ["second"])
+    second.join(crowd.SOON_S)
     assert tried.is_set()
     assert given == [[]]
 
@@ -218,8 +212,8 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(
 @pytest.mark.parametrize("how", ["leaves some", "fails", "is interrupted"])
 def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> None:
     """The second comes itself, so that nobody hands it anything."""
-    group = group_of(store)
-    key = key_of(store)
+    group = crowd.group_of(store)
+    key = crowd.key_of(store)
     stopped: list[bool] = []
 
     def alive() -> None:
@@ -232,34 +226,34 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
 
     def work() -> None:
         with suppress(KeyboardInterrupt, logstore.UsageError):
-            take(store, "first", None, once, alive if how == "is interrupted" else None)
+            crowd.take(store, "first", None, once, alive if how == "is interrupted" else None)
 
     first = threading.Thread(target=work)
     first.start()
-    eventually(lambda: len(queue(store, key)) == 1)
+    crowd.eventually(lambda: len(crowd.queue(store, key)) == 1)
     second = threading.Thread(
-        target=group.read, args=("second",), kwargs={"timeout": LONG_S, "claim_idle": 3600}
+        target=group.read, args=("second",), kwargs={"timeout": crowd.LONG_S, "claim_idle": 3600}
     )
     second.start()
-    eventually(lambda: len(queue(store, key)) == 2)
+    crowd.eventually(lambda: len(crowd.queue(store, key)) == 2)
     stopped.append(True)
     store.stream("work").add_many([{"a": "b"}] * (2 if how == "leaves some" else 1))
-    second.join(SOON_S)
-    assert owners(store) == (["first", "second"] if how == "leaves some" else ["second"])
-    first.join(SOON_S)
+    second.join(crowd.SOON_S)
+    assert crowd.owners(store) == (["first", "second"] if how == "leaves some" else ["second"])
+    first.join(crowd.SOON_S)
 
 
 def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_path: Path) -> None:
     """Ten processes, one after the other killed and replaced; each entry goes to one of them, and
     again only by claim; each lives on its share.
     """
-    group_of(store)
+    crowd.group_of(store)
     count, chosen = 300, random.Random(7)
 
     def work(who: str) -> None:
         told = os.open(tmp_path / who, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         with logstore.open(store.path, sync="os", background=False) as theirs:
-            group = group_of(theirs)
+            group = crowd.group_of(theirs)
             while True:
                 for each in group.read(who, count=1, timeout=None, claim_idle=0.5):
                     os.write(told, b"%d %d\n" % (each.id.ms, each.delivery_count))
@@ -275,8 +269,8 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
             if n % 30 == 0:
                 doomed.pop(chosen.randrange(len(doomed))).kill()
                 doomed.append(Forked(lambda n=n: work(f"x{n}")))  # type: ignore[misc]
-        group = group_of(store)
-        eventually(lambda: group.info().lag == 0 and group.pending().count == 0, 20)
+        group = crowd.group_of(store)
+        crowd.eventually(lambda: group.info().lag == 0 and group.pending().count == 0, 20)
     finally:
         for child in steady + doomed:
             child.kill()
@@ -299,7 +293,7 @@ def test_who_comes_when_all_tickets_are_taken_is_served_without_order(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiters, "WAITERS_MAX", 4)
-    group = group_of(store)
+    group = crowd.group_of(store)
     table = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
         taken = [table.take_locked(5, 1) for _ in range(5)]
@@ -307,7 +301,7 @@ def test_who_comes_when_all_tickets_are_taken_is_served_without_order(
     timer = threading.Timer(0.2, lambda: store.stream("work").add({"a": "b"}))
     timer.start()
     began = time.monotonic()
-    assert group.read("late", timeout=LONG_S)
-    assert time.monotonic() - began < SOON_S
+    assert group.read("late", timeout=crowd.LONG_S)
+    assert time.monotonic() - began < crowd.SOON_S
     timer.join()
     table.give_back()

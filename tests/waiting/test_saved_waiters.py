@@ -24,21 +24,9 @@ from logstore.engine.waiting import queue as ticket
 from logstore.engine.waiting.queue import Ticket
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    queue,
-    takers,
-    used,
-)
-from tests.waiting.test_hand_off import Reading, add
-from tests.waiting.test_rejoining import Again
-from tests.waiting.test_task_sessions import go, group, until
-from tests.waiting.test_waiter_records import Held
+from tests.waiting import crowd
+from tests.waiting.readers import Again, Reading, add
+from tests.waiting.tasks import Held, go, group, until
 
 pytestmark = pytest.mark.usefixtures("unhurried")
 
@@ -61,31 +49,31 @@ def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
 
         async def twice() -> list[Any]:
             try:
-                await reads.read("a", count=1, timeout=LONG_S)
+                await reads.read("a", count=1, timeout=crowd.LONG_S)
             except asyncio.CancelledError:
                 await again.wait()
-            return await reads.read("a", count=5, timeout=LONG_S)
+            return await reads.read("a", count=5, timeout=crowd.LONG_S)
 
         first = asyncio.create_task(twice())
-        await until(lambda: len(queue(plain)) == 1)
+        await until(lambda: len(crowd.queue(plain)) == 1)
         add(plain, 0)
         await until(held.reached.is_set)
         first.cancel()
         await asyncio.sleep(0.05)
         monkeypatch.undo()
         held.goes_on.set()
-        await until(lambda: not used(plain))
+        await until(lambda: not crowd.used(plain))
         second = Reading(plain, "b", count=1)
-        (record,) = engine_of(plain).wake.waits.waiters.waiting(key_of(plain))
+        (record,) = engine_of(plain).wake.waits.waiters.waiting(crowd.key_of(plain))
         await until(lambda: taker_of(plain, record.number)[0] > 0)
         before = taker_of(plain, record.number)
         again.set()
-        await until(lambda: len(queue(plain)) == 2)
+        await until(lambda: len(crowd.queue(plain)) == 2)
         assert taker_of(plain, record.number) == before
         add(plain, 1, 2, 3)
         assert await asyncio.to_thread(second.wait) == [1]
         assert [int(each.fields[b"n"]) for each in await first] == [2, 3]
-        assert owners(plain) == ["a", "b", "a", "a"]
+        assert crowd.owners(plain) == ["a", "b", "a", "a"]
 
     go(tmp_path, work)
 
@@ -104,24 +92,24 @@ def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
 
     def read() -> None:
         with pytest.raises(KeyboardInterrupt):
-            group_of(store).read("a", count=1, timeout=LONG_S)
-        told.wait(SOON_S)
-        got["a"] = group_of(store).read("a", count=5, timeout=LONG_S)
+            crowd.group_of(store).read("a", count=1, timeout=crowd.LONG_S)
+        told.wait(crowd.SOON_S)
+        got["a"] = crowd.group_of(store).read("a", count=5, timeout=crowd.LONG_S)
 
     monkeypatch.setattr(Ticket, "served", cut_off)
     thread = threading.Thread(target=read)
     thread.start()
-    eventually(lambda: len(queue(store)) == 1)
+    crowd.eventually(lambda: len(crowd.queue(store)) == 1)
     add(store, 0)
-    eventually(lambda: Ticket.served is served and used(store) == [])
+    crowd.eventually(lambda: Ticket.served is served and crowd.used(store) == [])
     assert engine_of(store).wake.waits.saved._bare == {}
     second = Reading(store, "b", count=1)
-    eventually(lambda: len(takers(store)) == 1)
+    crowd.eventually(lambda: len(crowd.takers(store)) == 1)
     told.set()
-    eventually(lambda: len(takers(store)) == 2)
+    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
     add(store, 1, 2, 3)
     assert second.wait() == [1]
-    thread.join(SOON_S)
+    thread.join(crowd.SOON_S)
     assert [int(each.fields[b"n"]) for each in got["a"]] == [2, 3]
 
 
@@ -139,13 +127,13 @@ def test_interrupted_as_it_joins_it_does_not_wait_any_more(
     for n in range(3):
         timer = threading.Timer(0.05, add, [store, n])
         timer.start()
-        assert group_of(store).read("a", count=1, timeout=LONG_S)
+        assert crowd.group_of(store).read("a", count=1, timeout=crowd.LONG_S)
         timer.join()
         monkeypatch.setattr(futex, "fence", cut_off)
         with pytest.raises(KeyboardInterrupt):
-            group_of(store).read("a", count=1, timeout=LONG_S)
-        assert queue(store) == []
-    assert used(store) == []
+            crowd.group_of(store).read("a", count=1, timeout=crowd.LONG_S)
+        assert crowd.queue(store) == []
+    assert crowd.used(store) == []
     waiting = Reading(store, "b", count=1)
     add(store, 10)
     assert waiting.wait() == [10]
@@ -163,7 +151,7 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
 
         def slow(self: Ticket, seen: int | None = None) -> None:
             reached.set()
-            goes_on.wait(SOON_S)
+            goes_on.wait(crowd.SOON_S)
             pass_on(self, seen)
 
         async def twice() -> list[Any]:
@@ -172,22 +160,22 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
                     await reads.read("a", count=1, timeout=0.1)
             except TimeoutError:
                 monkeypatch.setattr(Ticket, "pass_on", pass_on)
-            return await reads.read("a", count=1, timeout=LONG_S)
+            return await reads.read("a", count=1, timeout=crowd.LONG_S)
 
         monkeypatch.setattr(Ticket, "pass_on", slow)
         first = asyncio.create_task(twice())
         await until(reached.is_set)
-        await until(lambda: len(takers(plain)) == 1)
-        (number,) = takers(plain)
+        await until(lambda: len(crowd.takers(plain)) == 1)
+        (number,) = crowd.takers(plain)
         goes_on.set()
         await asyncio.sleep(0.1)
-        assert takers(plain) == [number]
+        assert crowd.takers(plain) == [number]
         second = await asyncio.to_thread(Reading, plain, "b", count=1)
-        await until(lambda: len(takers(plain)) == 2)
+        await until(lambda: len(crowd.takers(plain)) == 2)
         add(plain, 1, 2)
         assert [int(each.fields[b"n"]) for each in await first] == [1]
         assert await asyncio.to_thread(second.wait) == [2]
-        assert owners(plain) == ["a", "b"]
+        assert crowd.owners(plain) == ["a", "b"]
 
     go(tmp_path, work)
 
@@ -195,29 +183,31 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
 @pytest.mark.parametrize("dead", [3, 12])
 def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
     """Not for longer than it takes to see that they do not stir."""
-    group_of(store)
-    waiters, key = engine_of(store).wake.waits.waiters, key_of(store)
+    crowd.group_of(store)
+    waiters, key = engine_of(store).wake.waits.waiters, crowd.key_of(store)
 
     def die() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
             for n in range(dead):
                 threading.Thread(
-                    target=group_of(theirs).read, args=(f"d{n}",),
-                    kwargs={"count": 1, "timeout": LONG_S},
+                    target=crowd.group_of(theirs).read, args=(f"d{n}",),
+                    kwargs={"count": 1, "timeout": crowd.LONG_S},
                 ).start()  # fmt: skip
-            time.sleep(LONG_S)
+            time.sleep(crowd.LONG_S)
 
     child = Forked(die)
-    eventually(lambda: len(waiters.waiting(key)) == dead)
+    crowd.eventually(lambda: len(waiters.waiting(key)) == dead)
     child.kill()
     before = store.metrics()["handed"]
     add(store, 0)  # is given to whoever comes
-    assert group_of(store).read("lives", count=1)
-    eventually(lambda: not any(record.alive() for record in waiters.waiting(key)))
+    assert crowd.group_of(store).read("lives", count=1)
+    crowd.eventually(lambda: not any(record.alive() for record in waiters.waiting(key)))
     time.sleep(PACE.stale_ms / 1000)
     for n in (1, 2, 3):
         waiting = Reading(store, "lives", count=1)
-        eventually(lambda: len([record for record in waiters.waiting(key) if record.alive()]) == 1)
+        crowd.eventually(
+            lambda: len([record for record in waiters.waiting(key) if record.alive()]) == 1
+        )
         add(store, n)
         assert waiting.wait() == [n]
     assert store.metrics()["handed"] - before == 3
@@ -238,7 +228,7 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     monkeypatch.setattr(Mailboxes, "set_taker", noted)
     metrics = store.metrics()["waits"]
     waiting.goes_on.set()
-    eventually(lambda: store.metrics()["waits"] > metrics)
+    crowd.eventually(lambda: store.metrics()["waits"] > metrics)
     assert len(times) == 1
     add(store, 1)
     assert waiting.wait() == [0, 1]
@@ -275,38 +265,38 @@ def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
     monkeypatch.setattr(waiters, "SWEEP_S", 0.0)
     monkeypatch.setattr(durability, "READER_CHECK_POLLS", 1)
     with logstore.open(tmp_path / "store", sync="os") as store:
-        group_of(store)
+        crowd.group_of(store)
         for n in range(BARE_MAX + 1):
             waiting = Reading(store, f"c{n}", count=1)
             add(store, n)
             assert waiting.wait() == [n]
-        assert group_of(store).read("late", timeout=0.01) == []
-        eventually(lambda: used(store) == [])
+        assert crowd.group_of(store).read("late", timeout=0.01) == []
+        crowd.eventually(lambda: crowd.used(store) == [])
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_kept_place_follows_the_stream_to_its_new_name(store: Store[Any]) -> None:
     """Who adds looks for those who wait by the name."""
-    group_of(store)
+    crowd.group_of(store)
     came, told = threading.Event(), threading.Event()
     got: list[Any] = []
 
     def read() -> None:
-        assert group_of(store).read("c", count=1, timeout=0.01) == []
+        assert crowd.group_of(store).read("c", count=1, timeout=0.01) == []
         came.set()
-        told.wait(SOON_S)
+        told.wait(crowd.SOON_S)
         renamed = store.stream("renamed").group("g", start="0")
-        got.extend(renamed.read("c", count=1, timeout=LONG_S))
+        got.extend(renamed.read("c", count=1, timeout=crowd.LONG_S))
 
     thread = threading.Thread(target=read)
     thread.start()
-    assert came.wait(SOON_S)
-    key = key_of(store)
+    assert came.wait(crowd.SOON_S)
+    key = crowd.key_of(store)
     store.rename("work", "renamed")
     told.set()
-    eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
+    crowd.eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
     (record,) = engine_of(store).wake.waits.waiters.waiting(key)
     assert record.bucket == ticket.bucket_of(b"renamed")
     store.stream("renamed").add({"n": 1})
-    thread.join(SOON_S)
+    thread.join(crowd.SOON_S)
     assert len(got) == 1

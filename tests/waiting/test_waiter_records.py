@@ -24,11 +24,10 @@ from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import Waits, every_offset
 from logstore.engine.shm.waiters import NEW_ONLY, WAITING
 from logstore.engine.waiting.queue import NONE, Ticket
-from logstore.engine.waiting.session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
-from tests.waiting.test_hand_off import Reading, add
-from tests.waiting.test_task_sessions import go, group, task, until, used
+from tests.waiting.readers import Reading, add
+from tests.waiting.tasks import Held, go, group, task, until, used
 
 
 def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None:
@@ -51,23 +50,6 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
     mailboxes.offer_locked(record.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
     waiting.join(SOON_S)
     assert [type(each) for each in raised] == [logstore.ClosedError]
-
-
-class Held:
-    """Steps of one kind that are held up, before or after they are done."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, name: str, *, after: bool = False) -> None:
-        self.reached, self.goes_on = threading.Event(), threading.Event()
-        done = getattr(WaitSession, name)
-
-        def held(session: Any, *args: Any) -> Any:
-            found = done(session, *args) if after else None
-            if found or not after:
-                self.reached.set()
-                self.goes_on.wait(SOON_S)
-            return found if after else done(session, *args)
-
-        patch.setattr(WaitSession, name, held)
 
 
 def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(

@@ -21,9 +21,9 @@ from logstore.wire.server.group_commit import LIGHT_COST, GroupCommit
 from logstore.wire.server.listening import Listen
 from logstore.wire.session import Session
 from logstore.wire.steps import Change
+from tests.wire.collected import collected, send, wait_for, xadd
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served, serving
-from tests.wire.test_group_commit import collected, send, wait_for, xadd
 
 ID, REFUSED, QUEUED = "id", "refused", b"QUEUED"
 Words: TypeAlias = list[bytes]

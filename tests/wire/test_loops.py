@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.wire.collected import wait_for, xadd
 from tests.wire.lines import Absent, Line, request
 from tests.wire.served import Served, serving
-from tests.wire.test_group_commit import wait_for, xadd
 
 ADDS = 3000  # whose replies are more than a transport takes at once
 READS = 300

@@ -18,7 +18,7 @@ from logstore.rdb.writer import length
 from tests.figures import times
 from tests.peers import servers
 from tests.peers.servers import Peer
-from tests.rdb.test_hostile import signed
+from tests.rdb.bodies import signed
 from tests.wire.lines import Line
 from tests.wire.served import serving
 

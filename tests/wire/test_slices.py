@@ -19,9 +19,9 @@ from logstore.wire.commands.walking import SLICE_ENTRIES, EntriesWalk
 from logstore.wire.partial_commits import PART_ENTRIES, Begun
 from logstore.wire.runner import Runner
 from logstore.wire.server import read_turns
+from tests.wire.collected import wait_for
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
-from tests.wire.test_group_commit import wait_for
 
 MANY = 20 * SLICE_ENTRIES  # entries of the stream "long"
 GONE = 40  # clients that ask for all of them and go

@@ -15,7 +15,7 @@ from tests.crash.states import look, model
 from tests.crash.states.disk import Image
 from tests.crash.states.look import Clock, Content
 from tests.crash.states.recording import STORE, Moment, Recorder, recording
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 
@@ -46,12 +46,12 @@ class Session:
 
     def begun(self, found: Content) -> None:
         """It begins with this."""
-        self.shelf = model.begun(look.plain(found))
+        self.model = model.begun(look.plain(found))
 
     def agree(self, step: Do, found: Content) -> None:
         """AssertionError if the model says otherwise after a step."""
-        step.model(self.shelf)
-        _agree(step.name, look.plain(found), model.told(self.shelf))
+        step.model(self.model)
+        _agree(step.name, look.plain(found), model.told(self.model))
 
 
 class Do(NamedTuple):
@@ -59,7 +59,7 @@ class Do(NamedTuple):
 
     name: str
     do: Callable[[Session], object]
-    model: Callable[[Shelf], object] = lambda model: None
+    model: Callable[[StoreModel], object] = lambda model: None
     syncs: bool = False
 
 

@@ -1,4 +1,5 @@
-"""A stream made of codec operations only: XADD, XDEL and XTRIM as the servers apply them to nodes.
+"""A stream made of operations of the codec only: XADD, XDEL and XTRIM as the servers apply them to
+nodes.
 
 It stands in for the engine where the codec is compared with real servers, node by node.
 """
@@ -22,7 +23,7 @@ class Node:
 
 
 @dataclass
-class StreamModel:
+class NodeStream:
     """A stream's nodes and record."""
 
     codec: Codec
