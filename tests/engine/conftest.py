@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.support import preload
+from tests.support.inside import let_lag
 
 
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library below a process that is to be killed."""
     return preload.built(tmp_path_factory.mktemp("killer"), Path(__file__).with_name("killer.c"))
+
+
+@pytest.fixture
+def by_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adds are commits of the lane, and the index may be 64 of them behind."""
+    let_lag(monkeypatch, 64, lane=True)

@@ -40,20 +40,16 @@ from tests.support.inside import (
     engine_of,
     follow,
     lane_commits,
-    let_lag,
     roll,
 )
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 ROW = {"temp": "12.5", "hum": 51}
 Store = logstore.Store[bytes]
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture

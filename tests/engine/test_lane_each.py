@@ -21,19 +21,16 @@ from logstore.engine.lane.loading import native_or_none
 from logstore.recovery.check import check
 from logstore.wire.server.group_commit import HELD_MAX_ADDS
 from tests import seeds
-from tests.support.inside import engine_of, follow, lane_commits, let_lag
+from tests.support.inside import engine_of, follow, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 Store = logstore.Store[Any]
 STREAMS = 12
 ODD: list[Any] = [{}, {b"n": object()}, {b"n": b"x" * (1 << 20)}]
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture

@@ -18,17 +18,14 @@ import logstore
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import record_cache
 from tests.engine.lane_log import Store, log_of
-from tests.support.inside import engine_of, follow, lane_commits, let_lag
+from tests.support.inside import engine_of, follow, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 FAR_MS = 1 << 50  # above the time of now, so that "*" is the next sequence
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 def rows_of(store: Store) -> dict[bytes, dict[bytes, bytes]]:

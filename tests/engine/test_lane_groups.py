@@ -25,10 +25,13 @@ from logstore.index import group_keys, group_txn
 from tests import seeds
 from tests.engine.lane_log import Store, counts, made, told_by, told_by_log
 from tests.engine.procs import Waiting
-from tests.support.inside import engine_of, follow, let_lag
+from tests.support.inside import engine_of, follow
 
 # Others import helpers from here, so the module is there where its tests are not run.
-pytestmark = pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
+pytestmark = [
+    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
+    pytest.mark.usefixtures("by_lane"),
+]
 SEED = seeds.seed()
 
 
@@ -36,11 +39,6 @@ SEED = seeds.seed()
 def store(tmp_path: Path) -> Iterator[Store]:
     with made(tmp_path / "store") as opened:
         yield opened
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.mark.parametrize("what", ["another stream", "the stream", "the group"])

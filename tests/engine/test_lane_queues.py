@@ -19,7 +19,6 @@ import pytest
 
 import logstore
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import identity
 from logstore.engine.shm import mailbox, wait_words, waiters
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -28,17 +27,14 @@ from logstore.index.group_keys import PendingRun
 from tests import seeds
 from tests.engine.lane_log import Store, counts, frames_of, made, told_by, told_by_log, told_ids
 from tests.engine.procs import Waiting
-from tests.support.inside import engine_of, follow, let_lag
+from tests.support.inside import engine_of, follow
 
 # Others import helpers from here, so the module is there where its tests are not run.
-pytestmark = pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
+pytestmark = [
+    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
+    pytest.mark.usefixtures("by_lane"),
+]
 SEED = seeds.seed()
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(identity, "LOOK_NS", 1 << 60)  # else a call now and then is the pipeline's
 
 
 @pytest.fixture

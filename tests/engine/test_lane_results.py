@@ -16,22 +16,17 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import identity
 from tests import seeds
 from tests.engine.lane_log import counts, frames_of, made, told_by, told_by_log, told_ids
-from tests.support.inside import engine_of, follow, lane_commits, let_lag
+from tests.support.inside import engine_of, follow, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 Store = logstore.Store[bytes]
 SEED = seeds.seed()
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(identity, "LOOK_NS", 1 << 60)  # else a call now and then is the pipeline's
 
 
 @pytest.fixture

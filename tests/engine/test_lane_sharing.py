@@ -26,18 +26,15 @@ from logstore.engine.lane.loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.support import preload
-from tests.support.inside import engine_of, follow, lane_commits, let_lag
+from tests.support.inside import engine_of, follow, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 Store = logstore.Store[bytes]
 WAIT_S = 20
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture

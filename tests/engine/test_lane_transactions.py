@@ -21,19 +21,16 @@ from logstore.engine.commit import log_tail
 from logstore.engine.lane.loading import native_or_none
 from logstore.log import reader
 from tests.engine.procs import Forked
-from tests.support.inside import committer_of, engine_of, follow, lane_commits, let_lag
+from tests.support.inside import committer_of, engine_of, follow, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 ROW = {"temp": "12.5", "hum": 51}
 STEPS_MAX = 64
 Store = logstore.Store[bytes]
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture
