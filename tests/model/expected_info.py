@@ -27,7 +27,7 @@ APART: dict[str, dict[str, str]] = {
         "durable_segment": "a lower bound by its documentation; held against the end of the log",
         "durable_offset": "the same",
         "reclaimable_bytes": "an estimate; held against compactions in test_told_space",
-        "pinned_bytes": "sizes of snapshot files among them; held in tests/scan/test_leases.py",
+        "pinned_bytes": "sizes of snapshot files among them; held in tests/scan/test_pins.py",
         "oldest_pin_ms": "the model does not note when a scan began; held in the same tests",
     },
 }
@@ -40,7 +40,7 @@ APART_COUNTERS = {
     "syncs": "when the disk is asked is a matter of order, not of content; at least one a roll",
 }
 # Types that tell of what the model never makes, and where they are held against it.
-ELSEWHERE = {"PinInfo": "of scans and exports: tests/scan/test_leases.py"}
+ELSEWHERE = {"PinInfo": "of scans and exports: tests/scan/test_pins.py"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
