@@ -44,7 +44,7 @@ Costs = Mapping[str, Cost]
 WHOLE = (
     "codec/test_golden.py",
     "engine/test_lane.py",
-    "engine/test_promises.py",
+    "engine/test_durability_promises.py",
     "house",
     "log/test_format_page.py",
     "log/test_frames.py",

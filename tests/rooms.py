@@ -84,17 +84,24 @@ GOLDEN: dict[str, str] = {
 BY_THE_FACE = {("logstore.engine.features", "settings")}
 # `make test-quick`: together about a minute on two idle cores, and something of every room.
 QUICK: dict[str, tuple[str, ...]] = {
-    "codec": ("test_bulk", "test_golden", "test_checksums", "test_node", "test_resp", "test_run"),
-    "compaction": ("test_batches", "test_choice", "test_ends", "test_rounds"),
+    "codec": (
+        "test_bulk",
+        "test_golden",
+        "test_checksums",
+        "test_node",
+        "test_resp",
+        "test_pending_runs",
+    ),
+    "compaction": ("test_batches", "test_choice", "test_ends", "test_background"),
     "corruption": ("test_behind_damage", "test_lost_rows"),
     "engine": (
-        "test_applied_again",
-        "test_kept_reads",
+        "test_frames_applied_again",
+        "test_read_cache",
         "test_memory",
         "test_lost_index",
         "test_metrics",
-        "test_plain_handle",
-        "test_promises",
+        "test_lane_handle",
+        "test_durability_promises",
     ),
     "groups": ("test_references", "test_face", "test_record_cache", "test_places"),
     "house": ("test_code", "test_direction", "test_faces", "test_packaging", "test_rooms"),
@@ -107,7 +114,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "rdb": ("test_files", "test_hostile"),
     "recovery": (
         "test_checkpoint",
-        "test_closed",
+        "test_open_files",
         "test_rebuild",
         "test_small",
         "test_index_validity",

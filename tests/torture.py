@@ -63,7 +63,7 @@ PARTS: dict[str, Asked] = {
     "restoring": Asked(2, ("tests/wire/test_dump_and_restore.py",)),  # 10,000 mutated payloads
     "compaction": Asked(4, ("tests/compaction/test_kill.py",)),
     # 3,000 generations of the index under threads that read.
-    "threads": Asked(100, ("tests/engine/test_threads_under_erasure.py",)),
+    "threads": Asked(100, ("tests/engine/test_erasure_beside_threads.py",)),
 }
 
 # Tests that take the same seed each time unless they are given one; they print it.

@@ -29,7 +29,7 @@ TESTS = (
     "tests/schedules",
     "tests/settings",
     "tests/store",
-    "tests/engine/test_applied_again.py",
+    "tests/engine/test_frames_applied_again.py",
     "tests/faults",
     "tests/tools/test_check.py",
     "tests/tools/test_maintenance.py",
