@@ -27,12 +27,17 @@ FLATS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def lp() -> bytes:
-    made = pure.new_node(*MASTER, FLATS[0])
-    for at, flat in enumerate(FLATS[1:], start=1):
+def node_of(flats: list[list[bytes]]) -> bytes:
+    """A node with an entry each a millisecond."""
+    made = pure.new_node(*MASTER, flats[0])
+    for at, flat in enumerate(flats[1:], start=1):
         made = pure.append(made, *MASTER, MASTER[0] + at, at, flat)[0]
     return made
+
+
+@pytest.fixture(scope="module")
+def lp() -> bytes:
+    return node_of(FLATS)
 
 
 def _told(entries: list[Any]) -> list[Any]:
@@ -164,20 +169,13 @@ def test_a_finder_finds_what_a_walk_does(
                 assert _told([] if found is None else [found]) == _told(walked)
 
 
-DELIVERED = [
-    [b"rider", b"Castilla", b"speed", b"30"],
-    [b"rider", b"Norem", b"speed", b"-7"],
-    [b"other", b"", b"raw", bytes([0xFF, 0x00, 0xC3, 0x28])],
-]
+DELIVERED = FLATS[:3]
 NO_TIME = timedelta(0)
 
 
 @pytest.fixture(scope="module")
 def delivered_lp() -> bytes:
-    made = pure.new_node(*MASTER, DELIVERED[0])
-    for at, flat in enumerate(DELIVERED[1:], start=1):
-        made = pure.append(made, *MASTER, MASTER[0] + at, at, flat)[0]
-    return made
+    return node_of(DELIVERED)
 
 
 def _group(encoding: str | None, values: Any = None) -> Any:

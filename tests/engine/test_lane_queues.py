@@ -29,7 +29,6 @@ from tests.engine.lane_log import Store, counts, frames_of, made, told_by, told_
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of, follow
 
-# Others import helpers from here, so the module is there where its tests are not run.
 pytestmark = [
     pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
     pytest.mark.usefixtures("by_lane"),

@@ -5,8 +5,6 @@ times to live and compaction of any process, and of IDs that are given again.
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from logstore.api.store import Store
 from logstore.engine.runtime import newest
 from logstore.engine.streams import latest
 from tests.support.inside import engine_of
+from tests.support.piped import Piped
 
 KEYS = [b"k%d" % n for n in range(12)]
 OPENED = "store = logstore.open({!r}, sync='os', background=False, node_max_entries=4)"
@@ -26,37 +25,11 @@ DO = """
 import logstore, sys
 {}
 s = store['s']
-print(flush=True)
+print('done', flush=True)
 for line in sys.stdin:
     exec(line)
-    print(flush=True)
+    print("done", flush=True)
 """
-
-
-class Beside:
-    """Another process with the store open, which does what it is told."""
-
-    def __init__(self, path: Path) -> None:
-        code = DO.format(OPENED.format(str(path)))
-        pipe = subprocess.PIPE
-        self._child = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe)
-        self._answer()
-
-    def do(self, line: str) -> None:
-        """Have it run a line, to its end."""
-        assert self._child.stdin is not None
-        self._child.stdin.write(line.encode() + b"\n")
-        self._child.stdin.flush()
-        self._answer()
-
-    def end(self) -> None:
-        """Have it end."""
-        self._child.communicate()
-        assert self._child.returncode == 0
-
-    def _answer(self) -> None:
-        assert self._child.stdout is not None
-        assert self._child.stdout.readline() == b"\n"
 
 
 class Shared:
@@ -67,12 +40,13 @@ class Shared:
         self.store = logstore.open(path, sync="os", background=False, node_max_entries=4)
         self.stream = self.store["s"]
         self.stream.configure(compact_by="k")
-        self.other = Beside(path)
+        self.other = Piped(DO.format(OPENED.format(str(path))))
+        assert self.other.answer() == "done"
 
     def run(self, line: str) -> None:
         """A line of either process."""
         if self.rng.random() < 0.5:
-            self.other.do(line)
+            assert self.other.ask(line) == "done"
         else:
             exec(line, {"s": self.stream, "store": self.store})
 
@@ -154,7 +128,7 @@ def test_the_newest_entry_is_what_a_read_of_the_stream_finds(
                 if number % 10 == 0:
                     seen = reader["s"].latest(key)
                     assert (None if seen is None else seen.id.ms) == shared.newest(key), told
-        shared.other.end()
+        assert shared.other.end() == 0
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.commit import pipeline
 from logstore.engine.shm import control_block as words
 from logstore.engine.shm.control_block import Wake
 from logstore.fs import LOCAL
 from tests.engine.procs import Forked
 from tests.support import inside
+from tests.support.dying import killed_at
 
 STORED = 60_000  # times
 VALUES = (3, 1 << 40 | 5)
@@ -140,26 +139,10 @@ def test_another_generation_has_its_own(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("point", ["appended", "indexed"])
 def test_a_dead_writers_commit_is_in_it_when_it_is_finished(tmp_path: Path, point: str) -> None:
-    def die(*_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def work() -> None:
-        if point == "appended":
-            pipeline._keep_promise = die
-        else:
-            Wake.publish = die  # type: ignore[method-assign]
-        store.stream("a").add({b"f": b"2"})
-
     with _open(tmp_path / "s") as store:
         store.stream("a").add({b"f": b"1"})
         before = _words(store)
-        pid = os.fork()
-        if not pid:
-            try:
-                work()
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        killed_at(point, store, lambda: store.stream("a").add({b"f": b"2"}))
         assert _words(store) == before  # a lower bound: LMDB may have committed
         assert inside.indexed(store) >= before[0]
         store.stream("a").add({b"f": b"3"})

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import logstore
 from logstore.log import names
 from tests.crash.states import look
-from tests.crash.states.look import Clock
 from tests.crash.states.model import pairs, text, told, value
 from tests.model.store import StoreModel
+from tests.support.inside import FixedClock
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 Answer = Any
@@ -24,7 +24,7 @@ class StoreHandle:
     reading: logstore.Store[bytes] | None = None
 
     def __init__(self, path: Path, lock_timeout: float) -> None:
-        self.path, self.clock, self.lock_timeout = path, Clock(), lock_timeout
+        self.path, self.clock, self.lock_timeout = path, FixedClock(), lock_timeout
 
     def open(self, **options: Any) -> logstore.Store[bytes]:
         """A handle, without threads of its own, so that every run is alike."""

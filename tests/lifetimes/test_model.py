@@ -3,9 +3,7 @@ death: random changes against a model."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,16 +11,15 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.commit import pipeline
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.model.store import StoreModel
-from tests.schedules.due import SetClock, opened, values
-from tests.support.inside import delete_index, do_due_work
+from tests.schedules.due import opened, values
+from tests.support.dying import POINTS, killed_at
+from tests.support.inside import FixedClock, delete_index, do_due_work
 
 NAMES = ("a", "b", "c", "d")
 FAR_MS = 1_000_000
@@ -41,7 +38,7 @@ State = dict[str, Held]
 class Run:
     """One store and its model."""
 
-    def __init__(self, store: Store[Any], clock: SetClock, chance: random.Random) -> None:
+    def __init__(self, store: Store[Any], clock: FixedClock, chance: random.Random) -> None:
         self.store = store
         self.clock = clock
         self.chance = chance
@@ -132,7 +129,7 @@ def told(store: Store[Any]) -> State:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
-    chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
+    chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     model = StoreModel(clock.ms)
     for round_ in range(6):
         if chance.random() < 0.4 and round_:
@@ -160,7 +157,7 @@ def test_a_checkpoint_while_all_changes(
 ) -> None:
     """Streams change their names between any two snapshots of it: each name is bound to the right
     one after a replay from its position."""
-    chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
+    chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
         run = Run(store, clock, chance)
         for _ in range(20):
@@ -199,7 +196,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
 ) -> None:
     """The one that had the name when the checkpoint began is read first, under its old name; the
     replay gives it the name of the new one for a while."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
         store.stream("n").add({"n": "old"})
         rows, pages = checkpoint._streams, 0
@@ -240,11 +237,11 @@ DEATHS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
+@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("what", DEATHS)
 def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point: str) -> None:
     """Before the append nothing of it is there; behind it all of it."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     states: list[State] = []
     with opened(path, clock) as store:
         for name in ("a", "b", "x"):
@@ -253,27 +250,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
         clock.ms += 2000
         states.append(told(store))
 
-        def die(*_: Any) -> None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        def work() -> None:
-            engine = store._engine()  # opened anew in the child
-            if point == "announced":
-                file = engine.active_file(engine.wake.log().active_segment)
-                file.pwrite = die  # type: ignore[method-assign]
-            elif point == "appended":
-                pipeline._keep_promise = die
-            else:
-                Wake.publish = die  # type: ignore[method-assign]
-            DEATHS[what](store)
-
-        pid = os.fork()
-        if not pid:
-            try:
-                work()
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        killed_at(point, store, lambda: DEATHS[what](store))
         assert store._engine().wake.log().in_progress
         store.stream("other").add({"n": "1"})  # whoever comes next settles it
         store.drop("other")
@@ -297,7 +274,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
 
 
 def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         store.stream("a").add({"n": "1"})
         store.checkpoint()
@@ -316,7 +293,7 @@ def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
     from logstore.index.txn import IndexTxn
 
     path = tmp_path / "s"
-    with opened(path, SetClock()) as store:
+    with opened(path, FixedClock()) as store:
         store.stream("a").add({"n": "1"})
         store.stream("a").expire(after=10)
         generation = store._engine().index()

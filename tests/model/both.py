@@ -28,8 +28,7 @@ from tests.model.groups import ID, Given, Group, Pairs
 from tests.model.retention import Lies
 from tests.model.store import StoreModel
 from tests.model.walk import Keeping, Log
-from tests.schedules.due import SetClock
-from tests.support.inside import do_due_work, roll
+from tests.support.inside import FixedClock, do_due_work, roll
 
 START_MS = 4_102_444_800_000  # in 2100: for a command, with the system's clock, nothing expired yet
 
@@ -39,7 +38,7 @@ class Both:
 
     def __init__(self, folder: Path, node_bytes: int, node_entries: int) -> None:
         self.path = folder / "store"
-        self.clock = SetClock(START_MS)
+        self.clock = FixedClock(START_MS)
         self.files = Keeping(folder / "gone")
         self.sizes = {"node_max_bytes": node_bytes, "node_max_entries": node_entries,
                       "segment_bytes": 1 << 16}  # fmt: skip

@@ -11,6 +11,7 @@ from logstore.engine.dump import export
 from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.rdb import codes, dump
+from tests.peers.dump import compressed_dump
 from tests.peers.servers import Peer
 from tests.rdb.bodies import body
 from tests.rdb.workload import fill, full_info
@@ -36,11 +37,7 @@ def test_a_server_s_stream_comes_back_as_it_was(peer: Peer, store: Store[bytes],
 def test_what_a_server_compressed_is_the_same(peer: Peer, store: Store[bytes], seed: int) -> None:
     fill(peer, "s", seed)
     plain = peer.command("DUMP", "s")
-    peer.command("CONFIG", "SET", "rdbcompression", "yes")
-    try:
-        packed = peer.command("DUMP", "s")
-    finally:
-        peer.command("CONFIG", "SET", "rdbcompression", "no")
+    packed = compressed_dump(peer, "s")
     assert len(packed) < len(plain)
     assert body(store.restore("s", packed).dump()) == body(plain)
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -249,20 +251,30 @@ def test_nodes_that_are_added_meanwhile_are_found(tmp_path: Path) -> None:
         assert check(path).nodes > before
 
 
+def checked(path: Path, meanwhile: Callable[[], None]) -> tuple[Any, list[int]]:
+    """A clean report of a check at whose first look something happens, and its looks."""
+    looks: list[int] = []
+
+    def progress(done: int, total: int) -> None:
+        looks.append(done)
+        if len(looks) == 1:
+            meanwhile()
+
+    report = check(path, progress=progress)
+    assert report.as_dict()["clean"], report.damage
+    return report, looks
+
+
 def test_a_segment_that_is_sealed_meanwhile_is_looked_at_again(tmp_path: Path) -> None:
     """Its hint tells of more than was there at the start."""
     path = tmp_path / "store"
     with begun(path) as store:
-        looks: list[int] = []
 
-        def meanwhile(done: int, total: int) -> None:
-            looks.append(done)
-            if len(looks) == 1:
-                store.stream("b").add_many([{"v": b"y" * 40_000}] * 3)
-                maintenance_locks.write_missing_hints(store._live().engine)
+        def meanwhile() -> None:
+            store.stream("b").add_many([{"v": b"y" * 40_000}] * 3)
+            maintenance_locks.write_missing_hints(store._live().engine)
 
-        report = check(path, progress=meanwhile)
-        assert report.as_dict()["clean"], report.damage
+        report, looks = checked(path, meanwhile)
         assert report.hints == len(list((path / names.LOG).glob("*.hint"))) > 2
         assert looks.count(looks[0]) == 2  # it was begun again
 
@@ -271,16 +283,12 @@ def test_segments_that_go_meanwhile_are_not_missed(tmp_path: Path) -> None:
     """Compacted away between two looks."""
     path = tmp_path / "store"
     with begun(path) as store:
-        looks: list[int] = []
 
-        def meanwhile(done: int, total: int) -> None:
-            looks.append(done)
-            if len(looks) == 1:
-                store.stream("a").trim(maxlen=4, approximate=False)
-                store.compact(threshold=0.1)
+        def meanwhile() -> None:
+            store.stream("a").trim(maxlen=4, approximate=False)
+            store.compact(threshold=0.1)
 
-        report = check(path, progress=meanwhile)
-        assert report.as_dict()["clean"], report.damage
+        report, _ = checked(path, meanwhile)
         assert report.entries == 4
         assert len(list((path / names.LOG).glob("*.log"))) < 3
 

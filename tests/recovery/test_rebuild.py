@@ -28,8 +28,8 @@ from logstore.recovery import compare, index_validity
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.corruption import shop
-from tests.schedules.due import START_MS, SetClock, opened
-from tests.support.inside import do_due_work
+from tests.schedules.due import opened
+from tests.support.inside import START_MS, FixedClock, do_due_work
 
 LATER_MS = 1 << 42
 
@@ -290,15 +290,19 @@ def _rebuilt(path: Path) -> Rows:
     return rows
 
 
-@pytest.mark.parametrize("made", LOGS, ids=lambda made: made.__name__)
-def test_rows_are_those_of_the_frames_one_by_one(
-    tmp_path: Path, made: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "store"
+def _written(path: Path, made: Callable[[Store], None]) -> Path:
     with logstore.open(
         path, background=False, encoding=None, sync="os", node_max_entries=10
     ) as store:
         made(store)
+    return path
+
+
+@pytest.mark.parametrize("made", LOGS, ids=lambda made: made.__name__)
+def test_rows_are_those_of_the_frames_one_by_one(
+    tmp_path: Path, made: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _written(tmp_path / "store", made)
     at_once = _rebuilt(path)
     assert at_once["names"]
     monkeypatch.setattr(BulkCreate, "take", lambda *_: False)
@@ -311,11 +315,7 @@ def test_rows_are_those_of_the_frames_one_by_one(
 def test_the_rebuilt_index_agrees_with_the_log(
     tmp_path: Path, made: Callable[[Store], None]
 ) -> None:
-    path = tmp_path / "store"
-    with logstore.open(
-        path, background=False, encoding=None, sync="os", node_max_entries=10
-    ) as store:
-        made(store)
+    path = _written(tmp_path / "store", made)
     assert check(path).damage == []  # the live index, against one that is replayed
     shutil.rmtree(path / "index")
     logstore.open(path, background=False, encoding=None).close()
@@ -387,7 +387,7 @@ def test_each_row_is_written_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_a_stream_that_expires_is_dropped_after_a_reopen_too(tmp_path: Path, rebuilt: bool) -> None:
     """Nothing else is due and nothing is committed: the word that says when comes from the open."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
         store.stream("a").add({"n": 1})
         store.stream("a").expire(after=5)

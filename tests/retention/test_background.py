@@ -21,7 +21,8 @@ from logstore.log import names
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
-from tests.retention.look import Clock, ids_of, nodes_of, opened, soon
+from tests.retention.look import ids_of, nodes_of, opened, soon
+from tests.support.inside import FixedClock
 from tests.tools.commands import ok
 
 KILLS = 6
@@ -38,7 +39,7 @@ with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 
 
 
 def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock, background=True) as store:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(500))
@@ -59,7 +60,7 @@ def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
 
 
 def test_without_background_nothing_goes(tmp_path: Path) -> None:
-    with opened(tmp_path / "store", Clock()) as store:
+    with opened(tmp_path / "store", FixedClock()) as store:
         store.stream("s").add_many({"n": n} for n in range(500))
         store.stream("s").configure(max_entries=10)
         time.sleep(1.5)
@@ -80,12 +81,12 @@ def test_many_processes_drop_it_once_and_adds_go_on(tmp_path: Path) -> None:
             while len(stream) >= 210 and time.monotonic() < end:
                 time.sleep(0.05)
 
-    with opened(path, Clock()) as store:
+    with opened(path, FixedClock()) as store:
         store.stream("s").configure(max_entries=200, create=True)
     children = [Forked(work) for _ in range(4)]
     for child in children:
         child.join()
-    with opened(path, Clock()) as store:
+    with opened(path, FixedClock()) as store:
         assert 200 <= len(store.stream("s")) < 210
         info = store.stream("s").info()
         assert info.entries_added == 4 * 40 * 100
@@ -98,7 +99,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
     path, seed = tmp_path / "store", seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
-    with opened(path, Clock()) as store:
+    with opened(path, FixedClock()) as store:
         store.stream("s").configure(max_entries=100, create=True)
     dropped = False
     for turn in range(KILLS):
@@ -113,7 +114,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
         child.stdout.close()
         if turn % 2:
             shutil.rmtree(path / "index")
-        with opened(path, Clock()) as store:
+        with opened(path, FixedClock()) as store:
             stream = store.stream("s")
             numbers = [int(entry.fields[b"n"]) for entry in stream]
             assert numbers == list(range(numbers[0], numbers[-1] + 1))
@@ -128,7 +129,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
 def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
     from logstore.engine.features.retention import Retention
 
-    with opened(tmp_path / "store", Clock()) as store:
+    with opened(tmp_path / "store", FixedClock()) as store:
         store.stream("s").add_many({"n": n} for n in range(500))
         store.stream("s").configure(max_entries=10)
         shared = store._live()
@@ -145,7 +146,7 @@ def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
 
 def test_a_forked_child_does_not_keep_the_care_lock(tmp_path: Path) -> None:
     """A child made in the middle of a compaction would keep it from all until its end."""
-    with opened(tmp_path / "store", Clock()) as store:
+    with opened(tmp_path / "store", FixedClock()) as store:
         engine = store._live().engine
         with maintenance_locks.alone(engine):
             child = Forked(lambda: time.sleep(600))
@@ -168,7 +169,7 @@ def kept(store: logstore.Store[bytes]) -> Any:
 
 
 def test_only_what_was_shipped_is_dropped(tmp_path: Path) -> None:
-    path, uri, clock = tmp_path / "store", tmp_path / "away", Clock()
+    path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
     with opened(path, clock) as store:
         stream, free = store.stream("s"), store.stream("free")
         for each in (stream, free):
@@ -205,7 +206,7 @@ def test_only_what_was_shipped_is_dropped(tmp_path: Path) -> None:
 
 def test_what_compaction_moved_is_known_as_shipped(tmp_path: Path) -> None:
     """The segments of compaction have higher numbers than the one that is written to."""
-    path, uri, clock = tmp_path / "store", tmp_path / "away", Clock()
+    path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
     with opened(path, clock) as store:
         stream = store.stream("s")
         ids = [stream.add({"n": n, "pad": "x" * 50}) for n in range(200)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,8 @@ from logstore.ids import MAX_ID
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
-from tests.schedules.due import START_MS, SetClock, opened, values, waiting
-from tests.support.inside import delete_index, do_due_work
-
-
-@pytest.fixture
-def clock() -> SetClock:
-    """The clock of the store."""
-    return SetClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: SetClock) -> Iterator[Store[Any]]:
-    """An open, empty store."""
-    with opened(tmp_path / "store", clock) as found:
-        yield found
+from tests.schedules.due import opened, values, waiting
+from tests.support.inside import START_MS, FixedClock, delete_index, do_due_work
 
 
 def dues(store: Store[Any], name: str = "a") -> list[int]:
@@ -44,7 +30,7 @@ def dues(store: Store[Any], name: str = "a") -> list[int]:
 
 
 def test_what_comes_while_it_is_listed_is_not_listed_twice(
-    store: Store[Any], clock: SetClock
+    store: Store[Any], clock: FixedClock
 ) -> None:
     """A list that fits a page is of one moment, however slowly it is gone through."""
     stream = store.stream("a")
@@ -58,7 +44,7 @@ def test_what_comes_while_it_is_listed_is_not_listed_twice(
 
 
 def test_it_comes_each_time_once_and_missed_times_are_one(
-    store: Store[Any], clock: SetClock
+    store: Store[Any], clock: FixedClock
 ) -> None:
     """In step with its first time; the next time is in the commit of the entry."""
     stream = store.stream("a")
@@ -87,7 +73,7 @@ def test_it_comes_each_time_once_and_missed_times_are_one(
 
 
 def test_the_same_name_changes_it_and_the_same_rule_changes_nothing(
-    store: Store[Any], clock: SetClock
+    store: Store[Any], clock: FixedClock
 ) -> None:
     """So a program that starts again and again does not put its schedule off."""
     stream = store.stream("a")
@@ -175,7 +161,7 @@ def test_what_is_no_schedule_is_refused(store: Store[Any]) -> None:
 
 
 def test_one_that_cannot_be_added_or_whose_time_zone_is_unknown_waits(
-    store: Store[Any], clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    store: Store[Any], clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps nobody else waiting, adds nothing, and goes on in step."""
     full, stream = store.stream("full"), store.stream("a")
@@ -202,7 +188,7 @@ def test_one_that_cannot_be_added_or_whose_time_zone_is_unknown_waits(
 
 
 def test_nothing_is_lost_or_doubled_by_reopens_checkpoints_and_lost_indexes(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: FixedClock
 ) -> None:
     """Random schedules, changes and firings against a model of due times and texts by name."""
     seed = seeds.seed()

@@ -1,14 +1,10 @@
-"""Dumps, and what was imported of them."""
+"""What servers dump, and what was imported of it."""
 
 from __future__ import annotations
 
 from logstore.api.store import Store
 from tests.peers.servers import Peer
-
-
-def body(payload: bytes) -> bytes:
-    """A payload without version and checksum."""
-    return payload[:-10]
+from tests.rdb.bodies import body
 
 
 def dumps(peer: Peer) -> dict[bytes, bytes]:

@@ -24,11 +24,12 @@ from logstore.errors import (
 from logstore.rdb.codes import crc64
 from logstore.transfer import Wanted, import_file, intake
 from tests.peers.servers import Peer
+from tests.rdb.bodies import body
 from tests.rdb.workload import fill
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, delete_index
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
-from tests.transfer.dumps import body, dumps, ours
+from tests.transfer.dumps import dumps, ours
 
 pytestmark = pytest.mark.peers
 

@@ -31,10 +31,11 @@ from logstore.transfer import (
 )
 from logstore.wire.server.server import Listen
 from tests.peers.servers import Peer, binary_of
+from tests.rdb.bodies import body
 from tests.rdb.workload import fill, full_info
 from tests.support.inside import FixedClock
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
-from tests.transfer.dumps import body, dumps, ours
+from tests.transfer.dumps import dumps, ours
 from tests.transfer.durable import DurableServer
 from tests.wire.served import serving
 

@@ -63,7 +63,8 @@ def _dies(when: Callable[[], None], store: Store[Any]) -> Forked:
     return crowd.queued(store, work)
 
 
-def _kill(*_: Any) -> None:
+def kill_self(*_: Any) -> None:
+    """SIGKILL, whatever was to be called."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -72,11 +73,11 @@ def killed_handing_over(store: Store[Any], *, published: bool) -> Forked:
 
     def when() -> None:
         if published:
-            Waits.given_locked = _kill  # type: ignore[method-assign]
+            Waits.given_locked = kill_self  # type: ignore[method-assign]
         else:
             begin = Wake.begin
             Wake.begin = lambda self, number: (  # type: ignore[method-assign, misc]
-                _kill()
+                kill_self()
                 if any(self.waits.mailboxes.state(n) for n in range(4))
                 else begin(self, number)
             )

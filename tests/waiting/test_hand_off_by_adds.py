@@ -25,7 +25,7 @@ from tests.compaction.dumps import everywhere
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting import crowd
-from tests.waiting.readers import Reading, add, commits
+from tests.waiting.readers import Reading, add, commits, kill_self
 from tests.waiting.tasks import go, task, until
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -269,9 +269,9 @@ def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
     def work() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
             if published:
-                Waits.given_locked = _kill  # type: ignore[method-assign]
+                Waits.given_locked = kill_self  # type: ignore[method-assign]
             else:
-                Wake.begin = _kill  # type: ignore[method-assign]
+                Wake.begin = kill_self  # type: ignore[method-assign]
             theirs.stream("work").add({"n": 0})
 
     child = Forked(work)
@@ -288,10 +288,6 @@ def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
         add(store, 1)
         assert first.wait() == [1]
     assert crowd.owners(store) == ["first"]
-
-
-def _kill(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:

@@ -27,12 +27,6 @@ WAITS_S = 60
 HASH = b"5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"  # of "password"
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path / "store", profile="redis-8.2") as found:
-        yield found
-
-
 @contextmanager
 def lines(peer: Peer, served: Served) -> Iterator[tuple[Line, Line]]:
     """A line to each, of the default user."""

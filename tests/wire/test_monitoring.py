@@ -30,14 +30,7 @@ from tests.house.repo import ROOT
 from tests.peers.servers import Peer
 from tests.tools.commands import COMMAND, TIMEOUT_S, environment, process
 from tests.wire.lines import Line, Refusal, request
-from tests.wire.served import Served, serving
-
-
-@pytest.fixture
-def served(tmp_path: Path):  # type: ignore[no-untyped-def]
-    with serving(tmp_path / "store", profile="redis-8.2") as found:
-        yield found
-
+from tests.wire.served import Served
 
 SAME = """
 ROLE

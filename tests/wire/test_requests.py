@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -154,13 +154,6 @@ PIECES = [
     b"\\r", b"\\t", b"\\b", b"\\a", b"\\x41", b"\\xfF", b"\\xg1", b"\\x4", b"\\\\", b"\xff", b'""',
     b"''", b'"d e"', b"'f g'", b'" ', b"' ", b"x41", b"$3", b"*",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A server without a password."""
-    with serving(tmp_path / "store", profile="redis-8.2") as found:
-        yield found
 
 
 def test_random_lines_are_the_words_of_redis(redis_peer: Peer, tell: Callable[[str], None]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import logstore
 from logstore.index.group_keys import NOBODY
 from logstore.log import names
-from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete
 from tests.crash.states.workload import Begun, Do, Session, Workload
@@ -19,7 +18,7 @@ from tests.model.groups import Group, Held
 from tests.model.store import StoreModel
 from tests.model.streams import Stream
 from tests.support import inside
-from tests.support.inside import do_due_work
+from tests.support.inside import START_MS, do_due_work
 
 T = START_MS
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.crash.states.look import START_MS, Content, short
+from tests.crash.states.look import Content, short
 from tests.model.groups import ID, Consumer, Group, Held, Pairs
 from tests.model.store import StoreModel
 from tests.model.streams import SETTINGS, Stream, Waits
+from tests.support.inside import START_MS
 
 GROUP_SETTINGS = ("max_deliveries", "dead_letter", "redeliver_after_ms")
 

@@ -10,11 +10,11 @@ import logstore
 from logstore.compaction import closing
 from logstore.engine.commit import pipeline
 from tests import figures
-from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.workload import Do, Session, Workload
 from tests.model.store import StoreModel
 from tests.support import inside
+from tests.support.inside import START_MS
 
 
 def add(name: str, n: int, size: int = 30) -> Do:

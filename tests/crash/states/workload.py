@@ -13,9 +13,10 @@ import logstore
 from logstore.options import Sync
 from tests.crash.states import look, model
 from tests.crash.states.disk import Image
-from tests.crash.states.look import Clock, Content
+from tests.crash.states.look import Content
 from tests.crash.states.recording import STORE, Moment, Recorder, recording
 from tests.model.store import StoreModel
+from tests.support.inside import FixedClock
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 
@@ -26,7 +27,7 @@ class Session:
     store: logstore.Store[bytes]
 
     def __init__(self, path: Path, sync: Sync) -> None:
-        self.path, self.sync, self.clock = path, sync, Clock()
+        self.path, self.sync, self.clock = path, sync, FixedClock()
 
     def open(self) -> None:
         """Open it, or make it; without threads of its own, so that every run is alike."""
