@@ -48,7 +48,9 @@ WHOLE = (
     "house",
     "log/test_format_page.py",
     "log/test_frames.py",
-    "recovery/test_small.py",
+    "recovery/test_backup.py",
+    "recovery/test_new_store.py",
+    "recovery/test_salvage_parts.py",
 )
 # Of these the rest is drawn: each test runs a page, a run of pytest, or most of what there is.
 IN_PART = (

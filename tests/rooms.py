@@ -113,10 +113,12 @@ QUICK: dict[str, tuple[str, ...]] = {
     "model": ("test_fields",),
     "rdb": ("test_files", "test_hostile"),
     "recovery": (
+        "test_backup",
         "test_checkpoint",
+        "test_new_store",
         "test_open_files",
         "test_rebuild",
-        "test_small",
+        "test_salvage_parts",
         "test_index_validity",
     ),
     "retention": ("test_retention",),

@@ -18,14 +18,15 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.commit import log_tail
 from logstore.engine.lane.loading import native_or_none
 from tests.engine.procs import Forked
 from tests.scan.look import make_plan, split_rows
-from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits, let_lag
+from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("by_lane_alone")
 
 Store = logstore.Store[bytes]
 ID = logstore.StreamID
@@ -33,12 +34,6 @@ LIMITS: dict[str, Any] = {"node_max_entries": 5, "background": False, "encoding"
 COUNT = 33  # six full nodes, and three entries in the open one
 
 OPERATIONS = 500
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(log_tail, "END_LOOK_NS", 3600 * 10**9)
 
 
 @pytest.fixture

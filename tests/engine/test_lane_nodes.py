@@ -20,27 +20,22 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.commit import log_tail
 from logstore.engine.lane.indexed import Indexed
 from logstore.engine.lane.loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
-from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits, let_lag
+from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane_alone")
+
 Store = logstore.Store[bytes]
 LARGE = {"temp": "x" * 1500, "hum": "1"}  # some fill a node
 ALONE = {"temp": "x" * 5000, "hum": "1"}  # each is one
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(log_tail, "END_LOOK_NS", 3600 * 10**9)
 
 
 @pytest.fixture

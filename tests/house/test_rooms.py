@@ -82,6 +82,13 @@ def test_a_change_runs_what_imports_it() -> None:
     assert Path("tests/log/test_frames.py") in rooms.tests_for([Path("logstore/log/frame.py")])
 
 
+def test_no_test_imports_another() -> None:
+    """What two files need stands in a module of their folder, in tests/support or in tests/model."""
+    for path in rooms.test_files():
+        found = {name for name in rooms._imports(path) if ".test_" in name}
+        assert not {name for name in found if name.startswith("tests.")}, path
+
+
 def folders_of(*paths: str) -> set[str]:
     """The folders of the tests that are run for changed files."""
     return {test.parts[1] for test in rooms.tests_for(map(Path, paths))}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager
 
 PATIENCE_S = 60
 
 
-class Piped:
+class Piped(AbstractContextManager["Piped"]):
     """The code reads lines from its standard input, and prints one for each, flushed."""
 
     def __init__(self, code: str, *arguments: object) -> None:
@@ -38,11 +37,5 @@ class Piped:
         self._process.communicate(timeout=PATIENCE_S)
         return self._process.returncode
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.end()

@@ -1,31 +1,34 @@
-"""Prevents what is small in recovery from being wrong unseen: what bytes of a damaged frame say,
-where a store may be, in what order a damaged segment is sealed, whose append a frame is.
+"""Prevents the parts of recovery that a whole store seldom takes from going wrong: frames,
+segments, nodes, reports.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore import fsinfo
 from logstore.codec import codec
-from logstore.engine.commit.committer import Committer
+from logstore.compaction.segments import CompactionReport
 from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptNodeError, FileSystemError
+from logstore.errors import CorruptNodeError
 from logstore.features.expiry import ExpiryRows
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.log import chain, frame, names
+from logstore.log import chain, frame, names, reader
 from logstore.log.writer import CommitBuffer
-from logstore.recovery import backup, create, replay_guard
-from logstore.recovery.check import _Check, check
+from logstore.recovery import replay_guard, unsynced
+from logstore.recovery.check import CheckReport, _Check
 from logstore.recovery.recover import recover
+from logstore.recovery.replay_guard import ReplayGuard
+from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.recovery.salvage import lost
 from logstore.recovery.salvage import nodes as left_nodes
 from logstore.recovery.salvage.lost import _DamagedFrame
@@ -34,6 +37,143 @@ from tests.corruption import frames
 from tests.recovery import forged, little
 from tests.recovery.order import Told
 from tests.support.inside import add_frame
+
+
+def _store(path: Path, **options: int) -> logstore.Store[bytes]:
+    return logstore.open(path, encoding=None, segment_bytes=64 << 10, background=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
+    """The same bytes in new files, each synced before it has the name, and the name after it."""
+    with _store(tmp_path / "store") as store:
+        for _ in range(5):
+            store.stream("s").add({b"f": bytes(60_000)})
+        engine = store._engine()
+        links = list(chain.main_links(engine.fs, engine.path, engine.uuid))
+        assert len(links) >= 4
+        files = [names.segment(engine.path, link.number) for link in links]
+        before = [(path.read_bytes(), path.stat().st_ino) for path in files]
+        left = files[1].with_name(files[1].name + names.TEMPORARY)
+        left.write_bytes(bytes(len(before[1][0]) + 9000))  # of a run that did not end
+        fs = engine.fs = Told()
+        assert unsynced.rewrite(engine, fmt.position(links[1].number, 99)) == len(links) - 1
+        assert engine.wake.failed_at == 0
+        for path, (data, inode) in list(zip(files, before, strict=True))[1:]:
+            assert path.read_bytes() == data[: path.stat().st_size]
+            assert path.stat().st_size <= len(data)
+            assert path.stat().st_ino != inode
+            at = fs.done.index(("rename", path.name))
+            assert fs.done[at - 1] == ("sync", path.name + names.TEMPORARY)
+            assert fs.done[at + 1] == ("directory", names.LOG)
+        assert files[0].stat().st_ino == before[0][1]
+
+
+@pytest.mark.parametrize("node_max_entries", [8, 100])
+def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
+    tmp_path: Path, node_max_entries: int
+) -> None:
+    """Entries, frames and commits behind any position of a log of several segments; also if nodes
+    are sealed there that began before."""
+    with _store(tmp_path / "store", node_max_entries=node_max_entries) as store:
+        added: list[tuple[int, bytes, StreamID]] = []  # where the log ended, the stream, the entry
+        engine = store._engine()
+
+        def add(name: bytes, *rows: int, size: int = 5) -> None:
+            at = engine.wake.applied
+            made = [StreamID(ms, ms * 7 % 5 + 1) for ms in rows]
+            ids = store.stream(name).add_many([(id, {b"f": bytes(size)}) for id in made])
+            assert list(ids) == made
+            added.extend((at, name, id) for id in made)
+
+        for ms in range(10, 400, 10):
+            add(b"one", ms)
+            add(b"two", ms, ms + 1, ms + 2)
+        add(b"large", *range(1, 8), size=30_000)
+        add(b"one", *range(1000, 1300))
+        add(b"two", 9000)
+        frames = [
+            each
+            for link in chain.main_links(engine.fs, engine.path, engine.uuid)
+            for each in reader.scan(
+                engine.fs.open(names.segment(engine.path, link.number)), engine.seed, link.number,
+                link.start_offset, link.end_offset,
+            )
+        ]  # fmt: skip
+        assert len({each.segment for each in frames}) > 2
+        starts = sorted({at for at, *_ in added if at})
+        for start in starts[:: len(starts) // 12] + starts[-5:]:
+            found = unsynced.at_risk(engine, start)
+            behind = [each for each in frames if each.position >= start]
+            assert found.from_position == start
+            assert found.to_position == fmt.position(behind[-1].segment, behind[-1].end_offset)
+            assert found.commits == sum(each.last for each in behind)
+            assert found.frames.total() == len(behind)
+            expected = []
+            for name in sorted({name for at, name, _ in added if at >= start}):
+                ids = [id for at, of, id in added if of == name and at >= start]
+                expected.append(unsynced.Endangered(name, ids[0], ids[-1], len(ids)))
+            assert found.streams == expected
+
+
+def test_a_node_put_together_from_what_is_left() -> None:
+    """Deletes are carried out only if all entries are there."""
+    lp = codec().new_node(5, 0, [b"f", b"0"])
+    for ms in range(6, 9):
+        lp, _ = codec().append(lp, 5, 0, ms, 0, [b"f", b"1"])
+    wanted = Wanted(1, StreamID(5, 0), 99, lp=lp, deleted={1, 3, 4, 9})
+    marked = codec().mark_deleted(lp, [1, 3])
+    assert wanted.as_sealed(2) == (marked, True)
+    assert wanted.as_sealed(None) == (marked, False)
+    assert wanted.as_sealed(3) == (lp, False)
+
+
+def test_only_what_is_lost_behind_it_concerns_a_node() -> None:
+    gaps = ReplayGuard(None, RecoveryReport())  # type: ignore[arg-type]
+    assert not gaps
+    gaps.passed(100, 200)
+    assert gaps
+    assert [gaps.cross(version) for version in (50, 99, 100, 101, 300)] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+
+
+REPORTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "recovery": lambda: RecoveryReport().as_dict(),
+    "check": lambda: CheckReport().as_dict(),
+    "compaction": lambda: CompactionReport().as_dict(),
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_of_nothing(name: str) -> None:
+    """What was not counted is 0, what did not happen is false."""
+    told = REPORTS[name]()
+    assert told.pop("clean", True) is True
+    assert told.pop("index", "not compared") == "not compared"
+    assert not any(told.values()), told
+
+
+def test_a_report_of_damage() -> None:
+    damage = Damage(3, 4, 5, "why")
+    report = CheckReport(damage=[damage])
+    assert report.as_dict()["damage"] == [damage._asdict()]
+    assert report.as_dict()["clean"] is False
+    assert CheckReport(tail_bytes=1).as_dict()["clean"] is False
+    gone = Gone(b"s", StreamID(1, 0), StreamID(2, 0), None, 3, 4, "why")
+    report_of_open = RecoveryReport()
+    report_of_open.torn_bytes, report_of_open.torn_position = 7, fmt.position(3, 70)
+    report_of_open.damage, report_of_open.gone = [damage], [gone]
+    report_of_open.saved_to, report_of_open.restated_segments = "there", 2
+    recovery = report_of_open.as_dict()
+    assert recovery["torn_at"] == {"segment": 3, "offset": 70}
+    assert (recovery["saved_to"], recovery["restated_segments"]) == ("there", 2)
+    assert recovery["damage"] == [damage._asdict()]
+    assert recovery["gone"][0] == {
+        "stream": "s", "first": "1-0", "last": "2-0", "entries": None, "segment": 3, "offset": 4,
+        "why": "why",
+    }  # fmt: skip
+    assert Gone(b"", *gone[1:]).as_dict()["stream"] is None
+
 
 LP = codec().new_node(5, 6, [b"n", b"v"])
 FIRST, LAST = StreamID(5, 6), StreamID(7, 8)
@@ -69,27 +209,6 @@ def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _DamagedFrame | N
             assert found == (0, None)
     if said is not None:  # its kind tells, but its body does not reach so far
         assert lost._seems(data[: fmt.FRAME_HEAD_BYTES + 9], size) == (size, None)
-
-
-def test_a_network_is_no_place_for_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a directory that is not there yet, the one above it that is."""
-    asked: list[Path] = []
-    kinds = {tmp_path: "ext4", tmp_path / "far": "nfs4"}
-    (tmp_path / "far").mkdir()
-
-    def kind(path: Path) -> str:
-        asked.append(path)
-        return kinds[path]
-
-    monkeypatch.setattr(fsinfo, "mount_type", kind)
-    assert "nfs4" in fsinfo.NETWORK_TYPES
-    create.check_place(LOCAL, tmp_path / "a" / "b" / "c")
-    create.check_place(LOCAL, tmp_path)
-    assert asked == [tmp_path, tmp_path]
-    for place in (tmp_path / "far", tmp_path / "far" / "store"):
-        with pytest.raises(FileSystemError, match="network file system"):
-            create.check_place(LOCAL, place)
-    assert asked[2:] == [tmp_path / "far"] * 2
 
 
 def test_the_first_segment_follows_none(tmp_path: Path) -> None:
@@ -213,38 +332,3 @@ def test_a_stream_expires_once(tmp_path: Path) -> None:
             )
             assert rows == 1
             assert store._engine().wake.next_due_ms == at
-
-
-def test_a_backup_takes_along_the_hints_that_there_are(tmp_path: Path) -> None:
-    path, copy = tmp_path / "store", tmp_path / "copy"
-    with logstore.open(path, background=False, segment_bytes=64 << 10) as store:
-        for _ in range(5):
-            store.stream("s").add({"v": b"x" * 60_000})
-        store.checkpoint()
-    assert names.hint(path, 1).exists()
-    names.hint(path, 2).unlink()
-    with logstore.open(path, background=False) as store:
-        store.backup(copy)
-        active = store._engine().wake.log().active_segment
-    assert names.hint(copy, 1).read_bytes() == names.hint(path, 1).read_bytes()
-    assert not names.hint(copy, 2).exists()
-    assert names.segments(LOCAL, copy) == list(range(1, active + 1))
-    assert names.checkpoints(LOCAL, copy) == names.checkpoints(LOCAL, path) != []
-    assert check(copy).as_dict()["clean"]
-
-
-def test_a_backup_is_durable_before_it_is_a_store(tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    with logstore.open(tmp_path / "store", background=False) as store:
-        store.stream("s").add({"n": 1})
-        store.checkpoint()
-        engine = store._engine()
-        fs = engine.fs = Told()
-        backup.take(engine, Committer(engine), copy)
-        engine.fs = LOCAL
-    made = fs.done.index(("rename", names.STORE))
-    for done in (
-        ("sync", names.segment(copy, 1).name), ("directory", names.LOG),
-        ("directory", names.CHECKPOINTS),
-    ):  # fmt: skip
-        assert done in fs.done[:made]
