@@ -16,6 +16,7 @@ from logstore.crc import crc32c
 from logstore.errors import UsageError
 from logstore.row_seal import seal
 from tests.codec.strategies import entries, next_id, steps
+from tests.support.threads import run_all
 
 SEED = 77
 SEGMENT = 3
@@ -258,10 +259,7 @@ def test_a_second_thread_is_refused_or_waits_its_turn(native: Codec) -> None:
             done.append(0)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    run_all(threads)
     assert len(done) == 3
     batch = builder.finish()
     batch.validate(full=True)

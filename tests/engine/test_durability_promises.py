@@ -13,6 +13,7 @@ from logstore.clock import monotonic_ms
 from logstore.format import offset_of, segment_of
 from tests.crash import twins
 from tests.engine.procs import Forked
+from tests.support.threads import run_all
 
 
 def test_threads_share_a_sync(tmp_path: Path) -> None:
@@ -31,10 +32,7 @@ def test_threads_share_a_sync(tmp_path: Path) -> None:
                 store.stream(name).add({"a": 1})
 
         threads = [threading.Thread(target=add, args=(f"s{number}",)) for number in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         metrics = store.metrics()
         syncs = twin.counted - before
         assert metrics["operations"] == 16 * 25

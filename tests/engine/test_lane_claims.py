@@ -7,7 +7,6 @@ results or errors are told, the log is the same byte for byte, and so is what is
 from __future__ import annotations
 
 import random
-import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from tests import seeds
 from tests.engine.lane_log import log_of, told_by, told_by_log
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of, follow, let_lag
+from tests.support.room import room_for
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -439,14 +439,8 @@ def test_an_append_that_fails_hands_nothing_on(store: Store, tmp_path: Path) -> 
         group.claim(b"b", ["4-1"], min_idle=0)
         before = told_by(store)
         counts(store)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                call()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            call()
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert counts(store) == {}

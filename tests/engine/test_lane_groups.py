@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from tests import seeds
 from tests.engine.lane_log import Store, counts, made, told_by, told_by_log
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of, follow
+from tests.support.room import room_for
 
 pytestmark = [
     pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
@@ -514,17 +514,10 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
         group.read(b"c", count=1)
         counts(store)
         before = told_by(store)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + min(room, 30), old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                group.ack(entry.id)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-            with pytest.raises(logstore.Error):
-                group.read(b"c", count=1)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, min(room, 30)), pytest.raises(logstore.Error):
+            group.ack(entry.id)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            group.read(b"c", count=1)
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert told_by(store) == before

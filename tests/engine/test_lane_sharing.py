@@ -8,7 +8,6 @@ import errno
 import gc
 import os
 import random
-import resource
 import subprocess
 import sys
 import threading
@@ -30,6 +29,8 @@ from logstore.wire.server.group_commit import HELD_MAX_ADDS
 from tests import seeds
 from tests.support import preload
 from tests.support.inside import engine_of, follow, lane_commits
+from tests.support.room import room_for
+from tests.support.threads import run_all
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -511,10 +512,7 @@ def test_a_finaliser_amid_the_lead_does_not_wait_for_its_own_thread(store: Store
     try:
         for _ in range(100):
             threads = [threading.Thread(target=others) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            run_all(threads)
             system.state = "waits"
             store.stream("a").add({"n": "mine"})
             if system.state == "done":
@@ -558,10 +556,7 @@ def test_threads_at_random(tmp_path: Path, sync: Any) -> None:
         threads = [
             threading.Thread(target=work, args=(mine, number)) for number, mine in enumerate(told)
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         everything = [one for mine in told for one in mine]
         found = {
             (name, entry.id, entry["n"])
@@ -682,15 +677,9 @@ def test_what_was_committed_before_a_failure_is_told(small: Store) -> None:
     entries: list[Any] = [(b"a", {b"n": b"1"}, None), (b"new", {b"n": b"2"}, None)]
     entries += [(b"b", {b"n": b"3" * 500}, None), (b"c", {b"n": b"4"}, None)]
     follow(small)
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    end = engine_of(small).wake.applied & 0xFFFFFFFF
-    resource.setrlimit(resource.RLIMIT_FSIZE, (end + 400, old[1]))
     told: list[logstore.StreamID | None] = []
-    try:
-        with pytest.raises(logstore.Error):
-            opened_of(small).add_each_plain(entries, told)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    with room_for(engine_of(small), 400), pytest.raises(logstore.Error):
+        opened_of(small).add_each_plain(entries, told)
     there = {name: [entry.id for entry in small.stream(name).range()] for name in small.streams()}
     assert told[0] is not None
     assert told[-1] is None  # of the commit that failed; what stands behind that was not tried

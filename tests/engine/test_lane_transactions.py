@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests import seeds
 from tests.engine.lane_log import counts, frames_of, made, told_by, told_by_log, told_ids
 from tests.engine.procs import Forked
 from tests.support.inside import committer_of, engine_of, follow, lane_commits
+from tests.support.room import room_for
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -179,14 +179,8 @@ def test_an_append_that_fails_leaves_nothing_of_a_transaction(store: Store) -> N
         before = all_of(store)
         store.stream("a").add(ROW)
         store.stream("b").add(ROW)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                pair(store)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            pair(store)
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert [len(rows) for rows in all_of(store).values()] == [
@@ -445,14 +439,8 @@ def test_an_append_that_fails_leaves_neither_result_nor_ack(jobs: Store, tmp_pat
         one, _ = taken(jobs)
         before, there = told_by(jobs), results(jobs)
         jobs.stream(b"x").add({b"r": 2})
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                finish(jobs, b"no", one)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            finish(jobs, b"no", one)
         assert not engine.wake.in_progress
         assert told_by(jobs) == before
         assert len(results(jobs)[b"x"]) == len(there[b"x"]) + 1

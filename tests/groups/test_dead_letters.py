@@ -26,6 +26,7 @@ from tests.engine.procs import Forked
 from tests.groups.shop import numbers, shop
 from tests.store.look import stream_nodes
 from tests.support.inside import delete_index, log_bytes
+from tests.support.threads import run_all
 
 
 def delivered(group: Any, times: int, name: str = "a") -> None:
@@ -594,10 +595,7 @@ def test_of_two_who_ask_one_gets_it(store: Any) -> None:
                 outcomes.append("gone")
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert (outcomes.count("moved"), outcomes.count("gone")) == (20, 40)
     assert len(store.stream("jobs")) == 40
 

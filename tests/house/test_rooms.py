@@ -83,7 +83,7 @@ def test_a_change_runs_what_imports_it() -> None:
 
 
 def test_no_test_imports_another() -> None:
-    """What two files need stands in a module of their folder, in tests/support or in tests/model."""
+    """What two need stands in a module of their folder, in tests/support or in tests/model."""
     for path in rooms.test_files():
         found = {name for name in rooms._imports(path) if ".test_" in name}
         assert not {name for name in found if name.startswith("tests.")}, path

@@ -60,6 +60,14 @@ def at_once(progress_number: int, deed: Callable[[], object]) -> Iterator[Progre
     assert len(calls) >= progress_number
 
 
+def empty_bucket(folder: Path) -> int:
+    """A bucket in the folder, and the port of its server to be."""
+    (folder / "bucket").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
 @contextmanager
 def bucket_server(data: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """An S3-compatible server whose buckets outlive it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from logstore.errors import (
     SnapshotExpired,
 )
 from logstore.log.shipped import OBJECTS, Place
-from tests.recovery.shipped import URI, bucket_server, filled, ids, ship
+from tests.recovery.shipped import URI, bucket_server, empty_bucket, filled, ids, ship
 from tests.support.inside import engine_of
 from tests.tools.commands import invoke, ok
 
@@ -37,9 +36,7 @@ def there(uri: Path) -> list[tuple[str, bytes]]:
 
 def test_all_that_is_read_is_read_from_an_object_store(tmp_path: Path) -> None:
     """Ranges, scans, groups and commands; and a server that goes away is an error, not the end."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    port = empty_bucket(tmp_path / "s3")
     uri = URI.format(port=port)
     with bucket_server(tmp_path / "s3", port) as server:
         with filled(tmp_path / "store") as store:

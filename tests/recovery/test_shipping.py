@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +25,7 @@ from logstore.log import names
 from logstore.log.shipped import MANIFEST, OBJECTS, Place
 from logstore.recovery import fetch
 from logstore.recovery.check import check
-from tests.recovery.shipped import at_once, bucket_server, filled, ids, ship
+from tests.recovery.shipped import at_once, bucket_server, empty_bucket, filled, ids, ship
 from tests.tools.commands import invoke, ok
 
 
@@ -209,9 +208,7 @@ def test_a_killed_ship_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    port = empty_bucket(tmp_path / "s3")
     uri = (
         f"s3://someone:secret@bucket/stores/a?endpoint_override=127.0.0.1%3A{port}"
         "&scheme=http&region=us-east-1"

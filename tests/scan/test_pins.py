@@ -26,6 +26,7 @@ from logstore.log import pinfile
 from logstore.scan import read
 from logstore.scan.arrow import Gather
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
+from tests.support.threads import run_all
 
 NOW, TTL = 1_700_000_000_000, 1000
 
@@ -124,10 +125,7 @@ def test_renewing_at_once_leaves_one_whole_pin(tmp_path: Path) -> None:
             failed.append(error)
 
     threads = [threading.Thread(target=renew, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     expired = [error for error in failed if not isinstance(error, SnapshotExpired)]
     assert expired == []
     assert [path.name for path in (tmp_path / "pins").iterdir()] == [pin.id]

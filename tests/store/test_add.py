@@ -24,6 +24,7 @@ from logstore.ids import MAX_ID, U64_MAX
 from tests.store.conftest import OpenStore
 from tests.store.look import everything
 from tests.support.inside import FixedClock
+from tests.support.threads import run_all
 
 
 def test_automatic_ids_follow_the_clock_and_never_go_back(
@@ -336,10 +337,7 @@ def test_of_many_who_saw_the_same_one_adds(tmp_path: Path, open_store: OpenStore
             done += 1
 
     threads = [Thread(target=count, args=(each["s"],)) for each in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert [int(entry["n"]) for entry in stores[0]["s"]] == list(range(1, 61))
 
 

@@ -20,6 +20,7 @@ from logstore.redis.asyncio import Redis as AsyncRedis
 from logstore.valkey import Valkey
 from logstore.valkey.asyncio import Valkey as AsyncValkey
 from tests.support.inside import lane_commits, let_lag
+from tests.support.threads import run_all
 from tests.wire.served import serving
 
 SOON_S = 60.0
@@ -157,10 +158,7 @@ def test_threads_share_a_client(tmp_path: Path) -> None:
                 client.xadd("s", {"a": 1})
 
         threads = [threading.Thread(target=add) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         assert client.xlen("s") == 400
 
 
