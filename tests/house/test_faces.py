@@ -1,4 +1,6 @@
-"""Prevents two faces that drift apart: what the plain one has, `logstore.aio` has, alike."""
+"""Prevents faces that drift apart, and public names that come or go without anyone having decided
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import logstore
 from logstore import aio
 from logstore.aio.group import AsyncGroup
 from logstore.aio.stream import AsyncStream
+from tests.house.repo import ROOT
 
 FACES: dict[type, type] = {
     logstore.Store: aio.AsyncStore, logstore.Stream: AsyncStream, logstore.Group: AsyncGroup,
@@ -118,3 +121,24 @@ def test_special_methods_have_their_kin() -> None:
         }  # fmt: skip
         for name in special - NOT_AWAITED:
             assert hasattr(face, DUNDERS[name]), (face, name)
+
+
+PINNED = ROOT / "tests" / "house" / "public_names.txt"
+
+
+def pinned() -> list[str]:
+    """The names of the committed list; `#` starts a comment."""
+    lines = (line.partition("#")[0].strip() for line in PINNED.read_text().splitlines())
+    return [line for line in lines if line]
+
+
+def test_the_list_is_sorted() -> None:
+    assert pinned() == sorted(set(pinned()))
+
+
+def test_the_public_names_are_the_pinned_ones() -> None:
+    assert sorted(logstore.__all__) == pinned()
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in logstore.__all__ if not hasattr(logstore, name)] == []

@@ -1,8 +1,5 @@
-"""Prevents redis-cli from printing something else here than it does at a real Redis.
-
-The real redis-cli (Debian's redis-tools) asks `logstore serve` and Redis 8.2.3 the same, without a
-terminal, and what it prints and how it ends is compared. No command here pushes anything in RESP3,
-so there is no push to print: CLIENT TRACKING and pub/sub are unknown.
+"""Prevents an answer that redis-cli, or clients of other languages, take otherwise than a real
+server's.
 """
 
 from __future__ import annotations
@@ -21,11 +18,9 @@ from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Line
 from tests.wire.wired import InProcess
 
-pytestmark = pytest.mark.peers
 TIMEOUT_S = 120
 BINARY = r"\x00\xff\r\n"
 Asked = tuple[str, str]  # the arguments, as of a shell; what stands in stdin
-
 FORMS: tuple[Asked, ...] = (
     ("PING", ""),
     ("--no-raw PING", ""),
@@ -118,6 +113,7 @@ def same(cli: str, ours: int, theirs: int, sessions: Sequence[Asked]) -> list[st
     return told
 
 
+@pytest.mark.peers
 def test_it_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_peer: Peer) -> None:
     told = same(cli, port, redis_peer.port, FORMS)
     assert told[0] == "PONG\n"
@@ -125,6 +121,7 @@ def test_it_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_peer: Pe
     assert told[6].startswith('1) 1) "s"\n')
 
 
+@pytest.mark.peers
 def test_what_stands_in_stdin(cli: str, port: int, redis_peer: Peer) -> None:
     told = same(cli, port, redis_peer.port, STDIN)
     assert told[2].startswith('1) 1) "1-1"\n   2) 1) "field"\n      2) "from stdin, as it is\\n"\n')
@@ -132,6 +129,7 @@ def test_what_stands_in_stdin(cli: str, port: int, redis_peer: Peer) -> None:
     assert told[-2].endswith("errors: 1, replies: 4\n")
 
 
+@pytest.mark.peers
 def test_it_finds_all_keys_and_the_largest(cli: str, port: int, redis_peer: Peer) -> None:
     """Keys come in another order here, and lines about what is largest so far with it."""
     keys = [f"race:{number}" for number in range(1, 60)] + ["odd key"]
@@ -156,6 +154,7 @@ def test_it_finds_all_keys_and_the_largest(cli: str, port: int, redis_peer: Peer
     assert ends[0] == ends[1]
 
 
+@pytest.mark.peers
 def test_a_read_that_blocks_is_woken_by_another_client(
     cli: str, port: int, redis_peer: Peer
 ) -> None:
@@ -175,6 +174,7 @@ def test_a_read_that_blocks_is_woken_by_another_client(
     assert told[0][1] == 0
 
 
+@pytest.mark.peers
 def test_a_unix_socket_and_a_password(cli: str, tmp_path: Path) -> None:
     secret, path = tmp_path / "secret", tmp_path / "socket"
     secret.write_text("hidden words\n")
@@ -199,3 +199,72 @@ def test_a_unix_socket_and_a_password(cli: str, tmp_path: Path) -> None:
     unknown = "(error) NOAUTH Authentication required.\n"
     assert [printed for printed, _ in found] == ["(integer) 0\n", unknown, unknown]
     assert "WRONGPASS" in found[1][1]
+
+
+HERE = Path(__file__).parent
+BUILD_S, RUN_S = 300, 60
+
+
+@pytest.fixture(scope="module")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program in Go, built."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("no go on PATH: it is in Debian's golang-go")
+    copy = tmp_path_factory.mktemp("go") / "goredis"
+    shutil.copytree(HERE / "goredis", copy)
+    try:
+        built = subprocess.run(
+            [go, "build", "-mod=mod", "-o", "program", "."], cwd=copy, capture_output=True,
+            text=True, timeout=BUILD_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"go-redis was not had and built in {BUILD_S} s")
+    if built.returncode:
+        pytest.skip(
+            "go-redis cannot be had here: `go build -mod=mod` in tests/wire/goredis says why"
+        )
+    return copy / "program"
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    """Node, with the clients."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("no node on PATH")
+    look = [found, "-e", "require('ioredis'); require('redis')"]
+    if subprocess.run(look, capture_output=True, check=False).returncode:
+        pytest.skip("node finds no ioredis and redis: npm install them, and name them in NODE_PATH")
+    return found
+
+
+def told(path: Path, peer: Peer, command: Sequence[str | Path]) -> list[str]:
+    """What the program prints, once it was found to be the same."""
+    served = InProcess(path / "store", "redis-8.2" if peer.name == "redis" else "valkey-9")
+    try:
+        ours, theirs = (
+            subprocess.run(
+                [*command, f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=RUN_S,
+                check=True,
+            ).stdout.splitlines()
+            for port in (served.port, peer.port)
+        )  # fmt: skip
+    finally:
+        served.stop()
+    assert ours == theirs
+    return ours
+
+
+@pytest.mark.peers
+def test_go_redis(go_program: Path, tmp_path: Path, peer: Peer) -> None:
+    lines = told(tmp_path, peer, [go_program])
+    assert "2 xread block: [{t [{9-1 map[a:b]}]}] <nil>" in lines
+    assert "3 destroy: 1 <nil>" in lines
+
+
+@pytest.mark.peers
+def test_ioredis_and_node_redis(node: str, tmp_path: Path, peer: Peer) -> None:
+    lines = told(tmp_path, peer, [node, HERE / "node" / "clients.js"])
+    assert 'xread block: [["t",[["9-1",["a","b"]]]]]' in lines
+    assert lines[-1] == "end"
