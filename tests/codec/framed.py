@@ -12,14 +12,8 @@ from logstore.errors import CorruptNodeError
 from logstore.ids import StreamID
 
 REFUSED = "refused"
-
-
 MASTER = (5, 5)
-
-
 FLAT = [b"x", b"1", b"y", b"text"]
-
-
 ROW = {"x": 1, "y": 2}
 
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from logstore.api import opening
-from logstore.fs import LOCAL, FileSystem
+from logstore.fs import FileSystem
+from tests.crash.twins import in_place
 from tests.scan.look import make_store
 
 ENTRIES = 1200
-
-
 ERASED = 300
 
 
@@ -38,11 +36,8 @@ class Stepping(FileSystem):
 @contextmanager
 def stepping(before: Callable[[str, Path], None]) -> Iterator[None]:
     """Stores that are opened meanwhile tell their steps."""
-    opening.FILES[0] = Stepping(before)
-    try:
+    with in_place(Stepping(before)):
         yield
-    finally:
-        opening.FILES[0] = LOCAL
 
 
 def fill(path: Path) -> None:

@@ -47,7 +47,6 @@ ADDS_TO_WHO_WAITS = ADDS.replace(
     stream.add({"n": number})""",
 ).replace("def add(", "waiters = store._live().engine.wake.waits.waiters\ndef add(")
 ADDS_TO_WHO_WAITS = "import time\n" + ADDS_TO_WHO_WAITS
-
 READS = ADDS.replace(
     'stream.add({"n": number})',
     'assert stream.group("g").read("c", count=1)[0]["n"] == b"%d" % number',

@@ -7,8 +7,6 @@ from tests.interleaving.actor import Actor, Stopped
 from tests.interleaving.points import Point
 
 OPEN = works.nothing("open", lambda at: setattr(at, "store", at.open()))
-
-
 WORKS = {
     work.name: work
     for work in (

@@ -16,8 +16,6 @@ from logstore.recovery import shipping
 from logstore.recovery.shipping import Progress, Shipped
 
 SEGMENT_BYTES = 1 << 20
-
-
 ROWS = 16_000
 
 

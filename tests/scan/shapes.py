@@ -11,8 +11,6 @@ from logstore.ids import StreamID
 from tests.scan.conditions import CASES
 
 TOP = 2**64 - 1
-
-
 REPEATED: list[list[tuple[bytes, bytes]]] = [
     [(b"tag", b"a"), (b"tag", b"b")],
     [(b"tag", b"a"), (b"x", b"1"), (b"tag", b"b"), (b"tag", b"c"), (b"x", b"2")],
@@ -21,8 +19,6 @@ REPEATED: list[list[tuple[bytes, bytes]]] = [
     [(b"k%d" % (n % 30), b"%d" % n) for n in range(70)],
     [(b"k\xff", b"a"), (b"k\xfe", b"b")],  # two names that are one text
 ]
-
-
 SHAPES: dict[str, Any] = {
     "small": lambda rng: (rng.randrange(20), rng.randrange(20)),
     "times": lambda rng: (1_700_000_000_000 + rng.randrange(1000), rng.randrange(3)),
@@ -49,6 +45,4 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "in": lambda column, values: column.is_in(values),
     "not in": lambda column, values: ~column.is_in(values),
 }
-
-
 TEXTS = sorted({case.text for case in CASES if case.text is not None})

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
-
-
 ipc = pytest.importorskip("pyarrow.ipc")
-
-
 parquet = pytest.importorskip("pyarrow.parquet")
 
 

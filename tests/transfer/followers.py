@@ -14,11 +14,7 @@ from logstore.transfer import Follow, Report, Server, Wanted, follow
 from tests.transfer.durable import DurableServer
 
 WAIT_S = 120.0
-
-
 FOLLOWER = "follower"  # the thread that follows
-
-
 QUICK = {"look_s": 0.1, "settle_s": 0.05}
 
 
