@@ -44,11 +44,13 @@ Costs = Mapping[str, Cost]
 WHOLE = (
     "codec/test_golden.py",
     "engine/test_lane.py",
-    "engine/test_promises.py",
+    "engine/test_durability_promises.py",
     "house",
     "log/test_format_page.py",
     "log/test_frames.py",
-    "recovery/test_small.py",
+    "recovery/test_backup.py",
+    "recovery/test_new_store.py",
+    "recovery/test_salvage_parts.py",
 )
 # Of these the rest is drawn: each test runs a page, a run of pytest, or most of what there is.
 IN_PART = (

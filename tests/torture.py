@@ -60,10 +60,10 @@ PARTS: dict[str, Asked] = {
     "groups": Asked(2, ("tests/groups/test_machine.py", "tests/groups/test_nack_and_claim.py")),
     "wire": Asked(2, ("tests/wire/test_machines.py",)),
     "fuzz": Asked(4, ("tests/fuzz",)),
-    "restoring": Asked(2, ("tests/wire/test_restoring.py",)),  # 10,000 mutated payloads
+    "restoring": Asked(2, ("tests/wire/test_dump_and_restore.py",)),  # 10,000 mutated payloads
     "compaction": Asked(4, ("tests/compaction/test_kill.py",)),
     # 3,000 generations of the index under threads that read.
-    "threads": Asked(100, ("tests/engine/test_threads_under_erasure.py",)),
+    "threads": Asked(100, ("tests/engine/test_erasure_beside_threads.py",)),
 }
 
 # Tests that take the same seed each time unless they are given one; they print it.

@@ -10,7 +10,7 @@ import pytest
 
 from logstore.codec import Codec
 from logstore.ids import parse_id
-from tests.codec.model import StreamModel
+from tests.codec.node_stream import NodeStream
 from tests.golden.codec.generate import (
     DISPUTED,
     from_recorded,
@@ -38,7 +38,7 @@ def _entries(vector: dict[str, Any]) -> list[tuple[str, list[bytes]]]:
 
 @each_vector
 def test_the_operations_give_the_servers_bytes(codec: Codec, vector: dict[str, Any]) -> None:
-    model = StreamModel(codec, vector["node_max_bytes"], vector["node_max_entries"])
+    model = NodeStream(codec, vector["node_max_bytes"], vector["node_max_entries"])
     for operation in vector["operations"]:
         match operation:
             case ["add", id, flat]:

@@ -1,17 +1,22 @@
-"""Prevents entries that are made in one call from being others than those made one by one."""
+"""Prevents entries and deliveries that are made in one call from being others than one by one."""
 
 from __future__ import annotations
 
 import gc
 import pickle
+import struct
 import sys
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from logstore.api.entry import Entry, Fields, make_entry
+from logstore.api.group import DeletedDelivery, Delivery
 from logstore.codec import Codec, pure
-from logstore.ids import StreamID
+from logstore.engine.groups.deliver import Delivered
+from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 
 MASTER = (1526919030474, 55)
 FLATS = [
@@ -22,12 +27,17 @@ FLATS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def lp() -> bytes:
-    made = pure.new_node(*MASTER, FLATS[0])
-    for at, flat in enumerate(FLATS[1:], start=1):
+def node_of(flats: list[list[bytes]]) -> bytes:
+    """A node with an entry each a millisecond."""
+    made = pure.new_node(*MASTER, flats[0])
+    for at, flat in enumerate(flats[1:], start=1):
         made = pure.append(made, *MASTER, MASTER[0] + at, at, flat)[0]
     return made
+
+
+@pytest.fixture(scope="module")
+def lp() -> bytes:
+    return node_of(FLATS)
 
 
 def _told(entries: list[Any]) -> list[Any]:
@@ -157,3 +167,172 @@ def test_a_finder_finds_what_a_walk_does(
                 walked = maker.entries(node, *MASTER, vector, (ms, seq), (ms, seq), 1)
                 found = finder.find(ms, seq, maker)
                 assert _told([] if found is None else [found]) == _told(walked)
+
+
+DELIVERED = FLATS[:3]
+NO_TIME = timedelta(0)
+
+
+@pytest.fixture(scope="module")
+def delivered_lp() -> bytes:
+    return node_of(DELIVERED)
+
+
+def _group(encoding: str | None, values: Any = None) -> Any:
+    return SimpleNamespace(
+        _opened=SimpleNamespace(encoding=encoding), _handle=SimpleNamespace(_values=values)
+    )
+
+
+def _told_of(made: Any) -> list[Any]:
+    names = ("id", "_flat", "_encoding", "group", "deleted", "delivery_count", "idle")
+    names += ("_consumer", "_delivered_ms", "_settled")
+    return [type(made), type(made.id), *(getattr(made, name) for name in names)]
+
+
+@pytest.mark.parametrize("vector", [b"", b"\x05", b"\x07"])
+@pytest.mark.parametrize("limit", [-1, 0, 1, 2])
+@pytest.mark.parametrize("start", [ZERO_ID, (MASTER[0] + 1, 1), (MASTER[0] + 1, 2), MAX_ID])
+def test_rows_are_those_of_a_walk(
+    codec: Codec, delivered_lp: bytes, vector: bytes, limit: int, start: Any
+) -> None:
+    walked = pure.entries(delivered_lp, *MASTER, vector, start, MAX_ID, limit)
+    rows = codec.first_deliveries(
+        delivered_lp, *MASTER, vector, start, limit, Delivered, StreamID, 99
+    )
+    assert rows == [Delivered(StreamID(ms, seq), flat, 0, 1, 99) for _, ms, seq, flat in walked]
+    assert {type(row) for row in rows} <= {Delivered}
+    assert {type(row.id) for row in rows} <= {StreamID}
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "cp1252"])
+@pytest.mark.parametrize("values", [None, "a codec"])
+def test_deliveries_are_as_made_one_by_one(
+    codec: Codec, delivered_lp: bytes, encoding: str | None, values: Any
+) -> None:
+    rows = codec.first_deliveries(delivered_lp, *MASTER, b"", ZERO_ID, -1, Delivered, StreamID, 99)
+    rows.insert(1, Delivered(StreamID(7, 7), [b"a", b"b"], 1500, 3, 99))
+    rows.insert(3, Delivered(StreamID(8, 8), None, 0, 1, 98))
+    if encoding == "cp1252":
+        encoding = "latin-1"  # every byte is text of it
+    group = _group(encoding, values)
+    reading = encoding if values is None else values
+
+    def other(group: Any, consumer: bytes, row: Any) -> Any:
+        return (DeletedDelivery if row.items is None else Delivery)(group, consumer, row)
+
+    made = codec.DeliveryMaker(Delivery, encoding).made(rows, group, b"c", reading, NO_TIME, other)
+    expected: list[Any] = [other(group, b"c", row) for row in rows]
+    assert [_told_of(each) for each in made] == [_told_of(each) for each in expected]
+    made[0]._settled = True
+    assert not made[2]._settled
+
+
+def test_a_class_without_the_slots_is_refused(codec: Codec) -> None:
+    class Plain:
+        id = _flat = _encoding = None
+
+    with pytest.raises(TypeError, match="no slot"):
+        codec.DeliveryMaker(Plain, None)
+
+
+PACKED: list[tuple[list[tuple[int, int]], bool]] = [
+    ([], True),
+    ([(5, 1)], True),
+    ([(5, 1), (5, 2), (6, 0)], True),
+    ([(5, 1), (5, 1)], False),
+    ([(6, 0), (5, 9)], False),
+    ([(5, 1), (4, 9), (7, 0)], False),
+    ([(0, 0), (U64_MAX, U64_MAX)], True),
+]
+
+
+@pytest.mark.parametrize(("ids", "ascending"), PACKED)
+def test_ids_are_packed(codec: Codec, ids: list[tuple[int, int]], ascending: bool) -> None:
+    expected = b"".join([struct.pack(">QQ", *id) for id in ids])
+    for given in (ids, tuple(ids), [StreamID(*id) for id in ids]):
+        assert codec.pack_ids(given) == (expected, ascending)
+
+
+@pytest.mark.parametrize("id", [(1,), (1, 2, 3), (-1, 0), (0, U64_MAX + 1)])
+def test_what_is_no_id_is_not_packed(codec: Codec, id: Any) -> None:
+    with pytest.raises(ValueError, match="two numbers"):
+        codec.pack_ids([(0, 0), id])
+
+
+class _Other(StreamID):
+    pass
+
+
+def test_what_is_an_id_already(codec: Codec) -> None:
+    good = StreamID(0, U64_MAX)
+    bad: list[Any] = [
+        "5-1", (5, 1), 5, None, _Other(5, 1), StreamID(-1, 0), StreamID(0, U64_MAX + 1),
+        tuple.__new__(StreamID, (1,)), StreamID(True, 1), StreamID("1", 1),  # type: ignore[arg-type]  # on purpose
+    ]  # fmt: skip
+    assert codec.are_ids([], StreamID)
+    assert codec.are_ids((good, ZERO_ID), StreamID)
+    for each in bad:
+        assert not codec.are_ids([good, each], StreamID)
+
+
+def test_deliveries_are_freed(native: Codec, delivered_lp: bytes) -> None:
+    maker, text = native.DeliveryMaker(Delivery, None), native.DeliveryMaker(Delivery, "latin-1")
+    group = _group(None)
+
+    def work() -> None:
+        rows = native.first_deliveries(
+            delivered_lp, *MASTER, b"", ZERO_ID, -1, Delivered, StreamID, 2**40
+        )
+        for each in (maker, text):
+            each.made(rows, group, b"c", None, NO_TIME, Delivery)
+        ids = [row.id for row in rows]
+        native.pack_ids(ids)
+        native.are_ids(ids, StreamID)
+
+    work()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(200):
+        work()
+    assert sys.getallocatedblocks() - before < 100
+    counts = [sys.getrefcount(each) for each in (Delivery, Delivered, StreamID, group, NO_TIME)]
+    work()
+    after = [sys.getrefcount(each) for each in (Delivery, Delivered, StreamID, group, NO_TIME)]
+    assert after == counts
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "latin-1"])
+@pytest.mark.parametrize("vector", [b"", b"\x05", b"\x07"])
+@pytest.mark.parametrize("limit", [-1, 0, 1, 2])
+@pytest.mark.parametrize("start", [ZERO_ID, (MASTER[0] + 1, 1), MAX_ID])
+def test_new_ones_are_made_without_rows(
+    codec: Codec, delivered_lp: bytes, encoding: str | None, vector: bytes, limit: int, start: Any
+) -> None:
+    group = _group(encoding)
+    maker = codec.DeliveryMaker(Delivery, encoding)
+    context = (group, encoding, NO_TIME)
+    made, ids = maker.first(
+        delivered_lp, *MASTER, vector, start, limit, StreamID, 99, b"c", context
+    )
+    rows = codec.first_deliveries(
+        delivered_lp, *MASTER, vector, start, limit, Delivered, StreamID, 99
+    )
+    expected = [Delivery(group, b"c", row) for row in rows]
+    for each in expected:
+        each._flat = tuple(each._flat)
+    assert [_told_of(each) for each in made] == [_told_of(each) for each in expected]
+    assert ids == codec.pack_ids([row.id for row in rows])[0]
+
+
+def test_the_ids_of_many(codec: Codec) -> None:
+    lp = pure.new_node(*MASTER, DELIVERED[0])
+    for at in range(1, 100):
+        lp = pure.append(lp, *MASTER, MASTER[0], MASTER[1] + at, DELIVERED[0])[0]
+    maker = codec.DeliveryMaker(Delivery, None)
+    for limit in (-1, 15, 16, 17, 32, 33):
+        made, ids = maker.first(
+            lp, *MASTER, b"", ZERO_ID, limit, StreamID, 1, b"c", (None, None, None)
+        )
+        assert ids == codec.pack_ids([each.id for each in made])[0]
+        assert len(made) == (100 if limit < 0 else limit)

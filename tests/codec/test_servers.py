@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import Codec
-from tests.codec.model import ID, ZERO, StreamModel
+from tests.codec.node_stream import ID, ZERO, NodeStream
 from tests.codec.strategies import limits, next_id, operations
 from tests.peers.dump import Metadata, build_dump, node_key, parse_dump
 from tests.peers.servers import Peer
@@ -23,7 +23,7 @@ servers = settings(
 )
 
 
-def _apply(model: StreamModel, added: list[ID], operation: tuple[Any, ...]) -> tuple[Any, ...]:
+def _apply(model: NodeStream, added: list[ID], operation: tuple[Any, ...]) -> tuple[Any, ...]:
     """Apply one drawn operation to the model; the command that does the same on a server."""
     match operation:
         case ("add", step, flat):
@@ -51,7 +51,7 @@ def _apply(model: StreamModel, added: list[ID], operation: tuple[Any, ...]) -> t
 
 def _run(peer: Peer, codec: Codec, sizes: tuple[int, int], drawn: list[tuple[Any, ...]]) -> Any:
     """Play the operations on model and server; (model, nodes, metadata), None without a stream."""
-    model = StreamModel(codec, *sizes)
+    model = NodeStream(codec, *sizes)
     added: list[ID] = []
     commands = [_apply(model, added, operation) for operation in drawn]
     peer.command("FLUSHALL")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import logstore
 from logstore.engine.commit.committer import Committer, Op
-from logstore.ids import ZERO_ID, StreamID
+from logstore.ids import StreamID
 from logstore.options import Sync
+from tests.model.store import StoreModel
+from tests.model.streams import following
 
 LIMITS: tuple[dict[str, int], ...] = (
     {"node_max_entries": 4},
@@ -19,7 +20,6 @@ LIMITS: tuple[dict[str, int], ...] = (
     {},
     {"node_max_bytes": 0},
 )
-Pairs = list[tuple[bytes, bytes]]
 
 
 class Ticks:
@@ -34,32 +34,13 @@ class Ticks:
         return self.ms
 
 
-@dataclass
-class Model:
-    """What a stream must hold."""
-
-    entries: dict[StreamID, Pairs] = field(default_factory=dict)
-    last: StreamID = ZERO_ID
-    added: int = 0
-    max_deleted: StreamID = ZERO_ID
-
-    def add(self, at: StreamID, pairs: Pairs) -> None:
-        self.entries[at] = pairs
-        self.last = at
-        self.added += 1
-
-    def forget(self, count: int) -> None:
-        """The first entries were trimmed."""
-        self.entries = dict(list(self.entries.items())[count:])
-
-
 class Soak:
     """A store and its model."""
 
     def __init__(self, path: Path, chance: random.Random) -> None:
         self.path = path
         self.chance = chance
-        self.models: dict[bytes, Model] = {}
+        self.model = StoreModel(0)
         self.steps = 0
         self._clock = Ticks()
         self._limits = chance.choice(LIMITS)
@@ -81,7 +62,7 @@ class Soak:
             [self._add, self._delete, self._delete_range, self._trim, self._set_id, self._drop],
             [40, 14, 7, 14, 4, 2],
         )[0]
-        if change == self._add or name in self.models:
+        if change == self._add or name in self.model.streams:
             change(name)
 
     def _row(self) -> dict[bytes, bytes]:
@@ -96,35 +77,27 @@ class Soak:
     def _add(self, name: bytes) -> None:
         rows = [self._row() for _ in range(self.chance.choice((1, 1, 1, 3, 40, 150)))]
         ids = self.store.stream(name).add_many(rows, batch=self.chance.choice((1, 7, 1000)))
-        model = self.models.setdefault(name, Model())
         for at, row in zip(ids, rows, strict=True):
-            model.add(at, list(row.items()))
-
-    def _gone(self, model: Model, ids: set[StreamID]) -> None:
-        model.max_deleted = max([model.max_deleted, *ids])
-        for each in ids:
-            del model.entries[each]
+            self.model.add(name, tuple(row.items()), at)
 
     def _delete(self, name: bytes) -> None:
-        model = self.models[name]
-        ids = list(model.entries)
+        ids = list(self.model.streams[name].entries)
         if self.chance.random() < 0.3:
             ids = ids[-20:]
         wanted = set(self.chance.sample(ids, min(len(ids), self.chance.choice((1, 5, 100)))))
         if wanted:
             assert self.store.stream(name).delete(*wanted) == len(wanted)
-            self._gone(model, wanted)
+            self.model.delete(name, list(wanted))
 
     def _delete_range(self, name: bytes) -> None:
-        model = self.models[name]
-        if model.entries:
-            low, high = sorted(self.chance.choices(list(model.entries), k=2))
-            wanted = {each for each in model.entries if low <= each <= high}
-            assert self.store.stream(name).delete_range(low, high) == len(wanted)
-            self._gone(model, wanted)
+        entries = self.model.streams[name].entries
+        if entries:
+            low, high = sorted(self.chance.choices(list(entries), k=2))
+            wanted = self.model.delete_range(name, low, high)
+            assert self.store.stream(name).delete_range(low, high) == wanted
 
     def _trim(self, name: bytes) -> None:
-        model, stream = self.models[name], self.store.stream(name)
+        model, stream = self.model.streams[name], self.store.stream(name)
         if self.chance.random() < 0.5 or not model.entries:
             keep = self.chance.choice((0, self.chance.randrange(len(model.entries) + 1)))
             exact = len(model.entries) - keep
@@ -135,36 +108,36 @@ class Soak:
             minid = self.chance.choice(list(model.entries))
             count = stream.trim(minid=minid)
             assert count == sum(each < minid for each in model.entries)
-        model.forget(count)
+        self.model.trim(name, len(model.entries) - count, None)
 
     def _set_id(self, name: bytes) -> None:
-        model = self.models[name]
+        model = self.model.streams[name]
         lowest = max([model.max_deleted, *model.entries])
-        model.last = self.chance.choice((lowest, max(lowest, model.last).next()))
-        self.store.stream(name).set_id(model.last)
+        last = self.chance.choice((lowest, following(max(lowest, model.last))))
+        self.store.stream(name).set_id(last)
+        self.model.set_id(name, last, None, None)
 
     def _drop(self, name: bytes) -> None:
         assert self.store.drop(name)
-        del self.models[name]
+        self.model.drop(name)
         if self.chance.random() < 0.6:
             self._add(name)
 
     def compare(self, store: logstore.Store[bytes]) -> dict[bytes, dict[str, Any]]:
         """All streams of a store against the model; their infos."""
-        assert store.streams() == sorted(self.models)
+        assert store.streams() == self.model.names()
         infos = {}
-        for name, model in self.models.items():
+        for name, model in self.model.streams.items():
             stream = store.stream(name)
-            assert {entry.id: entry.pairs for entry in stream} == model.entries, name
+            assert {entry.id: tuple(entry.pairs) for entry in stream} == model.entries, name
             backwards = [entry.id for entry in stream.range(reverse=True)]
             assert backwards == list(reversed(model.entries)), name
             info = infos[name] = stream.info().as_dict()
             assert info["length"] == len(model.entries)
             assert info["entries-added"] == model.added
             assert StreamID(*stream.last_id) == model.last
-            assert str(info["max-deleted-entry-id"]) == str(model.max_deleted)
-            first = next(iter(model.entries), ZERO_ID)
-            assert str(info["recorded-first-entry-id"]) == str(first)
+            assert str(info["max-deleted-entry-id"]) == str(StreamID(*model.max_deleted))
+            assert str(info["recorded-first-entry-id"]) == str(StreamID(*model.first))
         return infos
 
 

@@ -1,20 +1,22 @@
-"""Prevents a run of compaction that ends early, or finds what another one left, from giving back
-too little or too much.
-"""
+"""Prevents a run of compaction that ends early, holds what it wrote, or gives back too much."""
 
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import logstore
 from logstore import format as fmt
+from logstore.codec import codec_name
 from logstore.compaction import measure, nodes, runner, segments
 from logstore.compaction.nodes import Chooser
 from logstore.compaction.segments import CompactionReport
 from logstore.engine.commit.committer import Committer
+from logstore.engine.reading.interface import NODES_MAX_BYTES
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.snapshots import snapshot
 from logstore.errors import DiskFullError
@@ -272,3 +274,72 @@ def test_what_stays_is_counted_to_the_byte(store: Store) -> None:
     assert (
         deleted == {fmt.segment_of(each.position) for each in nodes_there if each.vector} != set()
     )
+
+
+SLACK = runner.INDEX_SLACK_BYTES
+
+
+@pytest.mark.parametrize(
+    ("size", "live", "always", "built"),
+    [
+        (SLACK, 0, False, True),
+        (SLACK - 1, 0, False, False),
+        (SLACK + 150, 100, False, True),
+        (SLACK + 149, 100, False, False),
+        (0, 100, True, True),
+    ],
+)
+def test_when_an_index_is_built_anew(
+    size: int, live: int, always: bool, built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a third of it, and a MiB, is free; for an erasure and a full run always."""
+    monkeypatch.setattr(runner, "index_bytes", lambda view: (size, live))
+    with logstore.open(tmp_path / "store", background=False) as store:
+        store.stream("s").add({"n": 1})
+        engine = store._engine()
+        before = engine.index().number
+        assert runner._shrink_index(engine, Committer(engine), always=always) is built
+        assert (engine.index().number > before) is built
+        assert len(store.stream("s")) == 1
+
+
+def test_on_a_full_disk_an_erasure_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not go on with less; a compaction does."""
+    done: list[str] = []
+
+    def full(*_: Any) -> None:
+        raise DiskFullError("no space")
+
+    monkeypatch.setattr(runner, "_pass", full)
+    monkeypatch.setattr(runner, "_one_by_one", lambda *_: done.append("less"))
+    with logstore.open(tmp_path / "store", background=False) as store:
+        store.stream("s").add({"n": 1})
+        with pytest.raises(DiskFullError):
+            store.compact(purge=True)
+        assert done == []
+        store.compact()
+        assert done == ["less"]
+
+
+SEGMENT_BYTES = 24 << 20
+ROWS = 40_000
+PAD = b"x" * 1000  # 40 MB: two segments, which become more than one
+# What the cache of nodes in Python keeps of those that compaction reads.
+KEPT_BYTES = NODES_MAX_BYTES if codec_name() == "pure" else 0
+
+
+def test_memory_does_not_grow_with_a_segment(tmp_path: Path) -> None:
+    with logstore.open(
+        tmp_path / "store", encoding=None, background=False, sync="os", segment_bytes=SEGMENT_BYTES
+    ) as store:
+        stream = store.stream("s")
+        ids = stream.add_many(({b"pad": PAD} for _ in range(ROWS)), batch=1000)
+        stream.delete(*list(ids)[::10])
+        tracemalloc.start()
+        try:
+            report = store.compact(full=True)
+            peak_bytes = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert report.written_bytes > 1.4 * SEGMENT_BYTES
+        assert peak_bytes < SEGMENT_BYTES / 2 + KEPT_BYTES

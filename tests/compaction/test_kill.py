@@ -19,7 +19,7 @@ import logstore
 from logstore.recovery.check import check
 from tests import figures, seeds
 from tests.compaction.dumps import Dump, dump, everywhere
-from tests.compaction.test_compaction import delete_at_random, filled, logical
+from tests.compaction.filling import delete_at_random, filled, logical
 from tests.support.inside import log_bytes
 
 KILLS = 8 * figures.times()  # tests/crash kills at every step, and writers that compact

@@ -53,7 +53,7 @@ def rebuilt(soak: Soak) -> None:
 
 def erased(soak: Soak) -> None:
     soak.store.compact(purge=True)
-    pairs = [pairs for model in soak.models.values() for pairs in model.entries.values()]
+    pairs = [pairs for model in soak.model.streams.values() for pairs in model.entries.values()]
     living = {value for each in pairs for _, value in each}
     for file in soak.path.rglob("*"):
         if file.is_file():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -169,3 +170,45 @@ def main(path: str, truth_file: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+
+
+PAGE = 4096
+
+
+META_PAGES = 2
+
+
+Damage = Callable[[bytearray, int, random.Random], None]
+
+
+def bits(page: bytearray, at: int, rng: random.Random) -> None:
+    """Three bits of a page."""
+    for _ in range(3):
+        page[at + rng.randrange(PAGE)] ^= 1 << rng.randrange(8)
+
+
+def noise(page: bytearray, at: int, rng: random.Random) -> None:
+    """The whole page."""
+    page[at : at + PAGE] = rng.randbytes(PAGE)
+
+
+def body(page: bytearray, at: int, rng: random.Random) -> None:
+    """The rows, not the page's head and row table."""
+    page[at + 300 : at + PAGE] = rng.randbytes(PAGE - 300)
+
+
+def zeros(page: bytearray, at: int, _: random.Random) -> None:
+    """The whole page."""
+    page[at : at + PAGE] = bytes(PAGE)
+
+
+def another(page: bytearray, at: int, rng: random.Random) -> None:
+    """Another page of the same file: also an older state of the same page, which is a valid one."""
+    source = rng.randrange(META_PAGES, len(page) // PAGE) * PAGE
+    page[at : at + PAGE] = page[source : source + PAGE]
+
+
+DAMAGES: dict[str, Damage] = {
+    "bits of pages": bits, "rows of pages": body, "pages of noise": noise, "pages of zeros": zeros,
+    "pages from elsewhere": another,
+}  # fmt: skip

@@ -25,8 +25,8 @@ from logstore.recovery.salvage.run import salvage
 from tests import figures
 from tests.corruption import frames, shop
 from tests.corruption.injections import INJECTIONS, Injection
+from tests.corruption.reading import held_against, read
 from tests.corruption.shop import Shop
-from tests.corruption.test_salvage import held_against, read
 
 SEED = int(os.environ.get("LOGSTORE_CORRUPTION", "20"))
 ROUNDS = 3 * figures.times()

@@ -11,13 +11,14 @@ import pytest
 
 import logstore
 from logstore.format import Kind
-from logstore.ids import ZERO_ID, StreamID, parse_id
+from logstore.ids import ZERO_ID, StreamID
 from logstore.options import IMPORTING
 from logstore.rdb import dump
 from logstore.rdb.value import GROUPS_AT_ONCE, GroupValue, StreamInfoValue, StreamValue
 from logstore.recovery.check import check
-from logstore.recovery.salvage.run import SalvageReport, salvage
+from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames, shop
+from tests.corruption.reading import held_against, read
 from tests.corruption.shop import Shop
 from tests.tools.commands import invoke, no_traceback, process
 
@@ -38,48 +39,9 @@ def store(made: Shop, tmp_path: Path) -> Path:
     return path
 
 
-def read(path: Path) -> Shop:
-    """What a store holds."""
-    found = Shop(path)
-    with logstore.open(path, background=False) as opened:
-        shop.look(opened, found)
-    return found
-
-
 def tree(path: Path) -> dict[str, bytes]:
     """Every file."""
     return {str(each): each.read_bytes() for each in path.rglob("*") if each.is_file()}
-
-
-def covered(report: SalvageReport, stream: bytes, id: str) -> bool:
-    """Whether the report says that this entry is gone."""
-    here = parse_id(id)
-    return any(
-        not each.stream or (each.stream == stream and each.first <= here <= each.last)
-        for each in report.gone
-    )
-
-
-def nameless(found: Shop, ever: shop.Entries) -> bytes:
-    """The stream whose name was lost and that holds nothing but these entries."""
-    for name, kept in found.live.items():
-        if b"lost" in name and kept and all(ever.get(id) == pairs for id, pairs in kept.items()):
-            return name
-    return b""
-
-
-def held_against(made: Shop, found: Shop, report: SalvageReport) -> int:
-    """Nothing invented, nothing lost without a word; how many entries are gone."""
-    missing = 0
-    for name, live in made.live.items():
-        ever = made.ever.get(name, {})
-        now = name if name in found.live else nameless(found, ever)
-        kept = found.live.get(now, {})
-        assert all(ever.get(id) == pairs for id, pairs in kept.items())
-        lost = [id for id in live if id not in kept]
-        assert all(covered(report, now, id) for id in lost), (name, lost, report)
-        missing += len(lost)
-    return missing
 
 
 def test_of_a_sound_store_everything_is_taken_out(made: Shop, tmp_path: Path) -> None:

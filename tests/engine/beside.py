@@ -7,6 +7,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from tests.support.threads import run_all
+
 
 def run_beside(
     other: subprocess.Popen[bytes], works: Mapping[str, Callable[[], object]]
@@ -27,10 +29,7 @@ def run_beside(
             failed.append(exc)
 
     threads = [threading.Thread(target=run, args=each) for each in works.items()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     if failed:
         other.kill()
         raise failed[0]

@@ -6,11 +6,10 @@ import os
 import signal
 import traceback
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager
 
 
-class Forked:
+class Forked(AbstractContextManager["Forked"]):
     """A child that runs a function; what it raised is raised by ``join``."""
 
     def __init__(self, work: Callable[[], object]) -> None:
@@ -41,13 +40,7 @@ class Forked:
         os.waitpid(self.pid, 0)
         os.close(self._read)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.join()
         else:

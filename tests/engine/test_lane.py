@@ -10,7 +10,6 @@ import fcntl
 import gc
 import os
 import random
-import resource
 import shutil
 import signal
 import threading
@@ -40,20 +39,18 @@ from tests.support.inside import (
     engine_of,
     follow,
     lane_commits,
-    let_lag,
     roll,
 )
+from tests.support.room import room_for
+from tests.support.threads import run_all
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 ROW = {"temp": "12.5", "hum": 51}
 Store = logstore.Store[bytes]
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture
@@ -599,14 +596,8 @@ def test_an_append_that_fails_did_not_happen(store: Store) -> None:
         warm(store)
         before = read(store)
         stream.add(ROW)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                stream.add(ROW)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            stream.add(ROW)
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert len(read(store)) == len(before) + 1
@@ -778,10 +769,7 @@ def test_threads_add_beside_each_other(tmp_path: Path, sync: Any) -> None:
         threads = [
             threading.Thread(target=work, args=(mine, number)) for number, mine in enumerate(added)
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         assert lane_commits(store)
         for place, name in enumerate("ab"):
             mine = sorted((one for each in added[place::2] for one in each), key=lambda one: one[0])

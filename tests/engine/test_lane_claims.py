@@ -7,7 +7,6 @@ results or errors are told, the log is the same byte for byte, and so is what is
 from __future__ import annotations
 
 import random
-import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +24,10 @@ from logstore.engine.groups import claim, deliver
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.shm.wait_words import bucket_of
 from tests import seeds
+from tests.engine.lane_log import log_of, told_by, told_by_log
 from tests.engine.procs import Waiting
-from tests.engine.test_lane_golden import log_of
-from tests.engine.test_lane_groups import told_by, told_by_log
 from tests.support.inside import engine_of, follow, let_lag
+from tests.support.room import room_for
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -291,7 +290,7 @@ def test_what_is_idle_longest_is_found_among_many_runs(store: Store, times: Time
     for entry in group.backlog(b"a", count=200)[50:150]:  # in the middle of two runs, one is split
         group.ack(entry.id)
     times.ms += 10
-    group.claim(b"b", "3-1", "440-1", min_idle=0, idle=5000)
+    group.claim(b"b", *("3-1"), "440-1", min_idle=0, idle=5000)
     group.nack("300-1", "20-1")
     store.create("other")  # through the pipeline: from here on groups are learned anew
     counts(store)
@@ -310,7 +309,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
     group.read(b"a", count=100)
     store.stream(b"s").delete("7-1")
     ids = [logstore.StreamID(number, 1) for number in range(5, 9)]
-    group.claim(b"b", ids[0], min_idle=0)
+    group.claim(b"b", *ids[0], min_idle=0)
     counts(store)
     times.ms += 100
     commits = lane_of(store).take_counts()["commits"]
@@ -334,7 +333,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
         ]
         assert lane_of(store).take_counts()["redeliveries"] == 1
     else:  # who looks in vain is seen
-        assert group.backlog(b"c") == group.claim(b"c", "9999-1", min_idle=0) == []
+        assert group.backlog(b"c") == group.claim(b"c", *("9999-1"), min_idle=0) == []
         assert group.autoclaim(b"c", min_idle=60).entries == []
         assert lane_of(store).take_counts()["commits"] == commits + 1
         times.ms += 5
@@ -377,9 +376,9 @@ def test_who_waits_for_a_group_is_woken_by_what_it_may_read(tmp_path: Path, time
         lambda group: group.nack("1-1", force=True),
         lambda group: group.nack("1-1", sync="always"),
         lambda group: group.nack("1-1", "1-1"),
-        lambda group: group.claim(b"b", "1-1", min_idle=0, last_id="9-1"),
-        lambda group: group.claim(b"b", "449-1", min_idle=0, force=True),
-        lambda group: group.claim(b"new", "1-1", min_idle=0),
+        lambda group: group.claim(b"b", *("1-1"), min_idle=0, last_id="9-1"),
+        lambda group: group.claim(b"b", *("449-1"), min_idle=0, force=True),
+        lambda group: group.claim(b"new", *("1-1"), min_idle=0),
         lambda group: group.autoclaim(b"b", min_idle=0, start="0", count=300),
         lambda group: group.backlog(b"a", "18446744073709551615-18446744073709551615"),
     ],
@@ -432,22 +431,16 @@ def test_an_append_that_fails_hands_nothing_on(store: Store, tmp_path: Path) -> 
     store.stream(b"s").delete("2-1")
     calls = {
         40: lambda: group.nack("1-1", "3-1"),
-        60: lambda: group.claim(b"b", "1-1", "2-1", "3-1", min_idle=0),
+        60: lambda: group.claim(b"b", *("1-1"), "2-1", "3-1", min_idle=0),
         80: lambda: group.autoclaim(b"b", min_idle=0),
         20: lambda: group.backlog(b"a"),
     }
     for room, call in calls.items():
-        group.claim(b"b", "4-1", min_idle=0)
+        group.claim(b"b", *("4-1"), min_idle=0)
         before = told_by(store)
         counts(store)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                call()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            call()
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert counts(store) == {}

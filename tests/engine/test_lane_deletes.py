@@ -8,8 +8,6 @@ others, and once more when it followed, and of an index that was built anew.
 from __future__ import annotations
 
 import random
-import resource
-import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,14 +16,16 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.commit import log_tail
 from logstore.engine.lane.loading import native_or_none
 from tests.engine.procs import Forked
 from tests.scan.look import make_plan, split_rows
-from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits, let_lag
+from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits
+from tests.support.room import room_for
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("by_lane_alone")
 
 Store = logstore.Store[bytes]
 ID = logstore.StreamID
@@ -33,12 +33,6 @@ LIMITS: dict[str, Any] = {"node_max_entries": 5, "background": False, "encoding"
 COUNT = 33  # six full nodes, and three entries in the open one
 
 OPERATIONS = 500
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(log_tail, "END_LOOK_NS", 3600 * 10**9)
 
 
 @pytest.fixture
@@ -199,17 +193,10 @@ def test_a_trim_counts_what_is_left(store: Store, head: str) -> None:
 def test_an_append_that_fails_leaves_nothing(store: Store) -> None:
     engine = engine_of(store)
     delete(store, 7)
-    size = engine.wake.applied & 0xFFFFFFFF
-    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
-    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, kept[1]))
-    try:
+    with room_for(engine, 40):
         for n in (8, 32):
             with pytest.raises(logstore.Error):
                 store.stream("a").delete(ID(n, 0))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
-        signal.signal(signal.SIGXFSZ, old)
     assert not engine.wake.in_progress
     in_all_states(store, {7})
     assert store.stream("a").delete(ID(8, 0)) == 1

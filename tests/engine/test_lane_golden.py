@@ -17,24 +17,15 @@ import pytest
 import logstore
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.runtime import record_cache
-from tests.support.inside import engine_of, follow, lane_commits, let_lag
+from tests.engine.lane_log import Store, log_of
+from tests.support.inside import engine_of, follow, lane_commits
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
-Store = logstore.Store[Any]
+pytestmark = pytest.mark.usefixtures("by_lane")
+
 FAR_MS = 1 << 50  # above the time of now, so that "*" is the next sequence
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-
-
-def log_of(store: Store) -> list[bytes]:
-    """The segments, as bytes."""
-    path = Path(str(engine_of(store).path)) / "log"
-    return [file.read_bytes() for file in sorted(path.iterdir()) if file.suffix != ".hint"]
 
 
 def rows_of(store: Store) -> dict[bytes, dict[bytes, bytes]]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,88 +20,24 @@ import logstore
 from logstore.engine.groups import admin, deliver
 from logstore.engine.lane.loading import native_or_none
 from logstore.engine.snapshots import snapshot
-from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index import group_keys, group_txn
-from logstore.index.group_txn import FIRST, LAST
 from tests import seeds
+from tests.engine.lane_log import Store, counts, made, told_by, told_by_log
 from tests.engine.procs import Waiting
-from tests.support.inside import engine_of, follow, let_lag
+from tests.support.inside import engine_of, follow
+from tests.support.room import room_for
 
-# Others import helpers from here, so the module is there where its tests are not run.
-pytestmark = pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
-Store = logstore.Store[bytes]
+pytestmark = [
+    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
+    pytest.mark.usefixtures("by_lane"),
+]
 SEED = seeds.seed()
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-
-
-def made(path: Path, *, lane: bool = True, entries: int = 450) -> Store:
-    """A store with one stream of some nodes, and two groups; IDs are the same in each."""
-    store = logstore.open(path, encoding=None, background=False)
-    stream = store.stream(b"s")
-    for number in range(1, entries + 1):
-        stream.add({b"n": number}, f"{number}-1")
-    for name in (b"g", b"h"):
-        stream.group(name, start="0")
-    if not lane:
-        shared = store._opened.live()
-        shared.lane = engine_of(store).lane = None
-    return store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with made(tmp_path / "store") as opened:
         yield opened
-
-
-def counts(store: Store) -> tuple[int, int]:
-    """Deliveries and acks that were commits of the lane since this was asked last."""
-    lane = store._opened.live().lane
-    told: dict[str, int] = {} if lane is None else dict(lane.take_counts())
-    return told.get("deliveries", 0), told.get("acks", 0)
-
-
-def groups_of(view: Snapshot, *, times: bool) -> dict[bytes, Any]:
-    """All that is kept of groups; the rows of the idle index must be those of the runs."""
-    found: dict[bytes, Any] = {}
-    index = view.index.groups
-    for group in index.all_groups():
-        runs = list(index.runs(group.number))
-        rows = [row for run in runs for row in run.between(FIRST, LAST)]
-        assert rows == sorted(rows)
-        assert len(rows) == group.pending
-        assert sorted(index.idle(group.number)) == sorted(
-            (run.oldest_ms, run.first) for run in runs
-        )
-        consumers = index.consumers(group.number)
-        for who in consumers:
-            assert who.pending == sum(row[2] == who.number for row in rows)
-        told: dict[str, Any] = {"last": group.last, "read": group.entries_read, "group": group.name}
-        if times:
-            told |= {"record": group.pack(), "rows": rows}
-            told["consumers"] = [(who.number, who.pack()) for who in consumers]
-        else:
-            told["rows"] = [(*row[:3], row[4]) for row in rows]
-            told["consumers"] = [(who.number, who.name, who.pending) for who in consumers]
-        found[group.name] = told
-    return found
-
-
-def told_by(store: Store, *, times: bool = True) -> dict[bytes, Any]:
-    return snapshot.read(engine_of(store), lambda view: groups_of(view, times=times))
-
-
-def told_by_log(path: Path, to: Path) -> dict[bytes, Any]:
-    """The same of a copy that has nothing but the log."""
-    shutil.rmtree(to, ignore_errors=True)
-    left_out = shutil.ignore_patterns("index", "WAKE", "LOCK", "USERS")
-    shutil.copytree(path, to, ignore=left_out)
-    with logstore.open(to, encoding=None, background=False) as judge:
-        return told_by(judge)
 
 
 @pytest.mark.parametrize("what", ["another stream", "the stream", "the group"])
@@ -580,17 +514,10 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
         group.read(b"c", count=1)
         counts(store)
         before = told_by(store)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + min(room, 30), old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                group.ack(entry.id)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-            with pytest.raises(logstore.Error):
-                group.read(b"c", count=1)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, min(room, 30)), pytest.raises(logstore.Error):
+            group.ack(entry.id)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            group.read(b"c", count=1)
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert told_by(store) == before
@@ -601,8 +528,8 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
 def test_who_waits_is_woken_by_what_is_given_back(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     group.read(b"a")
-    group.claim(b"b", "2-1", min_idle=0)
-    group.claim(b"b", "1-1", min_idle=0)
+    group.claim(b"b", *("2-1"), min_idle=0)
+    group.claim(b"b", *("1-1"), min_idle=0)
     found: list[Any] = []
     thread = threading.Thread(
         target=lambda: found.extend(group.read(b"c", count=1, timeout=20, claim_idle=60))

@@ -22,17 +22,16 @@ from logstore.engine.shm.waiters import IDLE, PACE, WAITING
 from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.log import reader as log_reader
-from tests.engine import test_lane_killed as killed
+from tests.engine import killing
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
 from tests.waiting.crowd import eventually, group_of, key_of, owners, queue, reader, stop
-from tests.waiting.test_hand_off import Reading
+from tests.waiting.readers import Reading
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
 Store = logstore.Store[Any]
-killer = killed.killer
 
 
 @pytest.fixture(autouse=True)
@@ -286,7 +285,7 @@ def test_a_kill_leaves_who_waits_with_all_of_it_or_nothing(
 
         thread = threading.Thread(target=read)
         thread.start()
-        told = killed.run_until_killed(killer, killed.ADDS_TO_WHO_WAITS, tmp_path, "os", at, how)
+        told = killing.run_until_killed(killer, killing.ADDS_TO_WHO_WAITS, tmp_path, "os", at, how)
         store.stream("s").add({"n": 99})
         thread.join(60)
         assert not thread.is_alive()

@@ -11,8 +11,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
-import resource
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,27 +18,23 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.commit import log_tail
 from logstore.engine.lane.indexed import Indexed
 from logstore.engine.lane.loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
-from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits, let_lag
+from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits
+from tests.support.room import room_for
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane_alone")
+
 Store = logstore.Store[bytes]
 LARGE = {"temp": "x" * 1500, "hum": "1"}  # some fill a node
 ALONE = {"temp": "x" * 5000, "hum": "1"}  # each is one
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(log_tail, "END_LOOK_NS", 3600 * 10**9)
 
 
 @pytest.fixture
@@ -138,16 +132,8 @@ def test_an_append_that_fails_leaves_nothing(store: Store, add: Callable[[Store]
     before, engine = ids_of(store), engine_of(store)
     store.stream("b").add({"n": 2})
     before = {name: [e.id for e in store.stream(name).range()] for name in before}
-    size = engine.wake.applied & 0xFFFFFFFF
-    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
-    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 40, kept[1]))
-    try:
-        with pytest.raises(logstore.Error):
-            add(store)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
-        signal.signal(signal.SIGXFSZ, old)
+    with room_for(engine, 40), pytest.raises(logstore.Error):
+        add(store)
     assert not engine.wake.in_progress
     is_sound(store, before, [])
 

@@ -18,31 +18,22 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore import format as fmt
 from logstore.engine.lane.loading import native_or_none
-from logstore.engine.runtime import identity
 from logstore.engine.shm import mailbox, wait_words, waiters
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index import group_txn
 from logstore.index.group_keys import PendingRun
-from logstore.log import frame as frame_bodies
-from logstore.log import groupframe, reader
 from tests import seeds
+from tests.engine.lane_log import Store, counts, frames_of, made, told_by, told_by_log, told_ids
 from tests.engine.procs import Waiting
-from tests.engine.test_lane_groups import counts, made, told_by, told_by_log
-from tests.support.inside import engine_of, follow, let_lag
+from tests.support.inside import engine_of, follow
 
-# Others import helpers from here, so the module is there where its tests are not run.
-pytestmark = pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
-Store = logstore.Store[bytes]
+pytestmark = [
+    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
+    pytest.mark.usefixtures("by_lane"),
+]
 SEED = seeds.seed()
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
-    monkeypatch.setattr(identity, "LOOK_NS", 1 << 60)  # else a call now and then is the pipeline's
 
 
 @pytest.fixture
@@ -63,29 +54,6 @@ def divided(store: Store) -> dict[bytes, list[tuple[bytes, int]]]:
         }
 
     return snapshot.read(engine_of(store), look)  # type: ignore[no-any-return]
-
-
-def frames_of(store: Store, *, ids: bool = True) -> list[tuple[Any, ...]]:
-    """What adds and groups wrote to the log, but for times of the two clocks. Which consumer was
-    seen when is left out, for that is a matter of time, and what tells positions. Without
-    ``ids`` those of adds are left out, too."""
-    engine, found = engine_of(store), []
-    upto = engine.wake.applied
-    number, end = fmt.position_parts(upto)
-    source = engine.segments.source(number)
-    scanned = reader.scan(source, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, end)
-    for frame in scanned:
-        body = frame.body()
-        if isinstance(body, frame_bodies.Append) and not ids:
-            body = body._replace(last_ms=0, last_seq=0, data=None)
-        elif isinstance(body, groupframe.Deliver):
-            body = body._replace(time_ms=0)
-        elif isinstance(body, groupframe.Claim):
-            items = tuple((*item[:2], 0, item[3]) for item in body.items)
-            body = body._replace(seen_ms=0, active_ms=0, items=items)
-        if frame.kind in (fmt.Kind.APPEND, fmt.Kind.DELIVER, fmt.Kind.ACK, fmt.Kind.CLAIM):
-            found.append((frame.ordinal, frame.last, frame.kind, body))
-    return found
 
 
 def test_numbers_of_waiters_are_those_of_python() -> None:
@@ -157,11 +125,6 @@ def test_who_kept_a_place_comes_back_to_it(store: Store) -> None:
     store.stream(b"s").add({b"n": 0})
     assert len(group.read(b"c", timeout=1)) == 1
     group.ack(*told_ids(store, b"g"))
-
-
-def told_ids(store: Store, name: bytes) -> list[logstore.StreamID]:
-    """The IDs that are pending in a group."""
-    return [entry.id for entry in store.stream(b"s").group(name).pending_entries()]
 
 
 def test_what_is_asked_for_by_its_idle_time_comes_first(store: Store) -> None:

@@ -1,7 +1,5 @@
-"""Prevents a thread that shares a commit, and its sync, from being told what is not so.
-
-Under ``always`` the syncs of these tests wait until a test lets them go: so it is known which calls
-stand in the line behind a commit. What becomes of them is held against what each thread asked for.
+"""Prevents a thread that shares a commit, and its sync, from being told what is not so, and entries
+of several callers, committed together, that one of them would not have alone.
 """
 
 from __future__ import annotations
@@ -16,28 +14,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import logstore
+from logstore.api.opening import opened_of
 from logstore.engine.lane.loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
+from logstore.wire.server.group_commit import HELD_MAX_ADDS
+from tests import seeds
 from tests.support import preload
-from tests.support.inside import engine_of, follow, lane_commits, let_lag
+from tests.support.inside import engine_of, follow, lane_commits
+from tests.support.room import room_for
+from tests.support.threads import run_all
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
-Store = logstore.Store[bytes]
+pytestmark = pytest.mark.usefixtures("by_lane")
+Store = logstore.Store[Any]
 WAIT_S = 20
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture
@@ -362,8 +362,6 @@ for each in threads: each.join()
 assert values(a) == ["leads", "mine", "mine"], values(a)
 end()
 """
-
-
 FORKED_WHILE_LEADING = """
 kids, parent, real = [], os.getpid(), lanes.IndexPort.load
 signal.signal(signal.SIGUSR1, lambda *_: kids.append(os.fork()))
@@ -514,10 +512,7 @@ def test_a_finaliser_amid_the_lead_does_not_wait_for_its_own_thread(store: Store
     try:
         for _ in range(100):
             threads = [threading.Thread(target=others) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            run_all(threads)
             system.state = "waits"
             store.stream("a").add({"n": "mine"})
             if system.state == "done":
@@ -561,10 +556,7 @@ def test_threads_at_random(tmp_path: Path, sync: Any) -> None:
         threads = [
             threading.Thread(target=work, args=(mine, number)) for number, mine in enumerate(told)
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         everything = [one for mine in told for one in mine]
         found = {
             (name, entry.id, entry["n"])
@@ -612,3 +604,99 @@ def test_what_a_killed_process_told_is_there(tmp_path: Path, after_s: float) -> 
             mine = [one for one in there if one.startswith(f"{number}-")]
             assert mine == [f"{number}-{at}" for at in range(len(mine))]
         is_whole(store)
+
+
+STREAMS = 12
+ODD: list[Any] = [{}, {b"n": object()}, {b"n": b"x" * (1 << 20)}]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Store]:
+    """A store whose nodes are full soon."""
+    with logstore.open(
+        tmp_path / "store", background=False, encoding=None, node_max_entries=7
+    ) as opened:
+        yield opened
+
+
+def add_each(store: Store, entries: list[Any]) -> list[logstore.StreamID]:
+    """The IDs of those that were committed."""
+    told: list[logstore.StreamID | None] = []
+    opened_of(store).add_each_plain(entries, told)
+    return [id for id in told if id is not None]
+
+
+def test_what_is_told_is_there_and_nothing_else(small: Store) -> None:
+    seed = seeds.seed()
+    print(f"{seeds.GIVEN}={seed}")
+    draw = random.Random(seed)
+    expected: dict[bytes, list[Any]] = {b"s%d" % number: [] for number in range(STREAMS)}
+    alone = all_in = 0
+    for _ in range(200):
+        entries = []
+        for _ in range(draw.randrange(1, 64)):
+            name = b"s%d" % min(draw.randrange(STREAMS), draw.randrange(STREAMS))
+            fields: Any = {b"n": b"%d" % draw.randrange(1000), b"a": "\u00e9\u20ac"}
+            if draw.random() < 0.01:
+                fields = draw.choice(ODD)
+            entries.append((name, fields, None))
+        at = 0
+        while at < len(entries):
+            told = add_each(small, entries[at:])
+            for (name, fields, _), id in zip(entries[at:], told, strict=False):
+                expected[name].append((id, {b"n": fields[b"n"], b"a": "\u00e9\u20ac".encode()}))
+            at += len(told)
+            if at < len(entries):
+                alone += 1
+                name, fields, _ = entries[at]
+                if fields not in ODD or fields is ODD[2]:
+                    expected[name].append((small.stream(name).add(fields), encoded(fields)))
+                at += 1
+            else:
+                all_in += 1
+        if draw.random() < 0.2:
+            follow(small)
+    for name, rows in expected.items():
+        assert [(entry.id, dict(entry.fields)) for entry in small.stream(name).range()] == rows
+        assert [id for id, _ in rows] == sorted(id for id, _ in rows)
+    assert lane_commits(small) < sum(map(len, expected.values())) / 3
+    assert alone < all_in
+    assert not check(small.path).damage
+
+
+def encoded(fields: dict[bytes, Any]) -> dict[bytes, bytes]:
+    """As it is read."""
+    return {name: v.encode() if isinstance(v, str) else v for name, v in fields.items()}
+
+
+def test_what_was_committed_before_a_failure_is_told(small: Store) -> None:
+    for name in (b"a", b"b", b"c"):
+        small.stream(name).add({b"n": b"0"})
+        small.stream(name).add({b"n": b"0"})
+    assert lane_commits(small)
+    entries: list[Any] = [(b"a", {b"n": b"1"}, None), (b"new", {b"n": b"2"}, None)]
+    entries += [(b"b", {b"n": b"3" * 500}, None), (b"c", {b"n": b"4"}, None)]
+    follow(small)
+    told: list[logstore.StreamID | None] = []
+    with room_for(engine_of(small), 400), pytest.raises(logstore.Error):
+        opened_of(small).add_each_plain(entries, told)
+    there = {name: [entry.id for entry in small.stream(name).range()] for name in small.streams()}
+    assert told[0] is not None
+    assert told[-1] is None  # of the commit that failed; what stands behind that was not tried
+    for (name, _, _), id in zip_longest(entries, told):
+        assert (id is not None) == (len(there.get(name, [])) % 2 == 1)
+    assert not engine_of(small).lock.held
+
+
+def test_none_and_too_many(small: Store) -> None:
+    small.stream("other").add({"n": 1})
+    assert add_each(small, []) == []
+    assert HELD_MAX_ADDS == 64
+    many: list[Any] = [(b"a", {b"n": b"1"}, None)] * 65
+    assert add_each(small, many) == []
+    assert len(add_each(small, many[:64])) == 64
+    with pytest.raises((TypeError, ValueError)):
+        add_each(small, [(b"a", {b"n": b"1"})])
+    with pytest.raises(TypeError):
+        add_each(small, [("a", {b"n": b"1"}, None)])
+    assert len(small.stream(b"a")) == 64

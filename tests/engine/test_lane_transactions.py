@@ -1,13 +1,11 @@
-"""Prevents a transaction of plain adds beside the pipeline that does otherwise than one through it.
-
-Which transactions the lane takes, what their frames are, and that a failed one leaves nothing.
-Histories, threads, finalisers and kills of them: test_lane.py and test_lane_killed.py.
+"""Prevents a transaction of plain adds, results or acks beside the pipeline that does otherwise
+than one through it.
 """
 
 from __future__ import annotations
 
 import os
-import resource
+import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,20 +18,19 @@ from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.engine.lane.loading import native_or_none
 from logstore.log import reader
+from tests import seeds
+from tests.engine.lane_log import counts, frames_of, made, told_by, told_by_log, told_ids
 from tests.engine.procs import Forked
-from tests.support.inside import committer_of, engine_of, follow, lane_commits, let_lag
+from tests.support.inside import committer_of, engine_of, follow, lane_commits
+from tests.support.room import room_for
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("by_lane")
 ROW = {"temp": "12.5", "hum": 51}
 STEPS_MAX = 64
 Store = logstore.Store[bytes]
-
-
-@pytest.fixture(autouse=True)
-def _lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_lag(monkeypatch, 64, lane=True)
 
 
 @pytest.fixture
@@ -182,14 +179,8 @@ def test_an_append_that_fails_leaves_nothing_of_a_transaction(store: Store) -> N
         before = all_of(store)
         store.stream("a").add(ROW)
         store.stream("b").add(ROW)
-        end = engine.wake.applied & 0xFFFFFFFF
-        old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (end + room, old[1]))
-        try:
-            with pytest.raises(logstore.Error):
-                pair(store)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            pair(store)
         assert not engine.wake.in_progress
         assert not engine.lock.held
         assert [len(rows) for rows in all_of(store).values()] == [
@@ -265,3 +256,193 @@ def test_processes_take_in_each_others_transactions(tmp_path: Path, store: Store
     after = all_of(store)
     assert len(after["a"]) == len(before["a"]) + 400
     assert len(after["b"]) == len(before["b"]) + 200
+
+
+SEED = seeds.seed()
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Store]:
+    with with_results(tmp_path / "store") as opened:
+        yield opened
+
+
+def with_results(path: Path, *, lane: bool = True) -> Store:
+    """A store with jobs, two groups of them, and two streams of results that have an entry."""
+    store = made(path, lane=lane)
+    for name in (b"x", b"y"):
+        store.stream(name).add({b"r": 0})
+    return store
+
+
+def results(store: Store) -> dict[bytes, list[Any]]:
+    """The fields of all results."""
+    follow(store)
+    return {
+        name: [dict(entry.fields) for entry in store.stream(name).range()] for name in (b"x", b"y")
+    }
+
+
+class Work:
+    """The same transactions on two stores."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        self.store, self.random = store, random.Random(seed)
+        self.held: list[Any] = []
+        self.number = 0
+
+    def step(self) -> object:
+        choose = self.random
+        name = choose.choice([b"g", b"g", b"h"])
+        group = self.store.stream(b"s").group(name)
+        if not self.held or choose.random() < 0.4:
+            found = group.read(choose.choice([b"a", b"b"]), count=choose.choice([1, 1, 4]))
+            self.held += found
+            return [(entry.id, entry.fields) for entry in found]
+        told: list[Any] = []
+        try:
+            with self.store.transaction() as transaction:
+                for _ in range(choose.choice([1, 2, 2, 5, 17])):
+                    if choose.random() < 0.5:
+                        self.number += 1
+                        out = transaction.stream(choose.choice([b"x", b"y"]))
+                        told.append(out.add({b"r": self.number}))
+                        continue
+                    some = choose.sample(self.held, min(len(self.held), choose.choice([1, 1, 3])))
+                    if choose.random() < 0.9:  # else it is acked again some time, and refused
+                        self.held = [each for each in self.held if each not in some]
+                    told.append(transaction.ack(*some))
+        except logstore.NotOwnerError:
+            return "not its own"
+        return [one.result if isinstance(one.result, int) else "added" for one in told]
+
+
+def test_transactions_are_the_frames_of_the_pipeline(tmp_path: Path) -> None:
+    print(f"LOGSTORE_SEED={SEED}")
+    with with_results(tmp_path / "one") as one, with_results(tmp_path / "two", lane=False) as two:
+        ours, theirs, acks, refused = Work(one, SEED), Work(two, SEED), 0, 0
+        for number in range(400):
+            said = ours.step()
+            assert said == theirs.step(), number
+            refused += said == "not its own"
+            acks += counts(one)[1]
+            if not number % 80:
+                assert told_by(one, times=False) == told_by(two, times=False), number
+        assert acks > 100
+        assert refused
+        assert frames_of(one, ids=False) == frames_of(two, ids=False)
+        assert told_by(one, times=False) == told_by(two, times=False)
+        assert results(one) == results(two)
+        assert told_by(one, times=False) == told_by(two, times=False)
+        assert told_by(one) == told_by_log(tmp_path / "one", tmp_path / "copy")
+
+
+def taken(store: Store, count: int = 3) -> list[Any]:
+    """Deliveries, by reads and acks that leave the lane where it knows all of it."""
+    group = store.stream(b"s").group(b"g")
+    group.read(b"c", count=1)
+    found = list(group.read(b"c", count=count))
+    for name in (b"x", b"y"):
+        store.stream(name).add({b"r": 1})
+    group.ack(found.pop().id)
+    lane_commits(store)
+    return found
+
+
+def test_a_job_and_its_result_are_one_commit_of_the_lane(jobs: Store, tmp_path: Path) -> None:
+    one, other = taken(jobs)
+    commit = engine_of(jobs).wake.log().commit
+    with jobs.transaction() as transaction:
+        first = transaction.stream(b"x").add({b"r": b"of one"})
+        acked = transaction.ack(one, other)
+        second = transaction.stream(b"y").add({b"r": b"of both"})
+        with pytest.raises(logstore.UsageError):
+            acked.result  # noqa: B018
+    assert lane_commits(jobs) == 1
+    assert engine_of(jobs).wake.log().commit == commit + 1
+    assert (acked.result, first.id.ms > 1, second.id >= first.id) == (2, True, True)
+    assert one.settled
+    assert other.settled
+    kinds = [frame[2] for frame in frames_of(jobs)[-4:]]
+    assert kinds == [fmt.Kind.APPEND, fmt.Kind.ACK, fmt.Kind.ACK, fmt.Kind.APPEND]
+    assert told_by(jobs) == told_by_log(tmp_path / "store", tmp_path / "copy")
+    assert results(jobs)[b"y"][-1] == {b"r": b"of both"}
+
+
+def finish(store: Store, result: bytes, *jobs: Any) -> None:
+    """A result, and acks of jobs, one after the other."""
+    with store.transaction() as transaction:
+        transaction.stream(b"x").add({b"r": result})
+        for job in jobs:
+            transaction.ack(job)
+
+
+def again(store: Store, delivery: Any) -> None:
+    """It is delivered to its consumer once more."""
+    delivery.group.backlog(b"c")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda _, delivery: delivery.group.ack(delivery.id),
+        lambda _, delivery: delivery.group.claim(b"d", delivery.id, min_idle=0),
+        lambda _, delivery: delivery.group.claim(b"c", delivery.id, min_idle=0),
+        lambda _, delivery: delivery.nack(),
+        again,
+        lambda store, _: store.stream(b"s").group(b"g").destroy(),
+    ],
+)
+def test_what_is_no_longer_its_own_leaves_nothing(
+    jobs: Store, before: Callable[[Store, Any], object]
+) -> None:
+    one, other = taken(jobs)
+    before(jobs, one)
+    pending = told_ids(jobs, b"g") if jobs.stream(b"s").group(b"g").exists() else []
+    for _ in range(2):  # also once the lane knows it as it is now
+        for name in (b"x", b"y"):
+            jobs.stream(name).add({b"r": 1})
+        there = results(jobs)
+        with pytest.raises(logstore.NotOwnerError):
+            finish(jobs, b"no", other, one)
+        assert results(jobs) == there
+        if pending:
+            assert told_ids(jobs, b"g") == pending
+    assert not one.settled or pending
+
+
+def test_what_is_acked_twice_is_refused(jobs: Store) -> None:
+    one, _ = taken(jobs)
+    with pytest.raises(logstore.NotOwnerError):
+        finish(jobs, b"no", one, one)
+    assert one.id in told_ids(jobs, b"g")
+    assert {b"r": b"no"} not in results(jobs)[b"x"]
+
+
+def test_acks_alone_and_none_are_transactions(jobs: Store, tmp_path: Path) -> None:
+    one, other = taken(jobs)
+    with jobs.transaction() as transaction:
+        acked, none = transaction.ack(one), transaction.ack()
+    assert (acked.result, none.result) == (1, 0)
+    taken(jobs)
+    with jobs.transaction() as transaction:
+        acked = transaction.ack(other)
+    assert acked.result == 1
+    assert lane_commits(jobs) == 1
+    assert told_by(jobs) == told_by_log(tmp_path / "store", tmp_path / "copy")
+
+
+def test_an_append_that_fails_leaves_neither_result_nor_ack(jobs: Store, tmp_path: Path) -> None:
+    """Also where the first of the frames is there as a whole."""
+    engine = engine_of(jobs)
+    for room in (0, 40, 80, 120):
+        one, _ = taken(jobs)
+        before, there = told_by(jobs), results(jobs)
+        jobs.stream(b"x").add({b"r": 2})
+        with room_for(engine, room), pytest.raises(logstore.Error):
+            finish(jobs, b"no", one)
+        assert not engine.wake.in_progress
+        assert told_by(jobs) == before
+        assert len(results(jobs)[b"x"]) == len(there[b"x"]) + 1
+        finish(jobs, b"yes", one)
+        assert told_by(jobs) == told_by_log(tmp_path / "store", tmp_path / "copy")

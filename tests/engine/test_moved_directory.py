@@ -13,8 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from logstore.log import names
 from logstore.recovery.check import check
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.piped import Piped
 
 WRITER = """
 import sys, logstore
@@ -55,37 +55,15 @@ for part in sys.stdin:
 Store = logstore.Store[bytes]
 
 
-class Writer:
+class Writer(Piped):
     """A process that adds as many entries as it is told to, and says how many it has added."""
 
-    def __init__(self, path: Path, how: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), how], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    def __init__(self, path: Path, how: str = "") -> None:
+        super().__init__(WRITER, path, how)
 
     def tell(self, word: str, count: int = 0) -> str:
         """Its answer to a line."""
-        to, back = self._process.stdin, self._process.stdout
-        assert to is not None
-        assert back is not None
-        to.write(f"{word} {count}\n")
-        to.flush()
-        return back.readline().strip()
-
-    def end(self) -> None:
-        """Let it end."""
-        self._process.communicate(timeout=60)
-
-
-@contextmanager
-def writing(path: Path, how: str = "") -> Iterator[Writer]:
-    """A writer, ended at the end."""
-    writer = Writer(path, how)
-    try:
-        yield writer
-    finally:
-        writer.end()
+        return self.ask(word, count)
 
 
 def numbers(store: Store) -> list[int]:
@@ -113,7 +91,7 @@ def rename(path: Path, to: Path) -> None:
 def test_a_renamed_store_stays_one_store(tmp_path: Path) -> None:
     """3,000 adds, and a new store at the old path in their midst."""
     path, moved = tmp_path / "store", tmp_path / "moved"
-    with writing(path) as writer:
+    with Writer(path) as writer:
         assert writer.tell("add", 500) == "500"
         rename(path, moved)
         with logstore.open(path) as other:
@@ -141,7 +119,7 @@ def test_a_renamed_store_stays_one_store(tmp_path: Path) -> None:
 def test_without_descriptors_a_renamed_store_is_gone(tmp_path: Path) -> None:
     """Where no path begins at an open directory: what was acknowledged is kept, then it ends."""
     path, moved = tmp_path / "store", tmp_path / "moved"
-    with writing(path, "by name") as writer:
+    with Writer(path, "by name") as writer:
         assert writer.tell("add", 500) == "500"
         rename(path, moved)
         with logstore.open(path) as other:
@@ -233,7 +211,7 @@ def test_a_reader_keeps_to_its_directory(tmp_path: Path) -> None:
     """One that only reads goes on in the renamed store, and says when it was removed."""
     path, moved = tmp_path / "store", tmp_path / "moved"
     logstore.open(path, segment_bytes=64 << 10, node_max_entries=10).close()
-    with writing(path) as writer, logstore.open(path, readonly=True) as reader:
+    with Writer(path) as writer, logstore.open(path, readonly=True) as reader:
         assert writer.tell("add", 10) == "10"
         assert len(reader.stream("mine")) == 10
         rename(path, moved)

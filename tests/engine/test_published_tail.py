@@ -39,7 +39,7 @@ def row(number: int) -> dict[bytes, bytes]:
 
 @pytest.fixture(autouse=True)
 def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each read takes a snapshot: the read core follows the log by itself (test_reading_model)."""
+    """Each read takes a snapshot: the read core follows the log by itself."""
     monkeypatch.setattr(loading, "IN_USE", False)
 
 

@@ -6,11 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +17,7 @@ from logstore.log import names
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import salvage
 from tests.support.inside import engine_of
+from tests.support.piped import Piped
 
 WRITER = """
 import sys, logstore
@@ -50,39 +47,16 @@ HOW = ["lane", "pipeline"]
 LOOKED_S = 0.01  # longer than a process trusts its last look at the log's end
 
 
-class Writer:
-    """Another process that has the store open, and does what it is told."""
+class Writer(Piped):
+    """Another process that has the store open, and does what it is told; it ends with its locks."""
 
-    def __init__(self, path: Path, how: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), how], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.said = self._line()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+    def __init__(self, path: Path, how: str = "lane") -> None:
+        super().__init__(WRITER, path, how)
+        self.said = self.answer()
 
     def tell(self, word: str, first: int = 0, count: int = 0) -> str:
         """Its answer: how many it added, and the error that came then."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{word} {first} {count}\n")
-        self._process.stdin.flush()
-        return self._line()
-
-    def end(self) -> None:
-        """Let it end, and its file locks with it."""
-        self._process.communicate(timeout=60)
-
-
-@contextmanager
-def writing(path: Path, how: str = "lane") -> Iterator[Writer]:
-    writer = Writer(path, how)
-    try:
-        yield writer
-    finally:
-        writer.end()
+        return self.ask(word, first, count)
 
 
 def replace(path: Path) -> None:
@@ -114,11 +88,11 @@ def test_nobody_joins_past_a_copy_of_what_is_shared(
 ) -> None:
     """40 of 41 acknowledged adds were gone without an error, when WAKE was a copy."""
     path = tmp_path / "store"
-    with writing(path, how) as old:
+    with Writer(path, how) as old:
         assert old.tell("add", 0, 10) == "10"
         for name in files:
             replace(path / name)
-        with writing(path, how) as new:
+        with Writer(path, how) as new:
             assert new.said.startswith("StoreInUseError")
             assert any(f"{name} was replaced" in new.said for name in files)
             assert "close the store in every process" in new.said
@@ -134,7 +108,7 @@ def test_nobody_joins_past_a_copy_of_what_is_shared(
 
 def test_salvage_does_not_take_a_copy_of_users_for_an_idle_store(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with writing(path) as old:
+    with Writer(path) as old:
         assert old.tell("add", 0, 10) == "10"
         replace(path / names.USERS)
         with pytest.raises(logstore.StoreInUseError, match="open in another process"):
@@ -147,7 +121,7 @@ def test_an_older_wake_written_over_it_loses_nothing(tmp_path: Path, how: str) -
     """45 entries were there where 48 were made: who added next stood where the older one did."""
     path = tmp_path / "store"
     wake = path / names.WAKE
-    with writing(path, how) as first, writing(path, how) as second:
+    with Writer(path, how) as first, Writer(path, how) as second:
         assert first.tell("add", 0, 5) == "5"
         early = wake.read_bytes()
         assert first.tell("add", 5, 5) == "5"
@@ -161,7 +135,7 @@ def test_an_older_wake_written_over_it_loses_nothing(tmp_path: Path, how: str) -
         write_over(wake, early)
         assert second.tell("add", 16, 1) == "1"
         write_over(wake, early)
-        with writing(path, how) as third:
+        with Writer(path, how) as third:
             assert third.tell("add", 17, 1) == "1"
         assert first.tell("add", 18, 1) == "1"
         assert second.tell("add", 19, 1) == "1"
@@ -173,7 +147,7 @@ def test_an_older_wake_from_before_a_roll_loses_nothing(tmp_path: Path, how: str
     """It names a segment that is sealed since, or was removed by a compaction."""
     path = tmp_path / "store"
     wake = path / names.WAKE
-    with writing(path, how) as first:
+    with Writer(path, how) as first:
         assert first.tell("add", 0, 5) == "5"
         early = wake.read_bytes()
         assert first.tell("compact", 5, 5) == "5"
@@ -191,7 +165,7 @@ def test_an_older_wake_from_before_a_roll_loses_nothing(tmp_path: Path, how: str
 def test_an_older_wake_is_seen_by_who_only_closes_or_tidies(tmp_path: Path, how: str) -> None:
     path = tmp_path / "store"
     for word in ("close", "sync", "checkpoint", "compact"):
-        with writing(path, how) as first:
+        with Writer(path, how) as first:
             assert first.tell("add", 0, 5) == "5"
             early = (path / names.WAKE).read_bytes()
             assert first.tell("add", 5, 5) == "5"
@@ -207,7 +181,7 @@ def test_a_copy_of_the_active_segment_ends_the_process_that_has_the_other(
 ) -> None:
     """What it would add went to a file without a name: nobody would ever see it."""
     path = tmp_path / "store"
-    with writing(path, how) as first:
+    with Writer(path, how) as first:
         assert first.tell("add", 0, 10) == "10"
         replace(names.segment(path, 1))
         time.sleep(LOOKED_S)
@@ -220,10 +194,10 @@ def test_a_copy_of_the_active_segment_ends_the_process_that_has_the_other(
 @pytest.mark.parametrize("name", [names.BOOT, names.STORE])
 def test_copies_of_what_is_only_read_change_nothing(tmp_path: Path, name: str) -> None:
     path = tmp_path / "store"
-    with writing(path) as first:
+    with Writer(path) as first:
         assert first.tell("add", 0, 10) == "10"
         replace(path / name)
-        with writing(path) as second:
+        with Writer(path) as second:
             assert second.tell("add", 10, 10) == "10"
             assert first.tell("add", 20, 10) == "10"
     assert numbers(path) == list(range(30))
@@ -232,12 +206,12 @@ def test_copies_of_what_is_only_read_change_nothing(tmp_path: Path, name: str) -
 def test_a_copy_of_the_index_is_not_used(tmp_path: Path) -> None:
     """Who opens it next builds another one; the first process goes over to that."""
     path = tmp_path / "store"
-    with writing(path) as first:
+    with Writer(path) as first:
         assert first.tell("add", 0, 10) == "10"
         with logstore.open(path, background=False) as store:
             generation = engine_of(store).wake.generation()
         replace(names.generation(path, generation) / "data.mdb")
-        with writing(path) as second:
+        with Writer(path) as second:
             assert second.tell("add", 10, 10) == "10"
             assert first.tell("add", 20, 10) == "10"
     assert os.listdir(path / names.INDEX) != [str(generation)]
@@ -248,7 +222,7 @@ def test_a_copy_of_the_index_is_not_used(tmp_path: Path) -> None:
 def test_bytes_behind_the_end_of_the_log_are_set_aside_first(tmp_path: Path, how: str) -> None:
     """Written there by something else: they would stay in the middle of the log, as damage."""
     path = tmp_path / "store"
-    with writing(path, how) as first:
+    with Writer(path, how) as first:
         assert first.tell("add", 0, 10) == "10"
         with names.segment(path, 1).open("ab") as file:
             file.write(b"no frame" * 9)

@@ -23,6 +23,7 @@ from logstore.errors import IDOrderError, LockTimeoutError, OptionError
 from logstore.fs import FileSystem
 from logstore.options import Sync
 from tests.engine.procs import Forked
+from tests.support.threads import run_all
 
 THREADS, PROCESSES, ROUNDS = 4, 3, 40
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -54,10 +55,7 @@ def in_threads(path: Path, sync: Sync, process: int) -> None:
     with logstore.open(path, sync=sync) as store:
         names = [f"{process}.{number}" for number in range(THREADS)]
         threads = [threading.Thread(target=write, args=(store, name, ROUNDS)) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
 
 
 @pytest.mark.parametrize("sync", ["always", "everysec", "os"])
@@ -290,10 +288,7 @@ def test_threads_that_open_and_close_one_path(tmp_path: Path) -> None:
             errors.append(exc)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert not errors
     with logstore.open(path) as store:
         assert [len(store.stream(name)) for name in store.streams()] == [15] * 6

@@ -16,11 +16,9 @@ from pathlib import Path
 import logstore
 from logstore.ids import StreamID
 from logstore.recovery import fetch
-from tests.house.repo import ROOT
+from tests.house.repo import EXAMPLES
 from tests.peers.servers import Peer
-from tests.recovery.test_shipping import bucket_server
-
-EXAMPLES = ROOT / "examples"
+from tests.recovery.shipped import bucket_server, empty_bucket
 
 
 def environment(**more: Path) -> dict[str, str]:
@@ -102,9 +100,7 @@ def test_the_web_application(tmp_path: Path) -> None:
 
 def test_the_edge_sensor(tmp_path: Path) -> None:
     """A network that is away loses no reading; what is shipped is restored as a store."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    port = empty_bucket(tmp_path / "s3")
     uri = (
         f"s3://someone:secret@bucket/sensors/42?endpoint_override=127.0.0.1%3A{port}"
         "&scheme=http&region=us-east-1"

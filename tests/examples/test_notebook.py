@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.examples.test_examples import EXAMPLES
+from tests.house.repo import EXAMPLES
 
 nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed: make test has it")
 nbclient = pytest.importorskip("nbclient")

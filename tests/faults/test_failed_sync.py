@@ -1,8 +1,4 @@
-"""Prevents a store whose sync failed from going on anywhere as if it were sound.
-
-The sync of a segment fails in one process; every process is told so: those that have the store
-open, those that open it then, and ``logstore recover``, which names what is at risk.
-"""
+"""Prevents a store whose sync, open or index failed from going on as if it were sound."""
 
 from __future__ import annotations
 
@@ -18,10 +14,12 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.errors import CommittedError, StoreFailedError
+from logstore.errors import CommittedError, FileSystemError, StoreFailedError
 from logstore.recovery.check import check
 from tests import figures
 from tests.crash.twins import FailingFileSystem, in_place
+from tests.faults.layer import KINDS, Faults, Kind, faulty
+from tests.support import inside
 
 OTHER = """
 import json, sys
@@ -227,3 +225,91 @@ def test_old_entries_of_a_node_that_is_stated_again_are_not_at_risk(
             {"stream": "large", "first": "3-1", "last": "3-1", "entries": 1},
             {"stream": "sealed", "first": "3-0", "last": "3-0", "entries": 1},
         ]
+
+
+@pytest.mark.parametrize("call", ["index: begin", "index: begin reading"])
+def test_it_can_be_tried_again(tmp_path: Path, call: str) -> None:
+    """Also while the error of the first try is kept."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        store.stream("a").add({"v": "x"}, id="1-0")
+    with faulty() as faults:
+        faults.counting = True
+        logstore.open(path, background=False).close()
+        faults.at = faults.met.index(call) + 1
+        for nth in range(len(KINDS[call])):
+            faults.met.clear()
+            faults.nth = nth
+            with pytest.raises(FileSystemError) as kept:
+                logstore.open(path, background=False)
+            faults.counting = False
+            with logstore.open(path, background=False) as store:
+                assert store.recovery["index_trusted"]
+                assert [str(entry.id) for entry in store.stream("a")] == ["1-0"]
+            faults.counting = True
+            assert kept.value.__traceback__ is not None
+    (data,) = (path / "index").rglob("data.mdb")
+    assert str(data) not in Path("/proc/self/maps").read_text()
+
+
+class InARow:
+    """The commit of the index fails, and the next calls of LMDB that write."""
+
+    def __init__(self, faults: Faults, most: int) -> None:
+        self.left, self._faults = most, faults
+
+    def __call__(self, what: str, where: object) -> Kind | None:
+        if not self._faults.counting or not self.left:
+            return None
+        if what not in {"index: commit", "index: begin"} or (what, self.hits) == INNOCENT:
+            return None
+        self.left -= 1
+        self._faults.met.append(what)
+        return KINDS[what][-1]
+
+    @property
+    def hits(self) -> int:
+        """How many failed so far."""
+        return len(self._faults.met)
+
+
+INNOCENT = ("index: begin", 0)  # of the operation itself: nothing has happened yet
+
+
+@pytest.mark.parametrize("sync", ["os", "always"])
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_it_is_made_good(
+    tmp_path: Path,
+    failures: int,
+    sync: logstore.options.Sync,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the same call, or by the next."""
+    inside.let_lag(monkeypatch, 0)  # each add writes the index
+    path = tmp_path / "store"
+    with faulty() as faults, logstore.open(path, background=False, sync=sync) as store:
+        stream = store.stream("a")
+        stream.add({"v": "1"}, id="1-0")
+        stream.group("g").create("0")
+        faults.fault = InARow(faults, failures)  # type: ignore[method-assign]
+        faults.counting = True
+        if failures == 1:
+            stream.add({"v": "2"}, id="2-0")
+        else:
+            with pytest.raises(CommittedError, match="do not repeat"):
+                stream.add({"v": "2"}, id="2-0")
+            assert [str(entry.id) for entry in stream] == ["1-0"], "it was shown unsettled"
+        if failures == 3:
+            with pytest.raises(logstore.FileSystemError) as told:
+                stream.delete("1-0")
+            assert not isinstance(told.value, CommittedError)
+        assert len(faults.met) == failures
+        assert stream.delete("1-0") == 1
+        assert [str(entry.id) for entry in stream] == ["2-0"]
+        assert len(stream.group("g").read("me")) == 1
+        assert stream.info().entries_added == 2
+    for _ in range(2):
+        with logstore.open(path, background=False) as store:
+            assert [str(entry.id) for entry in store.stream("a")] == ["2-0"]
+            assert store.stream("a").group("g").pending().count == 1
+    assert check(path).as_dict()["clean"]

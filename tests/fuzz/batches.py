@@ -6,7 +6,7 @@ An input is one byte of the last master ID before it, then keys and listpacks as
 from __future__ import annotations
 
 from logstore.codec import Codec, native_or_none, pure
-from tests.codec.test_batch import stored, told
+from tests.codec.batches import stored, told
 
 CODECS: list[Codec] = [each for each in (pure, native_or_none) if each is not None]
 SEEDS = [bytes((before,)) + stored(seed, 3)[0] for seed in range(4) for before in (0, 9)]

@@ -6,7 +6,7 @@ An input is one byte that says how (0: as it is, else with a header that fits), 
 from __future__ import annotations
 
 from logstore.codec import Codec, listpack, native_or_none, pure
-from tests.codec.test_hostile import FLAT, MASTER, _check, _framed
+from tests.codec.framed import FLAT, MASTER, _check, _framed
 
 CODECS: list[Codec] = [each for each in (pure, native_or_none) if each is not None]
 

@@ -18,8 +18,9 @@ import pytest
 
 import logstore
 from tests import figures
-from tests.groups.model import COUNT_MAX, ID, ZERO, Given, Group
-from tests.model.shelf import Shelf, release
+from tests.model.groups import COUNT_MAX, ID, ZERO, Given, Group
+from tests.model.store import StoreModel
+from tests.model.streams import release
 from tests.support.inside import FixedClock
 
 START_MS = 1_700_000_000_000
@@ -36,13 +37,13 @@ class Run:
     def __init__(self, path: Path, chance: random.Random) -> None:
         self.path, self.chance = path, chance
         self.clock = FixedClock(START_MS)
-        self.shelf = Shelf(START_MS)
+        self.store_model = StoreModel(START_MS)
         self.model = Group(ZERO)
         self.done: Counter[str] = Counter()
         self.store: Any = None
         self.open(node_max_entries=chance.choice((2, 5, 100)))
         self.group = self.store.stream("s").group("g", start="0")
-        self.shelf.create(b"s")
+        self.store_model.create(b"s")
 
     def open(self, **limits: int) -> None:
         """The store."""
@@ -54,7 +55,7 @@ class Run:
     @property
     def stream(self) -> Any:
         """The model of the stream."""
-        return self.shelf.streams[b"s"]
+        return self.store_model.streams[b"s"]
 
     def ids(self) -> list[ID]:
         """Some entries, pending ones mostly, and some that are not there."""
@@ -78,12 +79,12 @@ class Run:
         count = self.chance.randrange(1, 8)
         rows = [((b"n", b"%d" % number),) for number in range(count)]
         found = self.store.stream("s").add_many([list(row) for row in rows])
-        return list(found), [self.shelf.add(b"s", row) for row in rows]
+        return list(found), [self.store_model.add(b"s", row) for row in rows]
 
     def tick(self) -> tuple[Any, Any]:
         more = self.chance.choice((10, 40, 1000))
         self.clock.ms += more
-        self.shelf.now += more
+        self.store_model.now += more
         return None, None
 
     def nack(self) -> tuple[Any, Any]:
@@ -127,7 +128,7 @@ class Run:
             release(self.stream, ids)
             for id in ids:
                 self.model.pending.pop(id, None)
-        return found, self.shelf.delete(b"s", ids).count(1)
+        return found, self.store_model.delete(b"s", ids).count(1)
 
     def claim(self) -> tuple[Any, Any]:
         ids, who, force = self.ids(), self.chance.choice(WHO), self.chance.random() < 0.5

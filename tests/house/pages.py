@@ -100,3 +100,7 @@ def _run_commands(page: Path, block: Block) -> None:
         )
         outcome = f"{page}:{number}: {line}\n{done.stdout}{done.stderr}"
         assert (done.returncode, done.stderr) == (0, ""), outcome
+
+
+# What needs Spark is run by tests/spark/test_pages.py.
+OF_SPARK = {Path("docs/scan.md"), Path("docs/spark.md"), Path("docs/tutorial.md")}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "examples"
 MAPPED = ("index", "compaction", "recovery", "spark_io", "tools")
 ROOMS = ("logstore", *MAPPED)
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.pages import blocks, run
+from tests.house.pages import OF_SPARK, blocks, run
 from tests.house.repo import ROOT, files
 
 PAGES = [path for path in files() if path.suffix == ".md"]
-# What needs Spark is run by tests/spark/test_pages.py.
-OF_SPARK = {Path("docs/scan.md"), Path("docs/spark.md"), Path("docs/tutorial.md")}
 RUN = [page for page in PAGES if page not in OF_SPARK and blocks(page)]
 CONTRIBUTING_LINES_MAX = 120
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

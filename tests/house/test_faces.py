@@ -1,4 +1,6 @@
-"""Prevents two faces that drift apart: what the plain one has, `logstore.aio` has, alike."""
+"""Prevents faces that drift apart, and public names that come or go without anyone having decided
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.aio.store import AsyncGroup, AsyncStream
+from tests.house.repo import ROOT
 from tests.support.parameters import parameters
 
 FACES: dict[type, type] = {
@@ -116,3 +119,24 @@ def test_special_methods_have_their_kin() -> None:
         }  # fmt: skip
         for name in special - NOT_AWAITED:
             assert hasattr(face, DUNDERS[name]), (face, name)
+
+
+PINNED = ROOT / "tests" / "house" / "public_names.txt"
+
+
+def pinned() -> list[str]:
+    """The names of the committed list; `#` starts a comment."""
+    lines = (line.partition("#")[0].strip() for line in PINNED.read_text().splitlines())
+    return [line for line in lines if line]
+
+
+def test_the_list_is_sorted() -> None:
+    assert pinned() == sorted(set(pinned()))
+
+
+def test_the_public_names_are_the_pinned_ones() -> None:
+    assert sorted(logstore.__all__) == pinned()
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in logstore.__all__ if not hasattr(logstore, name)] == []

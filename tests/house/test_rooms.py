@@ -68,7 +68,7 @@ def test_nothing_quick_is_long_or_needs_spark() -> None:
 
 
 def test_a_change_runs_what_imports_it() -> None:
-    found = rooms.tests_for([Path("tests/groups/model.py")])
+    found = rooms.tests_for([Path("tests/model/groups.py")])
     assert Path("tests/model/test_model.py") in found
     assert Path("tests/crash/states/test_states.py") not in found  # long, and not changed
     assert Path("tests/crash/states/test_states.py") in rooms.tests_for(
@@ -80,6 +80,13 @@ def test_a_change_runs_what_imports_it() -> None:
     assert Path("tests/house/test_docs.py") in rooms.tests_for([Path("docs/format.md")])
     assert {test.parts[1] for test in rooms.tests_for([Path("spark_io/source.py")])} >= {"spark"}
     assert Path("tests/log/test_frames.py") in rooms.tests_for([Path("logstore/log/frame.py")])
+
+
+def test_no_test_imports_another() -> None:
+    """What two need stands in a module of their folder, in tests/support or in tests/model."""
+    for path in rooms.test_files():
+        found = {name for name in rooms._imports(path) if ".test_" in name}
+        assert not {name for name in found if name.startswith("tests.")}, path
 
 
 def folders_of(*paths: str) -> set[str]:

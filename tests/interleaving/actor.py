@@ -14,11 +14,11 @@ import signal
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import logstore
 from logstore.engine import registry
@@ -53,7 +53,7 @@ class Stopped(NamedTuple):
     cared: bool  # a maintenance lock
 
 
-class Actor:
+class Actor(AbstractContextManager["Actor"]):
     """One process, from its maker's side."""
 
     def __init__(
@@ -116,13 +116,7 @@ class Actor:
         self.process.join()
         self._here.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         if self.process.is_alive():
             self.kill()
 

@@ -23,7 +23,7 @@ from tests.interleaving.actor import LOCK_S, Actor, Got, Stopped
 from tests.interleaving.handle import StoreHandle, Work, begin
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
 
 PATIENT_S = 120.0
 OPENING = "opening or recovering"
@@ -195,13 +195,13 @@ class Encounter:
             wrong.append(f"{order}: {bad}")
         raise AssertionError("no order fits:\n" + "\n".join(wrong))
 
-    def _model(self) -> Shelf:
+    def _model(self) -> StoreModel:
         model = model_of({} if self.scene.empty else self._begin)
         if self.scene.before:
             BEFORE.model(model)
         return model
 
-    def _afterwards(self, model: Shelf) -> None:
+    def _afterwards(self, model: StoreModel) -> None:
         """Everybody reads, adds, and reads what others added; and what is left is sound."""
         here = []
         if self.scene.b_open:
@@ -245,7 +245,7 @@ def _orders(
     yield "before", [ended, *a, *did]
 
 
-def _differs(model: Shelf, steps: list[Step]) -> str:
+def _differs(model: StoreModel, steps: list[Step]) -> str:
     """Where the answers part from the model's; empty if they do not."""
     for work, got in steps:
         if got.refused:
@@ -279,7 +279,7 @@ def _agrees_to(got: Got, expected: Any, when: str = "") -> None:
     assert got.answer == expected, f"{when}: {_difference(got.answer, expected)}"
 
 
-def _agrees(got: Got, model: Shelf, when: str) -> None:
+def _agrees(got: Got, model: StoreModel, when: str) -> None:
     _agrees_to(got, told(model), when)
 
 

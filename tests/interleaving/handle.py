@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import logstore
 from logstore.log import names
 from tests.crash.states import look
-from tests.crash.states.look import Clock
 from tests.crash.states.model import pairs, text, told, value
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
+from tests.support.inside import FixedClock
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 Answer = Any
@@ -24,7 +24,7 @@ class StoreHandle:
     reading: logstore.Store[bytes] | None = None
 
     def __init__(self, path: Path, lock_timeout: float) -> None:
-        self.path, self.clock, self.lock_timeout = path, Clock(), lock_timeout
+        self.path, self.clock, self.lock_timeout = path, FixedClock(), lock_timeout
 
     def open(self, **options: Any) -> logstore.Store[bytes]:
         """A handle, without threads of its own, so that every run is alike."""
@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
     name: str
     do: Callable[[StoreHandle], Answer]
-    model: Callable[[Shelf], Answer]
+    model: Callable[[StoreModel], Answer]
     locks: bool | None = True  # it takes LOCK; None: if there is something to do
     cares: bool = False  # it takes the maintenance lock
     fresh: bool = False  # done by a process that has the store not open, and closes it after
@@ -62,12 +62,12 @@ def fields(n: int, size: int = 30) -> dict[str, bytes]:
     return {"v": value(n, size)}
 
 
-def added(model: Shelf, name: str, n: int, size: int = 30) -> str:
+def added(model: StoreModel, name: str, n: int, size: int = 30) -> str:
     """One entry more; its ID."""
     return text(model.add(name.encode(), pairs(n, size)))
 
 
-def seen(model: Shelf) -> Answer:
+def seen(model: StoreModel) -> Answer:
     """What a reader must see."""
     return told(model)
 

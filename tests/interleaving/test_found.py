@@ -6,27 +6,11 @@ from pathlib import Path
 
 from logstore.log import names
 from tests.interleaving import works
-from tests.interleaving.actor import Actor, Got, Stopped
+from tests.interleaving.actor import Actor, Got
+from tests.interleaving.found import WORKS, stopped
 from tests.interleaving.handle import begin
-from tests.interleaving.points import Point
 
-OPEN = works.nothing("open", lambda at: setattr(at, "store", at.open()))
 LAZY = works.nothing("open", lambda at: setattr(at, "store", at.open(sync="os")))
-WORKS = {
-    work.name: work
-    for work in (
-        OPEN, works.READ, works.FORK, works.READONLY, works.CHECKPOINT, works.add("a", 1),
-        works.SCAN, works.PURGE, works.SYNC,
-    )
-}  # fmt: skip
-
-
-def stopped(actor: Actor, work: str, point: str) -> Stopped:
-    """Stop it there."""
-    actor.tell(work, Point(point, 1))
-    found = actor.hear()
-    assert isinstance(found, Stopped), found
-    return found
 
 
 def test_a_reader_that_opens_the_index_anew_does_not_hang_behind_a_stopped_writer(

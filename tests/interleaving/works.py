@@ -21,7 +21,7 @@ from logstore.recovery import check as checking
 from tests.crash.states import look
 from tests.crash.states.model import text
 from tests.interleaving.handle import Answer, StoreHandle, Work, added, fields, seen
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
 from tests.scan.look import make_plan, split_rows
 
 
@@ -56,7 +56,7 @@ def transaction(n: int) -> Work:
             tx.stream(f"new {n}").add(fields(n))
         return None
 
-    def model(model: Shelf) -> Answer:
+    def model(model: StoreModel) -> Answer:
         for name in ("a", "c", f"new {n}"):
             added(model, name, n)
 
@@ -87,7 +87,7 @@ def group_read(who: str, count: int) -> Work:
         found = at.store.stream("b").group("g").read(who, count=count)
         return [str(delivery.id) for delivery in found]
 
-    def model(model: Shelf) -> Answer:
+    def model(model: StoreModel) -> Answer:
         stream = model.streams[b"b"]
         given = stream.groups[b"g"].read(stream, who.encode(), model.now, count=count)
         return [text(each.id) for each in given]
@@ -113,7 +113,7 @@ def rename(old: str, new: str) -> Work:
         except logstore.StreamNotFoundError:
             return "there is none"
 
-    def model(model: Shelf) -> Answer:
+    def model(model: StoreModel) -> Answer:
         if model.seen(old.encode()) is None:
             return "there is none"
         return model.rename(old.encode(), new.encode(), replace=True)
@@ -132,7 +132,7 @@ def copy(source: str, target: str) -> Work:
 def retain() -> Work:
     """What stream ``r`` does not keep: whole nodes of four entries, but for ten entries."""
 
-    def model(model: Shelf) -> Answer:
+    def model(model: StoreModel) -> Answer:
         left = len(model.streams[b"r"].entries)
         return model.trim(b"r", left - max(0, (left - 10) // 4 * 4), None)
 
@@ -185,7 +185,7 @@ def _forked_one(at: StoreHandle) -> Answer:
     return _one(at)
 
 
-def _rows(model: Shelf) -> list[Any]:
+def _rows(model: StoreModel) -> list[Any]:
     stream = model.seen(b"a")
     return [] if stream is None else [(text(id), list(of)) for id, of in stream.entries.items()]
 

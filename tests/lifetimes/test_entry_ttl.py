@@ -19,8 +19,8 @@ from logstore.engine.features import ttl
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds
-from tests.schedules.due import SetClock, opened, values
-from tests.support.inside import delete_index, do_due_work
+from tests.schedules.due import opened, values
+from tests.support.inside import FixedClock, delete_index, do_due_work
 
 
 def sound(store: logstore.Store[Any]) -> None:
@@ -31,7 +31,7 @@ def sound(store: logstore.Store[Any]) -> None:
 
 def test_an_entry_goes_when_its_time_is_over_and_no_other(tmp_path: Path) -> None:
     """Also of many that were added at once, by a producer, in a transaction, or with IDs given."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = store.stream("s")
         stream.add({"n": "stays"})
@@ -61,7 +61,7 @@ def test_an_entry_goes_when_its_time_is_over_and_no_other(tmp_path: Path) -> Non
 
 def test_what_groups_did_not_ack_is_a_dead_letter_once(tmp_path: Path) -> None:
     """Delivered or not; what was acked is none, and a group without dead letters forgets it."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = store.stream("jobs")
         group, plain = stream.group("g", start="0"), stream.group("plain", start="0")
@@ -92,7 +92,7 @@ def test_what_groups_did_not_ack_is_a_dead_letter_once(tmp_path: Path) -> None:
 
 def test_an_id_that_is_given_again_has_no_old_time(tmp_path: Path) -> None:
     """An entry that was trimmed early, and whose ID a lowered last ID gives to another one."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = store.stream("s")
         stream.add({"n": "1"}, "1-0")
@@ -113,7 +113,7 @@ def test_an_id_that_is_given_again_has_no_old_time(tmp_path: Path) -> None:
 
 def test_it_survives_a_lost_index_checkpoints_renaming_and_backups(tmp_path: Path) -> None:
     """The time is in the log, as the entry is."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
         store.stream("old").add_many([{"n": f"{n}"} for n in range(2500)], ttl=5)
         store.stream("old").add({"n": "stays"})
@@ -138,7 +138,7 @@ def test_random_lives_end_as_a_model_says(tmp_path: Path) -> None:
     """Adds, deletes, trims, moves of the clock, losses of the index, in any order."""
     seed = seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
-    rng, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
+    rng, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     lives: dict[str, int | None] = {}
     store = opened(path, clock)
     for n in range(300):
@@ -176,7 +176,7 @@ def test_many_go_in_batches_and_a_large_one_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit has a bound in entries and in bytes; all go in the end."""
-    clock = SetClock()
+    clock = FixedClock()
     monkeypatch.setattr(ttl, "BATCH_ENTRIES", 7)
     with opened(tmp_path / "s", clock) as store:
         for name in ("a", "b"):

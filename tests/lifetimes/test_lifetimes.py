@@ -27,8 +27,8 @@ from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.redis import Redis
 from tests.scan.look import make_plan, split_rows
-from tests.schedules.due import START_MS, SetClock, opened, values
-from tests.support.inside import delete_index, do_due_work
+from tests.schedules.due import opened, values
+from tests.support.inside import START_MS, FixedClock, delete_index, do_due_work
 
 
 def fill(store: logstore.Store[Any], name: str, *texts: str) -> logstore.Stream[Any]:
@@ -42,7 +42,7 @@ def fill(store: logstore.Store[Any], name: str, *texts: str) -> logstore.Stream[
 # -- expiring -------------------------------------------------------------------------------------
 def test_from_its_time_on_it_is_nowhere(tmp_path: Path) -> None:
     """Also while nobody has dropped it yet; and dropping it changes nothing that is seen."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream, other = fill(store, "a", "1", "2"), fill(store, "b", "3")
         group = stream.group("g", start="0")
@@ -88,7 +88,7 @@ def test_from_its_time_on_it_is_nowhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize("background", [False, True])
 def test_adding_to_it_makes_a_new_stream(tmp_path: Path, background: bool) -> None:
     """With nothing of the old one: no ID, group, setting, schedule or time."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = fill(store, "a", "1")
         stream.group("g", start="0").read("c")
@@ -118,7 +118,7 @@ def test_adding_to_it_makes_a_new_stream(tmp_path: Path, background: bool) -> No
 
 def test_what_is_due_for_it_goes_along(tmp_path: Path) -> None:
     """An entry that is due when its stream has expired must not make a stream of that name."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream, other = fill(store, "a", "1"), store.stream("b")
         for number in range(50):
@@ -137,7 +137,7 @@ def test_what_is_due_for_it_goes_along(tmp_path: Path) -> None:
 
 
 def test_conditions_and_past_times(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = fill(store, "a", "1")
         assert not stream.persist()
@@ -193,7 +193,7 @@ def test_a_waiting_reader_is_told_that_the_stream_expired(tmp_path: Path) -> Non
 
 def test_a_clock_that_goes_back(tmp_path: Path) -> None:
     """Before it was dropped it is back; afterwards not."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = fill(store, "a", "1")
         stream.expire(after=5)
@@ -209,7 +209,7 @@ def test_a_clock_that_goes_back(tmp_path: Path) -> None:
 
 # -- names ----------------------------------------------------------------------------------------
 def test_a_name_takes_everything_along(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = FixedClock()
     path = tmp_path / "s"
     with opened(path, clock) as store:
         stream = fill(store, "a", "1", "2")
@@ -333,7 +333,7 @@ def test_a_copy_is_the_same_and_goes_its_own_way(tmp_path: Path) -> None:
 
 def test_a_transaction_sees_what_it_did(tmp_path: Path) -> None:
     """A copy, a rename and a time of streams that the same transaction made or changed."""
-    clock = SetClock()
+    clock = FixedClock()
     path = tmp_path / "s"
     with opened(path, clock) as store:
         fill(store, "x", "0").group("g", start="0")
@@ -372,7 +372,7 @@ def test_a_transaction_sees_what_it_did(tmp_path: Path) -> None:
 
 def test_names_of_any_length(tmp_path: Path) -> None:
     """Long names have a key of another kind in the index."""
-    with opened(tmp_path / "s", SetClock()) as store:
+    with opened(tmp_path / "s", FixedClock()) as store:
         short, long = "a", "n" * 5000
         fill(store, short, "1")
         for old, new in ((short, long), (long, long + "x"), (long + "x", short)):
@@ -383,7 +383,7 @@ def test_names_of_any_length(tmp_path: Path) -> None:
 
 
 def test_restore_over_an_expired_stream(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = fill(store, "a", "1")
         payload = stream.dump()

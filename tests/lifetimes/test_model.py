@@ -3,9 +3,7 @@ death: random changes against a model."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,38 +11,38 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.commit import pipeline
 from logstore.engine.maintenance import checkpoint
-from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.errors import StreamNotFoundError
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.schedules.due import SetClock, opened, values
-from tests.support.inside import delete_index, do_due_work
+from tests.model.store import StoreModel
+from tests.schedules.due import opened, values
+from tests.support.dying import POINTS, killed_at
+from tests.support.inside import FixedClock, delete_index, do_due_work
 
 NAMES = ("a", "b", "c", "d")
 FAR_MS = 1_000_000
 
 
-class Model(NamedTuple):
-    """What a stream must hold, and when it expires."""
+class Held(NamedTuple):
+    """What a stream holds, and when it expires."""
 
     texts: tuple[str, ...]
     expires_ms: int = 0
 
 
-State = dict[str, Model]
+State = dict[str, Held]
 
 
 class Run:
     """One store and its model."""
 
-    def __init__(self, store: Store[Any], clock: SetClock, chance: random.Random) -> None:
+    def __init__(self, store: Store[Any], clock: FixedClock, chance: random.Random) -> None:
         self.store = store
         self.clock = clock
         self.chance = chance
-        self.state: State = {}
+        self.model = StoreModel(clock.ms)
 
     def name(self) -> str:
         """One of the names."""
@@ -62,64 +60,59 @@ class Run:
     def _add(self) -> None:
         name, text = self.name(), str(self.chance.randrange(1 << 40))
         self.store.stream(name).add({"n": text})
-        before = self.state.get(name, Model(()))
-        self.state[name] = before._replace(texts=(*before.texts, text))
+        self.model.add(name.encode(), ((b"n", text.encode()),))
 
     def _rename(self) -> None:
         old, new, replace = self.name(), self.name(), self.chance.random() < 0.8
-        if old not in self.state:
+        if self.model.seen(old.encode()) is None:
             with pytest.raises(StreamNotFoundError):
                 self.store.rename(old, new, replace=replace)
-        elif self.store.rename(old, new, replace=replace):
-            assert replace or new not in self.state
-            self.state[new] = self.state.pop(old)
         else:
-            assert new in self.state
-            assert not replace
+            done = self.store.rename(old, new, replace=replace)
+            assert done == self.model.rename(old.encode(), new.encode(), replace=replace)
 
     def _copy(self) -> None:
         source, target = self.chance.sample(NAMES, 2)
         replace = self.chance.random() < 0.5
-        if source in self.state and self.store.copy(source, target, replace=replace):
-            assert replace or target not in self.state
-            self.state[target] = self.state[source]
+        if self.model.seen(source.encode()) is not None:
+            done = self.store.copy(source, target, replace=replace)
+            assert done == self.model.copy(source.encode(), target.encode(), replace=replace)
 
     def _drop(self) -> None:
         name = self.name()
-        assert self.store.drop(name) == (self.state.pop(name, None) is not None)
+        assert self.store.drop(name) == self.model.drop(name.encode())
 
     def _expire(self) -> None:
         name = self.name()
         at_ms = self.clock.ms + self.chance.choice((-5, 0, 1, 7, 30, FAR_MS))
-        assert self.store.stream(name).expire(at=at_ms) == (name in self.state)
-        if name in self.state:
-            self.state[name] = self.state[name]._replace(expires_ms=at_ms)
-            self._pass()
+        assert self.store.stream(name).expire(at=at_ms) == self.model.expire(name.encode(), at_ms)
 
     def _persist(self) -> None:
         name = self.name()
-        found = self.state.get(name)
-        assert self.store.stream(name).persist() == (found is not None and found.expires_ms > 0)
-        if found is not None:
-            self.state[name] = found._replace(expires_ms=0)
+        assert self.store.stream(name).persist() == self.model.persist(name.encode())
 
     def _wait(self) -> None:
         self.clock.ms += self.chance.randrange(20)
-        self._pass()
+        self.model.now = self.clock.ms
         if self.chance.random() < 0.5:
             do_due_work(self.store)
 
-    def _pass(self) -> None:
-        """What has expired is gone."""
-        for name, found in list(self.state.items()):
-            if found.expires_ms and found.expires_ms <= self.clock.ms:
-                del self.state[name]
-
     def check(self) -> None:
         """The store is as the model says."""
-        assert told(self.store) == self.state
+        state = held(self.model)
+        assert told(self.store) == state
         for name in NAMES:
-            assert (name in self.store) == (name in self.state)
+            assert (name in self.store) == (name in state)
+
+
+def held(model: StoreModel) -> State:
+    """What a model holds, as ``told`` tells of a store."""
+    found: State = {}
+    for name in model.names():
+        of = model.streams[name]
+        texts = tuple(value.decode() for ((_, value),) in of.entries.values())
+        found[name.decode()] = Held(texts, of.expires_ms)
+    return found
 
 
 def told(store: Store[Any]) -> State:
@@ -129,21 +122,21 @@ def told(store: Store[Any]) -> State:
         stream = store.stream(name)
         at = stream.expires_at
         expires_ms = 0 if at is None else round(at.timestamp() * 1000)
-        found[name] = Model(tuple(values(stream)), expires_ms)
+        found[name] = Held(tuple(values(stream)), expires_ms)
         assert stream.info().length == len(stream) == len(found[name].texts)
     return found
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
-    chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
-    state: State = {}
+    chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
+    model = StoreModel(clock.ms)
     for round_ in range(6):
         if chance.random() < 0.4 and round_:
             delete_index(path)
         with opened(path, clock) as store:
             run = Run(store, clock, chance)
-            run.state = state
+            run.model = model
             run.check()
             for _ in range(25):
                 run.step()
@@ -152,6 +145,7 @@ def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
                     store.checkpoint()
         assert check(path).index == compare.AGREES
     with logstore.open(path, encoding="utf-8", readonly=True, clock=clock) as store:
+        state = held(model)
         assert told(store) == state
         clock.ms += FAR_MS * 2
         assert told(store) == {name: each for name, each in state.items() if not each.expires_ms}
@@ -163,7 +157,7 @@ def test_a_checkpoint_while_all_changes(
 ) -> None:
     """Streams change their names between any two snapshots of it: each name is bound to the right
     one after a replay from its position."""
-    chance, clock, path = random.Random(seed), SetClock(), tmp_path / "s"
+    chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
         run = Run(store, clock, chance)
         for _ in range(20):
@@ -202,7 +196,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
 ) -> None:
     """The one that had the name when the checkpoint began is read first, under its old name; the
     replay gives it the name of the new one for a while."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
         store.stream("n").add({"n": "old"})
         rows, pages = checkpoint._streams, 0
@@ -230,7 +224,7 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
         expected = told(store)
     delete_index(path)
     with opened(path, clock) as store:
-        assert told(store) == expected == {"n": Model(("old",)), "m": Model(("new",))}
+        assert told(store) == expected == {"n": Held(("old",)), "m": Held(("new",))}
     assert check(path).index == compare.AGREES
 
 
@@ -243,11 +237,11 @@ DEATHS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
+@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("what", DEATHS)
 def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point: str) -> None:
     """Before the append nothing of it is there; behind it all of it."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     states: list[State] = []
     with opened(path, clock) as store:
         for name in ("a", "b", "x"):
@@ -256,27 +250,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
         clock.ms += 2000
         states.append(told(store))
 
-        def die(*_: Any) -> None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        def work() -> None:
-            engine = store._engine()  # opened anew in the child
-            if point == "announced":
-                file = engine.active_file(engine.wake.log().active_segment)
-                file.pwrite = die  # type: ignore[method-assign]
-            elif point == "appended":
-                pipeline._keep_promise = die
-            else:
-                Wake.publish = die  # type: ignore[method-assign]
-            DEATHS[what](store)
-
-        pid = os.fork()
-        if not pid:
-            try:
-                work()
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        killed_at(point, store, lambda: DEATHS[what](store))
         assert store._engine().wake.log().in_progress
         store.stream("other").add({"n": "1"})  # whoever comes next settles it
         store.drop("other")
@@ -288,11 +262,11 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
         else:
             assert (after == states[0]) == (what == "drop what expired")
             if what == "rename":
-                assert after == {"b": Model(("a",))}
+                assert after == {"b": Held(("a",))}
             elif what == "copy":
-                assert after == {"a": Model(("a",)), "b": Model(("a",))}
+                assert after == {"a": Held(("a",)), "b": Held(("a",))}
             elif what.startswith("add"):
-                assert after["x"] == Model(("new",))
+                assert after["x"] == Held(("new",))
     delete_index(path)
     with opened(path, clock) as store:
         assert told(store) == after
@@ -300,7 +274,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
 
 
 def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         store.stream("a").add({"n": "1"})
         store.checkpoint()
@@ -319,7 +293,7 @@ def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:
     from logstore.index.txn import IndexTxn
 
     path = tmp_path / "s"
-    with opened(path, SetClock()) as store:
+    with opened(path, FixedClock()) as store:
         store.stream("a").add({"n": "1"})
         store.stream("a").expire(after=10)
         generation = store._engine().index()

@@ -1,19 +1,24 @@
-"""Prevents a segment, a hint or a pin of another store, place or time from being believed, and a
-file with an odd name from being taken for one of them.
+"""Prevents a file of another store, place or time from being believed, and work from failing where
+segments go.
 """
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
 
+import logstore
 from logstore import format as fmt
-from logstore.errors import CorruptFrameError, SnapshotExpiredError
-from logstore.fs import FileSystem
-from logstore.log import hint, names, pinfile, segment
+from logstore.crc import crc32c
+from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpiredError
+from logstore.fs import LOCAL, FileSystem
+from logstore.log import chain, checkpoint, hint, names, pinfile, segment, storefile, versioned
+from logstore.log.chain import Link
 from logstore.log.pinfile import Pin
 from logstore.log.segment import SegmentHead
+from logstore.recovery import index_validity
 
 UUID = bytes(range(16))
 
@@ -89,3 +94,100 @@ def test_a_hint_is_written_by_one_at_a_time(store: Path) -> None:
     hint._write_alone(fs, path, b"ours")
     assert path.read_bytes() == b"ours"
     assert not temporary.exists()
+
+
+def test_a_segment_that_goes_between_the_list_and_the_look_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, segment_bytes=1 << 16, background=False) as store:
+        store.stream("s").add_many([{"pad": "x" * 1000}] * 300, batch=10)
+        uuid = store._engine().uuid
+        links, heads = chain.main_links(LOCAL, path, uuid), chain.heads(LOCAL, path, uuid)
+        listed = names.segments
+
+        def listed_and_gone(fs: FileSystem, place: Path) -> list[int]:
+            found = listed(fs, place)
+            names.segment(place, found[0]).unlink(missing_ok=True)
+            return found
+
+        monkeypatch.setattr(names, "segments", listed_and_gone)
+        assert len(links) > 2
+        assert chain.main_links(LOCAL, path, uuid) == links[1:]
+        monkeypatch.setattr(names, "segments", lambda *_: [99, *listed(LOCAL, path)])
+        del heads[links[0].number]
+        assert chain.heads(LOCAL, path, uuid) == heads
+        assert chain.main_links(LOCAL, path, uuid) == links[1:]
+
+
+OWN_UUID = bytes(16)
+POSITION = 1 << 32 | 99
+# A list, no map; text that is no UTF-8; a key that is a list; something behind the end; nothing.
+ODD = (b"\x91\x01", b"\xa1\xff", b"\x81\x91\x01\x02", b"\x01\x02", b"\x81", b"\x80")
+
+
+@pytest.mark.parametrize("body", ODD)
+def test_what_is_no_content(tmp_path: Path, body: bytes) -> None:
+    head = fmt.STORE_HEAD.pack(fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body))
+    (tmp_path / names.STORE).write_bytes(head + body)
+    with pytest.raises(CorruptionError, match="STORE does not hold"):
+        storefile.read(LOCAL, tmp_path)
+    (tmp_path / names.BOOT).write_bytes(crc32c(body).to_bytes(4, "little") + body)
+    assert index_validity.read_marker(LOCAL, tmp_path) is None
+    pin = "ab" * 16
+    pinfile.path(tmp_path, pin).parent.mkdir()
+    head = fmt.PIN_HEAD.pack(fmt.PIN_MAGIC, fmt.FORMAT_VERSION, crc32c(body))
+    pinfile.path(tmp_path, pin).write_bytes(head + body)
+    assert pinfile.read(LOCAL, tmp_path, pin) is None
+
+
+@pytest.mark.parametrize("body", ODD[1:5])
+def test_a_chunk_that_is_none(tmp_path: Path, body: bytes) -> None:
+    front = fmt.CHECKPOINT_HEAD.pack(
+        fmt.CHECKPOINT_MAGIC, fmt.FORMAT_VERSION, 0, OWN_UUID, POSITION, 1, 64, 9, 1, 0
+    )[:-4]
+    crc = crc32c(front)
+    own = crc32c(body, crc32c(bytes(4), crc))
+    path = names.checkpoint(tmp_path, POSITION)
+    path.parent.mkdir()
+    path.write_bytes(front + crc.to_bytes(4, "little") + fmt.CHUNK_HEAD.pack(len(body), own) + body)
+    with pytest.raises(CorruptFrameError, match=r"chunk 0 of .* does not hold"):
+        checkpoint.read(LOCAL, tmp_path, OWN_UUID, POSITION)
+
+
+def test_packed_errors_name_the_place() -> None:
+    assert versioned.unpack_map(b"\x81\xa1a\x01", "BOOT", ("a",)) == {"a": 1}
+    with pytest.raises(CorruptionError, match="BOOT does not hold what belongs there"):
+        versioned.unpack_map(b"\x80", "BOOT", ("a",))
+
+
+@pytest.mark.parametrize("magic", [fmt.HINT_MAGIC, fmt.HINT_MAGIC_PLAIN], ids=["now", "plain"])
+@pytest.mark.parametrize(
+    ("count", "body"), [(1, bytes(31)), (0, b"x"), (2, bytes(60)), (1, bytes(29))]
+)
+def test_a_hint_whose_items_are_not_its_bytes_is_none(
+    tmp_path: Path, count: int, body: bytes, magic: bytes
+) -> None:
+    if count == 2:
+        body = fmt.HINT_ITEM.pack(64, 9, 1, 0, 5, 3, 1, 0) + bytes(30)  # the first one takes more
+    if magic == fmt.HINT_MAGIC:
+        body = zlib.compress(body)
+    _refused_hint(tmp_path, magic, count, body)
+
+
+@pytest.mark.parametrize("how", ["not compressed", "cut short", "more behind it"])
+def test_a_hint_that_is_not_what_its_head_says_is_none(tmp_path: Path, how: str) -> None:
+    packed = zlib.compress(bytes(30))
+    body = {"not compressed": bytes(30), "cut short": packed[:-5], "more behind it": packed + b"x"}
+    _refused_hint(tmp_path, fmt.HINT_MAGIC, 1, body[how])
+
+
+def _refused_hint(tmp_path: Path, magic: bytes, count: int, body: bytes) -> None:
+    front = fmt.HINT_HEAD.pack(
+        magic, fmt.FORMAT_VERSION, 0, 1, 0, 900, count, len(body), OWN_UUID, 0
+    )[:-4]
+    path = names.hint(tmp_path, 1)
+    path.parent.mkdir()
+    path.write_bytes(front + crc32c(body, crc32c(front)).to_bytes(4, "little") + body)
+    assert hint.read(LOCAL, tmp_path, OWN_UUID, Link(1, 64, 900, 900, 0)) is None
+    assert hint.lost_successor(LOCAL, tmp_path, OWN_UUID, 1) == 0

@@ -13,21 +13,12 @@ from logstore.errors import CorruptFrameError
 from logstore.log import frame as frames
 from logstore.log import reader
 from logstore.log.writer import CommitBuffer, crc_seed
+from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 UUID = bytes(range(16))
 SEED = crc_seed(UUID)
-
-
-class Held:
-    """Bytes that stand at an offset of a segment."""
-
-    def __init__(self, data: bytes, offset: int) -> None:
-        self._data = bytes(offset) + data
-
-    def pread(self, size_bytes: int, offset: int) -> bytes:
-        return self._data[offset : offset + size_bytes]
 
 
 def example() -> bytes:

@@ -1,23 +1,36 @@
 """Prevents a frame from losing a part of its body, from being read past its end, or from being
-taken for another store's, another place's or another commit's.
+taken for another.
 """
 
 from __future__ import annotations
 
-import pytest
+import random
+import shutil
+from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import logstore
 from logstore import format as fmt
+from logstore.engine.commit import log_tail
+from logstore.engine.commit.committer import Committer
 from logstore.errors import CorruptFrameError, TooLargeError
 from logstore.features import schedule
 from logstore.features.expiry import Expire
+from logstore.features.idempotent_ids import NOTHING, Idempotent
 from logstore.features.settings import SETTINGS_MAX_BYTES, Setting
 from logstore.format import Kind
+from logstore.fs import LOCAL
+from logstore.log import chain, hint, names, node_reader, reader, storefile
 from logstore.log import frame as frames
 from logstore.log import groupframe as groups
-from logstore.log import node_reader, reader
 from logstore.log.frame import Rename
 from logstore.log.writer import CommitBuffer, crc_seed
-from tests.log.test_format_page import Held
+from logstore.recovery.check import check
+from tests.compaction.dumps import dump
+from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
 
 SEED = crc_seed(bytes(range(16)))
@@ -252,3 +265,149 @@ def test_a_frame_of_a_commit_that_is_not_written_yet() -> None:
     assert (buffer.last_start, buffer.last_crc) == (found[-1].position, found[-1].crc)
     assert [each.ordinal for each in found] == [0, 1, 2]
     assert [each.last for each in found] == [False, False, True]
+
+
+number = st.integers(0, 2**64 - 1)
+id = st.tuples(number, number)
+bodies = st.builds(
+    Idempotent, number, number, number, id, id, id, st.binary(max_size=40),
+    st.lists(st.tuples(id, st.binary(max_size=40)), max_size=5).map(tuple),
+)  # fmt: skip
+
+
+@given(body=bodies)
+def test_a_body_of_idempotent_adds_comes_back(body: Idempotent) -> None:
+    assert frames.decode(Kind.IDEMPOTENT, frames.encode(body)) == body
+
+
+@given(body=bodies, data=st.data())
+def test_bytes_that_are_cut_off_are_refused_or_end_between_items(
+    body: Idempotent, data: st.DataObject
+) -> None:
+    payload = frames.encode(body)
+    cut = payload[: data.draw(st.integers(0, len(payload) - 1))]
+    try:
+        found = frames.decode(Kind.IDEMPOTENT, cut)
+    except CorruptFrameError:
+        return
+    assert isinstance(found, Idempotent)
+    assert found[:7] == body[:7]
+    assert found.items == body.items[: len(found.items)]
+
+
+def test_the_bytes_are_those_of_the_format_page() -> None:
+    body = Idempotent(1, 2, 3, *NOTHING, (7, 8), b"pid", (((4, 5), b"name"),))
+    assert frames.encode(body) == bytes.fromhex(
+        "0100000000000000 0200000000000000 0300000000000000"  # stream, added, duplicates
+        "ffffffffffffffff ffffffffffffffff"  # forgotten of all: from here
+        "0000000000000000 0000000000000000"  # to here, which is nothing
+        "0700000000000000 0800000000000000"  # forgotten of this producer: up to here
+        "0300 706964"  # the producer
+        "0400000000000000 0500000000000000 0400 6e616d65"  # an entry, and the ID that gave it
+    )
+
+
+@pytest.mark.parametrize("size", [0, 73])
+def test_a_head_that_is_cut_off_is_refused(size: int) -> None:
+    with pytest.raises(CorruptFrameError, match="IDEMPOTENT"):
+        frames.decode(Kind.IDEMPOTENT, bytes(size))
+
+
+def _single_adds(path: Path, seed: int, *, checkpoint: bool) -> None:
+    """Streams by single adds, between them all else that changes a stream's record."""
+    rng = random.Random(seed)
+    with logstore.open(
+        path, node_max_entries=8, segment_bytes=1 << 16, background=False, encoding=None, sync="os"
+    ) as store:
+        for step in range(900):
+            stream = store.stream(b"s%d" % rng.randrange(3))
+            kind = rng.randrange(40)
+            if kind == 0 and (last := stream.last) is not None:
+                stream.delete(last.id)
+            elif kind == 1:
+                stream.trim(maxlen=rng.randrange(30), approximate=False)
+            elif kind == 2 and (first := stream.first) is not None:
+                stream.delete(first.id)
+            elif kind == 3:
+                stream.add_many({"n": n} for n in range(rng.randrange(1, 20)))
+            elif kind == 4:
+                group = stream.group("g", start="0")
+                for each in group.read("c", count=3):
+                    each.ack()
+            elif kind == 5 and step > 200:
+                store.drop(stream.name)
+            elif kind == 6:
+                stream.configure(max_entries=10_000 + step)
+            else:
+                stream.add({"step": step, "pad": "p" * rng.randrange(200)})
+            if checkpoint and step in (300, 600):
+                store.checkpoint()
+        with Committer(store._engine()).locked() as words:
+            log_tail.roll_locked(store._engine(), words)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_index_is_the_same_with_and_without_hints(
+    tmp_path: Path, seed: int, checkpoint: bool
+) -> None:
+    path = tmp_path / "store"
+    _single_adds(path, seed, checkpoint=checkpoint)
+    with logstore.open(path, background=False, encoding=None) as store:
+        wanted = dump(store)
+    assert check(path).damage == []
+    assert list((path / "log").glob("*.hint"))
+    for without in ("index", "hints"):
+        shutil.rmtree(path / "index")
+        if without == "hints":
+            for each in (path / "log").glob("*.hint"):
+                each.unlink()
+        with logstore.open(path, background=False, encoding=None) as store:
+            assert store.recovery["rebuilt"]
+            assert dump(store) == wanted, without
+
+
+def test_a_hint_of_single_adds_is_small(tmp_path: Path) -> None:
+    """Beside three frames a node there is next to nothing; who begins in the middle gets none."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, encoding=None, sync="os") as store:
+        for number in range(2000):
+            store.stream(b"s").add({b"n": b"%d" % number}, f"{number + 1}-0")
+        engine = store._engine()
+        with Committer(engine).locked() as words:
+            log_tail.roll_locked(engine, words)
+    uuid = storefile.read(LOCAL, path).uuid
+    link = chain.main_links(LOCAL, path, uuid)[0]
+    place = names.hint(path, 1)
+    found = hint.read(LOCAL, path, uuid, link)
+    assert found is not None
+    appends = [each for each in found if each.kind == Kind.APPEND]
+    opens = sum(each.kind == Kind.OPEN for each in found)
+    added = sum(fmt.APPEND_BODY.unpack_from(each.payload)[3] for each in appends)
+    assert added + opens == 2000
+    assert len(appends) < 130  # one for each of the 19 nodes that are sealed, and the last node's
+    assert place.stat().st_size < 0.1 * names.segment(path, 1).stat().st_size
+    assert hint.read(LOCAL, path, uuid, link, joined=False) is None
+    assert [each.offset for each in found] == sorted(each.offset for each in found)
+
+
+@pytest.mark.parametrize("before", range(1, 10))
+def test_a_checkpoint_in_the_middle_of_appends_that_are_joined(tmp_path: Path, before: int) -> None:
+    """What the checkpoint counted is not counted once more."""
+    path = tmp_path / "store"
+    with logstore.open(
+        path, node_max_entries=8, background=False, encoding=None, sync="os"
+    ) as store:
+        for number in range(30):
+            store.stream(b"s").add({b"n": b"%d" % number}, f"{number + 1}-0")
+            if number + 1 == before:
+                store.checkpoint()
+        with Committer(store._engine()).locked() as words:
+            log_tail.roll_locked(store._engine(), words)
+    shutil.rmtree(path / "index")
+    with logstore.open(path, background=False, encoding=None) as store:
+        assert store.recovery["rebuilt"]
+        info = store.stream(b"s").info()
+        assert (info.length, info.entries_added) == (30, 30)
+        assert [entry.id.ms for entry in store.stream(b"s")] == list(range(1, 31))
+    assert check(path).damage == []

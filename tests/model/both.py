@@ -23,12 +23,12 @@ from logstore.format import segment_of
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from logstore.scan import plan
-from tests.groups.model import ID, Given, Group, Pairs
 from tests.model import expected_info
-from tests.model.shelf import Lies, Shelf
+from tests.model.groups import ID, Given, Group, Pairs
+from tests.model.retention import Lies
+from tests.model.store import StoreModel
 from tests.model.walk import Keeping, Log
-from tests.schedules.due import SetClock
-from tests.support.inside import do_due_work, roll
+from tests.support.inside import FixedClock, do_due_work, roll
 
 START_MS = 4_102_444_800_000  # in 2100: for a command, with the system's clock, nothing expired yet
 
@@ -38,14 +38,14 @@ class Both:
 
     def __init__(self, folder: Path, node_bytes: int, node_entries: int) -> None:
         self.path = folder / "store"
-        self.clock = SetClock(START_MS)
+        self.clock = FixedClock(START_MS)
         self.files = Keeping(folder / "gone")
         self.sizes = {"node_max_bytes": node_bytes, "node_max_entries": node_entries,
                       "segment_bytes": 1 << 16}  # fmt: skip
         self.store: Any = None
         self._open(**self.sizes)
         self.log = Log(self.path, self.files.graveyard)
-        self.shelf = Shelf(START_MS)
+        self.model = StoreModel(START_MS)
         self.done: Counter[str] = Counter()  # for the metrics: what the log tells
         self.compacted = (0, 0)
         self.pinned: dict[str, set[int]] = {}
@@ -75,7 +75,7 @@ class Both:
             shutil.rmtree(self.path / "index")
         self._open()
         self.done.clear()
-        self.shelf.counts.clear()
+        self.model.counts.clear()
         self.rolled = 0
         self.compacted = 0, 0  # by its documentation it is told while the store is open
         self.follow()
@@ -117,7 +117,7 @@ class Both:
 
     def lies(self, name: bytes) -> list[Lies]:
         """A stream's nodes, as they lie now."""
-        if name not in self.shelf.streams:
+        if name not in self.model.streams:
             return []
         of = self.log.named(name)
         found = [
@@ -139,13 +139,13 @@ class Both:
         """One entry; with ``step`` its ID is given, so much above the last (100: in sequence)."""
         id: Any = "*"
         if step is not None:
-            of = self.shelf.seen(name)
+            of = self.model.seen(name)
             last = of.last if of is not None else (0, 0)
             id = (last[0] + step, 0) if 0 < step < 100 else (last[0], last[1] + max(1, step))
         found = self.store.stream(name).add(list(pairs), id=id, maxlen=maxlen, approximate=False)
-        wanted = self.shelf.add(name, pairs, None if id == "*" else id)
+        wanted = self.model.add(name, pairs, None if id == "*" else id)
         if maxlen is not None:
-            self.shelf.trim(name, maxlen, None)
+            self.model.trim(name, maxlen, None)
         self.same(found, wanted, "add")
 
     def killed(self, name: bytes, pairs: Pairs) -> None:
@@ -161,25 +161,25 @@ class Both:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
         self.log.follow()
         self.log.taken()  # it is in the other one's metrics
-        self.shelf.add(name, pairs)
-        self.shelf.counts["added_entries"] -= 1
+        self.model.add(name, pairs)
+        self.model.counts["added_entries"] -= 1
         self.add(name, pairs, None, None)
         self.what["killed"] += 1
 
     def add_many(self, name: bytes, rows: list[Pairs], batch: int) -> None:
         """Entries in batches."""
         found = self.store.stream(name).add_many([list(row) for row in rows], batch=batch)
-        self.same(list(found), [self.shelf.add(name, row) for row in rows], "add_many")
+        self.same(list(found), [self.model.add(name, row) for row in rows], "add_many")
 
     def add_once(self, name: bytes, pairs: Pairs, producer: bytes, iid: bytes) -> None:
         """An idempotent add."""
         found = self.store.stream(name).add(list(pairs), producer=producer, idempotent_id=iid)
-        self.same(found, self.shelf.add_once(name, pairs, producer, iid), "add_once")
+        self.same(found, self.model.add_once(name, pairs, producer, iid), "add_once")
 
     def delete(self, name: bytes, ids: list[ID], references: str, *, each: bool) -> None:
         """By ID, counted or one by one."""
         stream = self.store.stream(name)
-        wanted = self.shelf.delete(name, ids, references)
+        wanted = self.model.delete(name, ids, references)
         if each:
             self.same(stream.delete_each(*ids, references=references), wanted, "delete_each")
         else:
@@ -189,7 +189,7 @@ class Both:
     def delete_range(self, name: bytes, low: ID, high: ID) -> None:
         """By range."""
         found = self.store.stream(name).delete_range(low, high)
-        self.same(found, self.shelf.delete_range(name, low, high), "delete_range")
+        self.same(found, self.model.delete_range(name, low, high), "delete_range")
 
     def trim(
         self, name: bytes, maxlen: int | None, minid: ID | None, references: str,
@@ -198,49 +198,46 @@ class Both:
         """Exactly, or with a limit whole nodes."""
         stream = self.store.stream(name)
         if limit is None:
-            wanted = self.shelf.trim(name, maxlen, minid, references)
+            wanted = self.model.trim(name, maxlen, minid, references)
             found = stream.trim(maxlen=maxlen, minid=minid, references=references)
             self.same(found, wanted, f"trim {references}")
         else:
-            wanted = self.shelf.trim_nodes(name, maxlen, minid, limit, self.lies(name))
+            wanted = self.model.trim_nodes(name, maxlen, minid, limit, self.lies(name))
             found = stream.trim(maxlen=maxlen, minid=minid, approximate=True, limit=limit)
             self.same(found, wanted, "trim nodes")
 
     def set_id(self, name: bytes, last: ID, added: int | None, deleted: ID | None) -> None:
         """XSETID."""
         self.store.stream(name).set_id(last, entries_added=added, max_deleted_id=deleted)
-        self.shelf.set_id(name, last, added, deleted)
+        self.model.set_id(name, last, added, deleted)
         self.same(None, None, "set_id")
 
     # -- streams as a whole -------------------------------------------------------------------
     def whole(self, operation: str, *names: bytes, **how: Any) -> None:
         """Create, drop, rename or copy."""
         found = getattr(self.store, operation)(*names, **how)
-        wanted = getattr(self.shelf, operation)(*names, **how)
+        wanted = getattr(self.model, operation)(*names, **how)
         self.follow(adding=operation != "copy")
         self.same(found, wanted, operation)
 
     def expire(self, name: bytes, after: int | None) -> None:
         """At so many ms from now, or never."""
-        stream, of = self.store.stream(name), self.shelf.seen(name)
+        stream = self.store.stream(name)
         if after is not None:
             at = self.clock.ms + after
-            self.same(stream.expire(at=at), self.shelf.expire(name, at), "expire")
+            self.same(stream.expire(at=at), self.model.expire(name, at), "expire")
         else:
-            wanted = of is not None and of.expires_ms > 0
-            self.same(stream.persist(), wanted, "persist")
-            if of is not None:
-                of.expires_ms = 0
+            self.same(stream.persist(), self.model.persist(name), "persist")
 
     def schedule(self, name: bytes, pairs: Pairs, after: int) -> None:
         """An entry for later."""
         key = self.store.stream(name).schedule(list(pairs), at=self.clock.ms + after)
-        self.shelf.schedule(name, pairs, self.clock.ms + after, key.number)
+        self.model.schedule(name, pairs, self.clock.ms + after, key.number)
         self.same(key.due_ms, self.clock.ms + after, "schedule")
 
     def cancel(self, name: bytes, place: int) -> None:
         """One of what is scheduled."""
-        of = self.shelf.streams[name].scheduled
+        of = self.model.streams[name].scheduled
         waits = of.pop(place % len(of))
         key = f"{waits.due}-{waits.number}"
         self.same(self.store.stream(name).cancel(key), True, "cancel")
@@ -255,24 +252,24 @@ class Both:
             if ours in given:
                 given[theirs] = given.pop(ours)
         self.store.stream(name).configure(**given)
-        self.shelf.configure(name, **changes)
+        self.model.configure(name, **changes)
         self.same(None, None, "configure")
 
     def tick(self, ms: int) -> None:
         """Time passes; nobody is awake."""
         self.clock.ms += ms
-        self.shelf.now += ms
+        self.model.now += ms
 
     def awake(self) -> None:
         """What is due is done."""
         do_due_work(self.store)
-        self.shelf.wake()
+        self.model.wake()
         self.same(None, None, "wake")
 
     def retain(self) -> None:
         """What is not kept goes."""
-        lies = {name: self.lies(name) for name in self.shelf.streams}
-        self.same(self.store.retain(), self.shelf.retain(lies), "retain")
+        lies = {name: self.lies(name) for name in self.model.streams}
+        self.same(self.store.retain(), self.model.retain(lies), "retain")
 
     # -- groups -------------------------------------------------------------------------------
     def group(
@@ -280,13 +277,13 @@ class Both:
         model: Callable[[Group, Any], Any],
     ) -> None:  # fmt: skip
         """Do it with the group, which is there, and with its model."""
-        of = self.shelf.streams[name]
+        of = self.model.streams[name]
         there = of.groups[group]
         letter = there.dead_letter
-        there.takes_the_dead = letter is not None and self.shelf.seen(letter) is not of
+        there.takes_the_dead = letter is not None and self.model.seen(letter) is not of
         found = call(self.store.stream(name).group(group))
         wanted = model(there, of)
-        self.shelf.settle(name, group)
+        self.model.settle(name, group)
         self.same(self._plain(found), self._plain(wanted), operation)
 
     def _plain(self, answer: Any) -> Any:
@@ -337,7 +334,7 @@ class Both:
     def pin(self, name: bytes) -> None:
         """A scan begins."""
         made = plan.make(self.store._engine(), [name])
-        self.same(made.entries, len(self.shelf.streams[name].entries), "scan")
+        self.same(made.entries, len(self.model.streams[name].entries), "scan")
         if made.pin_id:
             self.pinned[made.pin_id] = {
                 segment_of(node.position)
@@ -360,10 +357,10 @@ class Both:
     def look(self, count: int = 0) -> None:
         """All that is told, of everything."""
         self.follow()
-        same, shelf, now = self.compared.same, self.shelf, self.clock.ms
+        same, model, now = self.compared.same, self.model, self.clock.ms
         info = self.store.info()
         wanted = expected_info.store(
-            shelf, self.log, self.path, now, self.compacted, len(self.pinned)
+            model, self.log, self.path, now, self.compacted, len(self.pinned)
         )
         same(info, wanted, "store")
         durable = (info.durable_segment, info.durable_offset)
@@ -373,20 +370,20 @@ class Both:
              "segments")  # fmt: skip
         same(self._pins(), set().union(*self.pinned.values()), "pins")
         self.what["pinned segments"] += len(self._pins())
-        same(self.store.streams(), shelf.names(), "streams")
-        for name in shelf.names():
+        same(self.store.streams(), model.names(), "streams")
+        for name in model.names():
             self.look_at(name, count)
         self.look_at_counters()
 
     def look_at(self, name: bytes, count: int) -> None:
         """One stream."""
-        same, of, now = self.compared.same, self.shelf.streams[name], self.clock.ms
+        same, of, now = self.compared.same, self.model.streams[name], self.clock.ms
         stream = self.store.stream(name)
-        same(stream.info(), expected_info.stream(self.shelf, self.log, name), "stream")
-        wanted = expected_info.full(self.shelf, self.log, name, count, now)
+        same(stream.info(), expected_info.stream(self.model, self.log, name), "stream")
+        wanted = expected_info.full(self.model, self.log, name, count, now)
         same(stream.info_full(count), wanted, "full")
         found = [expected_info.entry(each) for each in stream.range()]
-        self.shelf.counts["read_entries"] += len(found)
+        self.model.counts["read_entries"] += len(found)
         assert found == list(of.entries.items())
         same(len(stream), len(found), "len")
         for one, (group, there) in zip(stream.groups(), sorted(of.groups.items()), strict=True):
@@ -414,5 +411,5 @@ class Both:
             name: value for name, value in found.items() if name not in expected_info.APART_COUNTERS
         }
         self.store_counters = set(counted)
-        wanted = {**expected_info.counters(self.shelf, self.done), "pins": len(self.pinned)}
+        wanted = {**expected_info.counters(self.model, self.done), "pins": len(self.pinned)}
         self.compared.same(counted, wanted, "metrics")

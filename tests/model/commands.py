@@ -13,8 +13,8 @@ from base64 import b64encode
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.groups.model import ID, Pairs
 from tests.model import expected_info
+from tests.model.groups import ID, Pairs
 from tests.tools.commands import ok
 
 if TYPE_CHECKING:
@@ -129,27 +129,27 @@ def _held(wanted: dict[str, Any]) -> dict[str, Any]:
 
 def look_at_commands(both: Both) -> None:
     """All that the command tells of the closed store, by the system's clock."""
-    shelf, before = both.shelf, both.shelf.now
-    shelf.now = now_ms = time.time_ns() // 1_000_000
+    model, before = both.model, both.model.now
+    model.now = now_ms = time.time_ns() // 1_000_000
     try:
         wanted = expected_info.store(
-            shelf, both.log, both.path, now_ms, both.compacted, len(both.pinned)
+            model, both.log, both.path, now_ms, both.compacted, len(both.pinned)
         )
         wanted = {key: value for key, value in wanted.items() if key not in APART}
         compare(both, [], wanted)
-        for each in shelf.names()[: 1 + both.what["reopen"] % 3]:
-            of = shelf.streams[each]
-            found = expected_info.stream(shelf, both.log, each)
+        for each in model.names()[: 1 + both.what["reopen"] % 3]:
+            of = model.streams[each]
+            found = expected_info.stream(model, both.log, each)
             groups = [
                 expected_info.group(one, there, of) for one, there in sorted(of.groups.items())
             ]
             compare(both, [os.fsdecode(each)], stream(found, groups))
             count = both.what["rebuild"] % 4
-            found = expected_info.full(shelf, both.log, each, count, now_ms)
+            found = expected_info.full(model, both.log, each, count, now_ms)
             arguments = [os.fsdecode(each), "--full", "--count", str(count)]
             compare(both, arguments, full(found))
     finally:
-        shelf.now = before
+        model.now = before
 
 
 def compare(both: Both, arguments: list[str], wanted: Any) -> None:

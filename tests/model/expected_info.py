@@ -16,8 +16,9 @@ from typing import Any
 
 from logstore.codec import codec_name
 from logstore.settings import GroupSettings, StreamSettings
-from tests.groups.model import ID, Consumer, Group, Held, Pairs
-from tests.model.shelf import Shelf, Stream
+from tests.model.groups import ID, Consumer, Group, Held, Pairs
+from tests.model.store import StoreModel
+from tests.model.streams import Stream
 from tests.model.walk import COMPACTED, MAIN, Log
 
 # Fields that are no function of what was done to the store, and what is known of them instead.
@@ -26,7 +27,7 @@ APART: dict[str, dict[str, str]] = {
         "durable_segment": "a lower bound by its documentation; held against the end of the log",
         "durable_offset": "the same",
         "reclaimable_bytes": "an estimate; held against compactions in test_told_space",
-        "pinned_bytes": "sizes of snapshot files among them; held in tests/scan/test_leases.py",
+        "pinned_bytes": "sizes of snapshot files among them; held in tests/scan/test_pins.py",
         "oldest_pin_ms": "the model does not note when a scan began; held in the same tests",
     },
 }
@@ -39,7 +40,7 @@ APART_COUNTERS = {
     "syncs": "when the disk is asked is a matter of order, not of content; at least one a roll",
 }
 # Types that tell of what the model never makes, and where they are held against it.
-ELSEWHERE = {"PinInfo": "of scans and exports: tests/scan/test_leases.py"}
+ELSEWHERE = {"PinInfo": "of scans and exports: tests/scan/test_pins.py"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -118,14 +119,14 @@ def disk_bytes(path: Path) -> int:
 
 
 def store(
-    shelf: Shelf, log: Log, path: Path, now_ms: int, compacted: tuple[int, int], pins: int = 0
+    model: StoreModel, log: Log, path: Path, now_ms: int, compacted: tuple[int, int], pins: int = 0
 ) -> dict[str, Any]:
     """Of ``StoreInfo``."""
-    there = [each for each in shelf.streams.values() if not 0 < each.expires_ms <= now_ms]
+    there = [each for each in model.streams.values() if not 0 < each.expires_ms <= now_ms]
     live = log.live()
     sizes = {number: log.file_bytes(number) for number in log.segments}
     dead = log.deleted_bytes([
-        name for name, each in shelf.streams.items() if not 0 < each.expires_ms <= now_ms
+        name for name, each in model.streams.items() if not 0 < each.expires_ms <= now_ms
     ])  # fmt: skip
     born = [log.segments[number].created_ms for number, size in dead.items() if size]
     generation = max(int(each.name) for each in (path / "index").iterdir() if each.name.isdigit())
@@ -154,12 +155,12 @@ def segments(log: Log) -> dict[int, tuple[int, ...]]:
     }
 
 
-def counters(shelf: Shelf, done: dict[str, int]) -> dict[str, int]:
+def counters(model: StoreModel, done: dict[str, int]) -> dict[str, int]:
     """Of ``metrics()``: what the model counted, and what the test counted in the log."""
     from logstore.engine.shm.metrics import COUNTERS
 
     names = [each.replace("_ns", "_s") for each in COUNTERS]
-    told = {name: shelf.counts[name] + done.get(name, 0) for name in names}
+    told = {name: model.counts[name] + done.get(name, 0) for name in names}
     return {name: value for name, value in told.items() if name not in APART_COUNTERS}
 
 
@@ -182,9 +183,9 @@ def radix_nodes(keys: list[bytes], *, root: bool = True) -> int:
     )
 
 
-def stream(shelf: Shelf, log: Log, name: bytes) -> dict[str, Any]:
+def stream(model: StoreModel, log: Log, name: bytes) -> dict[str, Any]:
     """Of ``StreamInfo``."""
-    of, lies = shelf.streams[name], log.named(name)
+    of, lies = model.streams[name], log.named(name)
     ids = list(of.entries)
     masters = [struct.pack(">QQ", *master) for master in lies.masters()]
     assert (lies.length, lies.added, lies.last) == (len(ids), of.added, of.last), "the log's record"
@@ -243,11 +244,11 @@ def held(id: ID, of: Held, now_ms: int) -> dict[str, Any]:
 
 
 # -- in full ------------------------------------------------------------------------------------
-def full(shelf: Shelf, log: Log, name: bytes, count: int, now_ms: int) -> dict[str, Any]:
+def full(model: StoreModel, log: Log, name: bytes, count: int, now_ms: int) -> dict[str, Any]:
     """Of ``FullStreamInfo``, at most ``count`` of each list (0: all)."""
-    of = shelf.streams[name]
+    of = model.streams[name]
     return {
-        **stream(shelf, log, name), "entries": list(of.entries.items())[: count or None],
+        **stream(model, log, name), "entries": list(of.entries.items())[: count or None],
         "group_infos": [
             _full_group(each, of.groups[each], of, count, now_ms) for each in sorted(of.groups)
         ],

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.groups.model import ID, ZERO, Group, Pairs
 from tests.model.both import Both
 from tests.model.commands import look_at_commands
+from tests.model.groups import ID, ZERO, Group, Pairs
 
 NAMES = (b"a", b"b", b"c", b"odd\xff")
 GROUPS = (b"g", b"h")
@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
 
     def id_at(self, name: bytes, place: int) -> ID:
         """An entry of a stream; one that never was, if it has none so far back."""
-        of = self.both.shelf.seen(name)
+        of = self.both.model.seen(name)
         ids = list(of.entries) if of is not None else []
         if place < len(ids):
             return ids[-1 - place]
@@ -81,7 +81,7 @@ class Machine(RuleBasedStateMachine):
         return list(dict.fromkeys(self.id_at(name, place) for place in drawn))
 
     def there(self, name: bytes, group: bytes | None = None) -> bool:
-        of = self.both.shelf.seen(name)
+        of = self.both.model.seen(name)
         return of is not None and (group is None or group in of.groups)
 
     def grouped(self, name: bytes, group: bytes) -> None:
@@ -130,7 +130,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=names, lower=st.booleans(), step=st.integers(0, 3), more=st.none() | places,
           deleted=st.booleans())  # fmt: skip
     def set_id(self, name: bytes, lower: bool, step: int, more: int | None, deleted: bool) -> None:
-        of = self.both.shelf.seen(name)
+        of = self.both.model.seen(name)
         if of is None:
             return
         last = max([of.max_deleted, *of.entries]) if lower else of.last
@@ -160,7 +160,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=names, place=places)
     def cancel(self, name: bytes, place: int) -> None:
-        if not self.there(name) or not self.both.shelf.streams[name].scheduled:
+        if not self.there(name) or not self.both.model.streams[name].scheduled:
             self.both.schedule(name, self.row(5), 100)
         self.both.cancel(name, place)
 
@@ -185,18 +185,18 @@ class Machine(RuleBasedStateMachine):
         self, name: bytes, other: bytes, drawn: list[int], group: bytes, sizes: list[int]
     ) -> None:
         """Adds here and there, deletes, acks: one commit."""
-        shelf, ids = self.both.shelf, self.ids_at(name, drawn)
+        model, ids = self.both.model, self.ids_at(name, drawn)
         with self.both.store.transaction() as tx:
             for size in sizes:
                 row = self.row(size)
                 tx.stream(other).add(list(row))
-                shelf.add(other, row)
+                model.add(other, row)
             tx.stream(name).group(group).ack(*ids)
             tx.stream(name).delete(*ids[:2])
             if self.there(name, group):
-                shelf.streams[name].groups[group].ack(ids)
-                shelf.settle(name, group)
-            shelf.delete(name, ids[:2])
+                model.streams[name].groups[group].ack(ids)
+                model.settle(name, group)
+            model.delete(name, ids[:2])
         self.both.same(None, None, "transaction")
 
     # -- groups -------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
         start = ZERO if place is None else self.id_at(name, place)
         handle = both.store.stream(name).group(group)
         if self.there(name, group):
-            of = both.shelf.streams[name]
+            of = both.model.streams[name]
             there = of.groups[group]
             if make:
                 handle.set_id(start, entries_read=read)
@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
                 del of.groups[group]
         elif make:
             handle.create(start, entries_read=read)
-            of = both.shelf.existing(name)
+            of = both.model.existing(name)
             made = -1 if read is None else min(read, of.added)
             of.groups[group] = Group(start, made)
         both.same(None, None, "create group")
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         self.grouped(name, group)
         both, now = self.both, self.both.clock.ms
         if sure:
-            fresh = consumer not in both.shelf.streams[name].groups[group].consumers
+            fresh = consumer not in both.model.streams[name].groups[group].consumers
             both.group(name, group, "add_consumer", lambda it: it.add_consumer(consumer),
                        lambda of, _: of.consumer(consumer, now) and fresh)  # fmt: skip
         else:
@@ -247,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         if letter == name:
             return
         self.grouped(name, group)
-        there = self.both.shelf.streams[name].groups[group]
+        there = self.both.model.streams[name].groups[group]
         there.max_deliveries, there.redeliver_after_ms = most, again
         there.dead_letter = None if most is None else letter
         self.both.store.stream(name).group(group).configure(
@@ -286,7 +286,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=names, group=groups, drawn=several, mode=references, how=st.integers(0, 2))
     def ack(self, name: bytes, group: bytes, drawn: list[int], mode: str, how: int) -> None:
         self.grouped(name, group)
-        ids, shelf = self.ids_at(name, drawn), self.both.shelf
+        ids, model = self.ids_at(name, drawn), self.both.model
         if how:
             self.both.group(name, group, "ack", lambda it: it.ack(*ids),
                             lambda of, _: of.ack(ids))  # fmt: skip
@@ -297,7 +297,7 @@ class Machine(RuleBasedStateMachine):
             for id in ids:
                 if not of.ack([id]):
                     told.append(-1)
-                elif shelf.delete(name, [id], mode)[0] == 2:
+                elif model.delete(name, [id], mode)[0] == 2:
                     told.append(2)
                 else:
                     told.append(1)
@@ -365,7 +365,7 @@ class Machine(RuleBasedStateMachine):
         if thin:
             both.add_many(name, [((b"n", b"%d" % n), (b"v", b"-")) for n in range(24)], 100)
             both.roll()
-            ids = list(both.shelf.streams[name].entries)[-24:]
+            ids = list(both.model.streams[name].entries)[-24:]
             both.delete(name, [id for at, id in enumerate(ids) if at % 4], "keep", each=False)
         both.compact(threshold, purge=purge)
         both.look()

@@ -12,10 +12,10 @@ from pathlib import Path
 import logstore
 from logstore.api import info
 from logstore.engine.shm.metrics import COUNTERS
-from tests.groups.model import Group
 from tests.model import expected_info
 from tests.model.both import START_MS, Both
 from tests.model.commands import look_at_commands
+from tests.model.groups import Group
 from tests.model.walk import Tally
 
 
@@ -36,7 +36,7 @@ def small(tmp_path: Path) -> Both:
     both.add_once(b"s", ((b"n", b"x"),), b"p", b"1")
     both.schedule(b"s", ((b"n", b"y"),), 500)
     both.expire(b"s", 90_000)
-    of = both.shelf.streams[b"s"]
+    of = both.model.streams[b"s"]
     both.store.stream("s").group("g", start="0")
     of.groups[b"g"] = Group((0, 0))
     both.group(b"s", b"g", "read", lambda it: it.read("alice", count=6),

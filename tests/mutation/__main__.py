@@ -24,6 +24,7 @@ from tests.mutation.asking import Asker
 from tests.mutation.atlas import Atlas
 from tests.mutation.mutants import Mutant, is_program, mutants, mutated, shown
 from tests.mutation.table import Outcome
+from tests.support.threads import run_all
 
 WANTED = 85.0
 Job = tuple[str, Mutant, str]  # the module, what is done to it, the key
@@ -86,10 +87,7 @@ def work(
             pass
 
     threads = [threading.Thread(target=one, args=(asker,)) for asker in askers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
 
 
 def arguments() -> argparse.Namespace:

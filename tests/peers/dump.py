@@ -6,7 +6,7 @@ interchange code and takes nothing from it. Groups are kept as raw bytes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TYPE_STREAM_LISTPACKS_2 = 19  # Redis 7.0
 TYPE_STREAM_LISTPACKS_3 = 21  # Redis 7.2 to 8.4, Valkey
@@ -171,3 +171,13 @@ def node_key(ms: int, seq: int) -> bytes:
 def node_id(key: bytes) -> ID:
     """The master ID of a node's key."""
     return int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big")
+
+
+def compressed_dump(peer: Any, key: str) -> bytes:
+    """The payload of DUMP, with its strings compressed."""
+    peer.command("CONFIG", "SET", "rdbcompression", "yes")
+    try:
+        packed: bytes = peer.command("DUMP", key)
+    finally:
+        peer.command("CONFIG", "SET", "rdbcompression", "no")
+    return packed

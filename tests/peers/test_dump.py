@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tests.peers.dump import build_dump, crc64, node_key, parse_dump
+from tests.peers.dump import build_dump, compressed_dump, crc64, node_key, parse_dump
 from tests.peers.servers import Peer
 
 pytestmark = pytest.mark.peers
@@ -37,11 +37,7 @@ def test_a_payload_is_read_as_xinfo_tells_it(peer: Peer) -> None:
 def test_a_compressed_payload_reads_as_the_plain_one(peer: Peer) -> None:
     _fill(peer)
     plain = peer.command("DUMP", "s")
-    peer.command("CONFIG", "SET", "rdbcompression", "yes")
-    try:
-        packed = peer.command("DUMP", "s")
-    finally:
-        peer.command("CONFIG", "SET", "rdbcompression", "no")
+    packed = compressed_dump(peer, "s")
     assert len(packed) < len(plain)
     assert parse_dump(packed) == parse_dump(plain)
 

@@ -21,8 +21,8 @@ from logstore.options import Sync
 from logstore.recovery.check import check
 from tests.power import load, tails
 from tests.power.disks import KEEPS_METADATA, LOSES_ALL, Disk, Kind
+from tests.power.intents import KINDS, OF_LANE, ORDER, Owned
 from tests.power.judge import BrokenError, Round, Store, settle
-from tests.power.model import KINDS, OF_LANE, ORDER, Owned
 
 WRITERS = 3
 POLICIES: dict[str, tuple[Sync, ...]] = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.options import SYNC_INTERVAL_MS, Sync
-from tests.power.model import ID, Op, Owned, parse
+from tests.power.intents import ID, Op, Owned, parse
 
 Mark = tuple[ID, str]
 

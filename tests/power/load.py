@@ -27,7 +27,7 @@ import logstore
 from logstore.fs import File
 from logstore.options import Sync
 from tests.power.disks import die_with_parent
-from tests.power.model import (
+from tests.power.intents import (
     CONSUMER,
     GROUP,
     ID,

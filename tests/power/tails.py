@@ -12,7 +12,7 @@ from pathlib import Path
 from logstore.fs import LOCAL
 from logstore.log import names, reader, segment, storefile
 from logstore.log.writer import crc_seed
-from tests.power.model import TAG
+from tests.power.intents import TAG
 
 KINDS = ("torn", "zeros", "0xff", "stale", "unfinished", "void")
 BLOCK_BYTES = 512

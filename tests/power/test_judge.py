@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from logstore.options import Sync
+from tests.power.intents import Owned
 from tests.power.judge import BrokenError, Done, Round, Store, settle
-from tests.power.model import Owned
 
 CUT_AT = 100.0
 

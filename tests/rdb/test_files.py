@@ -24,7 +24,7 @@ from logstore.rdb.reader import Fill
 from logstore.rdb.writer import FileWriter, length
 from tests.peers import servers
 from tests.peers.servers import Peer
-from tests.rdb.test_round_trips import body
+from tests.rdb.bodies import body
 from tests.rdb.workload import fill, full_info
 
 

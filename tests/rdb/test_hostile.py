@@ -25,17 +25,10 @@ from logstore.errors import (
 )
 from logstore.ids import StreamID
 from logstore.rdb import codes, dump
-from logstore.rdb.codes import crc64
 from logstore.rdb.reader import Reader
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
 from logstore.rdb.writer import length
-from tests.rdb.test_round_trips import body
-
-
-def signed(body: bytes, version: int = 11) -> bytes:
-    """A payload of this value, its checksum right."""
-    whole = body + version.to_bytes(2, "little")
-    return whole + crc64(whole).to_bytes(8, "little")
+from tests.rdb.bodies import body, signed
 
 
 def sample(store: Store[bytes]) -> bytes:

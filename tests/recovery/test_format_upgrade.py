@@ -25,7 +25,7 @@ from logstore.recovery.recover import recover
 from tests.compaction.dumps import dump
 from tests.crash.twins import CrashFileSystem, Cut, in_place
 from tests.golden.store_v1.generate import CONTENT, STORE, content
-from tests.recovery.test_readonly import names_and_bytes
+from tests.recovery.shipped import names_and_bytes
 from tests.scan.look import make_plan, split_rows
 
 EXPECTED: dict[str, Any] = json.loads(CONTENT.read_text(encoding="utf-8"))

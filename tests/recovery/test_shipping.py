@@ -3,63 +3,35 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import logstore
-from logstore.api.opening import opened_of
+from logstore.api.store import Store
 from logstore.errors import (
     CorruptionError,
     Error,
     FileSystemError,
     NotAStoreError,
     OptionError,
+    ReadOnlyError,
     SnapshotExpiredError,
 )
 from logstore.fs import LOCAL
 from logstore.log import names
 from logstore.log.shipped import MANIFEST, OBJECTS, Place
-from logstore.recovery import fetch, shipping
+from logstore.recovery import fetch
 from logstore.recovery.check import check
-from logstore.recovery.shipping import Progress, Shipped
+from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
+from tests.support.inside import engine_of
 from tests.tools.commands import invoke, ok
-
-SEGMENT_BYTES = 1 << 20
-ROWS = 16_000
-
-
-def filled(path: Path) -> logstore.Store[bytes]:
-    """A store of some sealed segments, and one that is written to."""
-    store = logstore.open(path, background=False, segment_bytes=SEGMENT_BYTES)
-    store.stream("x").add_many([{"a": b"v" * 100, "n": str(n)} for n in range(ROWS)])
-    store.checkpoint()
-    return store
-
-
-def ship(
-    store: logstore.Store[bytes],
-    uri: object,
-    progress: Progress | None = None,
-    *,
-    take_over: bool = False,
-) -> Shipped:
-    live = opened_of(store).live()
-    return shipping.ship(
-        live.engine, live.committer, str(uri), take_over=take_over, progress=progress
-    )
-
-
-def ids(store: logstore.Store[bytes]) -> list[str]:
-    return [str(entry.id) for entry in store.stream("x").range()]
 
 
 def restored(uri: object, target: Path) -> list[str]:
@@ -70,20 +42,6 @@ def restored(uri: object, target: Path) -> list[str]:
     assert (found.damage, found.tail_bytes) == ([], 0)
     with logstore.open(target, background=False) as store:
         return ids(store)
-
-
-@contextmanager
-def at_once(progress_number: int, deed: Callable[[], object]) -> Iterator[Progress]:
-    """A progress that does something as the file of that number is about to be sent."""
-    calls: list[int] = []
-
-    def progress(_done: int, _total: int) -> None:
-        calls.append(1)
-        if len(calls) == progress_number:
-            deed()
-
-    yield progress
-    assert len(calls) >= progress_number
 
 
 def test_only_what_is_new_is_sent_and_what_is_old_goes(tmp_path: Path) -> None:
@@ -226,13 +184,13 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 import logstore
-from tests.recovery import test_shipping as t
+from tests.recovery.shipped import ship
 def progress(done, total, calls=[]):
     calls.append(1)
     if len(calls) == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 with logstore.open(sys.argv[1], background=False) as store:
-    t.ship(store, sys.argv[2], progress)
+    ship(store, sys.argv[2], progress)
 """
 
 
@@ -254,31 +212,8 @@ def test_a_killed_ship_is_gone_on_with(tmp_path: Path) -> None:
     assert ("README" in there, [name for name in there if ".tmp" in name]) == (True, [])
 
 
-@contextmanager
-def bucket_server(data: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """An S3-compatible server whose buckets outlive it."""
-    command = [Path(sys.executable).with_name("localbucket"), data, "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert server.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.02)
-        yield server
-    finally:
-        server.kill()
-        server.wait()
-
-
 def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    port = empty_bucket(tmp_path / "s3")
     uri = (
         f"s3://someone:secret@bucket/stores/a?endpoint_override=127.0.0.1%3A{port}"
         "&scheme=http&region=us-east-1"
@@ -323,3 +258,106 @@ def test_a_uri_that_is_none_is_refused_without_its_secrets(uri: str) -> None:
         Place(uri)
     assert "secret" not in str(caught.value)
     assert "secr et" not in str(caught.value)
+
+
+def view(uri: object) -> Store[bytes]:
+    return logstore.open(str(uri), readonly=True)
+
+
+def there(uri: Path) -> list[tuple[str, bytes]]:
+    files = [each for each in sorted(uri.rglob("*")) if each.is_file()]
+    return [(str(each), each.read_bytes()) for each in files]
+
+
+def test_all_that_is_read_is_read_from_an_object_store(tmp_path: Path) -> None:
+    """Ranges, scans, groups and commands; and a server that goes away is an error, not the end."""
+    port = empty_bucket(tmp_path / "s3")
+    uri = URI.format(port=port)
+    with bucket_server(tmp_path / "s3", port) as server:
+        with filled(tmp_path / "store") as store:
+            group = store.stream("x").group("g", start="0")
+            group.read("c", count=3)
+            store.stream("x").delete(ids(store)[7])
+            store.stream("open").add({"a": "1"})
+            ship(store, uri)
+            want, told = ids(store), group.info()
+            table = pa.table(store.stream("x").scan())
+        opened = view(uri)
+        assert ids(opened) == want
+        assert opened.stream("x").group("g").info() == told
+        assert pa.table(opened.stream("x").scan()) == table
+        assert opened.stream("open").last is not None
+        again = pickle.loads(pickle.dumps(opened))
+        assert len(again.stream("x")) == len(want)
+        again.close()
+        assert "secret" not in f"{opened!r} {opened.info()}"
+        with pytest.raises(ReadOnlyError):
+            opened.stream("x").add({"a": "1"})
+        assert f"{len(want):,}" in ok("streams", uri)
+        assert str(len(want)) in ok("sql", uri, "select count(*) from x")
+        refused = invoke("add", uri, "x", "a=1")
+        assert refused.exit_code == 1
+        assert "read only: change the store itself" in refused.stderr
+        assert "secret" not in refused.stderr
+        server.kill()
+        server.wait()
+        assert ids(opened) == want  # from memory
+        engine_of(opened).segments.forget()
+        with pytest.raises(FileSystemError, match="s3://bucket/stores/a failed"):
+            ids(opened)
+        with pytest.raises(FileSystemError):
+            view(uri)
+    with bucket_server(tmp_path / "s3", port):
+        assert ids(opened) == want
+    opened.close()
+
+
+def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
+    """Newer ships replace what was written to; only what compaction removed is told as gone."""
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        ship(store, uri)
+        want = ids(store)
+        with view(uri) as opened, view(uri.as_uri()) as unread:
+            store.stream("x").add({"a": "late"})
+            before = set(os.listdir(uri / OBJECTS))
+            ship(store, uri)
+            assert before - set(os.listdir(uri / OBJECTS))
+            assert ids(opened) == want
+            store.stream("x").trim(maxlen=10)
+            store.compact(purge=True)
+            store.checkpoint()
+            ship(store, uri)
+            with pytest.raises(SnapshotExpiredError, match="again"):
+                ids(unread)
+        bytes_there = there(uri)
+        with view(uri) as opened:
+            assert ids(opened) == ids(store)
+        assert there(uri) == bytes_there
+
+
+def test_what_is_no_shipped_store_is_told(tmp_path: Path) -> None:
+    uri = tmp_path / "away"
+    with filled(tmp_path / "store") as store:
+        ship(store, uri)
+    with pytest.raises(OptionError, match="give readonly=True"):
+        logstore.open("s3://me:secret@bucket/stores/a")
+    with pytest.raises(NotAStoreError, match="nothing was shipped"):
+        view("mock://nothing/here")
+    with logstore.open((tmp_path / "store").as_uri()) as store:
+        store.stream("x").add({"a": "a file: URI is the directory"})
+    found = [part for part in Place(str(uri)).published().parts if part.path.endswith(".log")]
+    for number, part in enumerate(found, 1):  # a sealed segment, and the one that is written to
+        thing = uri / OBJECTS / part.sha256
+        whole = thing.read_bytes()
+        data = bytearray(whole)
+        data[len(data) // 2] ^= 1
+        for changed in (bytes(data), whole[: len(whole) // 2]):
+            thing.write_bytes(changed)
+            with pytest.raises(CorruptionError) as caught:
+                view(uri)
+            assert caught.value.segment == number
+        thing.write_bytes(whole)
+    (uri / "MANIFEST.json").write_text("{")
+    with pytest.raises(CorruptionError, match=r"MANIFEST\.json"):
+        view(uri)

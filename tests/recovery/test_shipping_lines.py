@@ -50,14 +50,19 @@ def from_the_uri(store: logstore.Store[bytes], uri: Path, target: Path) -> None:
     ok("restore", uri, target)
 
 
+def shipped_and_copied(store: logstore.Store[bytes], uri: Path, copy: Copy) -> None:
+    """An entry that is shipped, and one that is not."""
+    add(store, 1)
+    store.ship(uri)
+    add(store, 2)
+    copy(store, uri, uri.with_name("copy"))
+
+
 @pytest.mark.parametrize("copy", [by_backup, by_restore, from_the_uri])
 def test_a_copy_that_is_written_to_does_not_take_over_the_uri(tmp_path: Path, copy: Copy) -> None:
     uri = tmp_path / "away"
     with opened(tmp_path / "store") as store:
-        add(store, 1)
-        store.ship(uri)
-        add(store, 2)
-        copy(store, uri, tmp_path / "copy")
+        shipped_and_copied(store, uri, copy)
         with opened(tmp_path / "copy") as other:
             with pytest.raises(logstore.OptionError, match="take_over"):
                 other.ship(uri)
@@ -77,10 +82,7 @@ def test_a_restored_store_goes_on_where_the_lost_one_was(tmp_path: Path, copy: C
     """Its operator says so, once; from then on the old one is refused, if it comes back."""
     uri = tmp_path / "away"
     with opened(tmp_path / "store") as store:
-        add(store, 1)
-        store.ship(uri)
-        add(store, 2)
-        copy(store, uri, tmp_path / "copy")
+        shipped_and_copied(store, uri, copy)
         with opened(tmp_path / "copy") as restored:
             add(restored, 3)
             restored.ship(uri, take_over=True)

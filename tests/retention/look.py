@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,19 +12,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.ids import StreamID
-
-START_MS = 1_700_000_000_000
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self, ms: int = START_MS) -> None:
-        self.ms = ms
-
-    def now_ms(self) -> int:
-        """Unix time in milliseconds."""
-        return self.ms
+from tests.support.inside import FixedClock
 
 
 class Node(NamedTuple):
@@ -34,7 +24,7 @@ class Node(NamedTuple):
     open: bool
 
 
-def opened(path: Path, clock: Clock, **options: Any) -> logstore.Store[bytes]:
+def opened(path: Path, clock: FixedClock, **options: Any) -> logstore.Store[bytes]:
     """A store with small nodes and segments, and nothing in the background unless asked for."""
     given: dict[str, Any] = {"node_max_entries": 10, "segment_bytes": 1 << 16, "sync": "os"}
     given |= {"background": False, "clock": clock} | options
@@ -84,3 +74,11 @@ def kept(
 def ids_of(store: logstore.Store[bytes], name: bytes) -> list[StreamID]:
     """All live IDs."""
     return [entry.id for entry in store.stream(name)]
+
+
+def soon(what: Callable[[], object], within_s: float = 60.0) -> None:
+    """Wait until it is so."""
+    end = time.monotonic() + within_s
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)

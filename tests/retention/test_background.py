@@ -1,4 +1,4 @@
-"""Prevents retention that nobody does, that several processes fight over, or that a kill breaks."""
+"""Prevents retention that nobody does, or that drops what nobody was shipped yet."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import logstore
 from logstore.engine.runtime import maintenance_locks
-from logstore.errors import LockTimeoutError
+from logstore.errors import LockTimeoutError, OptionError
 from logstore.log import names
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
-from tests.retention.look import Clock, ids_of, nodes_of, opened
+from tests.retention.look import ids_of, nodes_of, opened, soon
+from tests.support.inside import FixedClock
+from tests.tools.commands import ok
 
 KILLS = 6
 WRITE = """
@@ -36,16 +38,8 @@ with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 
 """
 
 
-def soon(what: Callable[[], object], within_s: float = 60.0) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + within_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock, background=True) as store:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(500))
@@ -66,7 +60,7 @@ def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
 
 
 def test_without_background_nothing_goes(tmp_path: Path) -> None:
-    with opened(tmp_path / "store", Clock()) as store:
+    with opened(tmp_path / "store", FixedClock()) as store:
         store.stream("s").add_many({"n": n} for n in range(500))
         store.stream("s").configure(max_entries=10)
         time.sleep(1.5)
@@ -87,12 +81,12 @@ def test_many_processes_drop_it_once_and_adds_go_on(tmp_path: Path) -> None:
             while len(stream) >= 210 and time.monotonic() < end:
                 time.sleep(0.05)
 
-    with opened(path, Clock()) as store:
+    with opened(path, FixedClock()) as store:
         store.stream("s").configure(max_entries=200, create=True)
     children = [Forked(work) for _ in range(4)]
     for child in children:
         child.join()
-    with opened(path, Clock()) as store:
+    with opened(path, FixedClock()) as store:
         assert 200 <= len(store.stream("s")) < 210
         info = store.stream("s").info()
         assert info.entries_added == 4 * 40 * 100
@@ -105,7 +99,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
     path, seed = tmp_path / "store", seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
-    with opened(path, Clock()) as store:
+    with opened(path, FixedClock()) as store:
         store.stream("s").configure(max_entries=100, create=True)
     dropped = False
     for turn in range(KILLS):
@@ -120,7 +114,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
         child.stdout.close()
         if turn % 2:
             shutil.rmtree(path / "index")
-        with opened(path, Clock()) as store:
+        with opened(path, FixedClock()) as store:
             stream = store.stream("s")
             numbers = [int(entry.fields[b"n"]) for entry in stream]
             assert numbers == list(range(numbers[0], numbers[-1] + 1))
@@ -135,7 +129,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
 def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
     from logstore.engine.features.retention import Retention
 
-    with opened(tmp_path / "store", Clock()) as store:
+    with opened(tmp_path / "store", FixedClock()) as store:
         store.stream("s").add_many({"n": n} for n in range(500))
         store.stream("s").configure(max_entries=10)
         shared = store._live()
@@ -152,7 +146,7 @@ def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
 
 def test_a_forked_child_does_not_keep_the_care_lock(tmp_path: Path) -> None:
     """A child made in the middle of a compaction would keep it from all until its end."""
-    with opened(tmp_path / "store", Clock()) as store:
+    with opened(tmp_path / "store", FixedClock()) as store:
         engine = store._live().engine
         with maintenance_locks.alone(engine):
             child = Forked(lambda: time.sleep(600))
@@ -167,3 +161,77 @@ def test_a_forked_child_does_not_keep_the_care_lock(tmp_path: Path) -> None:
             Forked(lambda: None).join()  # nor does its end give the lock up
             with pytest.raises(LockTimeoutError), maintenance_locks.alone(engine, 0):
                 pass
+
+
+def kept(store: logstore.Store[bytes]) -> Any:
+    store.retain()
+    return ids_of(store, b"s")
+
+
+def test_only_what_was_shipped_is_dropped(tmp_path: Path) -> None:
+    path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
+    with opened(path, clock) as store:
+        stream, free = store.stream("s"), store.stream("free")
+        for each in (stream, free):
+            each.configure(max_entries=0)
+        assert stream.configure(keep_until_shipped=True).keep_until_shipped
+        for n in range(50):
+            stream.add({"n": n})
+            free.add({"n": n})
+        every = ids_of(store, b"s")
+        assert kept(store) == every
+        assert ids_of(store, b"free") == []
+        assert store.info().shipped_ms == 0
+        store.ship(uri)
+        shipped = store.info()
+        assert (shipped.unshipped_bytes, shipped.shipped_ms) == (0, clock.ms)
+        assert shipped.shipped_to == str(uri)
+        for n in range(50):
+            stream.add({"n": n})
+        assert store.info().unshipped_bytes > 0
+        left = kept(store)  # of the node that was open then, entries came behind what was shipped
+        assert set(every) - set(left)
+        assert left == (every + left[-50:])[-len(left) :]
+        with logstore.open(uri, readonly=True) as view:
+            assert ids_of(view, b"s") == every
+        store.ship(uri)
+        assert kept(store) == []
+        stream.add({"n": 1})
+        assert len(kept(store)) == 1
+        stream.configure(keep_until_shipped=False)
+        assert kept(store) == []
+        with pytest.raises(OptionError, match="keep_until_shipped"):
+            stream.configure(keep_until_shipped=1)  # type: ignore[arg-type]
+
+
+def test_what_compaction_moved_is_known_as_shipped(tmp_path: Path) -> None:
+    """The segments of compaction have higher numbers than the one that is written to."""
+    path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
+    with opened(path, clock) as store:
+        stream = store.stream("s")
+        ids = [stream.add({"n": n, "pad": "x" * 50}) for n in range(200)]
+        stream.configure(keep_until_shipped=True, max_entries=0)
+        stream.delete(*ids[::2], *ids[1:180:4])
+        store.compact()
+        assert kept(store) == ids_of(store, b"s") != []
+        store.ship(uri)
+        assert kept(store) == []
+
+
+def test_a_record_that_is_damaged_counts_as_none(tmp_path: Path) -> None:
+    path, uri = tmp_path / "store", tmp_path / "away"
+    ok("add", path, "s", "a=1")
+    ok("configure", path, "s", "--max-entries", "0", "--keep-until-shipped", "yes", "--yes")
+    ok("ship", path, uri)
+    assert "all of it" in ok("info", path)
+    record = path / "SHIPPED"
+    whole = record.read_bytes()
+    for bad in (b"", bytes(len(whole)), whole[:-1], whole[:4] + b"\x00" + whole[5:]):
+        record.write_bytes(bad)
+        ok("retain", path)
+        with logstore.open(path, readonly=True) as store:
+            assert (len(store.stream("s")), store.info().shipped_ms) == (1, 0)
+    record.write_bytes(whole)
+    ok("retain", path)
+    with logstore.open(path, readonly=True) as store:
+        assert len(store.stream("s")) == 0

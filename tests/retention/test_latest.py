@@ -17,6 +17,8 @@ from logstore.api.store import Store
 from logstore.engine.streams import latest
 from logstore.recovery import compare
 from logstore.recovery.check import check
+from tests.model.groups import ID, Pairs
+from tests.model.store import StoreModel
 
 
 def opened(path: Path) -> Store[bytes]:
@@ -44,50 +46,58 @@ def fill(store: Store[Any], count: int = 40, keys: int = 5) -> None:
 KEYS = (b"a", b"b", b"c", b"5", b"x" * 300)
 
 
-class Model:
-    """A store with one stream that is kept compact, and what must be in it."""
+class Kept:
+    """A store with one stream that is kept compact, beside the model of it."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.path, self.rng = path, random.Random(seed)
         self.store = opened(path)
         self.store["s"].configure(compact_by="k")
-        self.entries: dict[int, bytes | None] = {}  # their keys
+        self.model = StoreModel(0)
+        self.model.create(b"s")
         self.gone: set[bytes] = set()  # their newest entry was deleted: who knows what is older
         self.last = 0
 
     def newest(self, key: bytes) -> int | None:
         """The newest entry of a key."""
-        return max((id for id, mine in self.entries.items() if mine == key), default=None)
+        found = self.model.newest(b"s", b"k", key)
+        return None if found is None else found[0]
+
+    @property
+    def entries(self) -> dict[ID, Pairs]:
+        """What there is."""
+        return self.model.streams[b"s"].entries
 
     def add(self) -> None:
         """Entries with a key, with a field that repeats, and without."""
         for _ in range(self.rng.randint(2, 30)):
             self.last += 1
             key = self.rng.choice([None, *KEYS])
-            row = [("n", b"1")] if key is None else [("k", b"other"), ("n", b"1"), ("k", key)]
-            self.store["s"].add(row[self.rng.randint(0, len(row) > 1) :], f"{self.last}-0")
-            self.entries[self.last] = key
+            row = [(b"n", b"1")] if key is None else [(b"k", b"other"), (b"n", b"1"), (b"k", key)]
+            row = row[self.rng.randint(0, len(row) > 1) :]
+            self.store["s"].add(row, f"{self.last}-0")
+            self.model.add(b"s", tuple(row), (self.last, 0))
             self.gone.discard(key or b"")
 
     def delete(self) -> None:
         """One entry, perhaps the newest of its key."""
         if self.entries:
             id = self.rng.choice(sorted(self.entries))
-            key = self.entries[id]
-            if key is not None and id == self.newest(key):
+            key = dict(self.entries[id]).get(b"k")
+            if key is not None and id[0] == self.newest(key):
                 self.gone.add(key)
-            self.store["s"].delete(f"{id}-0")
-            del self.entries[id]
+            self.store["s"].delete(id)
+            self.model.delete(b"s", [id])
 
     def keep(self) -> None:
         """What is replaced goes, and nothing else."""
         self.store.compact() if self.rng.random() < 0.3 else self.store.retain()
         there = set(shown(self.store))
-        wanted = {id for id, key in self.entries.items() if key is None}
+        wanted = {id[0] for id, row in self.entries.items() if b"k" not in dict(row)}
         wanted |= {self.newest(key) or 0 for key in KEYS if key not in self.gone} - {0}
         assert wanted <= there
         assert there - wanted <= {self.newest(key) for key in self.gone}
-        self.entries = {id: key for id, key in self.entries.items() if id in there}
+        self.model.delete(b"s", [id for id in self.entries if id[0] not in there])
 
     def again(self) -> None:
         """Opened again, perhaps without the index."""
@@ -113,12 +123,12 @@ def test_only_the_newest_entry_of_each_key_stays(
 ) -> None:
     """With adds, deletes, lost indexes, checkpoints and compaction in between, at any time."""
     monkeypatch.setattr(latest, "ENTRIES_A_COMMIT", 7)
-    model = Model(tmp_path / "s", seed)
-    steps = (model.add, model.add, model.add, model.delete, model.keep, model.again)
+    kept = Kept(tmp_path / "s", seed)
+    steps = (kept.add, kept.add, kept.add, kept.delete, kept.keep, kept.again)
     for _ in range(60):
-        model.rng.choice(steps)()
-        model.look()
-    model.store.close()
+        kept.rng.choice(steps)()
+        kept.look()
+    kept.store.close()
     assert check(tmp_path / "s").index == compare.AGREES
 
 

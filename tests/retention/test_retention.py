@@ -14,7 +14,8 @@ import pytest
 import logstore
 from logstore.recovery.check import check
 from tests import seeds
-from tests.retention.look import START_MS, Clock, ids_of, kept, nodes_of, opened
+from tests.retention.look import ids_of, kept, nodes_of, opened
+from tests.support.inside import START_MS, FixedClock
 
 RULES: list[dict[str, int]] = [
     {"max_entries": 35},
@@ -34,7 +35,7 @@ def configure(store: logstore.Store[bytes], name: bytes, rule: dict[str, Any]) -
     store.stream(name).configure(**given)
 
 
-def filled(store: logstore.Store[bytes], name: bytes, clock: Clock, count: int = 105) -> None:
+def filled(store: logstore.Store[bytes], name: bytes, clock: FixedClock, count: int = 105) -> None:
     """One entry a 100 ms."""
     for n in range(count):
         store.stream(name).add({"n": n, "pad": "x" * (n % 40)})
@@ -43,7 +44,7 @@ def filled(store: logstore.Store[bytes], name: bytes, clock: Clock, count: int =
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_what_is_left_is_what_the_model_says(tmp_path: Path, rule: dict[str, int]) -> None:
-    path, clock = tmp_path / "store", Clock()
+    path, clock = tmp_path / "store", FixedClock()
     with opened(path, clock) as store:
         filled(store, b"s", clock)
         filled(store, b"free", clock, 30)
@@ -75,7 +76,7 @@ def test_random_histories_end_where_the_model_does(tmp_path: Path) -> None:
     """Adds, deletes, trims, changed settings, a clock that goes back, checkpoints, rebuilds."""
     seed = seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
-    chance, path, clock = random.Random(seed), tmp_path / "store", Clock()
+    chance, path, clock = random.Random(seed), tmp_path / "store", FixedClock()
     store = opened(path, clock)
     rules: dict[bytes, dict[str, int]] = {}
     try:
@@ -123,7 +124,7 @@ def test_random_histories_end_where_the_model_does(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_goes_back_drops_nothing(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         filled(store, b"s", clock)
         store.stream("s").configure(max_age=timedelta(seconds=20))
@@ -137,7 +138,7 @@ def test_a_clock_that_goes_back_drops_nothing(tmp_path: Path) -> None:
 
 
 def test_an_entry_larger_than_max_bytes_stays_while_it_is_the_last(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         stream = store.stream("s")
         stream.configure(max_bytes=1000)
@@ -152,7 +153,7 @@ def test_an_entry_larger_than_max_bytes_stays_while_it_is_the_last(tmp_path: Pat
 
 def test_nodes_without_limits_are_dropped_too(tmp_path: Path) -> None:
     """More entries in a node than one call of approximate trimming would take by default."""
-    clock = Clock()
+    clock = FixedClock()
     options = {"node_max_entries": 0, "node_max_bytes": 200_000, "segment_bytes": 1 << 20}
     with opened(tmp_path / "store", clock, **options) as store:
         stream = store.stream("s")
@@ -166,7 +167,7 @@ def test_nodes_without_limits_are_dropped_too(tmp_path: Path) -> None:
 
 def test_what_groups_hold_of_dropped_entries_stays_pending(tmp_path: Path) -> None:
     """As XTRIM with KEEPREF, the default of the peers."""
-    path, clock = tmp_path / "store", Clock()
+    path, clock = tmp_path / "store", FixedClock()
     with opened(path, clock) as store:
         filled(store, b"s", clock, 50)
         group = store.stream("s").group("g", start="0")
@@ -183,7 +184,7 @@ def test_what_groups_hold_of_dropped_entries_stays_pending(tmp_path: Path) -> No
 
 
 def test_a_range_goes_on_while_its_stream_is_trimmed(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         stream = store.stream("s")
         ids = list(stream.add_many({"n": n} for n in range(3000)))
@@ -202,7 +203,7 @@ def test_a_damaged_node_does_not_keep_other_streams_from_it(tmp_path: Path) -> N
     """The stream whose next node cannot be read is passed over, and told of, in the background."""
     from logstore.engine.features.retention import Retention
 
-    path, clock = tmp_path / "store", Clock()
+    path, clock = tmp_path / "store", FixedClock()
     with opened(path, clock) as store:
         for name in ("a", "b"):
             store.stream(name).add_many({"n": n, "pad": os.urandom(50)} for n in range(3000))

@@ -24,8 +24,8 @@ from logstore.recovery.check import check
 from tests import seeds
 from tests.compaction.dumps import dump
 from tests.engine.procs import Forked
-from tests.retention.look import Clock, opened
-from tests.retention.test_background import soon
+from tests.retention.look import opened, soon
+from tests.support.inside import FixedClock
 
 SEGMENT = 1 << 16
 MINUTE_MS = 60_000
@@ -40,7 +40,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def churn(
-    store: logstore.Store[bytes], clock: Clock, rounds: int, wait_for: int | None = None
+    store: logstore.Store[bytes], clock: FixedClock, rounds: int, wait_for: int | None = None
 ) -> int:
     """Add much more than is retained; the largest size of the log on the way, in bytes.
 
@@ -62,7 +62,7 @@ def churn(
 @pytest.mark.parametrize("rate", [64 << 20, None])
 def test_the_disk_stays_bounded_while_a_stream_churns(tmp_path: Path, rate: int | None) -> None:
     """With it the log is a few times what is retained; without it, all that was ever added."""
-    clock, path = Clock(), tmp_path / "store"
+    clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock, background=True, compact_rate=rate) as store:
         store.stream("s").configure(max_entries=1000, create=True)
         store.stream("idle").add({"open": "node"})  # lies in the first segment
@@ -92,7 +92,7 @@ def test_the_disk_stays_bounded_while_a_stream_churns(tmp_path: Path, rate: int 
 @pytest.mark.usefixtures("eager")
 def test_space_of_deleted_entries_comes_back(tmp_path: Path) -> None:
     """Tombstones inside nodes: no node goes, and no segment gets empty by itself."""
-    clock, path = Clock(), tmp_path / "store"
+    clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock, background=True) as store:
         stream = store.stream("s")
         ids = list(stream.add_many({"n": n, "pad": os.urandom(100)} for n in range(6000)))
@@ -103,7 +103,7 @@ def test_space_of_deleted_entries_comes_back(tmp_path: Path) -> None:
         assert [entry.id for entry in stream] == [each for n, each in enumerate(ids) if n % 10 <= 2]
 
 
-def half_dead(store: logstore.Store[bytes], clock: Clock) -> None:
+def half_dead(store: logstore.Store[bytes], clock: FixedClock) -> None:
     """Segments in which living nodes lie between dead ones."""
     for _ in range(30):
         for name in ("long", "short"):
@@ -115,7 +115,7 @@ def half_dead(store: logstore.Store[bytes], clock: Clock) -> None:
 
 
 def test_what_lives_is_moved_and_young_segments_are_left(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "store"
+    clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock) as store:
         half_dead(store, clock)
         before = dump(store).entries
@@ -139,7 +139,7 @@ def test_what_lives_is_moved_and_young_segments_are_left(tmp_path: Path) -> None
 
 
 def test_it_waits_for_nobody_and_two_do_not_meet(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
         shared = store._live()
@@ -152,7 +152,7 @@ def test_segments_that_a_scan_names_are_left_alone_for_a_while(tmp_path: Path) -
     """Else each look would take two checkpoints for nothing."""
     from logstore.engine.runtime import pins
 
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
         shared = store._live()
@@ -170,7 +170,7 @@ def test_segments_that_a_scan_names_are_left_alone_for_a_while(tmp_path: Path) -
 
 
 def test_stopped_between_any_two_steps_nothing_is_lost(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "store"
+    clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock) as store:
         half_dead(store, clock)
         before = dump(store).entries
@@ -209,7 +209,7 @@ def taken(store: logstore.Store[bytes]) -> bool:
 
 def test_closing_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
     """At a byte a second it would take for ever."""
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
         before = dump(store).entries
@@ -227,7 +227,7 @@ def test_an_index_that_is_mostly_free_pages_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "INDEX_MIN_BYTES", 1 << 18)
-    clock, path, other = Clock(), tmp_path / "store", tmp_path / "killed"
+    clock, path, other = FixedClock(), tmp_path / "store", tmp_path / "killed"
     with opened(path, clock, node_max_entries=1, sync="everysec") as store:
         stream = store.stream("s")
         stream.add_many(({"n": n} for n in range(8_000)), batch=5000)
@@ -255,7 +255,7 @@ def test_an_index_that_is_mostly_free_pages_is_copied(
     assert check(path).damage == []
 
 
-def reopened(path: Path, clock: Clock) -> None:
+def reopened(path: Path, clock: FixedClock) -> None:
     with logstore.open(path, background=False, clock=clock) as store:
         assert len(store.stream("s")) >= 50
         end = time.monotonic() + 120
@@ -266,7 +266,7 @@ def reopened(path: Path, clock: Clock) -> None:
 
 
 def test_who_calls_for_a_compaction_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
     with opened(tmp_path / "store", clock, background=True, compact_rate=1) as store:
@@ -320,7 +320,7 @@ def test_killed_in_the_midst_of_it_nothing_is_lost(tmp_path: Path) -> None:
     path, seed = tmp_path / "store", seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)
-    clock = Clock()
+    clock = FixedClock()
     with opened(path, clock) as store:
         store.stream("s").configure(max_entries=500, create=True)
     for turn in range(4):

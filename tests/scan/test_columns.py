@@ -1,9 +1,8 @@
-"""Prevents columns that tell less than the entries: no rows, the wrong order, one of two values."""
+"""Prevents columns that tell less than the entries, or that two fields answer as."""
 
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,15 +13,15 @@ import pyarrow as pa
 import pytest
 
 from logstore.api.store import Store
+from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError
-from logstore.ids import StreamID
-from logstore.scan import read
+from logstore.scan import column_names, read
 from logstore.scan.arrow import Gather
 from tests import seeds
 from tests.scan.look import make_plan, make_store
+from tests.scan.shapes import REPEATED, SHAPES, random_ids
 
 NUMBERS = itertools.count()
-TOP = 2**64 - 1
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +40,6 @@ def test_no_columns_are_still_rows(store: Store[bytes]) -> None:
     assert stream.scan(columns=[]).read_all().num_rows == 1000
     split = make_plan(store, b"none", min_partitions=1).splits[0]
     assert sum(batch.num_rows for batch in read.batches(split, Gather([]))) == 1000
-
-
-REPEATED: list[list[tuple[bytes, bytes]]] = [
-    [(b"tag", b"a"), (b"tag", b"b")],
-    [(b"tag", b"a"), (b"x", b"1"), (b"tag", b"b"), (b"tag", b"c"), (b"x", b"2")],
-    [(b"tag", b"only")],
-    [(b"7", b"a"), (b"07", b"b"), (b"7", b"c")],
-    [(b"k%d" % (n % 30), b"%d" % n) for n in range(70)],
-    [(b"k\xff", b"a"), (b"k\xfe", b"b")],  # two names that are one text
-]
 
 
 def test_the_last_of_repeated_fields_wins_everywhere(store: Store[bytes]) -> None:
@@ -81,22 +70,6 @@ def test_the_last_of_repeated_fields_wins_everywhere(store: Store[bytes]) -> Non
             assert found["tag"].to_pylist() == [
                 entry.fields["tag"].decode() if "tag" in entry.fields else None for entry in entries
             ]
-
-
-SHAPES: dict[str, Any] = {
-    "small": lambda rng: (rng.randrange(20), rng.randrange(20)),
-    "times": lambda rng: (1_700_000_000_000 + rng.randrange(1000), rng.randrange(3)),
-    "wide": lambda rng: (rng.randrange(2**64), rng.randrange(2**64)),
-    "powers": lambda rng: (2 ** rng.randrange(64), max(2 ** rng.randrange(65) - 1, 0)),
-    "past 2^63": lambda rng: (2**63 + rng.randrange(-5, 5), TOP - rng.randrange(9)),
-}
-
-
-def random_ids(shape: str, seed: int, count: int = 1000) -> list[StreamID]:
-    """Up to ``count`` IDs, sorted, no two alike."""
-    rng = random.Random(seed)
-    drawn = {SHAPES[shape](rng) for _ in range(count)} - {(0, 0)}
-    return [StreamID(*id) for id in sorted(drawn)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -165,3 +138,50 @@ def test_types_that_cannot_be_are_refused(store: Store[bytes], columns: Any, wor
 def test_gathering_names_a_column_twice_only_once(tmp_path: Path) -> None:
     with make_store(tmp_path / "s") as store, pytest.raises(OptionError, match="twice"):
         store["x"].scan(columns=["a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ([b"Name", b"name"], ["Name", "name_2"]),
+        ([b"name", b"Name", b"NAME"], ["name", "Name_2", "NAME_3"]),
+        ([b"Name", b"name", b"name_2"], ["Name", "name_3", "name_2"]),
+        ([b"id", b"ID", b"ts", b"stream"], ["id_2", "ID_3", "ts_2", "stream_2"]),
+        ([b"id_2", b"id"], ["id_2", "id_3"]),
+        ([b"\xff", b"\\xff", b"a\0b"], ["\\xff", "\\xff_2", "a\\x00b"]),
+        ([b"", b"_"], ["_", "__2"]),
+        ([b"a.b", b"a b", b"a`b"], ["a.b", "a b", "a`b"]),
+        (["\u0131d".encode()], ["\u0131d_2"]),  # a dotless i, which Java takes for an i
+        ([b"K", b"k", "\u212a".encode()], ["K", "k_2", "\u212a_3"]),  # the sign of Kelvin
+    ],
+)
+def test_each_field_has_a_column_of_its_own(fields: list[bytes], columns: list[str]) -> None:
+    """The right names are written out: a query says them."""
+    found = column_names.columns(fields, ARROW_COLUMNS)
+    assert list(found.values()) == columns
+    assert list(found) == list(dict.fromkeys(fields))
+    every = [column_names.folded(each) for each in (*ARROW_COLUMNS, *found.values())]
+    assert len(set(every)) == len(every)
+
+
+@pytest.mark.parametrize(
+    ("streams", "tables"),
+    [
+        ([b"Orders", b"orders", b"race:a"], ["Orders_2", "orders_3", "race:a"]),
+        ([b"orders", b"orders_2", b"ORDERS"], ["orders_3", "orders_2", "ORDERS_4"]),
+        ([b"Entries", b"x"], ["Entries_2", "x"]),
+        ([b"\xff", b"\\xff", b""], ["\\xff_2", "\\xff_3", "_"]),
+    ],
+)
+def test_a_table_has_a_name_that_is_no_other_stream(
+    streams: list[bytes], tables: list[str]
+) -> None:
+    """A query of one stream gave the rows of another one."""
+    assert list(column_names.tables(streams, ["entries"]).values()) == tables
+
+
+def test_names_are_folded_as_java_does() -> None:
+    """Python's own lower() keeps names apart that Spark takes for one."""
+    for one, other in (("\u0130", "i"), ("\u0131", "I"), ("\u017f", "s"), ("\u00c4", "\u00e4")):
+        assert column_names.folded(one) == column_names.folded(other)
+    assert column_names.folded("stra\u00dfe") != column_names.folded("strasse")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date, timedelta
 from decimal import Decimal
 from itertools import groupby
@@ -25,18 +24,8 @@ from logstore.errors import OptionError
 from logstore.tools.commands import main
 from tests.scan.conditions import CASES, DAY, NAN, TEXT_CASES, Case
 from tests.scan.look import make_store
+from tests.scan.shapes import OPERATORS, TEXTS
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda column, values: column.is_in(values),
-    "not in": lambda column, values: ~column.is_in(values),
-}
-TEXTS = sorted({case.text for case in CASES if case.text is not None})
 QUESTIONS = [
     (list(cases), *key[1:])
     for key, cases in groupby(

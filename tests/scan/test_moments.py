@@ -14,7 +14,7 @@ from logstore.api.store import Store
 from logstore.errors import InvalidEntryError, InvalidIDError
 from logstore.transfer import export_parquet_file
 from tests.tools.commands import invoke, ok
-from tests.tools.test_table_import import written
+from tests.tools.tables import written
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 parquet = pytest.importorskip("pyarrow.parquet")

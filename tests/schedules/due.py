@@ -8,22 +8,10 @@ from typing import Any
 import logstore
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-
-START_MS = 1_700_000_000_000
-
-
-class SetClock:
-    """A clock that stands until it is set."""
-
-    def __init__(self, ms: int = START_MS) -> None:
-        self.ms = ms
-
-    def now_ms(self) -> int:
-        """What it was set to."""
-        return self.ms
+from tests.support.inside import FixedClock
 
 
-def opened(path: Path, clock: SetClock, **limits: int) -> Store[Any]:
+def opened(path: Path, clock: FixedClock, **limits: int) -> Store[Any]:
     """The store, with nobody awake in it."""
     return logstore.open(path, encoding="utf-8", sync="os", background=False, clock=clock, **limits)
 

@@ -18,8 +18,8 @@ from logstore import ScheduleKey
 from logstore.api.store import Store
 from logstore.ids import StreamID
 from logstore.recovery.check import check
-from tests.schedules.due import SetClock, opened, waiting
-from tests.support.inside import delete_index, do_due_work
+from tests.schedules.due import opened, waiting
+from tests.support.inside import FixedClock, delete_index, do_due_work
 
 NAMES = ("a", "b")
 BACK_MS, AHEAD_MS = 500, 2_000
@@ -32,7 +32,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
         self._path = Path(self._folder.name) / "store"
-        self._clock = SetClock()
+        self._clock = FixedClock()
         self._store: Store[Any] = opened(self._path, self._clock)
         self._number = 0
         self._waits: dict[str, dict[ScheduleKey, str]] = {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +10,15 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.commit import pipeline
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.control_block import Wake
 from logstore.features import schedule
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.schedules.due import START_MS, SetClock, opened, values, waiting
-from tests.support.inside import delete_index, do_due_work
+from tests.schedules.due import opened, values, waiting
+from tests.support.dying import POINTS, killed_at
+from tests.support.inside import START_MS, FixedClock, delete_index, do_due_work
 
 NAMES = ("a", "b", "c")
 
@@ -35,7 +32,7 @@ def told(store: Store[Any]) -> dict[str, tuple[list[str], list[str], int]]:
     }
 
 
-def step(store: Store[Any], clock: SetClock, chance: random.Random) -> None:
+def step(store: Store[Any], clock: FixedClock, chance: random.Random) -> None:
     """One change of what is scheduled."""
     stream = store.stream(chance.choice(NAMES))
     what = chance.random()
@@ -59,7 +56,7 @@ def test_a_checkpoint_while_all_changes(
 ) -> None:
     """Entries are scheduled, added, cancelled and dropped between any two snapshots of it."""
     chance = random.Random(seed)
-    clock = SetClock()
+    clock = FixedClock()
     pages = 0
     with opened(tmp_path / "s", clock) as store:
         read = checkpoint.snapshot.read
@@ -101,38 +98,18 @@ def test_a_checkpoint_while_all_changes(
     assert check(tmp_path / "s").index == compare.AGREES
 
 
-@pytest.mark.parametrize("point", ["announced", "appended", "indexed"])
+@pytest.mark.parametrize("point", POINTS)
 def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, point: str) -> None:
     """Before the append, behind it, behind LMDB's commit: it is added once, and the word that says
     what is due next is right."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = store.stream("a")
         stream.schedule({"n": "1"}, after=1)
         stream.schedule({"n": "2"}, after=5)
         clock.ms += 2_000
 
-        def die(*_: Any) -> None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        def work() -> None:
-            engine = store._engine()  # opened anew in the child
-            if point == "announced":
-                file = engine.active_file(engine.wake.log().active_segment)
-                file.pwrite = die  # type: ignore[method-assign]
-            elif point == "appended":
-                pipeline._keep_promise = die
-            else:
-                Wake.publish = die  # type: ignore[method-assign]
-            do_due_work(store)
-
-        pid = os.fork()
-        if not pid:
-            try:
-                work()
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        killed_at(point, store, lambda: do_due_work(store))
         assert store._engine().wake.log().in_progress
         do_due_work(store)
         assert values(stream) == ["1"]
@@ -142,7 +119,7 @@ def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, poin
 
 def test_erasure_takes_the_bytes_of_what_was_scheduled(tmp_path: Path) -> None:
     """Of an entry that was added and deleted, and of one that was cancelled; not of what waits."""
-    clock = SetClock()
+    clock = FixedClock()
     path = tmp_path / "s"
     with opened(path, clock) as store:
         stream = store.stream("a")
@@ -169,7 +146,7 @@ def test_erasure_takes_the_bytes_of_what_was_scheduled(tmp_path: Path) -> None:
 def test_check_sees_a_schedule_that_the_index_lost(tmp_path: Path) -> None:
     """The comparison of indexes covers what is scheduled."""
     path = tmp_path / "s"
-    with opened(path, SetClock()) as store:
+    with opened(path, FixedClock()) as store:
         key = store.stream("a").schedule({"n": "1"}, after=1)
         assert key is not None
         generation = store._engine().index()
@@ -182,7 +159,7 @@ def test_check_sees_a_schedule_that_the_index_lost(tmp_path: Path) -> None:
 
 def test_a_word_that_is_wrong_is_put_right(tmp_path: Path) -> None:
     """Whoever finds nothing due although the word says so sets it; nobody looks again and again."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         stream = store.stream("a")
         stream.schedule({"n": "1"}, after=5)
@@ -195,7 +172,7 @@ def test_a_word_that_is_wrong_is_put_right(tmp_path: Path) -> None:
 
 def test_a_backup_holds_what_waits(tmp_path: Path) -> None:
     """And adds it once, as the store itself does."""
-    clock = SetClock()
+    clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
         store.stream("a").schedule({"n": "1"}, after=5)
         store.backup(tmp_path / "copy")
@@ -209,7 +186,7 @@ def test_a_backup_holds_what_waits(tmp_path: Path) -> None:
 
 def test_a_stream_with_a_damaged_node_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Its last node is sealed, has room, and cannot be read: nothing can be added to it."""
-    clock, path = SetClock(), tmp_path / "s"
+    clock, path = FixedClock(), tmp_path / "s"
     with opened(path, clock, node_max_entries=3) as store:
         damaged = store.stream("damaged")
         ids = list(damaged.add_many({"n": f"value {number}"} for number in range(4)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -26,24 +25,11 @@ from logstore.features.schedule import Scheduled, Unscheduled, packed
 from logstore.format import Kind
 from logstore.ids import MAX_ID
 from logstore.log import frame
-from tests.schedules.due import START_MS, SetClock, opened, values, waiting
-from tests.support.inside import do_due_work
+from tests.schedules.due import opened, values, waiting
+from tests.support.inside import START_MS, FixedClock, do_due_work
 
 
-@pytest.fixture
-def clock() -> SetClock:
-    """The clock of the store."""
-    return SetClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: SetClock) -> Iterator[Store[Any]]:
-    """An open, empty store."""
-    with opened(tmp_path / "store", clock) as found:
-        yield found
-
-
-def test_an_entry_comes_when_its_time_has_come(store: Store[Any], clock: SetClock) -> None:
+def test_an_entry_comes_when_its_time_has_come(store: Store[Any], clock: FixedClock) -> None:
     """Not a millisecond earlier, with an ID of the moment, and once."""
     stream = store.stream("a")
     key = stream.schedule({"n": "1", "more": "x"}, at=START_MS + 50)
@@ -63,7 +49,7 @@ def test_an_entry_comes_when_its_time_has_come(store: Store[Any], clock: SetCloc
 
 
 def test_entries_come_in_the_order_of_time_then_of_scheduling(
-    store: Store[Any], clock: SetClock
+    store: Store[Any], clock: FixedClock
 ) -> None:
     """Also over several streams and commits, and behind entries that were added meanwhile."""
     a, b = store.stream("a"), store.stream("b")
@@ -80,7 +66,7 @@ def test_entries_come_in_the_order_of_time_then_of_scheduling(
     assert a.last_id.ms == START_MS + 1_000
 
 
-def test_the_nodes_are_those_of_plain_adds(tmp_path: Path, clock: SetClock) -> None:
+def test_the_nodes_are_those_of_plain_adds(tmp_path: Path, clock: FixedClock) -> None:
     """Byte for byte, whatever the sizes of the entries."""
     rows = [{"n": str(number), "v": "x" * (number * 37 % 900)} for number in range(300)]
     bytes_of: list[list[bytes]] = []
@@ -98,7 +84,7 @@ def test_the_nodes_are_those_of_plain_adds(tmp_path: Path, clock: SetClock) -> N
     assert bytes_of[0] == bytes_of[1]
 
 
-def test_the_past_is_as_good_as_now(store: Store[Any], clock: SetClock) -> None:
+def test_the_past_is_as_good_as_now(store: Store[Any], clock: FixedClock) -> None:
     """Such an entry is added when somebody wakes; it is scheduled until then."""
     stream = store.stream("a")
     stream.schedule({"n": "1"}, at=START_MS - 1)
@@ -108,7 +94,7 @@ def test_the_past_is_as_good_as_now(store: Store[Any], clock: SetClock) -> None:
     assert values(stream) == ["1", "2"]
 
 
-def test_a_clock_that_is_put_back_or_forward(store: Store[Any], clock: SetClock) -> None:
+def test_a_clock_that_is_put_back_or_forward(store: Store[Any], clock: FixedClock) -> None:
     """Times are by the clock at the moment, whatever it said before."""
     stream = store.stream("a")
     stream.schedule({"n": "1"}, at=START_MS + 100)
@@ -121,7 +107,7 @@ def test_a_clock_that_is_put_back_or_forward(store: Store[Any], clock: SetClock)
     assert values(stream) == ["2", "1"]
 
 
-def test_cancel(store: Store[Any], clock: SetClock) -> None:
+def test_cancel(store: Store[Any], clock: FixedClock) -> None:
     """By the key or its text; once; not in another stream; not when it was added."""
     stream = store.stream("a")
     keys = [stream.schedule({"n": str(number)}, after=number) for number in range(4)]
@@ -143,7 +129,7 @@ def test_cancel(store: Store[Any], clock: SetClock) -> None:
             stream.cancel(wrong)  # type: ignore[arg-type]
 
 
-def test_dropping_a_stream_cancels(store: Store[Any], clock: SetClock) -> None:
+def test_dropping_a_stream_cancels(store: Store[Any], clock: FixedClock) -> None:
     """A stream of the same name that is made later gets nothing of it; others keep theirs."""
     a, b = store.stream("a"), store.stream("b")
     key = a.schedule({"n": "1"}, after=1)
@@ -171,7 +157,7 @@ def test_create(store: Store[Any]) -> None:
     assert len(store.stream("a")) == 0
 
 
-def test_info_tells(store: Store[Any], clock: SetClock) -> None:
+def test_info_tells(store: Store[Any], clock: FixedClock) -> None:
     """How many there are, and when the next is due; metrics tell how many were added."""
     stream = store.stream("a")
     stream.add({"n": "0"})
@@ -190,7 +176,7 @@ def test_info_tells(store: Store[Any], clock: SetClock) -> None:
 
 
 def test_a_stream_without_an_id_left_keeps_nobody_waiting(
-    store: Store[Any], clock: SetClock
+    store: Store[Any], clock: FixedClock
 ) -> None:
     """Its entries are put off, and come when there are IDs again; those of others come now."""
     full, other = store.stream("full"), store.stream("other")
@@ -255,7 +241,7 @@ def test_bad_entries_are_refused(store: Store[Any]) -> None:
     assert len(values(stream)[0]) == FIELDS_MAX_BYTES - 1
 
 
-def test_between_two_milliseconds_counts_as_the_later(clock: SetClock) -> None:
+def test_between_two_milliseconds_counts_as_the_later(clock: FixedClock) -> None:
     """Nothing comes early."""
     moment = datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
     assert when(moment, None, clock).ms == 1_893_456_000_001
@@ -267,7 +253,7 @@ def test_between_two_milliseconds_counts_as_the_later(clock: SetClock) -> None:
 
 
 def test_a_read_only_store_tells_and_changes_nothing(
-    store: Store[Any], clock: SetClock, tmp_path: Path
+    store: Store[Any], clock: FixedClock, tmp_path: Path
 ) -> None:
     """It lists what waits, and adds nothing, also when its time has come."""
     store.stream("a").schedule({"n": "1"}, after=1)
@@ -283,7 +269,7 @@ def test_a_read_only_store_tells_and_changes_nothing(
 
 
 def test_a_batch_does_not_end_in_the_middle_of_an_entry(
-    store: Store[Any], clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    store: Store[Any], clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large entries make small batches; each is added, in order."""
     monkeypatch.setattr(schedule, "BATCH_BYTES", 1000)
@@ -332,7 +318,7 @@ def test_frames_that_hold_no_schedule_are_refused(payload: bytes) -> None:
         frame.decode(Kind.SCHEDULE, payload)
 
 
-def test_transactions(store: Store[Any], clock: SetClock) -> None:
+def test_transactions(store: Store[Any], clock: FixedClock) -> None:
     """Scheduling and cancelling are part of one, all or nothing."""
     stream = store.stream("a")
     old = stream.schedule({"n": "old"}, after=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,6 +18,7 @@ from logstore.features.settings import Setting
 from logstore.format import Kind
 from logstore.log import frame
 from logstore.recovery.check import check
+from tests.support.inside import delete_index
 
 FULL = StreamSettings(86_400_000, 1_000, 1 << 20, 60, 500)
 
@@ -64,11 +64,6 @@ def reopened(_: Path) -> None:
     """Only closed and opened."""
 
 
-def rebuilt(path: Path) -> None:
-    """The index is lost."""
-    shutil.rmtree(path / "index")
-
-
 def checkpointed(path: Path) -> None:
     """A checkpoint is taken, one more setting changed and changed back, and the index lost."""
     with logstore.open(path, encoding="utf-8") as store:
@@ -77,7 +72,7 @@ def checkpointed(path: Path) -> None:
         store.stream("c").configure(max_bytes=7)
         store.stream("a").configure(max_entries=1_000)
         store.stream("c").configure(max_bytes=None)
-    rebuilt(path)
+    delete_index(path)
 
 
 def compacted(path: Path) -> None:
@@ -85,10 +80,10 @@ def compacted(path: Path) -> None:
     with logstore.open(path) as store:
         store.compact(purge=True)
         store.checkpoint()
-    rebuilt(path)
+    delete_index(path)
 
 
-@pytest.mark.parametrize("between", [reopened, rebuilt, checkpointed, compacted])
+@pytest.mark.parametrize("between", [reopened, delete_index, checkpointed, compacted])
 def test_settings_survive(tmp_path: Path, between: Callable[[Path], None]) -> None:
     path = tmp_path / "store"
     fill(path)

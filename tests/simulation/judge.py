@@ -5,7 +5,7 @@ first part of all that was ever in it, but for what was deleted by then. That or
 what all answers must agree with. A call *may count* if its process was killed in it, or if the
 store said so. Invariants: nothing of the store is asked here but what
 it told; the fields of an entry are those of its number; the end of the streams is that of the one
-model (``tests.model.shelf``), to which the calls that count were added in this order.
+model (``tests.model.store``), to which the calls that count were added in this order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.collections import sealed
 from tests.crash.states.model import told
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
 from tests.simulation.actor import GROUP, GROUPED, STREAMS, Op, row
 
 ID = tuple[int, int]
@@ -185,14 +185,14 @@ class Judge:
 
     def _model(self) -> None:
         """The model holds the same in the end."""
-        shelf = Shelf(0)
+        model = StoreModel(0)
         for name in STREAMS:
             there = {id for id, _ in self.end[name]["rows"]}
             for id in self.rows[name]:
                 number = self.numbers[name, id]
-                shelf.add(name.encode(), tuple(fields(number)), id)
-            shelf.delete(name.encode(), [id for id in self.rows[name] if id not in there])
-        expected = told(shelf)
+                model.add(name.encode(), tuple(fields(number)), id)
+            model.delete(name.encode(), [id for id in self.rows[name] if id not in there])
+        expected = told(model)
         for name in STREAMS:
             rows = expected.get(name, {"rows": []})["rows"]
             found = [(f"{id[0]}-{id[1]}", pairs) for id, pairs in self.end[name]["rows"]]

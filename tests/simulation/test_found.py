@@ -14,7 +14,7 @@ import pytest
 
 from logstore.engine.lane.loading import native_or_none
 from tests.simulation.plants import COMPILED, PYTHON
-from tests.simulation.test_histories import played
+from tests.simulation.playing import played
 from tests.support import rebuilt
 
 SEED = "1"

@@ -6,8 +6,6 @@ Histories of ``play``, a process of its own. LOGSTORE_SEED repeats them.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +13,8 @@ import pytest
 
 from logstore.engine.lane.loading import native_or_none
 from tests import figures, seeds
+from tests.simulation.playing import played
 
-ROOT = Path(__file__).resolve().parents[2]
 TORTURE = int(os.environ.get("LOGSTORE_TORTURE", "0"))
 HISTORIES = 12 * TORTURE or 4
 S_EACH = 30
@@ -24,16 +22,6 @@ pytestmark = [
     pytest.mark.timeout(60 + S_EACH * HISTORIES),
     pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
 ]
-
-
-def played(folder: Path, seed: str, histories: int, *more: str) -> tuple[int, str]:
-    """Exit code of ``play``, and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.play", str(folder), seed, str(histories), *more],
-        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    return done.returncode, done.stderr + done.stdout
 
 
 def test_histories(tmp_path: Path, tell: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from logstore.ids import StreamID
 from tests import seeds
 from tests.scan.look import make_store
-from tests.scan.test_columns import REPEATED, SHAPES, random_ids
+from tests.scan.shapes import REPEATED, SHAPES, random_ids
 
 Load = Callable[..., Any]
 
@@ -181,7 +181,7 @@ def test_what_a_column_is_does_not_depend_on_what_entries_bring(
 ) -> None:
     """The check of the case was by the first and last entries: a job failed on the day when those
     had the other case only. The log tells of it, and the job goes on."""
-    from tests.spark.test_stores import rows as rows_here
+    from tests.spark.stores import rows as rows_here
 
     name = "renamed"
     schema = "NAME string, n int"

@@ -10,7 +10,7 @@ from pyspark.sql import functions
 
 from tests.scan.conditions import CASES
 from tests.scan.look import make_store
-from tests.scan.test_conditions import OPERATORS
+from tests.scan.shapes import OPERATORS
 
 WHOLE_STAGE = "spark.sql.codegen.wholeStage"
 OURS = [case for case in CASES if case.type == pa.float64()]

@@ -19,7 +19,7 @@ import pytest
 
 from tests.corruption import frames
 from tests.scan.look import make_store
-from tests.spark.test_tables import source_of
+from tests.spark.tables import source_of
 
 SCHEMA = (
     "stream string, id string, ms bigint, seq decimal(20,0), ts timestamp, "

@@ -17,8 +17,8 @@ from logstore.errors import CorruptionError
 from logstore.format import Kind
 from tests.corruption import frames
 from tests.scan.look import make_store
-from tests.spark.test_tables import rows as table_rows
-from tests.spark.test_tables import source_of
+from tests.spark.tables import rows as table_rows
+from tests.spark.tables import source_of
 
 ROWS = 600
 FIRST, LAST = 401, 412  # three nodes of four entries
@@ -156,7 +156,7 @@ def test_a_streaming_query_says_it_too(path: Path) -> None:
 
 def batches(path: Path, fail: str, least: int, after: int = FIRST - 2) -> list[int]:
     """The rows of so many batches as give at least so many, from one before the damage on."""
-    from tests.spark.test_stream_source import batch, reader_of
+    from tests.spark.streamed import batch, reader_of
 
     options = {"streams": "x", "maxRowsPerTrigger": 3, "startingOffsets": f"{after}-0"}
     reader = reader_of(path, failOnDataLoss=fail, **options)

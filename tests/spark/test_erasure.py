@@ -12,15 +12,9 @@ from typing import Any
 import pytest
 
 from logstore.errors import SnapshotExpiredError
-from tests.compaction.test_erasure_beside_readers import (
-    ENTRIES,
-    ERASED,
-    fill,
-    is_segment,
-    stepping,
-)
+from tests.compaction.erased import ENTRIES, ERASED, fill, is_segment, stepping
 from tests.scan.look import make_store
-from tests.spark.test_stream_source import reader_of, rows
+from tests.spark.streamed import reader_of, rows
 
 LIVING = [*range(ERASED, ENTRIES + 1), 0]  # the last one is in an open node
 

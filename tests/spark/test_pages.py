@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.house.pages import run
-from tests.house.test_docs import OF_SPARK
+from tests.house.pages import OF_SPARK, run
 
 pytestmark = pytest.mark.spark
 

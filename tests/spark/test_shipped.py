@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from logstore.errors import NotAStoreError, OptionError
 from logstore.spark_io import options as source_options
 from logstore.spark_io import planning
 from logstore.spark_io.partition import SplitPartition
-from tests.recovery.test_shipped_view import URI
-from tests.recovery.test_shipping import at_once, bucket_server, filled, ids, ship
+from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
 from tests.scan.look import make_store
-from tests.spark.test_stores import rows
+from tests.spark.stores import rows
 
 SCHEMA = "id string, a string, n int"
 
@@ -30,9 +28,7 @@ def load(spark: Any, path: object, **options: Any) -> Any:
 
 def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Path) -> None:
     """Sealed nodes, an open one, tombstones; no file of the plan is needed by the tasks."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    port = empty_bucket(tmp_path / "s3")
     uri = URI.format(port=port)
     with bucket_server(tmp_path / "s3", port):
         with filled(tmp_path / "store") as store:
@@ -66,9 +62,7 @@ def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Pa
 
 def test_a_store_that_is_being_shipped(tmp_path: Path) -> None:
     """Before its first ship ends it is an error, also among others; later what was there before."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (tmp_path / "s3" / "bucket").mkdir(parents=True)
+    port = empty_bucket(tmp_path / "s3")
     remote, here = URI.format(port=port), str(tmp_path / "stores" / "a")
     seen: list[str] = []
 

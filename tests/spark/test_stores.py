@@ -12,7 +12,8 @@ import pytest
 from logstore.errors import Error, NotAStoreError, OptionError, StreamNotFoundError
 from logstore.spark_io import offsets
 from tests.scan.look import make_store
-from tests.spark.test_tables import source_of
+from tests.spark.stores import rows
+from tests.spark.tables import source_of
 
 ROWS = 10
 
@@ -32,25 +33,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "a file").write_text("x")
     make_store(root / ".h4").close()
     return root
-
-
-def rows(schema: str, **options: Any) -> list[tuple[Any, ...]]:
-    """The rows of a load, without a session."""
-    from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-
-    kinds = {"string": StringType(), "int": IntegerType()}
-    source = source_of(options.pop("path", ""), **options)
-    if not source.given["path"]:
-        del source.given["path"]
-    source.schema()
-    fields = (each.split() for each in schema.split(", "))
-    reader = source.reader(StructType([StructField(name, kinds[kind]) for name, kind in fields]))
-    return [
-        tuple(row.values())
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
 
 
 def test_each_row_says_its_store(root: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from logstore.errors import OptionError
 from tests.scan.look import make_store
+from tests.spark.tables import rows, source_of
 
 
 @pytest.fixture(scope="module")
@@ -26,29 +27,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store["a"].expire(after=3600)
         store["a"].delete("3-0")
     return path
-
-
-def source_of(path: Path, **options: Any) -> Any:
-    pytest.importorskip("pyspark")
-    from logstore.spark_io.source import LogstoreSource
-
-    given = {"path": str(path)} | options
-    return LogstoreSource({key.lower(): str(value) for key, value in given.items()})
-
-
-def rows(path: Path, table: str, schema: str = "", **options: Any) -> list[dict[str, Any]]:
-    from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
-
-    kinds = {"string": StringType(), "bigint": LongType(), "timestamp": TimestampType()}
-    source = source_of(path, table=table, **options)
-    fields = (each.split() for each in (schema or source.schema()).split(", "))
-    reader = source.reader(StructType([StructField(name, kinds[kind]) for name, kind in fields]))
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
 
 
 def test_what_the_tables_say(path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import resource
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +17,30 @@ import pytest
 
 import logstore
 from logstore import (
+    ClosedError,
+    CorruptionError,
+    DiskFullError,
     EntryTypeError,
     Error,
+    FileSystemError,
+    FormatVersionError,
     IDOrderError,
     InvalidEntryError,
     InvalidIDError,
+    NotAStoreError,
     OptionError,
     StreamNotFoundError,
     TooLargeError,
     UsageError,
-)  # fmt: skip
+)  # fmt: skip  # fmt: skip
+from logstore import format as fmt
 from logstore.api.store import Store
 from logstore.codec import native_or_none
+from logstore.fsinfo import mount_type
+from tests.store import odd
 from tests.store.conftest import OpenStore
 from tests.store.look import everything
-from tests.support.inside import log_bytes
+from tests.support.inside import FixedClock, log_bytes
 
 Call = Callable[[Any], Any]
 U64 = 2**64
@@ -192,3 +205,345 @@ def test_errors_name_the_stream_and_are_one_tree(open_store: OpenStore) -> None:
     assert isinstance(caught.value, KeyError)
     assert issubclass(UsageError, ValueError)
     assert issubclass(EntryTypeError, TypeError)
+
+
+MAX = 2**63 - 1
+HINT = "see what it is, then write it: python -m tests.store.odd"
+
+
+def test_every_odd_argument_has_the_outcome_that_is_pinned(tmp_path: Path) -> None:
+    """The same file is compared, by `make test-pure`, where nothing is compiled."""
+    found = odd.lines(tmp_path / "store")
+    assert [each for each in found if "BARE" in each or "AND CHANGED" in each] == []
+    assert found == odd.PINNED.read_text(encoding="utf-8").splitlines(), HINT
+
+
+def test_no_method_that_takes_arguments_is_left_out() -> None:
+    known = {f"{face.__name__}.{method}" for face, method, _ in odd.cases()}
+    missing = [
+        f"{face.__name__}.{name}"
+        for face in odd.FACES
+        for name, method in inspect.getmembers(face, inspect.isfunction)
+        if not name.startswith("_") and f"{face.__name__}.{name}" not in known
+        and len(inspect.signature(method).parameters) > 1
+    ]  # fmt: skip
+    # A path, the IDs of pins, a field's name, as of any mapping, and of rows of Arrow what
+    # tests/scan and test_add_arrow look at.
+    scans = {"Store.merge", "Store.moment", "Store.scan", "Stream.add_arrow", "Stream.scan"}
+    assert [name for name in missing if name not in scans] == [
+        "Store.backup",
+        "Store.release_pins",
+        "Store.ship",
+        "Delivery.get",
+    ]
+
+
+OPENED = [
+    name for name in inspect.signature(logstore.open).parameters
+    if name not in {"path", "clock", "compact_rate"}
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*OPENED, "compact_rate"])
+def test_odd_options_of_open(tmp_path: Path, name: str) -> None:
+    refused: set[type] = set()
+    for place, value in enumerate(odd.ODD.values()):
+        path = tmp_path / str(place)
+        try:
+            with logstore.open(path, **{"background": False, name: value}):
+                continue
+        except logstore.Error as error:
+            refused.add(type(error))
+        assert not path.exists()
+    # Who only reads makes no store.
+    allowed = {OptionError, logstore.NotAStoreError} if name == "readonly" else {OptionError}
+    assert refused == allowed
+
+
+@pytest.mark.parametrize("value", [None, 5, b"x", 1.5], ids=repr)
+def test_what_is_no_path(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(OptionError, match="path"):
+        logstore.open(value)
+    with (
+        logstore.open(tmp_path / "store", background=False) as store,
+        pytest.raises(OptionError, match="path"),
+    ):
+        store.backup(value)
+
+
+@pytest.mark.parametrize("value", [None, 5, b"x", 1.5, ""], ids=repr)
+def test_what_is_no_uri(tmp_path: Path, value: Any) -> None:
+    with (
+        logstore.open(tmp_path / "store", background=False) as store,
+        pytest.raises(OptionError, match="uri must be a URI or a path"),
+    ):
+        store.ship(value)
+
+
+TOLD = [-1, 2**63, 2**64, 253_402_300_800_000, None, "0", 1.5, True, float("nan")]
+
+
+@pytest.mark.parametrize("told", TOLD, ids=repr)
+def test_a_clock_that_tells_no_time_is_an_error_of_ours(tmp_path: Path, told: Any) -> None:
+    clock: Any = FixedClock(odd.NOW_MS)
+    with logstore.open(tmp_path / "store", sync="os", background=False, clock=clock) as store:
+        stream = store.stream("s")
+        group = stream.group("g", "0")
+        first = stream.add({"a": "b"})
+        group.read("c")
+        clock.ms = told
+        for call in (
+            lambda: stream.add({"a": "b"}), lambda: stream.delete(first), lambda: group.read("c"),
+            lambda: group.claim("d", first, min_idle=0), group.consumers,
+            lambda: list(group.pending_entries()), lambda: stream.expire(after=1),
+            lambda: stream.schedule({"a": "b"}, after=1),
+            lambda: stream.trim(max_age=1), lambda: store.drop("s"), stream.info_full,
+        ):  # fmt: skip
+            with pytest.raises(OptionError, match=r"clock\.now_ms\(\) must give"):
+                call()
+        clock.ms = 253_402_300_799_999  # the last that is taken
+        stream.add({"a": "b"}, id="*")
+        assert group.claim("d", first, min_idle=0)[0].idle.days > 2_000_000
+        assert [each.idle.days for each in group.consumers()] == [2_913_221, 0]
+        assert len(stream) == 2
+
+
+def test_two_handles_with_one_clock_share_the_store(tmp_path: Path) -> None:
+    clock = FixedClock(5)
+    with (
+        logstore.open(tmp_path / "store", background=False, clock=clock) as one,
+        logstore.open(tmp_path / "store", background=False, clock=clock) as two,
+    ):
+        assert one._live() is two._live()
+        with pytest.raises(OptionError):
+            logstore.open(tmp_path / "store", background=False, clock=FixedClock(6))
+
+
+def test_a_wait_of_more_than_a_life_is_for_ever(open_store: Any) -> None:
+    stream = open_store().stream("s")
+    stream.add({"a": "b"}, "1-0")
+    for timeout in (1e308, float("inf"), 10**5000):
+        assert len(stream.read("0", timeout=timeout)) == 1
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_counts_at_their_limit_stop_no_add(tmp_path: Path, reopened: bool) -> None:
+    """They go on as servers count them: in 64 bits."""
+
+    def opened() -> Store[bytes]:
+        return logstore.open(tmp_path / "store", sync="os", background=False)
+
+    store = opened()
+    stream = store.stream("s")
+    stream.add({"n": 0}, "1-0")
+    for wrong in (MAX + 1, 2**64 - 1, 2**64, -1):
+        with pytest.raises(OptionError, match="entries_added must"):
+            stream.set_id("1-0", entries_added=wrong)
+    stream.set_id("1-0", entries_added=MAX)
+    group = stream.group("g", "0", entries_read=MAX)
+    for count in (1, 150, 1, 5):  # the open node, new nodes
+        if reopened:
+            store.close()
+            store = opened()
+            stream = store.stream("s")
+            group = stream.group("g")
+        stream.add_many([{"n": each} for each in range(count)])
+        stream.group(f"g{count}", "$").read("c")
+        assert len(group.read("c")) >= count
+        assert group.info().lag == 0
+    assert stream.info().entries_added == MAX + 157
+    assert group.info().entries_read == -(2**63) + 156
+    copied = store.restore("t", stream.dump())
+    assert copied.info().entries_added == MAX + 157
+    assert store.copy("s", "u")
+    copied.add({"n": 1})
+    assert copied.info().entries_added == MAX + 158
+    assert len(list(copied)) == 159
+    store.close()
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """All files below a directory."""
+    return {
+        str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()
+    }
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("readonly", [True, False])
+def test_a_directory_of_other_files(tmp_path: Path, create: bool, readonly: bool) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"mine")
+    with pytest.raises(NotAStoreError, match=r"empty or (a )?new"):
+        logstore.open(tmp_path, create=create, readonly=readonly)
+    assert files(tmp_path).keys() - {"LOCK"} == {"photo.jpg"}
+
+
+@pytest.mark.parametrize("options", [{"create": False}, {"readonly": True}])
+def test_a_missing_directory_stays_missing(tmp_path: Path, options: dict[str, bool]) -> None:
+    with pytest.raises(NotAStoreError, match="is not a store"):
+        logstore.open(tmp_path / "none", **options)  # type: ignore[call-overload]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_directory_becomes_a_store(tmp_path: Path) -> None:
+    with pytest.raises(NotAStoreError):
+        logstore.open(tmp_path, create=False)
+    logstore.open(tmp_path).close()
+    logstore.open(tmp_path, create=False).close()
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("inside", ["", "deeper"])
+def test_a_file_in_the_way(tmp_path: Path, create: bool, inside: str) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises((NotAStoreError, FileSystemError)):
+        logstore.open(tmp_path / "file" / inside, create=create)
+    assert files(tmp_path) == {"file": b"mine"}
+
+
+def test_a_newer_format(open_store: OpenStore) -> None:
+    store = open_store()
+    store.stream("s").add({"a": 1})
+    store.close()
+    marker = store.path / "STORE"
+    data = bytearray(marker.read_bytes())
+    magic, version, *rest = fmt.STORE_HEAD.unpack_from(data)
+    fmt.STORE_HEAD.pack_into(data, 0, magic, version + 1, *rest)
+    marker.write_bytes(data)
+    before = files(store.path)
+    for readonly in (False, True):
+        with pytest.raises(FormatVersionError, match="upgrade logstore"):
+            open_store(readonly=readonly)
+    assert files(store.path) == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", struct.pack("<8sI", b"LOGSTORE", 1)])
+def test_a_damaged_marker(open_store: OpenStore, damage: bytes) -> None:
+    store = open_store()
+    store.stream("s").add({"a": 1})
+    store.close()
+    marker = store.path / "STORE"
+    good = marker.read_bytes()
+    for bad in (damage, good[:-1], good[:-1] + bytes([good[-1] ^ 1])):
+        marker.write_bytes(bad)
+        with pytest.raises((NotAStoreError, CorruptionError)):
+            open_store()
+    marker.write_bytes(good)
+    assert len(open_store().stream("s")) == 1
+
+
+MOUNTS = r"""
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 22 0:45 / /mnt/share rw - nfs4 server:/x rw
+31 22 0:46 / /mnt/with\040space rw,nosuid shared:2 master:3 - cifs //server/x rw
+32 30 254:1 / /mnt/share/local rw - xfs /dev/vdb rw
+33 22 0:47 / /mnt/share/local rw - btrfs /dev/vdc rw
+broken line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "ext4"), ("/mnt/share", "nfs4"), ("/mnt/share/a/b", "nfs4"), ("/mnt/shared", "ext4"),
+        ("/mnt/with space/x", "cifs"), ("/mnt/share/local/x", "btrfs"),
+    ],
+)  # fmt: skip
+def test_the_type_of_a_mount(path: str, kind: str) -> None:
+    assert mount_type(Path(path), MOUNTS) == kind
+    assert mount_type(Path(path), "") == ""
+
+
+def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = (
+        f"22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 0:45 / {tmp_path} rw - nfs4 server:/x rw\n"
+    )
+    monkeypatch.setattr("logstore.fsinfo.mount_type", lambda path: mount_type(path, mounts))
+    with pytest.raises(FileSystemError, match=r"network file system \(nfs4\).*local disk"):
+        logstore.open(tmp_path / "new" / "store")
+    assert list(tmp_path.iterdir()) == []
+
+
+NOBODY = 54321
+
+
+def as_other_user(path: Path) -> list[str]:
+    """What a user who is not root gets from opening it: for writing, then for reading."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        lines: list[str] = []
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            for readonly in (False, True):
+                try:
+                    with logstore.open(
+                        path, sync="os", background=False, readonly=readonly
+                    ) as store:
+                        lines.append(str(len(store.stream("s"))))
+                except logstore.Error as error:
+                    lines.append(f"{type(error).__name__} {error}")
+        finally:
+            os.write(there, "\n".join(lines).encode())
+            os._exit(0)
+    os.close(there)
+    os.waitpid(child, 0)
+    with os.fdopen(here) as pipe:
+        return pipe.read().split("\n")
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A closed store with one entry, where every user may read."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        with logstore.open(Path(folder) / "store", sync="os", background=False) as store:
+            store.stream("s").add({"a": 1})
+        yield store.path
+
+
+def test_without_permission_to_write(public: Path) -> None:
+    before = files(public)
+    refused, read = as_other_user(public)
+    assert refused.startswith("FileSystemError no permission")
+    assert "readonly=True" in refused
+    assert read == "1"
+    assert files(public) == before
+
+
+def test_without_permission_to_read(public: Path) -> None:
+    (public / "STORE").chmod(0o600)
+    for line in as_other_user(public):
+        assert line.startswith("FileSystemError no permission")
+
+
+def test_without_permission_to_create(public: Path) -> None:
+    refused, _ = as_other_user(public.parent / "new")
+    assert refused.startswith("FileSystemError no permission")
+    assert not (public.parent / "new").exists()
+
+
+def test_a_full_disk(open_store: OpenStore) -> None:
+    """A limit on the size of files stands in for it: writing fails in the same way."""
+    store = open_store()
+    stream = store.stream("s")
+    stream.add({"a": 1}, id="1-0")
+    before = everything(store)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        with pytest.raises(DiskFullError, match=r"no space left.*compact"):
+            stream.add({"a": b"x" * 300_000})
+        assert everything(store) == before
+        stream.add({"a": 2}, id="2-0")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [entry.id.ms for entry in stream] == [1, 2]
+    store.close()
+    with pytest.raises(ClosedError):
+        stream.add({"a": 3})
+    assert [entry.id.ms for entry in open_store().stream("s")] == [1, 2]

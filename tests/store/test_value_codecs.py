@@ -18,6 +18,7 @@ from logstore import EntryTypeError, InvalidEntryError, OptionError
 from logstore.api.store import Store
 from tests.store.conftest import OpenStore
 from tests.support.inside import delete_index
+from tests.support.threads import run_all
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - a codec may hold what has no zone
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -304,10 +305,7 @@ def test_threads_that_add_at_once(store: Store[bytes]) -> None:
             streams[thread].add({"at": MOMENT, "n": [thread, n], "text": "x" * thread})
 
     threads = [Thread(target=add, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     found = [(entry["n"], entry["text"], entry["at"]) for entry in streams[0]]
     expected = [([thread, n], "x" * thread, MOMENT) for thread in range(4) for n in range(50)]
     assert sorted(found) == expected

@@ -29,17 +29,20 @@ from logstore.log import frame as frames
 from logstore.log.writer import CommitBuffer
 
 __all__ = [
-    "Engine", "FixedClock", "add_frame", "close_gives_back", "committer_of", "delete_index",
-    "do_due_work", "engine_of", "forget_reads", "indexed", "is_open", "keep_newest", "let_lag",
-    "log_bytes", "roll",
+    "START_MS", "Engine", "FixedClock", "add_frame", "close_gives_back", "committer_of",
+    "delete_index", "do_due_work", "engine_of", "forget_reads", "indexed", "is_open",
+    "keep_newest", "let_lag", "log_bytes", "roll",
 ]  # fmt: skip
+
+
+START_MS = 1_700_000_000_000
 
 
 @dataclass
 class FixedClock:
     """A clock that stands still until it is set."""
 
-    ms: int
+    ms: int = START_MS
 
     def now_ms(self) -> int:
         """Unix time in milliseconds."""

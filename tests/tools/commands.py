@@ -15,6 +15,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+import logstore
 from logstore.tools.commands import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -99,3 +100,20 @@ def on_a_terminal(
         os.close(ours)
         assert running.wait(TIMEOUT_S) == code, said
     return said.decode()
+
+
+def pairs(store: Path, name: str = "s") -> list[tuple[str, list[tuple[bytes, bytes]]]]:
+    """IDs and pairs of all entries."""
+    with logstore.open(store, create=False) as opened:
+        return [(str(entry.id), entry.pairs) for entry in opened.stream(name)]
+
+
+def contents(store: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file of a store, with the time of its last change."""
+    files = (path for path in store.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def segments(store: Path) -> list[Path]:
+    """The segments, oldest first."""
+    return sorted((store / "log").glob("*.log"))

@@ -8,13 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.tools.commands import invoke, no_traceback, ok, process
-from tests.tools.test_cli import contents
-
-
-def segments(store: Path) -> list[Path]:
-    """The segments, oldest first."""
-    return sorted((store / "log").glob("*.log"))
+from tests.tools.commands import contents, invoke, no_traceback, ok, process, segments
 
 
 def flip(path: Path, offset: int) -> None:

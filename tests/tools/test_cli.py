@@ -14,18 +14,21 @@ import pytest
 
 from logstore.tools.command_output import Output
 from logstore.tools.commands import COMMANDS, SECTIONS
-from tests.tools.commands import COMMAND, environment, invoke, no_traceback, ok, piped, process
+from tests.tools.commands import (
+    COMMAND,
+    contents,
+    environment,
+    invoke,
+    no_traceback,
+    ok,
+    piped,
+    process,
+)
 
 READERS = (("range", "s"), ("tail", "s", "-n", "5000"), ("export", "s"))
 ON_A_STORE = (
     "range s", "tail s", "streams", "info", "check", "retain", "compact", "export s", "recover",
 )  # fmt: skip
-
-
-def contents(store: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file of a store, with the time of its last change."""
-    files = (path for path in store.rglob("*") if path.is_file())
-    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def on(path: Path, command: str) -> list[str]:

@@ -25,6 +25,7 @@ from logstore.log import names
 from logstore.tools.views import doctor_rules
 from logstore.tools.views.doctor import SLOW, Examined, Limits
 from tests.corruption import frames
+from tests.support.inside import delete_index
 from tests.tools.commands import invoke, ok, process
 
 SEGMENT_BYTES = 64 << 10
@@ -77,7 +78,7 @@ def redelivered(store: Store[bytes]) -> None:
     store.stream("s").add({"a": "b"})
     group.read("anna", count=1)
     for _ in range(6):
-        group.claim("anna", store.stream("s").last_id, min_idle=0)
+        group.claim("anna", *store.stream("s").last_id, min_idle=0)
 
 
 def pinned(store: Store[bytes]) -> None:
@@ -95,10 +96,6 @@ def retention(store: Store[bytes]) -> None:
 def scheduled(store: Store[bytes]) -> None:
     now_ms = opened_of(store).engine().clock.now_ms()
     store.stream("s").schedule({"a": "b"}, at=now_ms - 3_600_000)
-
-
-def no_index(path: Path) -> None:
-    shutil.rmtree(path / "index")
 
 
 def full(path: Path) -> None:
@@ -132,7 +129,7 @@ OPEN: dict[str, Callable[[Store[bytes]], None]] = {
     "scheduled": scheduled,
 }
 CLOSED: dict[str, Callable[[Path], None]] = {
-    "index": no_index,
+    "index": delete_index,
     "full": full,
     "failed-sync": failed_sync,
     "damage": damage,
@@ -173,14 +170,19 @@ def test_a_sound_store_has_nothing(path: Path) -> None:
     assert re.fullmatch(r"nothing was found: 1 stream, 1 group, \d segments looked at\n", text)
 
 
-@pytest.mark.parametrize("check", [*OPEN, *CLOSED])
-def test_what_is_wrong_is_found(path: Path, check: str) -> None:
-    """With a command that exists, and takes those arguments."""
+def spoil(path: Path, check: str) -> None:
+    """Have something in the store that a check finds."""
     if check in OPEN:
         with logstore.open(path, background=False) as store:
             OPEN[check](store)
     else:
         CLOSED[check](path)
+
+
+@pytest.mark.parametrize("check", [*OPEN, *CLOSED])
+def test_what_is_wrong_is_found(path: Path, check: str) -> None:
+    """With a command that exists, and takes those arguments."""
+    spoil(path, check)
     gone = ["--idle", 0] if check in {"left-behind", "unread"} else []
     code, found = examined(path, *gone)
     assert code == 3
@@ -201,11 +203,7 @@ def test_what_is_wrong_is_found(path: Path, check: str) -> None:
     "check", ["dead-share", "left-behind", "redelivered", "retention", "index"]
 )
 def test_the_command_mends_it(path: Path, check: str) -> None:
-    if check in OPEN:
-        with logstore.open(path, background=False) as store:
-            OPEN[check](store)
-    else:
-        CLOSED[check](path)
+    spoil(path, check)
     gone = ["--idle", "1ms"] if check == "left-behind" else []
     command = examined(path, *gone)[1][check]["command"]
     ok(*shlex.split(command)[1:])

@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 import logstore
-from tests.tools.commands import ROOT, environment, invoke, no_traceback, objects, ok, process
+from tests.tools.commands import (
+    ROOT,
+    environment,
+    invoke,
+    no_traceback,
+    objects,
+    ok,
+    pairs,
+    process,
+)
 
 GOOD = b'{"id":"1-0","a":"1"}\n{"id":"2-0","a":"2"}\n'
-
-
-def pairs(store: Path, name: str = "s") -> list[tuple[str, list[tuple[bytes, bytes]]]]:
-    """IDs and pairs of all entries."""
-    with logstore.open(store, create=False) as opened:
-        return [(str(entry.id), entry.pairs) for entry in opened.stream(name)]
 
 
 def load(store: Path, text: bytes | str, *more: str) -> dict[str, object]:

@@ -12,31 +12,11 @@ from typing import Any
 import pytest
 
 import logstore
-from tests.tools.commands import invoke, objects, ok, process
-from tests.tools.test_import_command import pairs
-
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
-ipc = pytest.importorskip("pyarrow.ipc")
-parquet = pytest.importorskip("pyarrow.parquet")
+from tests.tools.commands import invoke, objects, ok, pairs, process
+from tests.tools.tables import pa, parquet, written
 
 NAMES = ["a.parquet", "a.arrow", "a.arrows", "a.feather",
          "a.arrows.gz", "a.arrows.zst", "a.arrow.gz", "a.feather.zst"]  # fmt: skip
-
-
-def written(path: Path, table: Any, rows: int = 1000) -> Path:
-    """A table as its name says."""
-    if path.suffix == ".parquet":
-        parquet.write_table(table, path, row_group_size=rows)
-        return path
-    kinds = {".gz": "gzip", ".zst": "zstd"}
-    with pa.OSFile(str(path), "wb") as file:
-        packed = kinds.get(path.suffix)
-        to = pa.CompressedOutputStream(file, packed) if packed else file
-        make = ipc.new_stream if ".arrows" in path.name else ipc.new_file
-        with make(to, table.schema) as writer:
-            writer.write_table(table, max_chunksize=rows)
-        to.close()
-    return path
 
 
 @pytest.mark.parametrize("name", NAMES)

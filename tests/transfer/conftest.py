@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,3 +25,11 @@ def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DurableS
         yield server
     finally:
         server.kill()
+
+
+@pytest.fixture
+def client(durable: DurableServer) -> Iterator[Any]:
+    """A client of the server that is followed."""
+    made = durable.client()
+    yield made
+    made.close()

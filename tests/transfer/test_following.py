@@ -8,8 +8,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,69 +16,13 @@ import redis
 
 import logstore
 from logstore.api.store import Store
-from logstore.errors import Error, IDOrderError
-from logstore.transfer import Follow, Report, Server, Wanted, follow
+from logstore.errors import IDOrderError
 from tests.store.conftest import OpenStore
 from tests.tools.commands import COMMAND, environment, invoke
 from tests.transfer.durable import DurableServer
+from tests.transfer.followers import FOLLOWER, WAIT_S, add, followed, ids, until
 
 pytestmark = pytest.mark.peers
-WAIT_S = 120.0
-FOLLOWER = "follower"  # the thread that follows
-QUICK = {"look_s": 0.1, "settle_s": 0.05}
-
-
-def until(found: Callable[[], Any]) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + WAIT_S
-    while not found():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
-
-
-@contextmanager
-def followed(store: Store[Any], server: DurableServer, *patterns: bytes, **how: Any) -> Iterator[
-    Report
-]:  # fmt: skip
-    """Follow a server while the block runs."""
-    report, stop, failed = Report(), threading.Event(), list[Error]()
-
-    def run() -> None:
-        try:
-            with Server(server.url) as connection:
-                options = Follow(**{**QUICK, **how})
-                follow(store, connection, Wanted(patterns), options, stop=stop, report=report)
-        except Error as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name=FOLLOWER)
-    thread.start()
-    try:
-        yield report
-    finally:
-        stop.set()
-        thread.join(WAIT_S)
-    if failed:
-        raise failed[0]
-
-
-def ids(store: Store[Any], name: str) -> list[str]:
-    """The IDs of a stream here."""
-    return [str(entry.id) for entry in store.stream(name)]
-
-
-@pytest.fixture
-def client(durable: DurableServer) -> Iterator[Any]:
-    """A client of the server that is followed."""
-    made = durable.client()
-    yield made
-    made.close()
-
-
-def add(client: Any, name: str, *numbers: int) -> None:
-    """Add entries with IDs of these numbers."""
-    for number in numbers:
-        client.execute_command("XADD", name, f"{number}-1", "n", number, "n", "again")
 
 
 def test_what_is_there_and_what_comes(

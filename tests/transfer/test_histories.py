@@ -10,9 +10,8 @@ from logstore.api.store import Store
 from logstore.ids import parse_id
 from logstore.transfer import Report
 from tests.transfer.durable import DurableServer
-from tests.transfer.test_following import add, client, followed, ids, until
+from tests.transfer.followers import add, followed, ids, until
 
-__all__ = ["client"]
 pytestmark = pytest.mark.peers
 BURST = 60_000
 KEPT = 500

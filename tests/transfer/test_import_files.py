@@ -24,10 +24,12 @@ from logstore.errors import (
 from logstore.rdb.codes import crc64
 from logstore.transfer import Wanted, import_file, stream_intake
 from tests.peers.servers import Peer
+from tests.rdb.bodies import body
 from tests.rdb.workload import fill
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, delete_index
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
+from tests.transfer.dumps import dumps, ours
 
 pytestmark = pytest.mark.peers
 
@@ -36,21 +38,6 @@ def saved(peer: Peer) -> Path:
     """The RDB file of all that a server has."""
     peer.command("SAVE")
     return Path(peer.command("CONFIG", "GET", "dir")[1].decode()) / "dump.rdb"
-
-
-def body(payload: bytes) -> bytes:
-    """A payload without version and checksum."""
-    return payload[:-10]
-
-
-def dumps(peer: Peer) -> dict[bytes, bytes]:
-    """All streams of a server."""
-    return {name: body(peer.command("DUMP", name)) for name in peer.command("KEYS", "*")}
-
-
-def ours(store: Store[bytes]) -> dict[bytes, bytes]:
-    """All streams of a store."""
-    return {name: body(store.stream(name).dump()) for name in store.streams()}
 
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:

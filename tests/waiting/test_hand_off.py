@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,77 +16,29 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import SERVED
 from logstore.engine.waiting.session import WaitSession
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    owners,
-    queue,
-    queued,
-    reader,
-    stop,
-    takers,
-)
+from tests.waiting import crowd
+from tests.waiting.readers import Reading, add, commits, killed_handing_over
 
 pytestmark = pytest.mark.usefixtures("left_to_readers")
 
 
-class Reading(threading.Thread):
-    """A thread that reads once; it stands in the queue when it was made."""
-
-    def __init__(self, store: Store[Any], who: str, **options: Any) -> None:
-        super().__init__()
-        self._group = group_of(store)
-        self._who = who
-        self._options = {"timeout": LONG_S, **options}
-        self.got: list[int] | None = None
-        before = store.metrics()["waits"]
-        self.start()
-        eventually(lambda: store.metrics()["waits"] > before)
-
-    def run(self) -> None:
-        """Read."""
-        found = self._group.read(self._who, **self._options)
-        self.got = [int(each.fields[b"n"]) for each in found]
-
-    def wait(self) -> list[int]:
-        """What it got."""
-        self.join(SOON_S)
-        assert self.got is not None
-        return self.got
-
-
-def add(store: Store[Any], *numbers: int, pad: str = "") -> None:
-    """Add entries in one commit."""
-    store.stream("work").add_many({"n": n, "pad": pad} for n in numbers)
-
-
-def commits(store: Store[Any]) -> int:
-    """Commits of all processes."""
-    return engine_of(store).wake.log().commit
-
-
 @pytest.mark.usefixtures("patient")
 def test_one_commit_serves_all_that_wait(store: Store[Any]) -> None:
-    group_of(store)
+    crowd.group_of(store)
     with ExitStack() as stack:
         for who in range(10):
-            stack.enter_context(reader(store, f"w{who}"))
-        eventually(lambda: len(takers(store)) == 10)
+            stack.enter_context(crowd.reader(store, f"w{who}"))
+        crowd.eventually(lambda: len(crowd.takers(store)) == 10)
         with store._live().committer.locked():  # who joined has committed so
             before = commits(store)
         add(store, *range(10))
-        eventually(lambda: len(owners(store)) == 10)
+        crowd.eventually(lambda: len(crowd.owners(store)) == 10)
         assert commits(store) == before + 2  # the add, and the read of the first
-    assert owners(store) == [f"w{who}" for who in range(10)]
-    assert queue(store) == []
+    assert crowd.owners(store) == [f"w{who}" for who in range(10)]
+    assert crowd.queue(store) == []
 
 
 @pytest.mark.usefixtures("patient")
@@ -108,18 +59,18 @@ def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -
 
     def slow(self: Any, ahead: Any) -> Any:
         if self._read.consumer == b"first" and store.stream("work").first is not None:
-            held.wait(SOON_S)
+            held.wait(crowd.SOON_S)
         return attempt(self, ahead)
 
     monkeypatch.setattr(WaitSession, "_try", slow)
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=2)
     add(store, *range(5))
-    found = group_of(store).read("third", count=1, timeout=LONG_S)
+    found = crowd.group_of(store).read("third", count=1, timeout=crowd.LONG_S)
     assert [int(each.fields[b"n"]) for each in found] == [3]
     assert second.wait() == [1, 2]
     held.set()
     assert first.wait() == [0]  # and not another one besides: that would be lost
-    assert owners(store) == ["first", "second", "second", "third"]
+    assert crowd.owners(store) == ["first", "second", "second", "third"]
 
 
 @pytest.mark.usefixtures("patient")
@@ -138,24 +89,24 @@ def test_who_must_come_itself_is_not_passed(store: Store[Any], options: dict[str
 @pytest.mark.usefixtures("patient")
 def test_nothing_is_handed_where_entries_are_redelivered(store: Store[Any]) -> None:
     readers = [Reading(store, f"w{n}", count=1) for n in range(3)]
-    group_of(store).configure(redeliver_after=3600)
+    crowd.group_of(store).configure(redeliver_after=3600)
     add(store, 0, 1, 2)
     assert [each.wait() for each in readers] == [[0], [1], [2]]
     assert store.metrics()["handed"] == 0
 
 
 def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> None:
-    group_of(store)
-    stopped, killed = reader(store, "stopped"), reader(store, "killed")
-    stop(stopped.pid)
+    crowd.group_of(store)
+    stopped, killed = crowd.reader(store, "stopped"), crowd.reader(store, "killed")
+    crowd.stop(stopped.pid)
     killed.kill()
     add(store, 0)
-    with reader(store, "second"):
-        eventually(lambda: owners(store) == ["second"])
+    with crowd.reader(store, "second"):
+        crowd.eventually(lambda: crowd.owners(store) == ["second"])
     os.kill(stopped.pid, signal.SIGCONT)
     add(store, 1)
     stopped.join()
-    assert owners(store) == ["second", "stopped"]
+    assert crowd.owners(store) == ["second", "stopped"]
 
 
 @pytest.mark.usefixtures("patient")
@@ -173,60 +124,28 @@ def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
     add(store, 0, 1)
     assert first.wait() == [0]
-    eventually(lambda: store.metrics()["handed"] == 1 and len(queue(store)) == 1)
+    crowd.eventually(lambda: store.metrics()["handed"] == 1 and len(crowd.queue(store)) == 1)
     assert second.is_alive()
     add(store, 2)
     assert second.wait() == [2]
 
 
-def _dies(when: Callable[[], None], store: Store[Any]) -> Forked:
-    """A process that reads one entry, and is killed over it as ``when`` arranges."""
-
-    def work() -> None:
-        with logstore.open(store.path, sync="os", background=False) as theirs:
-            when()
-            group_of(theirs).read("dying", count=1, timeout=LONG_S)
-
-    return queued(store, work)
-
-
-def _kill(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed_handing_over(store: Store[Any], *, published: bool) -> Forked:
-    """A process that waits, and is killed over what it hands to others when it is served."""
-
-    def when() -> None:
-        if published:
-            Waits.given_locked = _kill  # type: ignore[method-assign]
-        else:
-            begin = Wake.begin
-            Wake.begin = lambda self, number: (  # type: ignore[method-assign, misc]
-                _kill()
-                if any(self.waits.mailboxes.state(n) for n in range(4))
-                else begin(self, number)
-            )
-
-    return _dies(when, store)
-
-
 @pytest.mark.parametrize("published", [True, False])
 def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
     """Published: the other finds in the index that it was served. Else it is served again."""
-    group_of(store)
+    crowd.group_of(store)
     first = killed_handing_over(store, published=published)
     second = Reading(store, "second", count=1)
     add(store, 0, 1)
     assert os.WTERMSIG(os.waitpid(first.pid, 0)[1]) == signal.SIGKILL
     assert second.wait() == ([1] if published else [0])
-    assert owners(store) == (["dying", "second"] if published else ["second"])
-    assert queue(store) == []
+    assert crowd.owners(store) == (["dying", "second"] if published else ["second"])
+    assert crowd.queue(store) == []
 
 
 def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> None:
     """Waiters with short time-outs: what is pending with one was returned to it, whatever met."""
-    group = group_of(store)
+    group = crowd.group_of(store)
     count, got, done = 400, [[] for _ in range(6)], threading.Event()  # type: ignore[var-annotated]
 
     def work(number: int) -> None:
@@ -243,7 +162,7 @@ def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> Non
         time.sleep(0.001 * (n % 5))
     done.set()
     for thread in threads:
-        thread.join(LONG_S)
+        thread.join(crowd.LONG_S)
     pending = {each.id: each.consumer for each in group.pending_entries()}
     assert {id: f"w{n}".encode() for n in range(6) for id in got[n]} == pending
     assert sum(map(len, got)) == len(pending) == count
@@ -255,7 +174,7 @@ def test_who_is_told_to_stop_takes_along_what_it_was_handed(
 ) -> None:
     """Stopped between being handed something and looking: it is not left in its backlog unseen."""
     stopped: list[bool] = []
-    group = group_of(store)
+    group = crowd.group_of(store)
     found: list[Any] = []
 
     def alive() -> None:
@@ -268,10 +187,10 @@ def test_who_is_told_to_stop_takes_along_what_it_was_handed(
     first = Reading(store, "first", count=1)
     second = threading.Thread(target=work)
     second.start()
-    eventually(lambda: len(queue(store)) == 2)
+    crowd.eventually(lambda: len(crowd.queue(store)) == 2)
     stopped.append(True)
     add(store, 0, 1)
-    second.join(SOON_S)
+    second.join(crowd.SOON_S)
     assert first.wait() == [0]
     assert [int(each.fields[b"n"]) for each in found] == [1]
 

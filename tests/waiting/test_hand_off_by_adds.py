@@ -24,20 +24,9 @@ from logstore.engine.waiting.session import WaitSession
 from tests.compaction.dumps import everywhere
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    queue,
-    reader,
-    stop,
-    takers,
-)
-from tests.waiting.test_hand_off import Reading, add, commits
-from tests.waiting.test_task_sessions import go, task, until
+from tests.waiting import crowd
+from tests.waiting.readers import Reading, add, commits, kill_self
+from tests.waiting.tasks import go, task, until
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -53,7 +42,7 @@ def test_one_commit_adds_and_delivers(store: Store[Any]) -> None:
     add(store, 0, 1)
     assert [first.wait(), second.wait()] == [[0], [1]]
     assert commits(store) == before + 1
-    assert queue(store) == [os.getpid()]
+    assert crowd.queue(store) == [os.getpid()]
     time.sleep(0.05)
     found = store.metrics()
     assert found["handed"] - waking["handed"] == 2
@@ -61,7 +50,7 @@ def test_one_commit_adds_and_delivers(store: Store[Any]) -> None:
     assert found["wakeups"] - waking["wakeups"] == 2  # not the third, for which nothing is left
     add(store, 2)
     assert third.wait() == [2]
-    assert owners(store) == ["first", "second", "third"]
+    assert crowd.owners(store) == ["first", "second", "third"]
 
 
 def test_what_is_left_wakes_the_next_as_ever(store: Store[Any]) -> None:
@@ -80,21 +69,21 @@ def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> 
 
     def read(stream: str, name: str) -> None:
         group = store.stream(stream).group(name, start="0")
-        found = group.read("c", timeout=LONG_S)
+        found = group.read("c", timeout=crowd.LONG_S)
         got[stream + name] = [int(each.fields[b"n"]) for each in found]
 
     pairs = [(stream, name) for stream in streams[::30] for name in ("g", "h")]
     threads = [threading.Thread(target=read, args=pair) for pair in pairs]
     for thread in threads:
         thread.start()
-    eventually(lambda: store.metrics()["waits"] == len(pairs))
+    crowd.eventually(lambda: store.metrics()["waits"] == len(pairs))
     before = commits(store)
     with store.transaction() as tx:
         for n, stream in enumerate(streams):
             tx.stream(stream).add({"n": n})
             tx.stream(stream).add({"n": -n})
     for thread in threads:
-        thread.join(SOON_S)
+        thread.join(crowd.SOON_S)
     assert got == {
         stream + name: [n, -n] for n, stream in enumerate(streams) for name in "gh" if n % 30 == 0
     }
@@ -108,25 +97,25 @@ def test_a_group_of_another_stream_is_left_alone(store: Store[Any]) -> None:
     got: list[Any] = []
 
     def read() -> None:
-        got.extend(store.stream(other).group("g", start="0").read("c", timeout=LONG_S))
+        got.extend(store.stream(other).group("g", start="0").read("c", timeout=crowd.LONG_S))
 
     thread = threading.Thread(target=read)
     thread.start()
-    eventually(lambda: store.metrics()["waits"] == 1)
+    crowd.eventually(lambda: store.metrics()["waits"] == 1)
     (first,) = reading(store, "first")
     add(store, 0)
     assert first.wait() == [0]
     assert thread.is_alive()
     assert store.stream(other).group("g").info().pending == 0
     store.stream(other).add({"n": 7})
-    thread.join(SOON_S)
+    thread.join(crowd.SOON_S)
     assert [each.fields[b"n"] for each in got] == [b"7"]
 
 
 def test_who_waits_is_woken_for_what_a_commit_before_left(store: Store[Any]) -> None:
     """A dead writer's, that was finished under the same LOCK."""
     (first,) = reading(store, "first")
-    key, waits = key_of(store), engine_of(store).wake.waits
+    key, waits = crowd.key_of(store), engine_of(store).wake.waits
     woken = store.metrics()["wakeups"]
     with store._live().committer.locked():
         waits.bump_locked([b"work"], {key})
@@ -135,7 +124,7 @@ def test_who_waits_is_woken_for_what_a_commit_before_left(store: Store[Any]) -> 
     with store._live().committer.locked():
         waits.bump_locked([b"work"], set())
         waits.bump_locked([b"work"], {key})
-    eventually(lambda: store.metrics()["wakeups"] == woken + 1)
+    crowd.eventually(lambda: store.metrics()["wakeups"] == woken + 1)
     add(store, 0)
     assert first.wait() == [0]
 
@@ -147,7 +136,7 @@ def test_an_add_does_not_deliver_what_was_there_before_it(
     held, attempt = threading.Event(), WaitSession._try
 
     def slow(self: Any, ahead: Any) -> Any:
-        held.wait(SOON_S)
+        held.wait(crowd.SOON_S)
         return attempt(self, ahead)
 
     monkeypatch.setattr(handoff, "SERVED_MAX_ENTRIES", 3)
@@ -155,7 +144,7 @@ def test_an_add_does_not_deliver_what_was_there_before_it(
     (first,) = reading(store, "first", count=0)
     add(store, 0, 1, 2, 3)
     add(store, 4)
-    assert owners(store) == []
+    assert crowd.owners(store) == []
     held.set()
     assert first.wait() == [0, 1, 2, 3, 4]
 
@@ -164,7 +153,7 @@ def test_what_was_left_over_is_for_those_who_come_themselves(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An add does not deliver more than it adds, nor large batches."""
-    group_of(store)
+    crowd.group_of(store)
     monkeypatch.setattr(handoff, "SERVED_MAX_ENTRIES", 3)
     (first,) = reading(store, "first", count=0)
     before = commits(store)
@@ -193,36 +182,36 @@ def test_what_a_transaction_takes_back_is_delivered_to_nobody(store: Store[Any])
         tx.stream("work").group("g").set_id("$")
     add(store, 3)
     assert second.wait() == [3]
-    assert owners(store) == ["first", "second"]
+    assert crowd.owners(store) == ["first", "second"]
 
 
 def test_the_stopped_the_dead_and_those_who_gave_up_are_passed(store: Store[Any]) -> None:
-    group_of(store)
-    assert group_of(store).read("gave up", count=1, timeout=0.01) == []
-    killed = reader(store, "killed")
+    crowd.group_of(store)
+    assert crowd.group_of(store).read("gave up", count=1, timeout=0.01) == []
+    killed = crowd.reader(store, "killed")
     (first,) = reading(store, "first")
     killed.kill()
     add(store, 0)
     assert first.wait() == [0]
-    stopped = reader(store, "stopped")
-    stop(stopped.pid)
+    stopped = crowd.reader(store, "stopped")
+    crowd.stop(stopped.pid)
     try:
         (second,) = reading(store, "second")
-        before = owners(store)
+        before = crowd.owners(store)
         add(store, 1)
         time.sleep(0.05)
-        assert owners(store) == before  # its place stands before the second one's
+        assert crowd.owners(store) == before  # its place stands before the second one's
     finally:
         os.kill(stopped.pid, signal.SIGCONT)
     stopped.join()
     add(store, 2)
     assert second.wait() == [2]
-    assert owners(store) == ["first", "stopped", "second"]
+    assert crowd.owners(store) == ["first", "stopped", "second"]
 
 
 def test_where_entries_are_redelivered_an_add_hands_out_nothing(store: Store[Any]) -> None:
     readers = reading(store, "a", "b")
-    group_of(store).configure(redeliver_after=3600)
+    crowd.group_of(store).configure(redeliver_after=3600)
     add(store, 0, 1)
     assert [each.wait() for each in readers] == [[0], [1]]
     assert store.metrics()["handed"] == 0
@@ -254,19 +243,19 @@ def test_an_add_does_not_fail_for_those_who_wait(
 def test_what_does_not_fit_into_a_segment_is_decided_once_more(tmp_path: Path) -> None:
     """Where the delivery comes to lie beyond its end, all of it goes into the next one."""
     with logstore.open(tmp_path / "store", sync="os", segment_bytes=64 << 10) as store:
-        group_of(store)
+        crowd.group_of(store)
         got: list[int] = []
 
         def read() -> None:
             while len(got) < 3000:
-                found = group_of(store).read("c", timeout=LONG_S)
+                found = crowd.group_of(store).read("c", timeout=crowd.LONG_S)
                 got.extend(int(each.fields[b"n"]) for each in found)
 
         thread = threading.Thread(target=read)
         thread.start()
         for n in range(3000):
             store.stream("work").add({"n": n, "pad": "x" * (n % 97)})
-        thread.join(LONG_S)
+        thread.join(crowd.LONG_S)
         assert got == list(range(3000))
         assert store.metrics()["rolls"] > 3
         assert store.metrics()["handed"] > 0
@@ -280,9 +269,9 @@ def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
     def work() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
             if published:
-                Waits.given_locked = _kill  # type: ignore[method-assign]
+                Waits.given_locked = kill_self  # type: ignore[method-assign]
             else:
-                Wake.begin = _kill  # type: ignore[method-assign]
+                Wake.begin = kill_self  # type: ignore[method-assign]
             theirs.stream("work").add({"n": 0})
 
     child = Forked(work)
@@ -298,17 +287,13 @@ def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
         assert len(store.stream("work")) == 0
         add(store, 1)
         assert first.wait() == [1]
-    assert owners(store) == ["first"]
-
-
-def _kill(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    assert crowd.owners(store) == ["first"]
 
 
 def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
     async def work(store: Any, plain: Store[Any]) -> None:
         first, second = await task(store, "first"), await task(store, "second")
-        await until(lambda: len(takers(plain)) == 2)
+        await until(lambda: len(crowd.takers(plain)) == 2)
         before = commits(plain)
         plain.stream("work").add_many([{"n": 0}, {"n": 1}])
         assert len(await first) == len(await second) == 1
@@ -324,7 +309,7 @@ def test_readers_that_were_served_run_before_more_is_added(
     yields: list[int] = []
     monkeypatch.setattr(futex, "let_run", lambda: yields.append(commits(store)))
     add(store, 0)
-    assert group_of(store).read("nobody waits", count=1)
+    assert crowd.group_of(store).read("nobody waits", count=1)
     assert yields == []
     for n in (1, 2):
         (waiting,) = reading(store, f"w{n}")

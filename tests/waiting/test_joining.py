@@ -16,7 +16,7 @@ from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.waiting import probe
 from tests.support.inside import engine_of
 from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
-from tests.waiting.test_hand_off import Reading, add, commits
+from tests.waiting.readers import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
 

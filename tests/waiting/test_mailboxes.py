@@ -28,26 +28,16 @@ from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff
 from logstore.engine.waiting.session import WaitSession
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    reader,
-    stop,
-)
-from tests.waiting.test_hand_off import Reading, add, killed_handing_over
-from tests.waiting.test_task_sessions import go, task, until
-from tests.waiting.test_waiter_records import Held
+from tests.waiting import crowd
+from tests.waiting.readers import Reading, add, killed_handing_over
+from tests.waiting.tasks import Held, go, task, until
 
 pytestmark = pytest.mark.usefixtures("left_to_readers")
 
 
 def hand_off(store: Store[Any], numbers: int, *, times: int = 1) -> list[int]:
     """Add entries and hand them to those who wait, in one commit; what mailboxes had then."""
-    waits, key = engine_of(store).wake.waits, key_of(store)
+    waits, key = engine_of(store).wake.waits, crowd.key_of(store)
 
     def step(state: Any) -> list[int]:
         batch = arguments.rows([{"n": n} for n in range(numbers)], None)
@@ -68,7 +58,7 @@ def test_in_one_commit_nobody_is_handed_something_twice(store: Store[Any]) -> No
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
     assert hand_off(store, 5, times=2) == [OFFERED, OFFERED]
     assert [first.wait(), second.wait()] == [[0], [1]]
-    assert owners(store) == ["first", "second"]
+    assert crowd.owners(store) == ["first", "second"]
 
 
 @pytest.mark.usefixtures("patient")
@@ -79,7 +69,7 @@ def test_who_is_leaving_is_offered_nothing(
     """It says so between the look at the queue and the offer, or comes back already."""
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
     waiters = engine_of(store).wake.waits.waiters
-    leaving = waiters.waiting(key_of(store))[0]
+    leaving = waiters.waiting(crowd.key_of(store))[0]
     offer = Mailboxes.offer_locked
 
     def late(self: Mailboxes, number: int, *args: Any) -> None:
@@ -105,11 +95,11 @@ def test_an_offer_of_the_dead_is_withdrawn_if_another_read_it(
     store: Store[Any], whose: str
 ) -> None:
     """Another consumer, or the same one in another read: it was returned there."""
-    group = group_of(store)
+    group = crowd.group_of(store)
     add(store, 0)
     (had,) = group.read(whose, count=1)
     waiting = Reading(store, "c", count=1)
-    key = key_of(store)
+    key = crowd.key_of(store)
     found = group._opened.view(lambda view: pel.find(view.index.groups, key, had.id))
     assert found is not None
     waits = engine_of(store).wake.waits
@@ -119,36 +109,36 @@ def test_an_offer_of_the_dead_is_withdrawn_if_another_read_it(
         waits.mailboxes.offer_locked(record.number, had.id, had.id, time_ms)
         waits.waiters.count_up(record.number)
     waits.waiters.wake(record.number)
-    eventually(lambda: waits.mailboxes.state(record.number) == NOTHING)
+    crowd.eventually(lambda: waits.mailboxes.state(record.number) == NOTHING)
     add(store, 1)
     assert waiting.wait() == [1]
 
 
 @pytest.mark.usefixtures("patient")
 def test_who_timed_out_is_handed_nothing_until_it_comes_back(store: Store[Any]) -> None:
-    group = group_of(store)
+    group = crowd.group_of(store)
     assert group.read("first", count=1, timeout=0.01) == []
     second = Reading(store, "second", count=1)
     add(store, 0, 1)
     assert second.wait() == [0]
-    assert owners(store) == ["second"]
-    assert [each.fields[b"n"] for each in group.read("first", timeout=LONG_S)] == [b"1"]
+    assert crowd.owners(store) == ["second"]
+    assert [each.fields[b"n"] for each in group.read("first", timeout=crowd.LONG_S)] == [b"1"]
 
 
 def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
     """It would lie there, while others could have it."""
-    group_of(store)
-    stopped = reader(store, "stopped")
-    eventually(lambda: engine_of(store).wake.waits.mailboxes.read(0).consumer != NO_ONE)
-    stop(stopped.pid)
+    crowd.group_of(store)
+    stopped = crowd.reader(store, "stopped")
+    crowd.eventually(lambda: engine_of(store).wake.waits.mailboxes.read(0).consumer != NO_ONE)
+    crowd.stop(stopped.pid)
     try:
         assert hand_off(store, 1) == [NOTHING]
-        assert owners(store) == []
+        assert crowd.owners(store) == []
     finally:
         os.kill(stopped.pid, signal.SIGCONT)
     add(store, 1)
     stopped.join()
-    assert owners(store) == ["stopped"]
+    assert crowd.owners(store) == ["stopped"]
 
 
 @pytest.mark.usefixtures("patient")
@@ -168,7 +158,7 @@ def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
     first = Reading(store, "first", count=1)
     add(store, 0)
     second = Reading(store, "second", count=1)
-    assert owners(store) == []
+    assert crowd.owners(store) == []
     held.set()
     assert first.wait() == [0]
     add(store, 1)
@@ -179,7 +169,7 @@ def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
 def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> None:
     """Else the same consumer in another thread may read it in the same millisecond: both got it."""
     waiting = Reading(store, "c", count=1)
-    waits, number = engine_of(store).wake.waits, key_of(store)
+    waits, number = engine_of(store).wake.waits, crowd.key_of(store)
     records = waits.waiters.waiting(number)
     offered: list[int] = []
 
@@ -206,7 +196,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     def late(self: Any, mailbox: Any) -> Any:
         store.drop("work")
         store.stream("work").add({"n": 77}, id=mailbox.first)
-        group_of(store)
+        crowd.group_of(store)
         return collect(self, mailbox)
 
     monkeypatch.setattr(WaitSession, "_collect", late)
@@ -214,7 +204,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
     add(store, 0, 1)
     assert first.wait() == [0]
     assert second.wait() == [77]
-    assert owners(store) == ["second"]
+    assert crowd.owners(store) == ["second"]
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -237,10 +227,10 @@ def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) ->
 def test_what_it_is_handed_as_it_gives_up_it_returns(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group_of(store)
+    crowd.group_of(store)
     held = Held(monkeypatch, "give_up")
     late = Reading(store, "late", count=1, timeout=0.05)
-    assert held.reached.wait(SOON_S)
+    assert held.reached.wait(crowd.SOON_S)
     assert hand_off(store, 1) == [OFFERED]
     held.goes_on.set()
     assert late.wait() == [0]
@@ -258,4 +248,4 @@ def test_who_was_offered_something_by_the_dead_is_offered_nothing_besides(
         assert hand_off(store, 1) == [OFFERED, NOTHING]
     assert hand_off(store, 1) == [GIVEN, OFFERED]
     assert len(first.wait()) == len(second.wait()) == 1
-    assert owners(store) == ["first", "second"]
+    assert crowd.owners(store) == ["first", "second"]

@@ -23,18 +23,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import probe
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    queue,
-    queued,
-    reader,
-    stop,
-)
+from tests.waiting import crowd
 
 IDLE_S = 4.0  # nobody has it before all stand in the queue, on a busy machine too
 
@@ -43,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("patient")
 
 def deliver(store: Store[Any], *ids: str) -> None:
     """Add entries, and hand them to a consumer that does nothing with them."""
-    group = group_of(store)
+    group = crowd.group_of(store)
     for id in ids:
         store.stream("work").add({"a": "b"}, id)
     assert len(group.read("gone", count=len(ids))) == len(ids)
@@ -53,37 +42,40 @@ def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any
     began = time.monotonic()
     deliver(store, "1-0")
     with (
-        reader(store, "first"),
-        reader(store, "second"),
-        reader(store, "claims", claim_idle=IDLE_S),
+        crowd.reader(store, "first"),
+        crowd.reader(store, "second"),
+        crowd.reader(store, "claims", claim_idle=IDLE_S),
     ):
-        eventually(lambda: owners(store) == ["claims"])
+        crowd.eventually(lambda: crowd.owners(store) == ["claims"])
         assert time.monotonic() - began >= IDLE_S - 0.05
-        eventually(lambda: len(queue(store)) == 2)
+        crowd.eventually(lambda: len(crowd.queue(store)) == 2)
         store.stream("work").add_many([("2-0", {"a": "b"}), ("3-0", {"a": "b"})])
-    assert owners(store) == ["claims", "first", "second"]
+    assert crowd.owners(store) == ["claims", "first", "second"]
 
 
 def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
     deliver(store, "1-0")
-    with reader(store, "first"), reader(store, "claims", claim_idle=1_000):
-        group_of(store).nack("1-0")
-        eventually(lambda: owners(store) == ["claims"])
+    with crowd.reader(store, "first"), crowd.reader(store, "claims", claim_idle=1_000):
+        crowd.group_of(store).nack("1-0")
+        crowd.eventually(lambda: crowd.owners(store) == ["claims"])
         store.stream("work").add({"a": "b"}, "2-0")
-    assert owners(store) == ["claims", "first"]
+    assert crowd.owners(store) == ["claims", "first"]
 
 
 def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
     """It takes what it may, and leaves what is new, though it asked for more of both."""
     deliver(store, "1-0")
-    with reader(store, "first") as first, reader(store, "claims", count=10, claim_idle=IDLE_S):
-        stop(first.pid)
+    with (
+        crowd.reader(store, "first") as first,
+        crowd.reader(store, "claims", count=10, claim_idle=IDLE_S),
+    ):
+        crowd.stop(first.pid)
         store.stream("work").add({"a": "b"}, "2-0")
-        eventually(lambda: owners(store) == ["claims"])
+        crowd.eventually(lambda: crowd.owners(store) == ["claims"])
         time.sleep(0.1)
-        assert owners(store) == ["claims"]
+        assert crowd.owners(store) == ["claims"]
         os.kill(first.pid, signal.SIGCONT)
-    assert owners(store) == ["claims", "first"]
+    assert crowd.owners(store) == ["claims", "first"]
 
 
 def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
@@ -91,31 +83,34 @@ def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
     ids = ["1-0", "2-0", "3-0"]
     deliver(store, *ids)
     with (
-        reader(store, "plain"),
-        reader(store, "a", claim_idle=1_000),
-        reader(store, "b", claim_idle=1_000),
-        reader(store, "c", claim_idle=1_000),
+        crowd.reader(store, "plain"),
+        crowd.reader(store, "a", claim_idle=1_000),
+        crowd.reader(store, "b", claim_idle=1_000),
+        crowd.reader(store, "c", claim_idle=1_000),
     ):
-        assert len(group_of(store).claim("gone", *ids, min_idle=0, idle=999)) == 3
-        eventually(lambda: owners(store) == ["a", "b", "c"])
+        assert len(crowd.group_of(store).claim("gone", *ids, min_idle=0, idle=999)) == 3
+        crowd.eventually(lambda: crowd.owners(store) == ["a", "b", "c"])
         store.stream("work").add({"a": "b"}, "4-0")
-    assert owners(store) == ["a", "b", "c", "plain"]
+    assert crowd.owners(store) == ["a", "b", "c", "plain"]
 
 
 def test_the_less_patient_is_served_before_the_more_patient(store: Store[Any]) -> None:
     deliver(store, "1-0")
-    with reader(store, "long", claim_idle=1_000), reader(store, "short", claim_idle=IDLE_S):
-        eventually(lambda: owners(store) == ["short"])
-        group_of(store).nack("1-0")  # this suits both
-        eventually(lambda: owners(store) == ["long"])
+    with (
+        crowd.reader(store, "long", claim_idle=1_000),
+        crowd.reader(store, "short", claim_idle=IDLE_S),
+    ):
+        crowd.eventually(lambda: crowd.owners(store) == ["short"])
+        crowd.group_of(store).nack("1-0")  # this suits both
+        crowd.eventually(lambda: crowd.owners(store) == ["long"])
 
 
 def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
     """Who looks on its own account yields to those before it that would take it as well."""
     deliver(store, "1-0")
-    key = key_of(store)
+    key = crowd.key_of(store)
     waiters = engine_of(store).wake.waits.waiters
-    group = group_of(store)
+    group = crowd.group_of(store)
     with store._live().committer.locked():
         taken = waiters.take_locked(key, bucket_of(b"work"), 100)  # it waits, and does nothing
     assert taken is not None
@@ -147,7 +142,7 @@ def test_whose_turn_it_can_be(store: Store[Any]) -> None:
 
 
 def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
-    group = group_of(store)
+    group = crowd.group_of(store)
     deliver(store, "1-0", "2-0")
     time.sleep(0.02)
     deliver(store, "3-0")
@@ -177,43 +172,45 @@ def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
 
 def test_threads_of_one_process_are_told_apart_as_well(store: Store[Any]) -> None:
     deliver(store, "1-0")
-    group = group_of(store)
-    new = threading.Thread(target=group.read, args=("first",), kwargs={"timeout": LONG_S})
+    group = crowd.group_of(store)
+    new = threading.Thread(target=group.read, args=("first",), kwargs={"timeout": crowd.LONG_S})
     new.start()
-    eventually(lambda: len(queue(store)) == 1)
+    crowd.eventually(lambda: len(crowd.queue(store)) == 1)
     began = time.monotonic()
-    assert [each.id.ms for each in group.read("claims", timeout=LONG_S, claim_idle=IDLE_S)] == [1]
-    assert time.monotonic() - began < SOON_S
+    assert [
+        each.id.ms for each in group.read("claims", timeout=crowd.LONG_S, claim_idle=IDLE_S)
+    ] == [1]
+    assert time.monotonic() - began < crowd.SOON_S
     store.stream("work").add({"a": "b"}, "2-0")
-    new.join(SOON_S)
-    assert owners(store) == ["claims", "first"]
+    new.join(crowd.SOON_S)
+    assert crowd.owners(store) == ["claims", "first"]
 
 
 @pytest.mark.parametrize("how", ["destroy", "drop", "anew"])
 def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) -> None:
     """One after the other, over processes and threads; of one that is made anew they read on."""
-    group = group_of(store)
+    group = crowd.group_of(store)
     told: list[BaseException | int] = []
 
     def work() -> None:
         try:
-            told.append(len(group.read("thread", count=1, timeout=LONG_S)))
+            told.append(len(group.read("thread", count=1, timeout=crowd.LONG_S)))
         except logstore.GroupNotFoundError as error:
             told.append(error)
 
     def fail() -> None:
         with logstore.open(store.path, sync="os", background=False) as theirs:
             if how == "anew":
-                assert group_of(theirs).read("process", count=1, timeout=LONG_S)
+                assert crowd.group_of(theirs).read("process", count=1, timeout=crowd.LONG_S)
             else:
                 with pytest.raises(logstore.GroupNotFoundError, match="NOGROUP"):
-                    theirs.stream("work").group("g").read("process", timeout=LONG_S)
+                    theirs.stream("work").group("g").read("process", timeout=crowd.LONG_S)
 
-    with queued(store, fail), queued(store, fail):
+    with crowd.queued(store, fail), crowd.queued(store, fail):
         thread = threading.Thread(target=work)
         thread.start()
-        eventually(lambda: len(queue(store)) == 3)
-        with queued(store, fail):
+        crowd.eventually(lambda: len(crowd.queue(store)) == 3)
+        with crowd.queued(store, fail):
             if how == "drop":
                 store.drop("work")
             elif how == "destroy":
@@ -222,9 +219,9 @@ def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) 
                 with store.transaction() as tx:
                     tx.stream("work").group("g").destroy()
                     tx.stream("work").group("g").create("0")
-                eventually(lambda: len(queue(store)) == 4)
+                crowd.eventually(lambda: len(crowd.queue(store)) == 4)
                 store.stream("work").add_many([{"a": "b"}] * 4)
-            thread.join(SOON_S)
+            thread.join(crowd.SOON_S)
             assert len(told) == 1
     assert isinstance(told[0], int if how == "anew" else logstore.GroupNotFoundError)
 
@@ -240,9 +237,9 @@ def test_readers_of_several_streams_in_several_processes_all_wake(
         with logstore.open(store.path, sync="os", background=False) as theirs:
             names = wanted[number]
             if len(names) == 1:
-                theirs.stream(names[0]).read("0", timeout=LONG_S)
+                theirs.stream(names[0]).read("0", timeout=crowd.LONG_S)
             else:
-                theirs.read(dict.fromkeys(names, "0"), timeout=LONG_S)
+                theirs.read(dict.fromkeys(names, "0"), timeout=crowd.LONG_S)
             (tmp_path / f"{number}").touch()
 
     waits = engine_of(store).wake.waits
@@ -256,5 +253,5 @@ def test_readers_of_several_streams_in_several_processes_all_wake(
         time.sleep(0.3)  # asleep, as a rule; else they find it by their first look
         for name, due in (("c", {2, 3, 4}), ("b", {1, 2, 3, 4}), ("a", {0, 1, 2, 3, 4})):
             store.stream(name).add({"a": "b"})
-            eventually(lambda due=due: woken() == due)  # type: ignore[misc]
+            crowd.eventually(lambda due=due: woken() == due)  # type: ignore[misc]
     assert not waits.pending

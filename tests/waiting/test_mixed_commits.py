@@ -18,7 +18,7 @@ from logstore.errors import Error
 from logstore.log.writer import CommitBuffer
 from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
-from tests.waiting.test_hand_off import Reading, add
+from tests.waiting.readers import Reading, add
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -14,68 +14,29 @@ from logstore.engine.shm.waiters import BARE_MAX, Waiters
 from logstore.engine.waiting import probe
 from logstore.engine.waiting.session import WaitSession
 from tests.support.inside import engine_of
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    queue,
-    reader,
-    takers,
-    used,
-)
-from tests.waiting.test_hand_off import Reading, add, commits
+from tests.waiting import crowd
+from tests.waiting.readers import Again, Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
 
 
-class Again(threading.Thread):
-    """A thread that waits, was served once when it was made, and waits again when it is told to."""
-
-    def __init__(self, store: Store[Any], who: str) -> None:
-        super().__init__()
-        self._group = group_of(store)
-        self._who = who
-        self.once, self.goes_on = threading.Event(), threading.Event()
-        self.got: list[int] = []
-        self.start()
-        eventually(lambda: len(takers(store)) == 1)
-        add(store, 0)
-        assert self.once.wait(SOON_S)
-
-    def run(self) -> None:
-        """Read twice."""
-        for _ in range(2):
-            found = self._group.read(self._who, count=1, timeout=LONG_S)
-            self.got += [int(each.fields[b"n"]) for each in found]
-            self.once.set()
-            self.goes_on.wait(SOON_S)
-
-    def wait(self) -> list[int]:
-        """What it got."""
-        self.join(SOON_S)
-        return self.got
-
-
 def test_who_was_served_waits_again_without_lock(store: Store[Any]) -> None:
     waiting = Again(store, "c")
-    key, before = key_of(store), commits(store)
+    key, before = crowd.key_of(store), commits(store)
     with store._live().committer.locked():  # of this process and of all others
         waiting.goes_on.set()
-        eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
+        crowd.eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
     assert commits(store) == before
     add(store, 1)
     assert waiting.wait() == [0, 1]
-    assert owners(store) == ["c", "c"]
+    assert crowd.owners(store) == ["c", "c"]
 
 
 def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
     again = Again(store, "again")
     first = Reading(store, "first", count=1)
     again.goes_on.set()
-    eventually(lambda: len(takers(store)) == 2)
+    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
     last = Reading(store, "last", count=1)
     add(store, 1)
     assert first.wait() == [1]
@@ -103,8 +64,8 @@ def test_what_is_added_while_it_joins_it_gets_once(
     monkeypatch.setattr(probe, "drained", slow)
     waiting.goes_on.set()
     assert waiting.wait() == [0, 1]
-    assert owners(store) == ["c", "c"]
-    assert queue(store) == []
+    assert crowd.owners(store) == ["c", "c"]
+    assert crowd.queue(store) == []
 
 
 def test_it_is_called_before_it_can_look(
@@ -122,7 +83,7 @@ def test_it_is_called_before_it_can_look(
 
     monkeypatch.setattr(Waiters, "fence", slow)
     waiting.goes_on.set()
-    eventually(lambda: waiting.got == [0, 1])
+    crowd.eventually(lambda: waiting.got == [0, 1])
     waiting.join()
 
 
@@ -138,10 +99,10 @@ def test_what_was_there_when_it_comes_it_reads(
 
 
 def test_one_that_was_killed_stands_in_nobodys_way(store: Store[Any]) -> None:
-    group_of(store)
-    child = reader(store, "dies", times=2)
+    crowd.group_of(store)
+    child = crowd.reader(store, "dies", times=2)
     add(store, 0)
-    eventually(lambda: owners(store) == ["dies"] and queue(store) == [child.pid])
+    crowd.eventually(lambda: crowd.owners(store) == ["dies"] and crowd.queue(store) == [child.pid])
     child.kill()
     waiting = Reading(store, "lives", count=1)
     add(store, 1)
@@ -149,21 +110,21 @@ def test_one_that_was_killed_stands_in_nobodys_way(store: Store[Any]) -> None:
 
 
 def test_records_are_not_held_by_many_who_do_not_come_back(store: Store[Any]) -> None:
-    group_of(store)
+    crowd.group_of(store)
     for n in range(3 * BARE_MAX):
         waiting = Reading(store, f"c{n}", count=1)
         add(store, n)
         assert waiting.wait() == [n]
-    assert len(used(store)) <= BARE_MAX
+    assert len(crowd.used(store)) <= BARE_MAX
 
 
 def test_who_closes_the_store_gives_its_record_back(store: Store[Any]) -> None:
-    group_of(store)
-    child = reader(store, "c")
+    crowd.group_of(store)
+    child = crowd.reader(store, "c")
     add(store, 0)
     child.join()
-    assert owners(store) == ["c"]
-    assert used(store) == []
+    assert crowd.owners(store) == ["c"]
+    assert crowd.used(store) == []
 
 
 def test_what_was_deleted_since_it_was_handed_is_gone(
@@ -180,6 +141,6 @@ def test_what_was_deleted_since_it_was_handed_is_gone(
     monkeypatch.setattr(WaitSession, "_collect", late)
     waiting = Reading(store, "c", count=1)
     add(store, 7)
-    eventually(lambda: store.metrics()["handed"] == 1)
+    crowd.eventually(lambda: store.metrics()["handed"] == 1)
     add(store, 8)
     assert waiting.wait() == [8]

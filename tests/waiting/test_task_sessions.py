@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.aio.store import THREADS, AsyncGroup
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.store import Store
@@ -26,70 +25,9 @@ from logstore.engine.shm import waiters
 from logstore.engine.shm.waiters import PACE
 from tests.support.inside import engine_of
 from tests.waiting import crowd
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    owners,
-    queue,
-    reader,
-    stop,
-    take,
-)
+from tests.waiting.tasks import go, group, steps_end, task, until, used
 
 IDLE_S = 0.5
-Work = Callable[[aio.AsyncStore, Store[Any]], Awaitable[None]]
-
-
-def go(path: Path, work: Work) -> None:
-    """Run it with an open store, in a loop of its own."""
-
-    async def main() -> None:
-        async with aio.open(path / "store", sync="os", background=False) as store:
-            group_of(store._store)
-            async with asyncio.timeout(LONG_S):
-                await work(store, store._store)
-
-    asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    await asyncio.to_thread(eventually, condition)
-
-
-async def steps_end(store: aio.AsyncStore) -> None:
-    """Wait until no step runs that was begun before: one of a task that was cancelled goes on, and
-    what it reads then is in its consumer's backlog, where nobody waits for it.
-    """
-    together = threading.Barrier(THREADS)
-    await asyncio.gather(*(store._run(together.wait) for _ in range(THREADS)))
-
-
-async def group(store: aio.AsyncStore) -> AsyncGroup:
-    """The group that all wait for."""
-    return await store.stream("work").group("g", "0")
-
-
-async def task(store: aio.AsyncStore, who: str, **options: Any) -> asyncio.Task[Any]:
-    """A task that reads once; it stands in the queue."""
-    plain = store._store
-    before = len(queue(plain))
-    made = asyncio.create_task(
-        (await group(store)).read(who, **{"count": 1, "timeout": LONG_S, **options})
-    )
-    await until(lambda: len(queue(plain)) > before)
-    return made
-
-
-def used(store: Store[Any]) -> list[int]:
-    """The numbers of the waiter records that are not free, but for those that readers of this
-    process keep for their next call.
-    """
-    waits = engine_of(store).wake.waits
-    bare = {place.number for place in waits.saved._bare.values()}
-    return [number for number in crowd.used(store) if number not in bare]
 
 
 @pytest.mark.usefixtures("patient")
@@ -97,24 +35,26 @@ def used(store: Store[Any]) -> list[int]:
 def test_tasks_threads_and_processes_stand_in_one_queue(tmp_path: Path, at_once: bool) -> None:
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         first = await task(store, "task 1")
-        child = await asyncio.to_thread(reader, plain, "process")
+        child = await asyncio.to_thread(crowd.reader, plain, "process")
         second = await task(store, "task 2")
         thread = threading.Thread(
-            target=group_of(plain).read, args=("thread",), kwargs={"count": 1, "timeout": LONG_S}
+            target=crowd.group_of(plain).read,
+            args=("thread",),
+            kwargs={"count": 1, "timeout": crowd.LONG_S},
         )
         thread.start()
-        await until(lambda: len(queue(plain)) == 4)
+        await until(lambda: len(crowd.queue(plain)) == 4)
         third = await task(store, "task 3")
         if at_once:
             plain.stream("work").add_many({"n": n} for n in range(5))
         for n in range(0 if at_once else 5):
             plain.stream("work").add({"n": n})
-            await until(lambda n=n: len(owners(plain)) == n + 1)  # type: ignore[misc]
+            await until(lambda n=n: len(crowd.owners(plain)) == n + 1)  # type: ignore[misc]
         found = await asyncio.gather(first, second, third)
         assert [int(each.fields[b"n"]) for (each,) in found] == [0, 2, 4]
         await asyncio.to_thread(child.join)
         await asyncio.to_thread(thread.join)
-        assert owners(plain) == ["task 1", "process", "task 2", "thread", "task 3"]
+        assert crowd.owners(plain) == ["task 1", "process", "task 2", "thread", "task 3"]
         assert used(plain) == []
 
     go(tmp_path, work)
@@ -131,11 +71,11 @@ def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -
 
         def fail() -> None:
             with suppress(logstore.UsageError):
-                take(plain, "first", None, once)
+                crowd.take(plain, "first", None, once)
 
         first = threading.Thread(target=fail)
         first.start()
-        await until(lambda: len(queue(plain)) == 1)
+        await until(lambda: len(crowd.queue(plain)) == 1)
         second = await task(store, "second")
         plain.stream("work").add({"a": "b"})
         assert await asyncio.wait_for(second, 60)
@@ -152,7 +92,7 @@ def test_who_waits_for_long_keeps_its_turn(tmp_path: Path) -> None:
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         first, second = await task(store, "first"), await task(store, "second")
-        child = await asyncio.to_thread(reader, plain, "process")
+        child = await asyncio.to_thread(crowd.reader, plain, "process")
         await asyncio.sleep(PACE.stale_ms / 1000 + 0.4)
         plain.stream("work").add_many({"n": n} for n in range(3))
         found = await asyncio.wait_for(asyncio.gather(first, second), 60)
@@ -167,9 +107,9 @@ def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
     PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
-        child = await asyncio.to_thread(reader, plain, "process")
+        child = await asyncio.to_thread(crowd.reader, plain, "process")
         first = await task(store, "first")
-        stop(child.pid)
+        crowd.stop(child.pid)
         plain.stream("work").add({"a": "b"})
         await asyncio.sleep(0.2)
         assert not first.done()
@@ -184,7 +124,7 @@ def test_a_cancelled_task_gives_its_place_back(tmp_path: Path, after_s: float) -
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         work = await group(store)
         for _ in range(20):
-            made = asyncio.create_task(work.read("c", timeout=LONG_S))
+            made = asyncio.create_task(work.read("c", timeout=crowd.LONG_S))
             await asyncio.sleep(after_s)
             made.cancel()
             await asyncio.gather(made, return_exceptions=True)
@@ -192,7 +132,7 @@ def test_a_cancelled_task_gives_its_place_back(tmp_path: Path, after_s: float) -
         assert not used(plain)
         assert not store._watcher._queued
         plain.stream("work").add({"a": "b"})
-        assert await work.read("c", timeout=LONG_S)
+        assert await work.read("c", timeout=crowd.LONG_S)
 
     go(tmp_path, work)
 
@@ -207,12 +147,12 @@ def test_a_task_keeps_its_place_over_time_outs(tmp_path: Path) -> None:
             return found
 
         first = asyncio.create_task(patiently())
-        await until(lambda: bool(queue(plain)))
+        await until(lambda: bool(crowd.queue(plain)))
         second = await task(store, "second")
         await asyncio.sleep(0.3)
         plain.stream("work").add_many({"n": n} for n in range(2))
         await asyncio.gather(first, second)
-        assert sorted(owners(plain)) == ["first", "second"]
+        assert sorted(crowd.owners(plain)) == ["first", "second"]
         assert used(plain) == []
 
     go(tmp_path, work)
@@ -236,7 +176,7 @@ def test_tasks_without_a_record_are_served_in_order_over_event_loops(
     store: Store[Any], full: Callable[[Store[Any]], None]
 ) -> None:
     """Each of them wakes the next when it leaves, in the loop of that one."""
-    group = group_of(store)
+    group = crowd.group_of(store)
     full(store)
     watcher, served = Watcher(store._engine), list[str]()
 
@@ -250,11 +190,11 @@ def test_tasks_without_a_record_are_served_in_order_over_event_loops(
     threads = [threading.Thread(target=work, args=(who,), daemon=True) for who in names]
     for n, thread in enumerate(threads, 1):
         thread.start()
-        eventually(lambda n=n: store.metrics()["waits"] == 2 * n)  # type: ignore[misc]
+        crowd.eventually(lambda n=n: store.metrics()["waits"] == 2 * n)  # type: ignore[misc]
     store.stream("work").add_many({"n": n} for n in range(3))
     for thread in threads:
-        thread.join(SOON_S)
-    assert sorted(served) == owners(store) == names  # threads may end in another order
+        thread.join(crowd.SOON_S)
+    assert sorted(served) == crowd.owners(store) == names  # threads may end in another order
     watcher.close()
     watcher.join()
 
@@ -268,16 +208,16 @@ def test_without_a_record_it_finds_what_time_alone_brings(
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         plain.stream("work").add({"n": 1})
-        group_of(plain).read("crashed")
+        crowd.group_of(plain).read("crashed")
         full(plain)
-        options: dict[str, Any] = {"timeout": LONG_S, "claim_idle": IDLE_S}
-        new_only = asyncio.create_task((await group(store)).read("new", timeout=LONG_S))
+        options: dict[str, Any] = {"timeout": crowd.LONG_S, "claim_idle": IDLE_S}
+        new_only = asyncio.create_task((await group(store)).read("new", timeout=crowd.LONG_S))
         await until(lambda: plain.metrics()["waits"] == 2)
         if who == "task":
             reading = (await group(store)).read("late", **options)
         else:
-            reading = asyncio.to_thread(lambda: group_of(plain).read("late", **options))  # type: ignore[assignment]
-        found = await asyncio.wait_for(reading, SOON_S)
+            reading = asyncio.to_thread(lambda: crowd.group_of(plain).read("late", **options))  # type: ignore[assignment]
+        found = await asyncio.wait_for(reading, crowd.SOON_S)
         assert [each.fields for each in found] == [{b"n": b"1"}]
         assert not new_only.done()
         new_only.cancel()
@@ -290,7 +230,7 @@ def test_without_a_record_it_is_served_all_the_same(
 ) -> None:
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         full(plain)
-        late = asyncio.create_task((await group(store)).read("late", timeout=LONG_S))
+        late = asyncio.create_task((await group(store)).read("late", timeout=crowd.LONG_S))
         await asyncio.sleep(0.1)
         plain.stream("work").add({"a": "b"})
         assert await asyncio.wait_for(late, 60)

@@ -29,18 +29,8 @@ from logstore.engine.waiting import thread
 from logstore.engine.waiting.session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of, let_lag
-from tests.waiting.crowd import (
-    LONG_S,
-    SOON_S,
-    eventually,
-    group_of,
-    key_of,
-    owners,
-    queue,
-    takers,
-    used,
-)
-from tests.waiting.test_hand_off import Reading
+from tests.waiting import crowd
+from tests.waiting.readers import Reading
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -74,22 +64,22 @@ class Again(threading.Thread):
 
     def __init__(self, store: Store[Any], who: str, **options: Any) -> None:
         super().__init__()
-        self._store, self._who, self._options = store, who, {"timeout": LONG_S} | options
+        self._store, self._who, self._options = store, who, {"timeout": crowd.LONG_S} | options
         self._once, self._goes_on = threading.Event(), threading.Event()
         self.sessions = 0
         self.got: list[int] = []
         self.failed: BaseException | None = None
         self.start()
-        eventually(lambda: len(takers(store)) == 1)
+        crowd.eventually(lambda: len(crowd.takers(store)) == 1)
         add(store, 0)
-        assert self._once.wait(SOON_S)
+        assert self._once.wait(crowd.SOON_S)
 
     def run(self) -> None:
         """Read twice."""
-        group = group_of(self._store)
-        self.got += [int(each.fields["n"]) for each in group.read(self._who, timeout=LONG_S)]
+        group = crowd.group_of(self._store)
+        self.got += [int(each.fields["n"]) for each in group.read(self._who, timeout=crowd.LONG_S)]
         self._once.set()
-        self._goes_on.wait(SOON_S)
+        self._goes_on.wait(crowd.SOON_S)
         try:
             found = group.read(self._who, **self._options)
             self.got += [int(each.fields["n"]) for each in found]
@@ -99,8 +89,10 @@ class Again(threading.Thread):
     def begin(self) -> None:
         """Let it read; it stands in the queue when this returns."""
         self._goes_on.set()
-        key, waits = key_of(self._store), engine_of(self._store).wake.waits
-        eventually(lambda: any(each.pid == os.getpid() for each in waits.waiters.waiting(key)))
+        key, waits = crowd.key_of(self._store), engine_of(self._store).wake.waits
+        crowd.eventually(
+            lambda: any(each.pid == os.getpid() for each in waits.waiters.waiting(key))
+        )
 
     def read(self) -> None:
         """Let it read, wherever that ends."""
@@ -108,7 +100,7 @@ class Again(threading.Thread):
 
     def wait(self) -> list[int]:
         """What it got."""
-        self.join(SOON_S)
+        self.join(crowd.SOON_S)
         assert not self.is_alive()
         return self.got
 
@@ -150,7 +142,7 @@ def behind_again(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) ->
 def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list[bytes]) -> None:
     """And then once more, with the same record."""
     again = Again(store, "c")
-    before, records = store.metrics(), used(store)
+    before, records = store.metrics(), crowd.used(store)
     again.begin()
     add(store, 1)
     assert again.wait() == [0, 1]
@@ -159,9 +151,9 @@ def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list
     told = {name: after[name] - before[name] for name in ("waits", "wakeups", "handed", "commits")}
     assert told == {"waits": 1, "wakeups": 1, "handed": 1, "commits": 1}
     assert after["read_entries"] - before["read_entries"] == 1
-    assert owners(store) == ["c", "c"]
-    assert used(store) == records
-    (one, two) = group_of(store).pending_entries()
+    assert crowd.owners(store) == ["c", "c"]
+    assert crowd.used(store) == records
+    (one, two) = crowd.group_of(store).pending_entries()
     assert (one.delivery_count, two.delivery_count) == (1, 1)
 
 
@@ -171,14 +163,14 @@ def test_what_was_there_when_it_comes_it_reads(store: Store[Any], sessions: list
     again.read()
     assert again.wait() == [0, 1]
     assert sessions == [b"c"]
-    assert owners(store) == ["c", "c"]
+    assert crowd.owners(store) == ["c", "c"]
 
 
 def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
     again = Again(store, "again")
     first = Reading(store, "first", count=1)
     again.read()
-    eventually(lambda: len(takers(store)) == 2)
+    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
     last = Reading(store, "last", count=1)
     add(store, 1)
     assert first.wait() == [1]
@@ -194,12 +186,12 @@ def test_a_consumer_that_is_not_known_lately_comes_through_the_session(
     """That it was seen is to be written down. The record is used again."""
     again = Again(store, "c")
     lane_of(store).lately_ms = 0
-    records = used(store)
+    records = crowd.used(store)
     again.begin()
     add(store, 1)
     assert again.wait() == [0, 1]
     assert sessions == [b"c", b"c"]
-    assert used(store) == records
+    assert crowd.used(store) == records
 
 
 @pytest.mark.parametrize("timeout", [0.05, 0.4])
@@ -212,11 +204,11 @@ def test_at_its_deadline_it_keeps_its_place(
     began = time.monotonic()
     again.read()
     assert again.wait() == [0]
-    assert timeout <= time.monotonic() - began < SOON_S
+    assert timeout <= time.monotonic() - began < crowd.SOON_S
     assert sessions == [b"c", b"c"]
     waits = engine_of(store).wake.waits
-    assert waits.saved.holds(key_of(store), (again.ident, b"c"))
-    assert queue(store) == []
+    assert waits.saved.holds(crowd.key_of(store), (again.ident, b"c"))
+    assert crowd.queue(store) == []
 
 
 def test_behind_a_slice_the_session_goes_on_at_the_same_place(
@@ -224,17 +216,17 @@ def test_behind_a_slice_the_session_goes_on_at_the_same_place(
 ) -> None:
     """It never left the queue, and so nobody who came later gets past it."""
     PACE.set(0.1)
-    again, key = Again(store, "c"), key_of(store)
+    again, key = Again(store, "c"), crowd.key_of(store)
     waits, goes_on, stands = engine_of(store).wake.waits, threading.Event(), threading.Event()
 
     def slow() -> None:
         stands.set()
-        assert goes_on.wait(SOON_S)
+        assert goes_on.wait(crowd.SOON_S)
 
     behind_again(monkeypatch, slow)
     again.begin()
     before = [each.ticket for each in waits.waiters.waiting(key)]
-    assert stands.wait(SOON_S)
+    assert stands.wait(crowd.SOON_S)
     assert [each.ticket for each in waits.waiters.waiting(key)] == before
     later = Reading(store, "later", count=1)
     add(store, 1)
@@ -254,7 +246,7 @@ def test_several_entries_are_told_by_the_session(
     again.begin()
     store.stream("work").add_many([{"n": 1}, {"n": 2}])
     assert again.wait() == [0, 1, 2]
-    assert owners(store) == ["c", "c", "c"]
+    assert crowd.owners(store) == ["c", "c", "c"]
     assert sessions == [b"c", b"c"]
 
 
@@ -263,11 +255,11 @@ def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
 ) -> None:
     """As it comes, before the session knows of it: the entries are its own already."""
     again = Again(store, "c")
-    behind_again(monkeypatch, lambda: group_of(store).configure(redeliver_after=3600))
+    behind_again(monkeypatch, lambda: crowd.group_of(store).configure(redeliver_after=3600))
     again.begin()
     store.stream("work").add_many([{"n": 1}, {"n": 2}])
     assert again.wait() == [0, 1, 2]
-    assert owners(store) == ["c", "c", "c"]
+    assert crowd.owners(store) == ["c", "c", "c"]
 
 
 def handed_at_a_kept_place(store: Store[Any]) -> tuple[WaitSession, logstore.StreamID]:
@@ -275,8 +267,8 @@ def handed_at_a_kept_place(store: Store[Any]) -> tuple[WaitSession, logstore.Str
     again = Again(store, "c", timeout=0.05)
     again.read()
     assert again.wait() == [0]
-    group, waits, owner = group_of(store), engine_of(store).wake.waits, (again.ident, b"c")
-    saved = waits.saved._kept[key_of(store), owner]
+    group, waits, owner = crowd.group_of(store), engine_of(store).wake.waits, (again.ident, b"c")
+    saved = waits.saved._kept[crowd.key_of(store), owner]
     add(store, 1)
     (given,) = group.read("c", count=1)
     waits.mailboxes.offer_locked(saved.number, given.id, given.id, 1)
@@ -290,7 +282,7 @@ def test_what_was_handed_to_a_kept_place_is_told_though_the_group_was_configured
     store: Store[Any],
 ) -> None:
     session, id = handed_at_a_kept_place(store)
-    group_of(store).configure(redeliver_after=3600)
+    crowd.group_of(store).configure(redeliver_after=3600)
     assert [each.id for each in session.begin() or []] == [id]
 
 
@@ -306,7 +298,7 @@ def test_a_kept_place_is_given_back_if_what_is_there_cannot_be_read(
     with pytest.raises(logstore.FileSystemError):
         session.begin()
     session.leave()
-    assert used(store) == []
+    assert crowd.used(store) == []
 
 
 @pytest.mark.parametrize("joined", [False, True])
@@ -321,7 +313,7 @@ def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_config
 
     def other() -> None:
         store.stream("work").add_many([{"n": 1}, {"n": 2}])
-        group_of(store).configure(redeliver_after=3600)
+        crowd.group_of(store).configure(redeliver_after=3600)
 
     def slow(self: WaitSession, ticket: Any) -> bool:
         found = joins(self, ticket)
@@ -334,7 +326,7 @@ def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_config
     monkeypatch.setattr(WaitSession, "_joins", slow)
     again.read()
     assert again.wait() == [0, 1, 2]
-    assert owners(store) == ["c", "c", "c"]
+    assert crowd.owners(store) == ["c", "c", "c"]
 
 
 def test_an_interrupt_behind_the_wait_gives_the_record_back(
@@ -351,7 +343,7 @@ def test_an_interrupt_behind_the_wait_gives_the_record_back(
     again.read()
     again.wait()
     assert isinstance(again.failed, KeyboardInterrupt)
-    assert (used(store), queue(store)) == ([], [])
+    assert (crowd.used(store), crowd.queue(store)) == ([], [])
     other = Reading(store, "other", count=1)
     add(store, 1)
     assert other.wait() == [1]
@@ -361,7 +353,7 @@ def test_one_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None
     """A handler of signals reads as the consumer for which the call below it waits."""
     again = Again(store, "c")
     again.begin()
-    owner, group = (again.ident, b"c"), group_of(store)
+    owner, group = (again.ident, b"c"), crowd.group_of(store)
     inner = group._waiting(b"c", 0).session(owner)
     assert inner is not None
     assert inner.begin() is None
@@ -373,11 +365,11 @@ def test_one_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None
         making=(making(group), []),
     ) == []  # fmt: skip
     waits = engine_of(store).wake.waits
-    assert waits.waiters.waiting(key_of(store)) == []
+    assert waits.waiters.waiting(crowd.key_of(store)) == []
     kept = [
         each.number for held in (waits.saved._kept, waits.saved._bare) for each in held.values()
     ]
-    assert sorted(kept) == used(store) == sorted(waits.waiters.tickets)
+    assert sorted(kept) == crowd.used(store) == sorted(waits.waiters.tickets)
 
 
 def test_an_entry_that_is_deleted_meanwhile_is_not_given(store: Store[Any]) -> None:
@@ -409,28 +401,28 @@ def test_an_interrupt_gives_the_record_back(store: Store[Any]) -> None:
     def work() -> None:
         with logstore.open(path, background=False) as own:
             lane_of(own).lately_ms = 600_000
-            group = group_of(own)
+            group = crowd.group_of(own)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             assert group.read("c")
             adding = threading.Timer(0.2, lambda: add(own, 1))
             adding.start()
-            assert group.read("c", timeout=LONG_S)
+            assert group.read("c", timeout=crowd.LONG_S)
             os.write(say, b"x")
             try:
-                group.read("c", timeout=LONG_S)
+                group.read("c", timeout=crowd.LONG_S)
             except KeyboardInterrupt:
-                assert used(own) == []
+                assert crowd.used(own) == []
                 os.write(say, b"y")
 
     child = Forked(work)
     os.close(say)
     assert os.read(ready, 1) == b"x"
-    eventually(lambda: len(takers(store)) == 1)
+    crowd.eventually(lambda: len(crowd.takers(store)) == 1)
     os.kill(child.pid, signal.SIGINT)
     assert os.read(ready, 1) == b"y"
     os.close(ready)
     child.join()
-    assert queue(store) == []
+    assert crowd.queue(store) == []
 
 
 def test_a_killed_giver_is_settled_by_the_session(store: Store[Any], sessions: list[bytes]) -> None:
@@ -438,19 +430,19 @@ def test_a_killed_giver_is_settled_by_the_session(store: Store[Any], sessions: l
     again = Again(store, "c")
     again.begin()
     waits = engine_of(store).wake.waits
-    (record,) = waits.waiters.waiting(key_of(store))
+    (record,) = waits.waiters.waiting(crowd.key_of(store))
     waits.mailboxes.offer_locked(record.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 1)
     waits.waiters.count_up(record.number)
     waits.waiters.wake(record.number)
-    eventually(lambda: sessions == [b"c", b"c"])
-    eventually(lambda: waits.mailboxes.state(record.number) != OFFERED)
+    crowd.eventually(lambda: sessions == [b"c", b"c"])
+    crowd.eventually(lambda: waits.mailboxes.state(record.number) != OFFERED)
     add(store, 1)
     assert again.wait() == [0, 1]
 
 
 def consume(store: Store[Any], who: str, over: Callable[[], bool]) -> Iterator[int]:
     """Read, tell and ack what comes, until it is over and nothing is left."""
-    group = group_of(store)
+    group = crowd.group_of(store)
     while True:
         last = over()
         found = group.read(who, count=3, timeout=0.3)
@@ -465,7 +457,7 @@ def test_threads_that_wait_again_and_again_get_each_entry_once(store: Store[Any]
     """More than there are cores, beside a producer that does not wait for them."""
     PACE.set(0.15)
     lane_of(store).lately_ms = 10
-    group, over, count = group_of(store), threading.Event(), 1500
+    group, over, count = crowd.group_of(store), threading.Event(), 1500
     got: list[list[int]] = [[] for _ in range(4)]
 
     def work(number: int) -> None:
@@ -480,7 +472,7 @@ def test_threads_that_wait_again_and_again_get_each_entry_once(store: Store[Any]
             time.sleep(0.001)
     over.set()
     for each in threads:
-        each.join(LONG_S)
+        each.join(crowd.LONG_S)
     assert sorted(chain.from_iterable(got)) == list(range(count))
     assert all(each == sorted(each) for each in got)
     info = group.info()
@@ -494,7 +486,7 @@ def test_processes_that_wait_again_and_again_get_each_entry_once(
     """Each has its own lane; one is killed, and what it had is pending with it."""
     PACE.set(0.15)
     names, count = ("a", "b", "c", "killed"), 1200
-    group, key = group_of(store), key_of(store)
+    group, key = crowd.group_of(store), crowd.key_of(store)
 
     def work(name: str) -> None:
         with (
@@ -508,7 +500,7 @@ def test_processes_that_wait_again_and_again_get_each_entry_once(
         return [int(line) for line in (tmp_path / name).read_text().split()]
 
     children = [Forked(partial(work, name)) for name in names]
-    eventually(lambda: len(queue(store, key)) == len(names))
+    crowd.eventually(lambda: len(crowd.queue(store, key)) == len(names))
     for number in range(count):
         add(store, number)
         if number == count // 2:

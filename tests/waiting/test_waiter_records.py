@@ -1,8 +1,4 @@
-"""Prevents places in the queue that two own, that nobody gives back, or that others are robbed of.
-
-A place is given back by whoever fails, is cancelled, or is the child of a fork: maybe twice, and
-maybe when it is another's already.
-"""
+"""Prevents records and places in the queue that two own, or that nobody gives back."""
 
 from __future__ import annotations
 
@@ -20,15 +16,20 @@ import logstore
 from logstore import aio
 from logstore.aio.wait import Watcher
 from logstore.api.store import Store
-from logstore.engine.shm import futex
+from logstore.engine.commit import durability
+from logstore.engine.shm import futex, waiters
+from logstore.engine.shm.mailbox import Mailboxes
 from logstore.engine.shm.wait_words import Waits, every_offset
-from logstore.engine.shm.waiters import NEW_ONLY, WAITING
+from logstore.engine.shm.waiters import BARE_MAX, NEW_ONLY, PACE, WAITING
+from logstore.engine.waiting import probe
+from logstore.engine.waiting import queue as ticket
 from logstore.engine.waiting.queue import NONE, Ticket
-from logstore.engine.waiting.session import WaitSession
+from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.waiting import crowd
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
-from tests.waiting.test_hand_off import Reading, add
-from tests.waiting.test_task_sessions import go, group, task, until, used
+from tests.waiting.readers import Again, Reading, add
+from tests.waiting.tasks import Held, go, group, task, until, used
 
 
 def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None:
@@ -51,23 +52,6 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
     mailboxes.offer_locked(record.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 5)
     waiting.join(SOON_S)
     assert [type(each) for each in raised] == [logstore.ClosedError]
-
-
-class Held:
-    """Steps of one kind that are held up, before or after they are done."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, name: str, *, after: bool = False) -> None:
-        self.reached, self.goes_on = threading.Event(), threading.Event()
-        done = getattr(WaitSession, name)
-
-        def held(session: Any, *args: Any) -> Any:
-            found = done(session, *args) if after else None
-            if found or not after:
-                self.reached.set()
-                self.goes_on.wait(SOON_S)
-            return found if after else done(session, *args)
-
-        patch.setattr(WaitSession, name, held)
 
 
 def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
@@ -264,3 +248,283 @@ def test_a_task_that_is_done_keeps_no_place(tmp_path: Path) -> None:
         assert len(used(plain)) == 1  # it may come back
 
     go(tmp_path, work)
+
+
+def taker_of(store: Store[Any], number: int) -> tuple[int, int]:
+    """Which consumer takes what is put there, and how many at once."""
+    mailbox = engine_of(store).wake.waits.mailboxes.read(number)
+    return mailbox.consumer, mailbox.most
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("patient")
+def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would write into the mailbox of whoever has the record by then."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        held = Held(monkeypatch, "step", after=True)
+        reads, again = await group(store), asyncio.Event()
+
+        async def twice() -> list[Any]:
+            try:
+                await reads.read("a", count=1, timeout=crowd.LONG_S)
+            except asyncio.CancelledError:
+                await again.wait()
+            return await reads.read("a", count=5, timeout=crowd.LONG_S)
+
+        first = asyncio.create_task(twice())
+        await until(lambda: len(crowd.queue(plain)) == 1)
+        add(plain, 0)
+        await until(held.reached.is_set)
+        first.cancel()
+        await asyncio.sleep(0.05)
+        monkeypatch.undo()
+        held.goes_on.set()
+        await until(lambda: not crowd.used(plain))
+        second = Reading(plain, "b", count=1)
+        (record,) = engine_of(plain).wake.waits.waiters.waiting(crowd.key_of(plain))
+        await until(lambda: taker_of(plain, record.number)[0] > 0)
+        before = taker_of(plain, record.number)
+        again.set()
+        await until(lambda: len(crowd.queue(plain)) == 2)
+        assert taker_of(plain, record.number) == before
+        add(plain, 1, 2, 3)
+        assert await asyncio.to_thread(second.wait) == [1]
+        assert [int(each.fields[b"n"]) for each in await first] == [2, 3]
+        assert crowd.owners(plain) == ["a", "b", "a", "a"]
+
+    go(tmp_path, work)
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("patient")
+def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, told = Ticket.served, threading.Event()
+    got: dict[str, Any] = {}
+
+    def cut_off(self: Ticket, found: list[Any]) -> None:
+        served(self, found)
+        monkeypatch.setattr(Ticket, "served", served)
+        raise KeyboardInterrupt
+
+    def read() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            crowd.group_of(store).read("a", count=1, timeout=crowd.LONG_S)
+        told.wait(crowd.SOON_S)
+        got["a"] = crowd.group_of(store).read("a", count=5, timeout=crowd.LONG_S)
+
+    monkeypatch.setattr(Ticket, "served", cut_off)
+    thread = threading.Thread(target=read)
+    thread.start()
+    crowd.eventually(lambda: len(crowd.queue(store)) == 1)
+    add(store, 0)
+    crowd.eventually(lambda: Ticket.served is served and crowd.used(store) == [])
+    assert engine_of(store).wake.waits.saved._bare == {}
+    second = Reading(store, "b", count=1)
+    crowd.eventually(lambda: len(crowd.takers(store)) == 1)
+    told.set()
+    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
+    add(store, 1, 2, 3)
+    assert second.wait() == [1]
+    thread.join(crowd.SOON_S)
+    assert [int(each.fields[b"n"]) for each in got["a"]] == [2, 3]
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("patient", "by_session")
+def test_interrupted_as_it_joins_it_does_not_wait_any_more(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that waits, with nobody behind it, would be handed entries."""
+    fence = futex.fence
+
+    def cut_off(address: int) -> None:
+        monkeypatch.setattr(futex, "fence", fence)
+        raise KeyboardInterrupt
+
+    for n in range(3):
+        timer = threading.Timer(0.05, add, [store, n])
+        timer.start()
+        assert crowd.group_of(store).read("a", count=1, timeout=crowd.LONG_S)
+        timer.join()
+        monkeypatch.setattr(futex, "fence", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            crowd.group_of(store).read("a", count=1, timeout=crowd.LONG_S)
+        assert crowd.queue(store) == []
+    assert crowd.used(store) == []
+    waiting = Reading(store, "b", count=1)
+    add(store, 10)
+    assert waiting.wait() == [10]
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("patient")
+def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the first read is not through when the task reads again."""
+
+    async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
+        reads, pass_on = await group(store), Ticket.pass_on
+        reached, goes_on = threading.Event(), threading.Event()
+
+        def slow(self: Ticket, seen: int | None = None) -> None:
+            reached.set()
+            goes_on.wait(crowd.SOON_S)
+            pass_on(self, seen)
+
+        async def twice() -> list[Any]:
+            try:
+                async with asyncio.timeout(0.3):
+                    await reads.read("a", count=1, timeout=0.1)
+            except TimeoutError:
+                monkeypatch.setattr(Ticket, "pass_on", pass_on)
+            return await reads.read("a", count=1, timeout=crowd.LONG_S)
+
+        monkeypatch.setattr(Ticket, "pass_on", slow)
+        first = asyncio.create_task(twice())
+        await until(reached.is_set)
+        await until(lambda: len(crowd.takers(plain)) == 1)
+        (number,) = crowd.takers(plain)
+        goes_on.set()
+        await asyncio.sleep(0.1)
+        assert crowd.takers(plain) == [number]
+        second = await asyncio.to_thread(Reading, plain, "b", count=1)
+        await until(lambda: len(crowd.takers(plain)) == 2)
+        add(plain, 1, 2)
+        assert [int(each.fields[b"n"]) for each in await first] == [1]
+        assert await asyncio.to_thread(second.wait) == [2]
+        assert crowd.owners(plain) == ["a", "b"]
+
+    go(tmp_path, work)
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.parametrize("dead", [3, 12])
+def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
+    """Not for longer than it takes to see that they do not stir."""
+    crowd.group_of(store)
+    waiters, key = engine_of(store).wake.waits.waiters, crowd.key_of(store)
+
+    def die() -> None:
+        with logstore.open(store.path, sync="os", background=False) as theirs:
+            for n in range(dead):
+                threading.Thread(
+                    target=crowd.group_of(theirs).read, args=(f"d{n}",),
+                    kwargs={"count": 1, "timeout": crowd.LONG_S},
+                ).start()  # fmt: skip
+            time.sleep(crowd.LONG_S)
+
+    child = Forked(die)
+    crowd.eventually(lambda: len(waiters.waiting(key)) == dead)
+    child.kill()
+    before = store.metrics()["handed"]
+    add(store, 0)  # is given to whoever comes
+    assert crowd.group_of(store).read("lives", count=1)
+    crowd.eventually(lambda: not any(record.alive() for record in waiters.waiting(key)))
+    time.sleep(PACE.stale_ms / 1000)
+    for n in (1, 2, 3):
+        waiting = Reading(store, "lives", count=1)
+        crowd.eventually(
+            lambda: len([record for record in waiters.waiting(key) if record.alive()]) == 1
+        )
+        add(store, n)
+        assert waiting.wait() == [n]
+    assert store.metrics()["handed"] - before == 3
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("patient", "by_session")
+def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An add in that moment would pass it by, and serve one behind it."""
+    waiting, told = Again(store, "c"), Mailboxes.set_taker
+    times: list[int] = []
+
+    def noted(self: Mailboxes, number: int, consumer: int, most: int) -> None:
+        times.append(consumer)
+        told(self, number, consumer, most)
+
+    monkeypatch.setattr(Mailboxes, "set_taker", noted)
+    metrics = store.metrics()["waits"]
+    waiting.goes_on.set()
+    crowd.eventually(lambda: store.metrics()["waits"] > metrics)
+    assert len(times) == 1
+    add(store, 1)
+    assert waiting.wait() == [0, 1]
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("own_pace", "by_session")
+def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped between saying that it waits and looking, for longer than that holds."""
+    PACE.set(0.05)
+    waiting, drained = Again(store, "c"), probe.drained
+
+    def slow(*args: Any) -> int:
+        found = drained(*args)
+        monkeypatch.setattr(probe, "drained", drained)
+        time.sleep(PACE.announced_ms / 1000 + 0.1)
+        adding = threading.Thread(target=add, args=(store, 1))
+        adding.start()
+        adding.join()
+        PACE.set(60.0)  # only looking now finds it
+        return found
+
+    monkeypatch.setattr(probe, "drained", slow)
+    waiting.goes_on.set()
+    assert waiting.wait() == [0, 1]
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a process that waits for nothing any more."""
+    monkeypatch.setattr(waiters, "KEPT_S", 0.1)
+    monkeypatch.setattr(waiters, "SWEEP_S", 0.0)
+    monkeypatch.setattr(durability, "READER_CHECK_POLLS", 1)
+    with logstore.open(tmp_path / "store", sync="os") as store:
+        crowd.group_of(store)
+        for n in range(BARE_MAX + 1):
+            waiting = Reading(store, f"c{n}", count=1)
+            add(store, n)
+            assert waiting.wait() == [n]
+        assert crowd.group_of(store).read("late", timeout=0.01) == []
+        crowd.eventually(lambda: crowd.used(store) == [])
+
+
+@pytest.mark.usefixtures("unhurried")
+@pytest.mark.usefixtures("patient")
+def test_a_kept_place_follows_the_stream_to_its_new_name(store: Store[Any]) -> None:
+    """Who adds looks for those who wait by the name."""
+    crowd.group_of(store)
+    came, told = threading.Event(), threading.Event()
+    got: list[Any] = []
+
+    def read() -> None:
+        assert crowd.group_of(store).read("c", count=1, timeout=0.01) == []
+        came.set()
+        told.wait(crowd.SOON_S)
+        renamed = store.stream("renamed").group("g", start="0")
+        got.extend(renamed.read("c", count=1, timeout=crowd.LONG_S))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert came.wait(crowd.SOON_S)
+    key = crowd.key_of(store)
+    store.rename("work", "renamed")
+    told.set()
+    crowd.eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
+    (record,) = engine_of(store).wake.waits.waiters.waiting(key)
+    assert record.bucket == ticket.bucket_of(b"renamed")
+    store.stream("renamed").add({"n": 1})
+    thread.join(crowd.SOON_S)
+    assert len(got) == 1

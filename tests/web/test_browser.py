@@ -13,9 +13,8 @@ import pytest
 import logstore
 from tests.scan.look import make_plan
 from tests.web.browser import Browser, installed
-from tests.web.test_web import address, served, store
+from tests.web.serving import served
 
-__all__ = ["address", "store"]  # fixtures
 PAGES = ("", "stream?name=orders", "dead", "segments", "stream?name=absent")
 # What the eye sees: text that stands out of its ground by less can hardly be read.
 CONTRAST_MIN = 4.5

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import shutil
-import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,26 +19,8 @@ from logstore.api.opening import opened_of
 from logstore.index.txn import IndexTxn
 from logstore.web import views
 from logstore.web.app import Pages
-from tests.tools.commands import COMMAND, environment, invoke
-
-ENTRIES = 120
-
-
-@contextmanager
-def served(path: Path, *arguments: str) -> Iterator[str]:
-    """The address of a server of its own; it ends at SIGTERM with code 0."""
-    process = subprocess.Popen(
-        [*COMMAND, "web", str(path), "--port", "0", "--json", *arguments],
-        stdout=subprocess.PIPE,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    try:
-        yield json.loads(process.stdout.readline())["address"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.stdout.close()
-        assert process.wait(30) in {0, -signal.SIGTERM}
+from tests.tools.commands import invoke
+from tests.web.serving import ENTRIES, served
 
 
 def ask(
@@ -59,34 +36,6 @@ def ask(
     text = answer.read().decode()
     connection.close()
     return answer.status, told, text
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with markup in its values, names that are no text, groups and dead letters."""
-    path = tmp_path_factory.mktemp("web") / "store"
-    with logstore.open(path, encoding="utf-8") as opened:
-        orders = opened.stream("orders")
-        orders.add_many(
-            (f"{1_700_000_000_000 + 1000 * n}-0", {"n": str(n), "who": "<b>anna</b>"})
-            for n in range(ENTRIES)
-        )
-        group = orders.group("packers", start="0")
-        group.configure(max_deliveries=1, dead_letter="orders:dead")
-        for delivery in group.read("carl", count=3):
-            delivery.nack(error="no such <article>")
-        group.read("dora", count=7)
-        opened.stream(b"odd\xff").add({"a": "1"})
-        opened.stream("0xab").add({"a": "2"})
-        opened.stream("a:name:of:a:hundred:and:fifty:characters" * 4).add({"a": "3"})
-    return path
-
-
-@pytest.fixture(scope="module")
-def address(store: Path) -> Iterator[str]:
-    """A server that only shows."""
-    with served(store) as found:
-        yield found
 
 
 @pytest.mark.parametrize(

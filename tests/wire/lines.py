@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 TIMEOUT_S = 120
@@ -43,7 +43,7 @@ def request(words: Sequence[bytes]) -> bytes:
     return b"".join(parts)
 
 
-class Line:
+class Line(AbstractContextManager["Line"]):
     """One connection."""
 
     def __init__(self, port: int, *, connected: socket.socket | None = None) -> None:
@@ -55,13 +55,7 @@ class Line:
         """On a socket that is connected already, by TLS or a Unix path."""
         return cls(0, connected=connected)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

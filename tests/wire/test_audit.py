@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from logstore.wire.audit import AT_ONCE
 from tests.peers.servers import Peer
 from tests.wire.lines import Line, Reply, request
-from tests.wire.served import Served, serving
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path / "store", profile="redis-8.2") as found:
-        yield found
-
+from tests.wire.served import Served
 
 SLOW = """
 XADD s 1-1 a b

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,18 @@ from logstore.wire.steps import Step
 from logstore.wire.together import Run
 from tests.support.inside import lane_commits
 from tests.tools.commands import environment
+from tests.wire.collected import _SENT, SOON_S, collected, send, wait_for, xadd
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
 
 CLIENTS = 12
-SOON_S = 60
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A server whose clients wait long for LOCK."""
+    with serving(tmp_path / "store", store={"lock_timeout": 600.0}) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -56,51 +63,9 @@ def lines(served: Served) -> Iterator[list[Line]]:
         yield [stack.enter_context(Line(served.port)) for _ in range(CLIENTS)]
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A server whose clients wait long for LOCK."""
-    with serving(tmp_path / "store", store={"lock_timeout": 600.0}) as found:
-        yield found
-
-
-@contextmanager
-def collected(served: Served) -> Iterator[None]:
-    """What is sent in the block is not committed before its end, and is all there then."""
-    before = served.service.counts.commands
-    sent: list[int] = []
-    with (served.service.store.path / "LOCK").open("r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _SENT[id(served)] = sent
-        yield
-        wait_for(lambda: served.service.counts.commands - before >= sum(sent))
-
-
-_SENT: dict[int, list[int]] = {}
-
-
-def send(served: Served, line: Line, *requests: list[bytes]) -> None:
-    """Requests of a client, within ``collected``."""
-    _SENT[id(served)].append(len(requests))
-    line.send(b"".join(map(request, requests)))
-
-
-def wait_for(holds: object) -> None:
-    """Until it does; a limit only for what would never end."""
-    assert callable(holds)
-    end = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-
-
 def commits(served: Served) -> int:
     """Of the store so far."""
     return opened_of(served.service.store).engine().wake.log().commit
-
-
-def xadd(key: bytes, value: bytes, id: bytes = b"*") -> list[bytes]:
-    """A request."""
-    return [b"XADD", key, id, b"n", value]
 
 
 def test_what_clients_sent_meanwhile_is_one_commit(served: Served, lines: list[Line]) -> None:

@@ -17,7 +17,7 @@ from logstore.wire.server.server import THREADS
 from tests.peers.servers import Peer
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
-from tests.wire.served import Served, serving
+from tests.wire.served import Served
 from tests.wire.wired import InProcess
 
 CLIENTS = 2000
@@ -138,13 +138,6 @@ def test_it_ends_also_while_all_of_them_go(many_files: None, tmp_path: Path) -> 
             line.close()
     time.sleep(0.02)
     server.stop()
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A server in a thread."""
-    with serving(tmp_path / "store", profile="redis-8.2") as found:
-        yield found
 
 
 def test_who_is_gone_is_given_nothing(served: Served, redis_peer: Peer) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import logstore
 from logstore.index.group_keys import NOBODY
 from logstore.log import names
-from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete
 from tests.crash.states.workload import Begun, Do, Session, Workload
-from tests.groups.model import Group, Held
-from tests.model.shelf import Shelf, Stream
+from tests.model.groups import Group, Held
+from tests.model.store import StoreModel
+from tests.model.streams import Stream
 from tests.support import inside
-from tests.support.inside import do_due_work
+from tests.support.inside import START_MS, do_due_work
 
 T = START_MS
 
@@ -30,7 +30,7 @@ def at_ms(ms: int, step: Do) -> Do:
         at.clock.ms = T + ms
         return step.do(at)
 
-    def model(model: Shelf) -> object:
+    def model(model: StoreModel) -> object:
         model.now = T + ms
         return step.model(model)
 
@@ -42,10 +42,10 @@ def on(
 ) -> Do:  # fmt: skip
     """An operation on a group of stream ``s``; the model's has the group, its stream, the time."""
 
-    def on_model(shelf: Shelf) -> None:
-        stream = shelf.streams[b"s"]
-        model(stream.groups[group.encode()], stream, shelf.now)
-        shelf.settle(b"s", group.encode())
+    def on_model(store: StoreModel) -> None:
+        stream = store.streams[b"s"]
+        model(stream.groups[group.encode()], stream, store.now)
+        store.settle(b"s", group.encode())
 
     return Do(name, lambda at: do(at.store.stream("s").group(group)), on_model)
 
@@ -53,8 +53,8 @@ def on(
 def make(group: str, start: tuple[int, int] = (0, 0)) -> Do:
     """A group."""
 
-    def model(shelf: Shelf) -> None:
-        shelf.streams[b"s"].groups[group.encode()] = Group(start)
+    def model(store: StoreModel) -> None:
+        store.streams[b"s"].groups[group.encode()] = Group(start)
 
     return Do(f"create {group}", lambda at: at.store.stream("s").group(group).create(start), model)
 
@@ -113,7 +113,7 @@ def expecting(n: int) -> Do:
 def claim(who: str, n: int, ms: int) -> Do:
     """Taken over."""
     return at_ms(ms, on(
-        f"claim {n}", lambda of: of.claim(who, (n, 1), min_idle=0),
+        f"claim {n}", lambda of: of.claim(who, n, 1, min_idle=0),
         lambda model, stream, now: model.claim(stream, *who.encode(), now, [(n, 1)], min_idle=0),
     ))  # fmt: skip
 
@@ -143,7 +143,7 @@ def _work_steps() -> tuple[Do, Do]:
             tx.ack(one)
             tx.nack(two)
 
-    def settle(model: Shelf) -> None:
+    def settle(model: StoreModel) -> None:
         stream = model.streams[b"s"]
         group = stream.groups[b"g"]
         done, back = group.of(b"tx")
@@ -166,12 +166,12 @@ def _set_id(model: Group, stream: Stream, now: int) -> None:
     model.last = (3, 1)
 
 
-def _ack_delete(model: Shelf) -> None:
+def _ack_delete(model: StoreModel) -> None:
     model.streams[b"s"].groups[b"g"].ack([(2, 1)])
     model.delete(b"s", [(2, 1)])
 
 
-def _destroyed(model: Shelf) -> None:
+def _destroyed(model: StoreModel) -> None:
     del model.streams[b"s"].groups[b"h"]
 
 
@@ -190,7 +190,7 @@ GROUPS = (
     *_work_steps(), COMPACT, add("s", 21, 40_000),
     at_ms(4000, on("dead letter", lambda of: of.nack("1-1"),
                    lambda model, stream, now: model.nack(stream, [(1, 1)]))),
-    on("fatal", lambda of: of.claim("d", "6-1", min_idle=0, retry_count=2, idle=1),
+    on("fatal", lambda of: of.claim("d", *("6-1"), min_idle=0, retry_count=2, idle=1),
        lambda model, stream, now: model.claim(
            stream, *(b"d"), now, [(6, 1)], min_idle=0, idle=1000, retry_count=2)),
     read("e", 3, 4100), put_off(8, 4200, 5000),
@@ -227,7 +227,7 @@ def cancel(name: str, ms: int) -> Do:
         ]
         assert at.store.stream(name).cancel(key)
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         stream = model.streams[name.encode()]
         stream.scheduled = [row for row in stream.scheduled if row[0] != T + ms]
 
@@ -254,7 +254,7 @@ def once_many(first: int, count: int, ms: int) -> Do:
     """Idempotent adds in one commit."""
     rows = [(f"n{n}", {"v": value(n)}) for n in range(first, first + count)]
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         for n in range(first, first + count):
             model.add_once(b"p", pairs(n), b"you", b"n%d" % n)
 
@@ -267,7 +267,7 @@ def once_many(first: int, count: int, ms: int) -> Do:
 def same_text(text: int, *ns: int) -> Do:
     """Entries of one key, in one commit."""
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         for n in ns:
             model.add(b"c", pairs(text), (n, 1))
 
@@ -295,7 +295,7 @@ def lives(n: int, length_ms: int) -> Do:
 def outlived(n: int, ms: int) -> Do:
     """Its time is over: it is deleted."""
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         model.delete(b"c", [(n, 1)])
 
     return at_ms(ms, Do(f"{n} expired", lambda at: do_due_work(at.store), model))
@@ -311,7 +311,7 @@ def expire(name: str, ms: int | None) -> Do:
         stream = at.store.stream(name)
         assert stream.persist() if ms is None else stream.expire(at=T + ms)
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         model.streams[name.encode()].expires_ms = 0 if ms is None else T + ms
 
     return Do(f"expire {name}", do, model)
@@ -361,7 +361,7 @@ def repeat(name: str, n: int, every_ms: int, called: str) -> Do:
 def stop(name: str, called: str) -> Do:
     """It repeats no longer."""
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         stream = model.streams[name.encode()]
         stream.scheduled = [each for each in stream.scheduled if each.name != called]
 
@@ -375,7 +375,7 @@ def requeue(*places: int) -> Do:
         dead = [entry.id for entry in at.store.stream("dead").range()]
         at.store.requeue("dead", *(dead[place] for place in places))
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         dead = list(model.streams[b"dead"].entries)
         model.requeue(b"dead", [dead[place] for place in places or range(len(dead))])
 

@@ -30,13 +30,14 @@ from logstore.log import names
 from logstore.options import Sync
 from tests.crash.states import look
 from tests.crash.states.disk import Event
-from tests.crash.states.look import Clock, Content
+from tests.crash.states.look import Content
 from tests.crash.states.model import value
 from tests.crash.states.recording import STORE, Index, Recorder
 from tests.crash.states.scripts import CHECKPOINT, REOPEN, SYNC
 from tests.crash.states.steps import LANE, LANE_STEPS, Step
 from tests.crash.states.workload import Do, Session, Workload
 from tests.support import inside
+from tests.support.inside import FixedClock
 
 LOOK_MS = 4_000_000_000_000  # idle times are told from then on
 LAG_COMMITS = 5
@@ -52,7 +53,7 @@ STORES = {
 }
 
 
-class SystemClock(Clock):
+class SystemClock(FixedClock):
     """The system's, as the lane has it, but where the store is looked at."""
 
     def __init__(self) -> None:

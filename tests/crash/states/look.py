@@ -8,8 +8,8 @@ from typing import Any
 
 import logstore
 from logstore.settings import stored
+from tests.support.inside import START_MS, FixedClock
 
-START_MS = 1_700_000_000_000
 LOOK_MS = START_MS + 50_000  # when it is looked at: idle times are told from then on
 
 ONCE, ONE_MS = timedelta(0), timedelta(milliseconds=1)
@@ -17,18 +17,7 @@ ONCE, ONE_MS = timedelta(0), timedelta(milliseconds=1)
 Content = dict[str, Any]
 
 
-class Clock:
-    """A clock that stands until it is set."""
-
-    def __init__(self, ms: int = START_MS) -> None:
-        self.ms = ms
-
-    def now_ms(self) -> int:
-        """Unix time in milliseconds."""
-        return self.ms
-
-
-def content(store: logstore.Store[bytes], clock: Clock, look_ms: int = LOOK_MS) -> Content:
+def content(store: logstore.Store[bytes], clock: FixedClock, look_ms: int = LOOK_MS) -> Content:
     """Every stream with its entries, groups, settings, schedules and producers, looked at then."""
     before, clock.ms = clock.ms, look_ms
     try:

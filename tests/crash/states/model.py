@@ -1,16 +1,18 @@
 """What a store must hold, by the model of ``tests/model``, told as ``look`` tells of a store.
 
-The semantics are those of ``Shelf`` and ``Group``; here is only how their state is written as the
-plain values that ``look.plain`` gives, and how it begins with what a directory held already.
+The semantics are those of ``StoreModel`` and ``Group``; here is only how their state is written as
+the plain values that ``look.plain`` gives, and how it begins with what a directory held already.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.crash.states.look import START_MS, Content, short
-from tests.groups.model import ID, Consumer, Group, Held, Pairs
-from tests.model.shelf import SETTINGS, Shelf, Stream, Waits
+from tests.crash.states.look import Content, short
+from tests.model.groups import ID, Consumer, Group, Held, Pairs
+from tests.model.store import StoreModel
+from tests.model.streams import SETTINGS, Stream, Waits
+from tests.support.inside import START_MS
 
 GROUP_SETTINGS = ("max_deliveries", "dead_letter", "redeliver_after_ms")
 
@@ -36,11 +38,11 @@ def pairs(n: int, size: int = 30) -> Pairs:
     return tuple(short([(b"v", value(n, size))]))
 
 
-def begun(content: Content) -> Shelf:
+def begun(content: Content) -> StoreModel:
     """A model of a store that holds this already."""
-    shelf = Shelf(START_MS)
+    model = StoreModel(START_MS)
     for name, told in content.items():
-        stream = shelf.existing(name.encode())
+        stream = model.existing(name.encode())
         stream.entries = {number(id): tuple(fields) for id, fields in told["rows"]}
         stream.last, stream.max_deleted = number(told["last"]), number(told["deleted"])
         stream.added = told["added"]
@@ -56,7 +58,7 @@ def begun(content: Content) -> Shelf:
         ]
         stream.expires_ms = told["expires"] or 0
         stream.groups = {group.encode(): _begun_group(of) for group, of in told["groups"].items()}
-    return shelf
+    return model
 
 
 def _begun_group(told: Content) -> Group:
@@ -68,9 +70,9 @@ def _begun_group(told: Content) -> Group:
     return Group(number(told["last"]), consumers=consumers, pending=held, **told["settings"])
 
 
-def told(shelf: Shelf) -> Content:
+def told(model: StoreModel) -> Content:
     """What the model holds now, as ``look.plain`` tells of a store."""
-    return {name.decode(): _stream(shelf.streams[name]) for name in shelf.names()}
+    return {name.decode(): _stream(model.streams[name]) for name in model.names()}
 
 
 def _stream(of: Stream) -> Content:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import fsinfo
-from logstore.api import opening
 from logstore.engine.shm import process
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
@@ -24,6 +23,7 @@ from logstore.index.env import Generation
 from logstore.log import names, storefile
 from tests.crash.states.disk import Event, Image
 from tests.crash.states.steps import Step, step_of
+from tests.crash.twins import in_place
 
 STORE = "new/store"  # below the root, so that the names above the store count, too
 MOUNT, BORN_NS, BOOT_ID = 7, 9, "the boot of the recording"
@@ -270,12 +270,10 @@ def recording(root: Path) -> Iterator[Recorder]:
     storefile.new_uuid = lambda: bytes(range(16))
     fsinfo.file_identity = known
     process.boot_id = lambda: BOOT_ID
-    before = opening.FILES[0]
-    opening.FILES[0] = recorder
     try:
-        yield recorder
+        with in_place(recorder):
+            yield recorder
     finally:
-        opening.FILES[0] = before
         storefile.new_uuid = uuid
         fsinfo.file_identity = identity
         process.boot_id = boot_id

@@ -20,7 +20,6 @@ from logstore.recovery import index_validity
 from tests.crash.states import look
 from tests.crash.states.explore import SAME, State, states
 from tests.crash.states.judge import Judge, Verdict, lay_out
-from tests.crash.states.look import Clock
 from tests.crash.states.model import value
 from tests.crash.states.recording import BOOT_ID, BORN_NS, MOUNT, STORE, recording
 from tests.crash.states.scripts import COMPACT, PURGE, REOPEN, SYNC, add, batch, delete
@@ -28,6 +27,7 @@ from tests.crash.states.steps import COMMIT, COMPACTION, ROLL
 from tests.crash.states.workload import LIMITS, Begun, Session, Workload, forget, record
 from tests.golden.store_v1.generate import CONTENT, content
 from tests.golden.store_v1.generate import STORE as GOLDEN
+from tests.support.inside import FixedClock
 
 LEFT = Workload("what is left", (
     batch("a", 1, 6), add("b", 7), delete("a", 2), add("a", 8, 30_000), add("a", 9, 30_000),
@@ -104,8 +104,8 @@ def failed_sync(path: Path) -> Begun:
             session.store.close()
     copy = path.with_name("copy")
     shutil.copytree(path, copy, ignore=shutil.ignore_patterns("index", "WAKE"))
-    store = logstore.open(copy, background=False, clock=Clock())
-    after = look.content(store, Clock())
+    store = logstore.open(copy, background=False, clock=FixedClock())
+    after = look.content(store, FixedClock())
     store.close()
     shutil.rmtree(copy)
     shutil.rmtree(path / names.INDEX / "1")
@@ -116,7 +116,7 @@ def failed_sync(path: Path) -> Begun:
 def of_format_1(path: Path) -> Begun:
     """The golden store of the format before."""
     shutil.copytree(GOLDEN, path)
-    clock = Clock()
+    clock = FixedClock()
     with logstore.open(path, readonly=True, background=False, clock=clock) as store:
         assert content(store) == json.loads(CONTENT.read_text(encoding="utf-8"))
         assert store.info().format_version == 1 < fmt.FORMAT_VERSION

@@ -10,11 +10,11 @@ import logstore
 from logstore.compaction import closing
 from logstore.engine.commit import pipeline
 from tests import figures
-from tests.crash.states.look import START_MS
 from tests.crash.states.model import pairs, value
 from tests.crash.states.workload import Do, Session, Workload
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
 from tests.support import inside
+from tests.support.inside import START_MS
 
 
 def add(name: str, n: int, size: int = 30) -> Do:
@@ -30,7 +30,7 @@ def batch(name: str, first: int, count: int, size: int = 30) -> Do:
     """Entries in one commit."""
     rows = [(f"{n}-1", {"v": value(n, size)}) for n in range(first, first + count)]
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         for n in range(first, first + count):
             model.add(name.encode(), pairs(n, size), (n, 1))
 
@@ -80,7 +80,7 @@ def transaction(n: int, gone: int) -> Do:
             tx.stream(f"new {n}").add({"v": value(n)}, id=f"{n}-1")
             tx.stream("a").delete(f"{gone}-1")
 
-    def model(model: Shelf) -> None:
+    def model(model: StoreModel) -> None:
         for name in ("a", "b", f"new {n}"):
             model.add(name.encode(), pairs(n), (n, 1))
         model.delete(b"a", [(gone, 1)])

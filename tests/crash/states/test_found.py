@@ -9,11 +9,11 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.api import opening
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import chain, names, reader, segment, storefile
 from logstore.log.writer import crc_seed
 from logstore.recovery.check import check
+from tests.crash.twins import in_place
 
 
 def test_the_name_of_a_new_store_is_durable(tmp_path: Path) -> None:
@@ -30,13 +30,9 @@ def test_the_name_of_a_new_store_is_durable(tmp_path: Path) -> None:
             undone.difference_update([each for each in undone if each.parent == path])
 
     path = tmp_path / "a" / "b" / "store"
-    before, opening.FILES[0] = opening.FILES[0], Watching()
-    try:
-        with logstore.open(path, background=False, sync="always") as store:
-            store.stream("s").add({"v": 1})
-            assert {each.parent for each in undone} <= {path / names.INDEX}
-    finally:
-        opening.FILES[0] = before
+    with in_place(Watching()), logstore.open(path, background=False, sync="always") as store:
+        store.stream("s").add({"v": 1})
+        assert {each.parent for each in undone} <= {path / names.INDEX}
 
 
 def test_a_store_in_a_directory_that_is_there_is_made_durable(tmp_path: Path) -> None:
@@ -50,11 +46,8 @@ def test_a_store_in_a_directory_that_is_there_is_made_durable(tmp_path: Path) ->
 
     path = tmp_path / "store"
     path.mkdir()
-    before, opening.FILES[0] = opening.FILES[0], Watching()
-    try:
+    with in_place(Watching()):
         logstore.open(path, background=False).close()
-    finally:
-        opening.FILES[0] = before
     assert tmp_path in synced
 
 

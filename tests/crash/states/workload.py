@@ -13,9 +13,10 @@ import logstore
 from logstore.options import Sync
 from tests.crash.states import look, model
 from tests.crash.states.disk import Image
-from tests.crash.states.look import Clock, Content
+from tests.crash.states.look import Content
 from tests.crash.states.recording import STORE, Moment, Recorder, recording
-from tests.model.shelf import Shelf
+from tests.model.store import StoreModel
+from tests.support.inside import FixedClock
 
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 
@@ -26,7 +27,7 @@ class Session:
     store: logstore.Store[bytes]
 
     def __init__(self, path: Path, sync: Sync) -> None:
-        self.path, self.sync, self.clock = path, sync, Clock()
+        self.path, self.sync, self.clock = path, sync, FixedClock()
 
     def open(self) -> None:
         """Open it, or make it; without threads of its own, so that every run is alike."""
@@ -46,12 +47,12 @@ class Session:
 
     def begun(self, found: Content) -> None:
         """It begins with this."""
-        self.shelf = model.begun(look.plain(found))
+        self.model = model.begun(look.plain(found))
 
     def agree(self, step: Do, found: Content) -> None:
         """AssertionError if the model says otherwise after a step."""
-        step.model(self.shelf)
-        _agree(step.name, look.plain(found), model.told(self.shelf))
+        step.model(self.model)
+        _agree(step.name, look.plain(found), model.told(self.model))
 
 
 class Do(NamedTuple):
@@ -59,7 +60,7 @@ class Do(NamedTuple):
 
     name: str
     do: Callable[[Session], object]
-    model: Callable[[Shelf], object] = lambda model: None
+    model: Callable[[StoreModel], object] = lambda model: None
     syncs: bool = False
 
 

@@ -1,0 +1,186 @@
+"""Prevents a store that was closed from keeping in its log what it holds twice, and a close that
+compacts from losing anything, or from being done where nobody asked for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore.api.opening import opened_of
+from logstore.compaction import closing, measure
+from logstore.fs import LOCAL
+from logstore.log import names
+from logstore.recovery.check import check
+from tests.compaction.dumps import dump
+from tests.compaction.filling import delete_at_random
+
+PAD = {"pad": "x" * 100}
+
+
+def log_bytes(path: Path) -> int:
+    return LOCAL.tree_bytes(path / names.LOG)
+
+
+def single_adds(path: Path, count: int = 6000, **options: Any) -> logstore.Store[bytes]:
+    """A store, open, in which most of the log is frames of entries that lie in a node, too."""
+    store = logstore.open(path, sync="os", **options)
+    for number in range(count):
+        store.stream(f"s{number % 3}").add({"n": number} | PAD)
+    return store
+
+
+def test_single_adds_lie_in_the_log_once_behind_a_close(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = single_adds(path)
+    before, open_bytes = dump(store), log_bytes(path)
+    nodes = sum(store.stream(name).info().node_bytes for name in store.streams())
+    store.close()
+    assert log_bytes(path) < 1.15 * nodes < open_bytes / 2
+    assert check(path).damage == []
+    with logstore.open(path, background=False) as store:
+        assert not store.recovery["rebuilt"]
+        assert dump(store) == before
+    shutil.rmtree(path / names.INDEX)
+    with logstore.open(path) as store:
+        assert dump(store) == before
+
+
+def test_a_segment_of_which_most_lives_is_left_as_it_is(tmp_path: Path) -> None:
+    """Moving it would take longer than what it gives back is worth to who closes a store."""
+    path = tmp_path / "store"
+    store = logstore.open(path, sync="os")
+    store.stream("many").add_many({"n": number} | PAD for number in range(40_000))
+    for number in range(6000):
+        store.stream("single").add({"n": number} | PAD)
+    store.stream("many").trim(maxlen=36_000)
+    rows, active = measure.rows_and_active(opened_of(store).engine())
+    size = measure.size_bytes(opened_of(store).engine(), active)
+    assert closing.DEAD_MIN_BYTES < size - rows[active].live_bytes < size / 2
+    segments = names.segments(LOCAL, path)
+    store.close()
+    assert names.segments(LOCAL, path) == segments
+
+
+@pytest.mark.parametrize("options", [{"background": False}, {"compact_rate": 0}], ids=str)
+def test_who_wants_no_compaction_gets_none(tmp_path: Path, options: dict[str, Any]) -> None:
+    store = single_adds(tmp_path / "store", **options)
+    segments = names.segments(LOCAL, tmp_path / "store")
+    store.close()
+    assert names.segments(LOCAL, tmp_path / "store") == segments
+
+
+def test_a_store_that_another_process_has_open_is_left_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = single_adds(path)
+    code = "import logstore, sys; s = logstore.open(sys.argv[1]); print(1, flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline()
+        segments = names.segments(LOCAL, path)
+        store.close()
+        assert names.segments(LOCAL, path) == segments
+    finally:
+        other.communicate(b"\n")
+    assert other.returncode == 0
+
+
+def test_the_last_handle_compacts_and_not_those_before(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = single_adds(path)
+    segments = names.segments(LOCAL, path)
+    logstore.open(path, sync="os").close()
+    assert names.segments(LOCAL, path) == segments
+    store.close()
+    assert names.segments(LOCAL, path) != segments
+
+
+def test_many_small_streams_do_not_grow_by_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, sync="os") as store:
+        for number in range(4500):
+            store.stream(f"sensor {'x' * 120} {number}").add({"n": number})
+    assert not list((path / names.CHECKPOINTS).glob("*"))
+
+
+def test_a_close_that_cannot_compact_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    store = single_adds(path)
+    before = dump(store)
+
+    def refuse(*_: object) -> None:
+        raise logstore.LockTimeoutError("as if somebody held it")
+
+    monkeypatch.setattr(closing, "_victims", refuse)
+    store.close()
+    with logstore.open(path, background=False) as store:
+        assert not store.recovery["rebuilt"]
+        assert dump(store) == before
+
+
+KILLED = """
+import logstore, os, signal, sys
+from logstore.compaction import segments
+from logstore.engine.maintenance import checkpoint
+point, calls = sys.argv[2], 0
+def dying(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+store = logstore.open(sys.argv[1], sync="os")
+for number in range(6000):
+    store.stream(f"s{number % 3}").add({"n": number, "pad": "x" * 100})
+setattr(checkpoint if point == "take_alone" else segments, point, dying)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("point", ["adopt", "rewrite_open_nodes", "take_alone", "drop_dead"])
+def test_a_close_that_is_killed_in_the_midst_loses_nothing(tmp_path: Path, point: str) -> None:
+    path = tmp_path / "store"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert check(path).damage == []
+    with logstore.open(path) as store:
+        found = [
+            int(entry.fields[b"n"]) for name in store.streams() for entry in store.stream(name)
+        ]
+        assert sorted(found) == list(range(6000))
+        store.compact(full=True)
+        left = dump(store)
+    shutil.rmtree(path / names.INDEX)
+    with logstore.open(path, background=False) as store:
+        assert dump(store) == left
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_full_gives_back_all_but_a_little(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "store"
+    store = single_adds(path, background=False)
+    delete_at_random(store, share)
+    before = {name: [e.pairs for e in store.stream(name)] for name in store.streams()}
+    report = store.compact(full=True)
+    assert report.index_rebuilt
+    nodes = sum(store.stream(name).info().node_bytes for name in store.streams())
+    assert log_bytes(path) < 1.05 * nodes + 24_576  # three open nodes, ends of files as blocks
+    assert {name: [e.pairs for e in store.stream(name)] for name in store.streams()} == before
+    store.close()
+    assert check(path).damage == []
+
+
+def test_two_full_runs_leave_the_same_bytes(tmp_path: Path) -> None:
+    with single_adds(tmp_path / "store", background=False) as store:
+        store.compact(full=True)
+        first = log_bytes(tmp_path / "store")
+        store.compact(full=True)
+        assert abs(log_bytes(tmp_path / "store") - first) <= os.sysconf("SC_PAGESIZE")

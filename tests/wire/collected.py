@@ -1,0 +1,48 @@
+"""Requests that wait for each other, so that they are one commit."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.wire.lines import Line, request
+from tests.wire.served import Served
+
+SOON_S = 60
+
+
+@contextmanager
+def collected(served: Served) -> Iterator[None]:
+    """What is sent in the block is not committed before its end, and is all there then."""
+    before = served.service.counts.commands
+    sent: list[int] = []
+    with (served.service.store.path / "LOCK").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _SENT[id(served)] = sent
+        yield
+        wait_for(lambda: served.service.counts.commands - before >= sum(sent))
+
+
+_SENT: dict[int, list[int]] = {}
+
+
+def send(served: Served, line: Line, *requests: list[bytes]) -> None:
+    """Requests of a client, within ``collected``."""
+    _SENT[id(served)].append(len(requests))
+    line.send(b"".join(map(request, requests)))
+
+
+def wait_for(holds: object) -> None:
+    """Until it does; a limit only for what would never end."""
+    assert callable(holds)
+    end = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def xadd(key: bytes, value: bytes, id: bytes = b"*") -> list[bytes]:
+    """A request."""
+    return [b"XADD", key, id, b"n", value]
