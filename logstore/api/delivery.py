@@ -19,7 +19,7 @@ from logstore.engine.groups.deliver import Delivered
 from logstore.ids import StreamID
 
 if TYPE_CHECKING:
-    from logstore.codec.deliveries import DeliveryMaker
+    from logstore.codec.entry_objects import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
 _AT_ONCE = timedelta(0)

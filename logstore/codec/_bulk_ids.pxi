@@ -143,7 +143,7 @@ def given(items, first_row):
                 known = plain_id(<object>PyTuple_GET_ITEM(row, 0), &pair, &is_open)
         if not known:
             if parse_given is None:  # the pure codec, which most processes do without
-                from logstore.codec.bulk_ids import parse_given
+                from logstore.codec.given_ids import parse_given
             pair.ms, pair.seq, is_open = parse_given(row, place)
             values = row[1]     # a tuple of two, or it was refused
         ids.put(&pair, is_open)

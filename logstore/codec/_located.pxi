@@ -251,7 +251,7 @@ cdef class NodeList:
         return found
 
     def pieces(self, ends, u64 bytes_max):
-        from logstore.codec.located import Piece
+        from logstore.codec.node_list import Piece
 
         cdef Located item
         cdef u64 at = 0, begin = 0, count = 0, live = 0, size = 0, number = 0

@@ -22,6 +22,7 @@ from logstore.codec.interface import (
     NodeEntry,
     Section,
 )
+from logstore.codec.node_list import each_item, frame_listpack
 from logstore.errors import CorruptNodeError, OptionError, TooLargeError, shown
 
 if TYPE_CHECKING:
@@ -179,14 +180,10 @@ class ArrowBuilder:
         rows_max: int, bytes_max: int,
     ) -> int:  # fmt: skip
         """Add nodes by their locators; the place of the first that was not added."""
-        from logstore.codec.located import frame_listpack, read_item
-
         if at > len(items):
             raise ValueError("items begin inside of the bytes")
         name, stream, start, end = section
-        view = bytes(data)
-        while (found := read_item(items, at)) is not None:
-            item, after = found
+        for item, after in each_item(items, at):
             full = self._rows + item.live > rows_max or self.nbytes >= bytes_max
             if self._rows and full:
                 break
@@ -195,7 +192,7 @@ class ArrowBuilder:
             else:
                 lp: bytes | None = item.lp
                 if item.position:
-                    lp = frame_listpack(view, item.position - position, item, stream, seed)
+                    lp = frame_listpack(data, item.position - position, item, stream, seed)
                 if lp is None:
                     break
                 try:

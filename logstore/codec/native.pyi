@@ -4,7 +4,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from logstore.codec.arrow import NameGuard
-from logstore.codec.batch import Place
 from logstore.codec.interface import (
     ID,
     NodeEntry,
@@ -18,7 +17,8 @@ from logstore.codec.interface import (
 )
 from logstore.codec.interface import GivenIDs as GivenIDsLike
 from logstore.codec.interface import RowBatch as RowBatchLike
-from logstore.codec.located import Piece
+from logstore.codec.node_batch import Place
+from logstore.codec.node_list import Piece
 from logstore.codec.pending_run import Due, Item, Pending
 
 _T = TypeVar("_T")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import Codec, pure
-from logstore.codec.bulk_ids import RUNS_A_BLOCK
+from logstore.codec.given_ids import RUNS_A_BLOCK
 from logstore.errors import InvalidEntryError, InvalidIDError
 from logstore.ids import U64_MAX, StreamID, parse_id
 
