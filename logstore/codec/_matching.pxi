@@ -1,4 +1,7 @@
-# Entries by the values of their fields. Pure twin: matching.py.
+# Entries by the values of their fields. Pure twins: `entries_where` in node.py, `may_match` in
+# node_list.py.
+#
+# Invariants: conditions point into a list of ours; what does not match is walked over, not decoded.
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* text, size_t text_size)
@@ -24,7 +27,8 @@ cdef inline bint may_stand_in(const u8* p, u64 total, const Elem* elem) noexcept
     return elem.is_int or memmem(p, total, elem.data, elem.size) != NULL
 
 
-cdef int find_slots(const u8* p, const Master* m, Condition* where, Py_ssize_t count) noexcept nogil:
+cdef int find_slots(const u8* p, const Master* m, Condition* where,
+                    Py_ssize_t count) noexcept nogil:
     """Find the conditions' fields among the node's: of a repeated one the last."""
     cdef Elem elem
     cdef u64 pos = m.fields_at

@@ -1,4 +1,6 @@
 # What is read from a node. Pure twin: the second half of node.py.
+#
+# Invariants: nothing of what is given is kept; objects are made of what was checked.
 
 cdef list read_fields(const u8* p, const Master* m):
     cdef Elem elem

@@ -51,7 +51,7 @@ def parse_given(row: Any, place: int) -> tuple[int, int, bool]:
 
 
 class GivenIDs:
-    """The IDs of the rows of one batch, in their order; see `interface.GivenIDs`."""
+    """The IDs of the rows of one batch, in their order."""
 
     def __init__(self) -> None:
         self._ids: list[ID] = []
@@ -72,7 +72,8 @@ class GivenIDs:
         self._ids.append((ms, seq))
 
     def settle(self, last_ms: int, last_seq: int, /) -> int:
-        """Give a sequence to each ID that leaves it open; whether all ascend above the last ID.
+        """Give a sequence to each ID that leaves it open, as an add after the last ID; whether all
+        ascend above that.
 
         -1 if they do, else the place of the first that is not above the one before it.
         """
@@ -145,7 +146,7 @@ class RunList:
         return self._count
 
     def put(self, ms: int, seq: int, count: int, /) -> None:
-        """``count`` IDs from this one on."""
+        """``count`` IDs, at least 1, from this one on."""
         runs = self._last
         if runs and runs[-1][0] == ms and runs[-1][1] + runs[-1][2] == seq:
             runs[-1] = ms, runs[-1][1], runs[-1][2] + count

@@ -145,9 +145,9 @@ class PendingRun:
     def between(self, low: bytes, high: bytes, consumer: int = EVERYONE) -> list[Pending]:
         """Entries with IDs of the closed interval; of one consumer, or of all."""
         return [
-            (*_ID.unpack(id), *entry)
-            for id, *entry in zip(self._ids, *self._columns, strict=True)
-            if low <= id <= high and consumer in (EVERYONE, entry[0])
+            (*_ID.unpack(id), owner, time_ms, count)
+            for id, owner, time_ms, count in zip(self._ids, *self._columns, strict=True)
+            if low <= id <= high and consumer in (EVERYONE, owner)
         ]
 
     def due(self, until_ms: int) -> list[Due]:

@@ -29,7 +29,7 @@ from logstore.codec.entry_objects import (
     first_deliveries,
     pack_ids,
 )
-from logstore.codec.given_ids import RunList, given, given_numbers
+from logstore.codec.given_ids import GivenIDs, RunList, given, given_numbers
 from logstore.codec.lzf import lzf_decompress
 from logstore.codec.node import (
     counts,
@@ -67,6 +67,7 @@ __all__ = [
     "EntryMaker",
     "FieldsMaker",
     "FrameSearch",
+    "GivenIDs",
     "NodeBatch",
     "NodeFinder",
     "NodeList",

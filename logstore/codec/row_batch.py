@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from logstore.codec import edit, listpack, node
-from logstore.codec.interface import ID, GivenIDs, Packed, PackedNode, Row
-from logstore.codec.interface import RowBatch as RowBatchLike
+from logstore.codec.given_ids import GivenIDs
+from logstore.codec.interface import ID, Packed, PackedNode, Row
 from logstore.errors import EntryTypeError, InvalidEntryError, TooLargeError
 
 
@@ -154,7 +154,7 @@ class _Growing:
 
 
 def pack(
-    batch: RowBatchLike,
+    batch: RowBatch,
     first: int,
     last_exclusive: int,
     ids: ID | Sequence[ID] | GivenIDs,

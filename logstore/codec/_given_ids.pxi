@@ -1,4 +1,7 @@
-# IDs that callers give, and IDs as they are told again: the twin of given.py.
+# IDs that callers give, and IDs as they are told again. Pure twin: given_ids.py.
+#
+# Invariants: IDs are 16 bytes each; a run is kept as its differences to the one before, a few
+# bytes.
 
 from cpython.long cimport PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE

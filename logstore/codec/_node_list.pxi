@@ -1,4 +1,7 @@
-# Nodes by their locators, checked in place. Pure twin: located.py.
+# Nodes by their locators, checked in place. Pure twin: node_list.py.
+#
+# Invariants: nothing of an item is read behind the bytes that there are, nothing of a frame is used
+# before its checksum fits.
 
 cdef enum:
     ITEM_BYTES = 52             # format.SNAPSHOT_ITEM
