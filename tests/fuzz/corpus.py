@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, cast
 
+from logstore.api.entry import entry_maker
 from logstore.codec import Codec, backend
 
 TARGETS = (
@@ -39,13 +40,15 @@ class Harness(Protocol):
 
 @contextmanager
 def using(codec: Codec) -> Iterator[None]:
-    """This codec is the one in use."""
+    """This codec is the one in use; what was made by another one is not kept."""
     chosen = backend._in_use
     backend._in_use = codec  # type: ignore[misc]
+    entry_maker.cache_clear()
     try:
         yield
     finally:
         backend._in_use = chosen  # type: ignore[misc]
+        entry_maker.cache_clear()
 
 
 def harness(target: str) -> Harness:
