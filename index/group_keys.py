@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from logstore.codec.backend_classes import PendingRun
+from logstore.codec import PendingRun
 from logstore.codec.pending_run import ID_BYTES, RUN_MAX_ENTRIES
 from logstore.ids import ZERO_ID, StreamID
 from logstore.row_seal import digest

@@ -469,7 +469,7 @@ def batches(
     """
     source = iterated(items)
     done = 0
-    from logstore.codec.bulk_ids import has_id
+    from logstore.codec.given_ids import has_id
 
     with_id: bool | None = None
     while chunk := list(islice(source, size)):

@@ -22,7 +22,7 @@ from logstore.ids import U64_MAX, StreamID, parse_id
 from logstore.loading import load
 
 if TYPE_CHECKING:
-    from logstore.codec.making import EntryMaker
+    from logstore.codec.entry_objects import EntryMaker
     from logstore.engine.streams.add import Added
 
 T = TypeVar("T", bytes, str)

@@ -35,7 +35,7 @@ from logstore.settings import GroupSettings
 if TYPE_CHECKING:
     from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
     from logstore.api.stream_entries import StreamEntries
-    from logstore.codec.deliveries import DeliveryMaker
+    from logstore.codec.entry_objects import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
 PAGE_ENTRIES = 1000

@@ -26,8 +26,8 @@ from logstore.ids import StreamID
 from logstore.settings import CODEC_NAME_MAX
 
 if TYPE_CHECKING:
-    from logstore.codec.making import EntryMaker
-    from logstore.codec.valued import Encoders
+    from logstore.codec.entry_objects import EntryMaker
+    from logstore.codec.row_batch import Encoders
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """The codec: entries to macro nodes and back, byte for byte as Redis and Valkey keep them.
 
-`codec()` gives the module in use, compiled or pure; `interface.Codec` names what it has.
+`codec()` gives the module in use, compiled or pure; `interface.Codec` names what it has. Classes
+that stand here are those of the codec in use, and have the types of the pure ones.
 
 Invariants: no I/O. It may not know about streams, files or the log.
 """
@@ -16,23 +17,28 @@ from logstore.codec.interface import (
     ID,
     MAX_ID,
     ZERO_ID,
-    ArrowBuilder,
     Codec,
-    GivenIDs,
     NodeEntry,
     NodeHead,
     NodePart,
     Packed,
     PackedNode,
     Row,
-    RowBatch,
-    RunList,
     Section,
     Value,
 )
 
-if TYPE_CHECKING:  # the module of that name, where it is asked for
-    from logstore.codec.backend import pure
+if TYPE_CHECKING:
+    from logstore.codec.arrow import ArrowBuilder
+    from logstore.codec.backend import pure  # the module of that name, where it is asked for
+    from logstore.codec.given_ids import GivenIDs, RunList
+    from logstore.codec.pending_run import PendingRun
+    from logstore.codec.row_batch import RowBatch
+else:
+    ArrowBuilder, GivenIDs, PendingRun, RowBatch, RunList = (
+        getattr(codec(), name)
+        for name in ("ArrowBuilder", "GivenIDs", "PendingRun", "RowBatch", "RunList")
+    )
 
 __all__ = [
     "ARROW_COLUMNS",
@@ -48,6 +54,7 @@ __all__ = [
     "NodePart",
     "Packed",
     "PackedNode",
+    "PendingRun",
     "Row",
     "RowBatch",
     "RunList",

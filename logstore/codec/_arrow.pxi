@@ -1,4 +1,6 @@
-# Nodes to Arrow columns: the builder. Pure twin: arrow.py.
+# Nodes to Arrow columns: the builder. Pure twin: `ArrowBuilder` in arrow.py.
+#
+# Invariants: one thread at a time (`busy`); a node that fails adds no row.
 
 
 cdef tuple STANDARD_NAMES = (*ARROW_COLUMNS, *EXACT_COLUMNS)
@@ -17,7 +19,7 @@ cdef int add_names(Buf* to, names) except -1:
 
 @cython.final
 cdef class ArrowBuilder(_Entries):
-    """Nodes made into one pyarrow.RecordBatch; see `interface.ArrowBuilderFactory`."""
+    """Nodes made into one pyarrow.RecordBatch; see arrow.py."""
 
     cdef bint busy              # another thread is in a call
     cdef tuple names

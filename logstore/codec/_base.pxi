@@ -1,4 +1,7 @@
 # What all parts use: the codes of errors, and the growing buffer that writers write to.
+#
+# Invariants: a C function returns 0 or one of these codes and never raises; `fail` turns a code
+# into its error, under the interpreter's lock.
 
 ctypedef uint8_t u8
 ctypedef uint64_t u64

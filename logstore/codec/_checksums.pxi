@@ -1,4 +1,6 @@
-# Values with their checksums. Pure twin: checksums.py.
+# Values with their checksums. Pure twin: checksums.py, whose search stands in _frame_search.pxi.
+#
+# Invariants: the checksum of a row is bound to its key, that of a frame to its store by the seed.
 
 def seal(bytes key not None, bytes value not None):
     cdef u64 size = size_of(value)

@@ -1,9 +1,9 @@
 # Columns that grow in plain buffers, and how pyarrow gets them without a copy.
 #
-# Validity is a byte a row until then, and only from the first null on, so that a node that fails can
-# be taken back by the columns' sizes alone. What is called without the interpreter's lock returns a
-# code of _base.pxi; where Python is needed (text that is no UTF-8, very many fields), it takes the
-# lock for just that.
+# Invariants: validity is a byte a row until then, and only from the first null on, so that a node
+# that fails can be taken back by the columns' sizes alone. What is called without the interpreter's
+# lock returns a code of _base.pxi; where Python is needed (text that is no UTF-8, very many
+# fields), it takes the lock for just that.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 

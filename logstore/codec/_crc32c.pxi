@@ -1,4 +1,7 @@
 # CRC-32C, as the package crc32c reckons it; with the processor's instruction where it has one.
+#
+# Invariants: whichever way is taken, the result is the same; which one is known before the first
+# use.
 
 cdef extern from *:
     """

@@ -1,4 +1,6 @@
-# Integers as decimal text, both ways. Pure twin: parse_int in listpack.py.
+# Integers as decimal text, both ways. Pure twin: `parse_int` in listpack.py.
+#
+# Invariants: only the canonical text of an int64 is a number; what is written has at most 20 bytes.
 
 cdef bint parse_int(const u8* text, u64 size, int64_t* number) noexcept nogil:
     cdef u64 value = 0, i = 0

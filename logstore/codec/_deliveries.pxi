@@ -1,4 +1,6 @@
-# Deliveries of a group in one call for many. Pure twin: deliveries.py.
+# Deliveries of a group in one call for many. Pure twin: `DeliveryMaker` in entry_objects.py.
+#
+# Invariants: slots are set of classes that were checked; an object is told to the collector whole.
 
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
@@ -15,11 +17,8 @@ cdef inline void fill(object made, Py_ssize_t at, object value):
 
 def first_deliveries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None,
                      start, Py_ssize_t limit, row_class, id_class, time_ms):
-    cdef Master m
-    cdef Entry e
-    cdef Range r
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos, ms, seq, kept_ms = master_ms
+    cdef NodeWalk w
+    cdef u64 kept_ms = master_ms
     cdef list found = [], fields
     cdef object id, row, zero = 0, one = 1, kept = master_ms
     cdef bint bare
@@ -28,34 +27,21 @@ def first_deliveries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vec
     bare = ls_is_bare_tuple(id_class)
     if limit == 0:
         return found
-    set_range(&r, start, MAX_ID)
-    fail(read_master(p, size_of(lp), &m))
-    fields = read_fields(p, &m)
-    e.ordinal = -1
-    pos = m.first
-    while pos < m.end:
-        e.ordinal += 1
-        fail(read_entry(p, pos, &m, &e))
-        pos = e.after
-        if not is_live(&e, data_of(vector), size_of(vector)):
-            continue
-        ms = master_ms + <u64>e.ms_diff
-        seq = master_seq + <u64>e.seq_diff
-        if below(ms, seq, r.start_ms, r.start_seq):
-            continue
-        if ms != kept_ms:
-            kept, kept_ms = ms, ms
-        id = new_id(id_class, bare, kept, seq)
+    walk_node(&w, lp, master_ms, master_seq, vector, False)
+    w.r.start_ms, w.r.start_seq = start
+    fields = read_fields(w.p, &w.m)
+    while len(found) != limit and walk_on(&w):
+        if w.ms != kept_ms:
+            kept, kept_ms = w.ms, w.ms
+        id = new_id(id_class, bare, kept, w.seq)
         row = PyType_GenericAlloc(<SlotType*>row_class, 5)
         ls_no_hash(row)
         fill(row, 0, id)
-        fill(row, 1, read_flat(p, &m, &e, fields))
+        fill(row, 1, read_flat(w.p, &w.m, &w.e, fields))
         fill(row, 2, zero)
         fill(row, 3, one)
         fill(row, 4, time_ms)
         found.append(row)
-        if len(found) == limit:
-            break
     return found
 
 

@@ -1,4 +1,7 @@
 # Edits of macro nodes. Pure twin: edit.py.
+#
+# Invariants: a node is never changed in place; an added entry leaves all bytes but the header and
+# the live counter as they are.
 
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
 

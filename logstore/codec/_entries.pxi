@@ -1,4 +1,6 @@
-# The entries of nodes into columns, each looked at once. Pure twin: arrow.py.
+# The entries of nodes into columns, each looked at once. Pure twin: `ArrowBuilder.add` in arrow.py.
+#
+# Invariants: a node is added whole, or nothing of it.
 
 from libc.stdlib cimport calloc
 
@@ -25,8 +27,8 @@ cdef enum:
 
 
 cdef class _Entries:
-    """The columns, and what is added to them: a node whole, or nothing of it. Nothing here needs the
-    interpreter's lock."""
+    """The columns, and what is added to them: a node whole, or nothing of it. Nothing here needs
+    the interpreter's lock."""
 
     cdef Column* columns        # STREAM .. PAIR_ITEMS, then one a field column
     cdef Py_ssize_t total       # number of them

@@ -1,4 +1,6 @@
 # How a node and its entries are laid out, for whoever writes them; readers are in _node.pxi.
+#
+# Invariants: who calls has made room for what is written.
 
 cdef inline bint is_full(u64 size, int64_t entries, u64 bytes_max,
                          int64_t entries_max) noexcept nogil:

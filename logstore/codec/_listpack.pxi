@@ -1,4 +1,6 @@
 # Elements of a listpack. Pure twin: listpack.py.
+#
+# Invariants: every read checks its bounds and the backlen before it gives an element.
 
 ctypedef struct Elem:
     const u8* data      # a string's

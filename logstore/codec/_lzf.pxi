@@ -1,4 +1,6 @@
-# LZF: the twin of lzf.py.
+# LZF, decompression only. Pure twin: lzf.py.
+#
+# Invariants: the output never grows past the size that was announced.
 
 cdef enum:
     LZF_RATIO_MAX = 88

@@ -1,4 +1,7 @@
-# Entries by the values of their fields. Pure twin: matching.py.
+# Entries by the values of their fields. Pure twins: `entries_where` in node.py, `may_match` in
+# node_list.py.
+#
+# Invariants: conditions point into a list of ours; what does not match is walked over, not decoded.
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* text, size_t text_size)
@@ -24,7 +27,8 @@ cdef inline bint may_stand_in(const u8* p, u64 total, const Elem* elem) noexcept
     return elem.is_int or memmem(p, total, elem.data, elem.size) != NULL
 
 
-cdef int find_slots(const u8* p, const Master* m, Condition* where, Py_ssize_t count) noexcept nogil:
+cdef int find_slots(const u8* p, const Master* m, Condition* where,
+                    Py_ssize_t count) noexcept nogil:
     """Find the conditions' fields among the node's: of a repeated one the last."""
     cdef Elem elem
     cdef u64 pos = m.fields_at
@@ -129,49 +133,20 @@ cdef bint may_have(const u8* p, u64 total, Condition* where, Py_ssize_t count) n
     return False
 
 
-cdef list matching(bytes lp, u64 master_ms, u64 master_seq, Condition* where, Py_ssize_t count,
-                   bytes vector, const Range* r, Py_ssize_t limit, bint reverse):
-    cdef Master m
-    cdef Entry e
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos, ms, seq
+cdef list matching(NodeWalk* w, Condition* where, Py_ssize_t count, Py_ssize_t limit):
+    """The entries of a walk that match, at most so many (-1: all)."""
     cdef list found = [], fields = None
-    cdef bint low, high, matches = False
-    fail(read_master(p, size_of(lp), &m))
-    fail(find_slots(p, &m, where, count))
-    e.ordinal = m.live + m.deleted if reverse else -1
-    pos = m.end if reverse else m.first
-    while pos > m.first if reverse else pos < m.end:
-        if reverse:
-            fail(read_entry_before(p, pos, &m, &e))
-            pos = e.at
+    cdef bint matches = False
+    fail(find_slots(w.p, &w.m, where, count))
+    while len(found) != limit and walk_on(w):
+        if w.e.flags & SAME_FIELDS:
+            fail(match_same(w.p, &w.m, &w.e, where, count, &matches))
         else:
-            e.ordinal += 1
-            fail(read_entry(p, pos, &m, &e))
-            pos = e.after
-        if not is_live(&e, data_of(vector), size_of(vector)):
-            continue
-        ms = master_ms + <u64>e.ms_diff
-        seq = master_seq + <u64>e.seq_diff
-        low = below(ms, seq, r.start_ms, r.start_seq)
-        high = below(r.end_ms, r.end_seq, ms, seq)
-        if low if reverse else high:
-            return found
-        if low or high:
-            continue
-        if e.flags & SAME_FIELDS:
-            fail(match_same(p, &m, &e, where, count, &matches))
-        else:
-            fail(match_own(p, &m, &e, where, count, &matches))
-        if not matches:
-            continue
-        if fields is None:
-            fields = read_fields(p, &m)
-        found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
-        if len(found) == limit:
-            return found
-    if reverse and e.ordinal != 0:
-        fail(E_ORDINALS)
+            fail(match_own(w.p, &w.m, &w.e, where, count, &matches))
+        if matches:
+            if fields is None:
+                fields = read_fields(w.p, &w.m)
+            found.append((w.e.ordinal, w.ms, w.seq, read_flat(w.p, &w.m, &w.e, fields)))
     return found
 
 
@@ -198,6 +173,7 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
     cdef Py_ssize_t count = len(kept) // 2, k
     cdef Condition* conditions
     cdef Range r
+    cdef NodeWalk w
     if limit == 0:
         return []
     set_range(&r, start, end)
@@ -207,7 +183,9 @@ def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where n
             if not may_stand_in(data_of(lp), size_of(lp), &conditions[k].name) or \
                     not may_stand_in(data_of(lp), size_of(lp), &conditions[k].value):
                 return []
-        return matching(lp, master_ms, master_seq, conditions, count, vector, &r, limit, reverse)
+        walk_node(&w, lp, master_ms, master_seq, vector, reverse)
+        w.r = r
+        return matching(&w, conditions, count, limit)
     finally:
         free(conditions)
 

@@ -1,4 +1,6 @@
 # Walking through macro nodes. Pure twin: the first half of node.py.
+#
+# Invariants: every offset, length and count of a node is checked before it is used.
 
 cdef enum:
     DELETED = 1

@@ -1,4 +1,6 @@
-# Rows to nodes. Pure twin: the second half of bulk.py.
+# Rows to nodes. Pure twin: `pack` in row_batch.py.
+#
+# Invariants: the nodes are those that one add after another would leave.
 
 @cython.final
 cdef class _Growing:

@@ -1,4 +1,6 @@
 # What is read from a node. Pure twin: the second half of node.py.
+#
+# Invariants: nothing of what is given is kept; objects are made of what was checked.
 
 cdef list read_fields(const u8* p, const Master* m):
     cdef Elem elem
@@ -56,39 +58,70 @@ def last_id(bytes lp not None, u64 master_ms, u64 master_seq):
     return master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff
 
 
-def last_live_id(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
-    cdef Master m
-    cdef Entry e
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos
-    fail(read_master(p, size_of(lp), &m))
-    e.ordinal = m.live + m.deleted
-    pos = m.end
-    while pos > m.first:
-        fail(read_entry_before(p, pos, &m, &e))
-        if is_live(&e, data_of(vector), size_of(vector)):
-            return master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff
-        pos = e.at
-    if e.ordinal != 0:
+ctypedef struct NodeWalk:       # along the live entries of an interval, from one to the next
+    const u8* p             # the node
+    const u8* vector
+    u64 vector_bytes
+    Master m
+    Entry e                 # the entry where it stands
+    u64 pos                 # where the next one begins, or ends
+    u64 master_ms
+    u64 master_seq
+    u64 ms                  # the entry's ID
+    u64 seq
+    Range r
+    bint reverse
+
+
+cdef int walk_node(NodeWalk* w, bytes lp, u64 master_ms, u64 master_seq, bytes vector,
+                   bint reverse) except -1:
+    """Begin to walk along all of a node, which, as the vector, the caller keeps."""
+    w.p, w.vector, w.vector_bytes = data_of(lp), data_of(vector), size_of(vector)
+    w.master_ms, w.master_seq, w.reverse = master_ms, master_seq, reverse
+    w.r.start_ms = w.r.start_seq = 0
+    w.r.end_ms = w.r.end_seq = <u64>-1
+    fail(read_master(w.p, size_of(lp), &w.m))
+    w.e.ordinal = w.m.live + w.m.deleted if reverse else -1
+    w.pos = w.m.end if reverse else w.m.first
+    return 0
+
+
+cdef bint walk_on(NodeWalk* w) except -1:
+    """Go to the next entry; False: there is none. What it passes is read, and checked."""
+    cdef bint low, high
+    while w.pos > w.m.first if w.reverse else w.pos < w.m.end:
+        if w.reverse:
+            fail(read_entry_before(w.p, w.pos, &w.m, &w.e))
+            w.pos = w.e.at
+        else:
+            w.e.ordinal += 1
+            fail(read_entry(w.p, w.pos, &w.m, &w.e))
+            w.pos = w.e.after
+        if not is_live(&w.e, w.vector, w.vector_bytes):
+            continue
+        w.ms = w.master_ms + <u64>w.e.ms_diff
+        w.seq = w.master_seq + <u64>w.e.seq_diff
+        low = below(w.ms, w.seq, w.r.start_ms, w.r.start_seq)
+        high = below(w.r.end_ms, w.r.end_seq, w.ms, w.seq)
+        if low if w.reverse else high:
+            return False
+        if not (low or high):
+            return True
+    if w.reverse and w.e.ordinal != 0:
         fail(E_ORDINALS)
-    return None
+    return False
+
+
+def last_live_id(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
+    cdef NodeWalk w
+    walk_node(&w, lp, master_ms, master_seq, vector, True)
+    return (w.ms, w.seq) if walk_on(&w) else None
 
 
 def first_live_id(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
-    cdef Master m
-    cdef Entry e
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos
-    fail(read_master(p, size_of(lp), &m))
-    e.ordinal = 0
-    pos = m.first
-    while pos < m.end:
-        fail(read_entry(p, pos, &m, &e))
-        if is_live(&e, data_of(vector), size_of(vector)):
-            return master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff
-        pos = e.after
-        e.ordinal += 1
-    return None
+    cdef NodeWalk w
+    walk_node(&w, lp, master_ms, master_seq, vector, False)
+    return (w.ms, w.seq) if walk_on(&w) else None
 
 
 cdef int set_range(Range* r, object start, object end) except -1:
@@ -114,90 +147,40 @@ ctypedef struct Replies:    # what is made of entries
 cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, start, end,
                      Py_ssize_t limit, bint reverse, Replies* replies):
     """As of `entries`; where `replies` is given, all go there, and one None for each is told."""
-    cdef Master m
-    cdef Entry e
-    cdef Range r
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos, ms, seq
+    cdef NodeWalk w
     cdef list found = [], fields = []
-    cdef bint low, high
     if limit == 0:
         return found
-    set_range(&r, start, end)
-    fail(read_master(p, size_of(lp), &m))
+    walk_node(&w, lp, master_ms, master_seq, vector, reverse)
+    set_range(&w.r, start, end)
     if replies == NULL:
-        fields = read_fields(p, &m)
+        fields = read_fields(w.p, &w.m)
     else:
-        fail(put_names(&replies.names, p, &m))
-    e.ordinal = m.live + m.deleted if reverse else -1
-    pos = m.end if reverse else m.first
-    while pos > m.first if reverse else pos < m.end:
-        if reverse:
-            fail(read_entry_before(p, pos, &m, &e))
-            pos = e.at
-        else:
-            e.ordinal += 1
-            fail(read_entry(p, pos, &m, &e))
-            pos = e.after
-        if not is_live(&e, data_of(vector), size_of(vector)):
-            continue
-        ms = master_ms + <u64>e.ms_diff
-        seq = master_seq + <u64>e.seq_diff
-        low = below(ms, seq, r.start_ms, r.start_seq)
-        high = below(r.end_ms, r.end_seq, ms, seq)
-        if low if reverse else high:
-            return found
-        if low or high:
-            continue
+        fail(put_names(&replies.names, w.p, &w.m))
+    while len(found) != limit and walk_on(&w):
         if replies == NULL:
-            found.append((e.ordinal, ms, seq, read_flat(p, &m, &e, fields)))
+            found.append((w.e.ordinal, w.ms, w.seq, read_flat(w.p, &w.m, &w.e, fields)))
         else:
-            fail(put_reply(replies, p, &m, &e, ms, seq))
+            fail(put_reply(replies, w.p, &w.m, &w.e, w.ms, w.seq))
             found.append(None)
-        if len(found) == limit:
-            return found
-    if reverse and e.ordinal != 0:
-        fail(E_ORDINALS)
     return found
 
 
 def ids(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b""):
-    cdef Master m
-    cdef Entry e
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos
+    cdef NodeWalk w
     cdef list found = []
-    fail(read_master(p, size_of(lp), &m))
-    e.ordinal = 0
-    pos = m.first
-    while pos < m.end:
-        fail(read_entry(p, pos, &m, &e))
-        if is_live(&e, data_of(vector), size_of(vector)):
-            found.append((e.ordinal, master_ms + <u64>e.ms_diff, master_seq + <u64>e.seq_diff))
-        pos = e.after
-        e.ordinal += 1
+    walk_node(&w, lp, master_ms, master_seq, vector, False)
+    while walk_on(&w):
+        found.append((w.e.ordinal, w.ms, w.seq))
     return found
 
 
 def find(bytes lp not None, u64 master_ms, u64 master_seq, u64 ms, u64 seq,
          bytes vector not None=b""):
-    cdef Master m
-    cdef Entry e
-    cdef const u8* p = data_of(lp)
-    cdef u64 pos, at_ms, at_seq
-    fail(read_master(p, size_of(lp), &m))
-    e.ordinal = 0
-    pos = m.first
-    while pos < m.end:
-        fail(read_entry(p, pos, &m, &e))
-        if is_live(&e, data_of(vector), size_of(vector)):
-            at_ms = master_ms + <u64>e.ms_diff
-            at_seq = master_seq + <u64>e.seq_diff
-            if not below(at_ms, at_seq, ms, seq):
-                return e.ordinal if at_ms == ms and at_seq == seq else -1
-        pos = e.after
-        e.ordinal += 1
-    return -1
+    cdef NodeWalk w
+    walk_node(&w, lp, master_ms, master_seq, vector, False)
+    w.r.start_ms, w.r.start_seq = ms, seq
+    return w.e.ordinal if walk_on(&w) and w.ms == ms and w.seq == seq else -1
 
 
 ctypedef struct Survey:

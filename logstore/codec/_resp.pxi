@@ -1,4 +1,6 @@
-# Requests of the Redis protocol: the twin of resp.py.
+# Requests of the Redis protocol, and replies. Pure twin: resp.py.
+#
+# Invariants: only what is complete and plain is taken; nothing is read behind the bytes there are.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
@@ -309,8 +311,8 @@ cdef int put_value(Buf* out, object value, bint new, u64 most, int depth) except
 
 
 def resp_value(value, bint new, u64 most):
-    """The reply of a value that is plain: bytes, a number of 64 bits, nothing, or a list or tuple of
-    such, a few levels deep; None if it is not, or has more bytes than so many."""
+    """The reply of a value that is plain: bytes, a number of 64 bits, nothing, or a list or tuple
+    of such, a few levels deep; None if it is not, or has more bytes than so many."""
     cdef Buf out
     memset(&out, 0, sizeof(Buf))
     try:
@@ -335,7 +337,8 @@ cdef int buf_item(Buf* out, const u8* p, u64* pos, u64 end) noexcept nogil:
 
 
 cdef int put_names(Buf* names, const u8* p, const Master* m) noexcept nogil:
-    """The names of a node's fields as bulk strings, each behind its size: most entries tell them."""
+    """The names of a node's fields as bulk strings, each behind its size: most entries tell
+    them."""
     cdef u64 pos = m.fields_at, at, size
     cdef int64_t i
     cdef int code = OK

@@ -1,4 +1,6 @@
 # Several nodes rewritten as one. Pure twin: `rewrite` in edit.py.
+#
+# Invariants: live entries alone, in their order; nothing of what was deleted stays.
 
 cdef int read_elems(const u8* p, u64 pos, u64 end, int64_t count, Buf* elems) noexcept nogil:
     """The elements from pos on, as Elem structs in elems (grown as they are read)."""

@@ -1,4 +1,6 @@
-# Rows made ready to be packed. Pure twin: the first half of bulk.py.
+# Rows made ready to be packed. Pure twin: `RowBatch`, `rows` and `columns` in row_batch.py.
+#
+# Invariants: a batch is whole before others know it, and is not changed then.
 #
 # A row is kept as its values, already elements, and the number of its *shape*: its field names in
 # their order, which most rows of a batch share. So a row costs no Python object, and an entry with

@@ -1,5 +1,7 @@
-# Values of a stream with a codec of values: encoded entry by entry, found by name. Pure twin:
-# valued.py.
+# Values of a stream with a codec of values: encoded entry by entry, found by name. Pure twins:
+# `Encoders` in row_batch.py, `Unpacking`, `decoded_pairs` and `field_value` in entry_objects.py.
+#
+# Invariants: what an encoder raises is raised as it is; of a repeated name the last value counts.
 
 from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_SetItem, PyDict_Size
 from cpython.object cimport PyObject

@@ -22,6 +22,7 @@ from logstore.codec.interface import (
     NodeEntry,
     Section,
 )
+from logstore.codec.node_list import each_item, frame_listpack
 from logstore.errors import CorruptNodeError, OptionError, TooLargeError, shown
 
 if TYPE_CHECKING:
@@ -107,7 +108,20 @@ class NameGuard:
 
 
 class ArrowBuilder:
-    """Nodes made into one pyarrow.RecordBatch; see `interface.ArrowBuilderFactory`."""
+    """Nodes made into one pyarrow.RecordBatch. One thread at a time.
+
+    ``columns`` is any selection of ARROW_COLUMNS and EXACT_COLUMNS; ``field_columns`` name fields
+    that become columns of their own, behind these (null where the field is absent). Types: stream
+    and id string, ms and seq int64 (null past 2**63-1), ts timestamp[us, tz=UTC] (null past the
+    year 9999), fields map<string, string>, id_key binary (16 bytes, big endian: sorts as the ID
+    does), pairs list<struct<field: string, value: string>>, ms_exact and seq_exact uint64, field
+    columns string. Of a repeated field the last value counts, in the map (at the place of the
+    first) and in field columns; names are the same if their text is; pairs has all of them.
+    ``binary`` makes the values of map and pairs and the field columns binary: of all, or of those
+    of the columns, field columns behind the others, for which it is true. ``guard`` refuses entries
+    with a field that would be taken for a column (OptionError). What is not UTF-8 has
+    U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
+    """
 
     def __init__(
         self,
@@ -149,7 +163,11 @@ class ArrowBuilder:
         start: ID = ZERO_ID,
         end: ID = MAX_ID,
     ) -> int:
-        """Add the live entries with start <= ID <= end; return how many."""
+        """Add the live entries with start <= ID <= end; return how many.
+
+        CorruptNodeError, TooLargeError (a column would pass 2 GiB: finish first), and OptionError
+        of a `NameGuard` add nothing.
+        """
         entries = node.entries(lp, master_ms, master_seq, vector, start, end)
         if self._guard is not None:
             self._guard.check(stream_name, entries)
@@ -178,15 +196,22 @@ class ArrowBuilder:
         self, section: Section, items: bytes, at: int, data: bytes, position: int, seed: int,
         rows_max: int, bytes_max: int,
     ) -> int:  # fmt: skip
-        """Add nodes by their locators; the place of the first that was not added."""
-        from logstore.codec.located import frame_listpack, read_item
+        """Add nodes by their locators; the compiled twin does not hold the interpreter's lock.
 
+        ``items``: a list of nodes (`node_list`), from ``at`` on; ``data``: bytes of a segment from
+        ``position`` on; ``seed``: of the checksums of the store. Without columns, a node that lies
+        wholly in the interval is counted and not read.
+
+        Returns:
+            The offset in ``items`` of the first node that was not added: because its frame is not
+            in ``data``, or it would make more rows than ``rows_max`` or there are ``bytes_max``
+            already (but a builder without rows takes any node), or its bytes are not sound. It
+            never raises for what stands in a node: whoever reads looks at that one by itself.
+        """
         if at > len(items):
             raise ValueError("items begin inside of the bytes")
         name, stream, start, end = section
-        view = bytes(data)
-        while (found := read_item(items, at)) is not None:
-            item, after = found
+        for item, after in each_item(items, at):
             full = self._rows + item.live > rows_max or self.nbytes >= bytes_max
             if self._rows and full:
                 break
@@ -195,7 +220,7 @@ class ArrowBuilder:
             else:
                 lp: bytes | None = item.lp
                 if item.position:
-                    lp = frame_listpack(view, item.position - position, item, stream, seed)
+                    lp = frame_listpack(data, item.position - position, item, stream, seed)
                 if lp is None:
                     break
                 try:

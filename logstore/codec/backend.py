@@ -16,10 +16,8 @@ from logstore.codec.interface import Codec
 from logstore.errors import OptionError
 
 if TYPE_CHECKING:
-    from logstore.codec import native
     from logstore.codec import pure as _pure
 
-    _same_names: Codec = native
     pure: Final[Codec] = _pure
 
 
@@ -33,8 +31,8 @@ def _load_native() -> tuple[Codec | None, ImportError | None]:
         module = importlib.import_module("logstore.codec.native")
     except ImportError as error:
         return None, error
-    wanted = {"RowBatch", *vars(Codec), *Codec.__annotations__}
-    missing = [name for name in sorted(wanted) if name[0] != "_" and not hasattr(module, name)]
+    wanted = sorted(name for name in vars(Codec) if name[0] != "_")
+    missing = [name for name in wanted if not hasattr(module, name)]
     if missing:
         return None, ImportError(
             f"the compiled codec is older than the pure one, it has no {missing[0]}: build it again"

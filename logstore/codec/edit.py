@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from logstore.codec import listpack, node
-from logstore.codec.interface import ID, NodePart
+from logstore.codec.interface import ID, ZERO_ID, NodePart
 from logstore.errors import CorruptNodeError, TooLargeError
 
 NODE_BYTES_MAX: Final = 1 << 30
@@ -60,6 +60,15 @@ def encode_entry(ms_diff: int, seq_diff: int, flat: Sequence[bytes], same: bool)
     )
 
 
+def encode_row(
+    fields: Sequence[bytes], master: ID, ms: int, seq: int, flat: Sequence[bytes]
+) -> tuple[bytes, int]:
+    """The elements of a live entry of a node with these master fields, and how many they are."""
+    same = fields == list(flat[::2])
+    added = encode_entry(ms - master[0], seq - master[1], flat, same)
+    return added, len(flat) // 2 + 4 if same else len(flat) + 5
+
+
 def entry_element_count(added: bytes) -> int:
     """How many elements the one entry has whose bytes `append` returned as ``added``."""
     framed = listpack.finish(0, added)
@@ -71,13 +80,14 @@ def entry_element_count(added: bytes) -> int:
 def new_node(master_ms: int, master_seq: int, flat: Sequence[bytes]) -> bytes:  # noqa: ARG001
     """The node with exactly this first entry, whose ID is the master ID."""
     _check_flat(flat)
-    fields = flat[::2]
+    added, elements = encode_row(list(flat[::2]), ZERO_ID, 0, 0, flat)
+    return extend(empty_node(flat[::2]), added, 1, elements)
+
+
+def empty_node(fields: Sequence[bytes]) -> bytes:
+    """The beginning of a node with these master fields: nothing but its master."""
     return listpack.finish(
-        2 * len(fields) + 8,
-        listpack.encode_int(1),
-        listpack.encode_int(0),
-        encode_master(fields),
-        encode_entry(0, 0, flat, True),
+        len(fields) + 4, listpack.encode_int(0), listpack.encode_int(0), encode_master(fields)
     )
 
 
@@ -87,9 +97,8 @@ def append(
     """(the node with this entry added, exactly the bytes of the entry)."""
     _check_flat(flat)
     fields = node.read_master(lp).fields
-    same = fields == list(flat[::2])
-    added = encode_entry(ms - master_ms, seq - master_seq, flat, same)
-    return extend(lp, added, 1, len(flat) // 2 + 4 if same else len(flat) + 5), added
+    added, elements = encode_row(fields, (master_ms, master_seq), ms, seq, flat)
+    return extend(lp, added, 1, elements), added
 
 
 def extend(lp: bytes, added: bytes, entry_count: int, element_count: int) -> bytes:
@@ -175,19 +184,9 @@ def rewrite(parts: Sequence[NodePart], master_ms: int, master_seq: int) -> bytes
     fields = node.read_master(parts[0][0]).fields
     if all(flat[::2] != fields for _, _, flat in entries):
         fields = entries[0][2][::2]
-    encoded: list[bytes] = []
-    elements = len(fields) + 4
-    for ms, seq, flat in entries:
-        same = flat[::2] == fields
-        encoded.append(encode_entry(ms - master_ms, seq - master_seq, flat, same))
-        elements += len(flat) // 2 + 4 if same else len(flat) + 5
-    return listpack.finish(
-        elements,
-        listpack.encode_int(len(encoded)),
-        listpack.encode_int(0),
-        encode_master(fields),
-        *encoded,
-    )
+    encoded = [encode_row(fields, (master_ms, master_seq), *entry) for entry in entries]
+    added, counts = zip(*encoded, strict=True)
+    return extend(empty_node(fields), b"".join(added), len(entries), sum(counts))
 
 
 def next_id(ms: int, seq: int) -> ID:
@@ -197,3 +196,11 @@ def next_id(ms: int, seq: int) -> ID:
     if ms == 2 * _SIGN - 1:
         raise ValueError("no ID is left above 18446744073709551615-18446744073709551615")
     return ms + 1, 0
+
+
+def ids_from(id: ID, count: int) -> list[ID]:
+    """Consecutive IDs from this one on; the sequence carries into ms."""
+    found = [id]
+    while len(found) < count:
+        found.append(next_id(*found[-1]))
+    return found[:count]

@@ -19,9 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from logstore.codec.arrow import NameGuard
+    from logstore.codec import (
+        arrow,
+        checksums,
+        entry_objects,
+        given_ids,
+        node_batch,
+        node_list,
+        pending_run,
+        row_batch,
+    )
 
 T = TypeVar("T")
 ID: TypeAlias = tuple[int, int]
@@ -87,151 +94,11 @@ class Packed(NamedTuple):
     nodes: list[PackedNode]
 
 
-class RowBatch(Protocol):
-    """Rows made ready to be packed."""
-
-    def __len__(self) -> int: ...
-
-    def raw_bytes(self, index: int, /) -> int:
-        """Sum of the lengths of the row's fields and values."""
-        ...
-
-    def flat(self, index: int, /) -> list[bytes]:
-        """The row as field, value, field, value, .."""
-        ...
-
-
-class GivenIDs(Protocol):
-    """The IDs of the rows of one batch, in their order."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> ID: ...
-
-    def settle(self, last_ms: int, last_seq: int, /) -> int:
-        """Give a sequence to each ID that leaves it open (``ms-*``), as an add after the last ID.
-
-        -1 if all ascend above it, else the place of the first that is not above the one before.
-        """
-        ...
-
-    def since(self, place: int, /) -> GivenIDs:
-        """The IDs from this one on; all must be settled."""
-        ...
-
-
-class RunList(Protocol):
-    """IDs in the order in which they were put, as runs of consecutive ones, in blocks."""
-
-    def __len__(self) -> int: ...
-
-    def put(self, ms: int, seq: int, count: int, /) -> None:
-        """``count`` IDs, at least 1, from this one on; the sequence carries into ms."""
-        ...
-
-    def put_given(self, ids: GivenIDs, /) -> None:
-        """All of these IDs."""
-        ...
-
-    @property
-    def block_count(self) -> int:
-        """How many blocks there are."""
-        ...
-
-    def before(self, block: int, /) -> int:
-        """How many IDs stand before those of a block."""
-        ...
-
-    def block(self, block: int, /) -> list[tuple[int, int, int]]:
-        """The runs of a block: ms, seq, count."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that all of it takes."""
-        ...
-
-
-class ArrowBuilder(Protocol):
-    """Nodes made into one pyarrow.RecordBatch. One thread at a time."""
-
-    def add(
-        self,
-        stream_name: bytes,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes = b"",
-        start: ID = ZERO_ID,
-        end: ID = MAX_ID,
-    ) -> int:
-        """Add the live entries with start <= ID <= end; return how many.
-
-        CorruptNodeError, TooLargeError (a column would pass 2 GiB: finish first), and OptionError
-        of a `NameGuard` add nothing.
-        """
-        ...
-
-    def add_located(
-        self, section: Section, items: bytes, at: int, data: bytes, position: int, seed: int,
-        rows_max: int, bytes_max: int,
-    ) -> int:  # fmt: skip
-        """Add nodes by their locators, without holding the interpreter's lock.
-
-        ``items``: a list of nodes (`located`), from ``at`` on; ``data``: bytes of a segment from
-        ``position`` on; ``seed``: of the checksums of the store. Without columns, a node that lies
-        wholly in the interval is counted and not read.
-
-        Returns:
-            The offset in ``items`` of the first node that was not added: because its frame is not
-            in ``data``, or it would make more rows than ``rows_max`` or there are ``bytes_max``
-            already (but a builder without rows takes any node), or its bytes are not sound. It
-            never raises for what stands in a node: whoever reads looks at that one by itself.
-        """
-        ...
-
-    @property
-    def rows(self) -> int:
-        """Rows added since the last `finish`."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns so far; for a caller that bounds its batches."""
-        ...
-
-    def finish(self) -> pa.RecordBatch:
-        """The batch; the builder is empty again."""
-        ...
-
-
-class ArrowBuilderFactory(Protocol):
-    """Makes an `ArrowBuilder`.
-
-    ``columns`` is any selection of ARROW_COLUMNS and EXACT_COLUMNS; ``field_columns`` name fields
-    that become columns of their own, behind these (null where the field is absent). Types: stream
-    and id string, ms and seq int64 (null past 2**63-1), ts timestamp[us, tz=UTC] (null past the
-    year 9999), fields map<string, string>, id_key binary (16 bytes, big endian: sorts as the ID
-    does), pairs list<struct<field: string, value: string>>, ms_exact and seq_exact uint64, field
-    columns string. Of a repeated field the last value counts, in the map (at the place of the
-    first) and in field columns; names are the same if their text is; pairs has all of them.
-    ``binary`` makes the values of map and pairs and the field columns binary: of all, or of those
-    of the columns, field columns behind the others, for which it is true. ``guard`` refuses entries
-    with a field that would be taken for a column (OptionError). What is not UTF-8 has
-    U+FFFD in its place in a string column, as ``bytes.decode(errors="replace")`` puts it.
-    """
-
-    def __call__(
-        self,
-        columns: Sequence[str] = ARROW_COLUMNS,
-        field_columns: Sequence[str] = (),
-        binary: bool | Sequence[bool] = False,
-        guard: NameGuard | None = None,
-    ) -> ArrowBuilder: ...
-
-
 class Codec(Protocol):
-    """The codec's functions; docstrings stand with the pure ones (node, edit, bulk, given, ..)."""
+    """The codec's functions and its classes, which have the types of the pure ones.
+
+    What they do is said where they stand in pure Python (node, edit, row_batch, given_ids, ..).
+    """
 
     def new_node(self, master_ms: int, master_seq: int, flat: Sequence[bytes]) -> bytes: ...
 
@@ -349,7 +216,7 @@ class Codec(Protocol):
 
     def resp_adds(
         self, data: bytearray, at: int, bulk_max_bytes: int, most: int
-    ) -> tuple[bytes, RowBatch, int] | None: ...
+    ) -> tuple[bytes, row_batch.RowBatch, int] | None: ...
 
     def resp_entries(
         self,
@@ -379,7 +246,7 @@ class Codec(Protocol):
 
     def rows(
         self, items: Iterable[Row], encode: Callable[[Any], bytes] | None = None
-    ) -> RowBatch: ...
+    ) -> row_batch.RowBatch: ...
 
     def decoded_pairs(
         self, flat: Sequence[Any], decode: Callable[[Any], Any]
@@ -387,18 +254,22 @@ class Codec(Protocol):
 
     def field_value(self, flat: Sequence[Any], name: object, reading: Any, missing: Any) -> Any: ...
 
-    def columns(self, names: Sequence[bytes], columns: Sequence[Sequence[object]]) -> RowBatch: ...
+    def columns(
+        self, names: Sequence[bytes], columns: Sequence[Sequence[object]]
+    ) -> row_batch.RowBatch: ...
 
-    def given_numbers(self, ms: Sequence[int], seq: Sequence[int] | None) -> GivenIDs: ...
+    def given_numbers(self, ms: Sequence[int], seq: Sequence[int] | None) -> given_ids.GivenIDs: ...
 
-    def given(self, items: Sequence[Any], first_row: int) -> tuple[GivenIDs, list[Any]]: ...
+    def given(
+        self, items: Sequence[Any], first_row: int
+    ) -> tuple[given_ids.GivenIDs, list[Any]]: ...
 
     def pack(
         self,
-        batch: RowBatch,
+        batch: row_batch.RowBatch,
         first: int,
         last_exclusive: int,
-        ids: ID | Sequence[ID] | GivenIDs,
+        ids: ID | Sequence[ID] | given_ids.GivenIDs,
         open_lp: bytes | None,
         open_ms: int,
         open_seq: int,
@@ -407,37 +278,43 @@ class Codec(Protocol):
     ) -> Packed: ...
 
     @property
-    def ArrowBuilder(self) -> ArrowBuilderFactory: ...  # noqa: N802  (a class stands there)
+    def ArrowBuilder(self) -> type[arrow.ArrowBuilder]: ...  # noqa: N802
 
     @property
-    def RunList(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of given.py is)
+    def DeliveryMaker(self) -> type[entry_objects.DeliveryMaker]: ...  # noqa: N802
 
     @property
-    def PendingRun(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of run.py is)
+    def Encoders(self) -> type[row_batch.Encoders]: ...  # noqa: N802
 
     @property
-    def EntryMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+    def EntryMaker(self) -> type[entry_objects.EntryMaker]: ...  # noqa: N802
 
     @property
-    def DeliveryMaker(self) -> Any: ...  # noqa: N802  (a class, typed as that of deliveries.py)
+    def FieldsMaker(self) -> type[entry_objects.FieldsMaker]: ...  # noqa: N802
 
     @property
-    def FieldsMaker(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+    def FrameSearch(self) -> type[checksums.FrameSearch]: ...  # noqa: N802
 
     @property
-    def Encoders(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of valued.py)
+    def GivenIDs(self) -> type[given_ids.GivenIDs]: ...  # noqa: N802
 
     @property
-    def Unpacking(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of valued.py)
+    def NodeBatch(self) -> type[node_batch.NodeBatch]: ...  # noqa: N802
 
     @property
-    def NodeFinder(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of making.py)
+    def NodeFinder(self) -> type[entry_objects.NodeFinder]: ...  # noqa: N802
 
     @property
-    def NodeBatch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of batch.py is)
+    def NodeList(self) -> type[node_list.NodeList]: ...  # noqa: N802
 
     @property
-    def NodeList(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of located.py)
+    def PendingRun(self) -> type[pending_run.PendingRun]: ...  # noqa: N802
 
     @property
-    def FrameSearch(self) -> Any: ...  # noqa: N802  (a class, typed as the pure one of search.py)
+    def RowBatch(self) -> type[row_batch.RowBatch]: ...  # noqa: N802
+
+    @property
+    def RunList(self) -> type[given_ids.RunList]: ...  # noqa: N802
+
+    @property
+    def Unpacking(self) -> type[entry_objects.Unpacking]: ...  # noqa: N802

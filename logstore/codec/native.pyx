@@ -2,15 +2,15 @@
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=False
 """The codec compiled: the same names, bytes and refusals as the pure one.
 
-Its parts, each after its pure twin: _base.pxi (error codes, buffers), _decimal.pxi and
-_listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _make.pxi
-(entries as users hold them), _edit.pxi and _rewrite.pxi
-(changing them), _values.pxi (values of a stream with a codec of values), _rows.pxi,
-_bulk_ids.pxi and _pack.pxi (bulk loading), _run.pxi (runs of pending
-entries), _deliveries.pxi (what a group hands out), _batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads
-of frames), _located.pxi (nodes by their locators), _columns.pxi, _entries.pxi and _arrow.pxi
-(Arrow), _search.pxi (frames behind damage), _lzf.pxi (what servers compress), _resp.pxi (requests of
-clients).
+Its parts, whose first lines name their pure twins: _base.pxi (error codes, buffers), _decimal.pxi
+and _listpack.pxi (elements), _node.pxi and _read.pxi (reading nodes), _entry_objects.pxi (entries
+as users hold them), _edit.pxi and _rewrite.pxi (changing nodes), _values.pxi (values of a stream
+with a codec of values), _rows.pxi, _given_ids.pxi and _pack.pxi (bulk loading), _pending_rows.pxi
+and _pending_run.pxi (runs of pending entries), _deliveries.pxi (what a group hands out),
+_node_batch.pxi with _crc32c.pxi (nodes that come from elsewhere), _checksums.pxi (rows, heads of
+frames), _node_list.pxi (nodes by their locators), _matching.pxi (entries by their values),
+_columns.pxi, _entries.pxi and _arrow.pxi (Arrow), _frame_search.pxi (frames behind damage),
+_lzf.pxi (what servers compress), _resp.pxi (requests of clients, and replies).
 
 Invariants: every offset, length and count that comes from a node is checked against the bytes
 that are there before it is used; memory grows only with what was really read. C functions return
@@ -42,23 +42,23 @@ include "_node.pxi"
 include "_layout.pxi"
 include "_read.pxi"
 include "_values.pxi"
-include "_make.pxi"
+include "_entry_objects.pxi"
 include "_edit.pxi"
 include "_rewrite.pxi"
 include "_rows.pxi"
-include "_bulk_ids.pxi"
+include "_given_ids.pxi"
 include "_pack.pxi"
 include "_columns.pxi"
-include "_pending.pxi"
-include "_run.pxi"
+include "_pending_rows.pxi"
+include "_pending_run.pxi"
 include "_deliveries.pxi"
 include "_lzf.pxi"
 include "_crc32c.pxi"
 include "_checksums.pxi"
-include "_batch.pxi"
-include "_located.pxi"
+include "_node_batch.pxi"
+include "_node_list.pxi"
 include "_matching.pxi"
 include "_entries.pxi"
 include "_arrow.pxi"
-include "_search.pxi"
+include "_frame_search.pxi"
 include "_resp.pxi"

@@ -23,7 +23,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from logstore.codec import listpack
@@ -323,6 +323,21 @@ def first_live_id(lp: bytes, master_ms: int, master_seq: int, vector: bytes = b"
     return None
 
 
+def walk(
+    lp: bytes, master_ms: int, master_seq: int, vector: bytes, start: ID, end: ID, reverse: bool
+) -> Iterator[NodeEntry]:
+    """Live entries with start <= ID <= end, last first if reversed; no more is read than taken."""
+    master = read_master(lp)
+    for entry in backward(lp, master) if reverse else forward(lp, master):
+        if not is_live(entry, vector):
+            continue
+        id = entry.id(master_ms, master_seq)
+        if id < start if reverse else id > end:
+            break
+        if start <= id <= end:
+            yield (entry.ordinal, *id, read_flat(lp, entry, master))
+
+
 def entries(
     lp: bytes,
     master_ms: int,
@@ -334,21 +349,41 @@ def entries(
     reverse: bool = False,
 ) -> list[NodeEntry]:
     """Live entries with start <= ID <= end, at most ``limit`` (-1: all), last first if reversed."""
-    found: list[NodeEntry] = []
-    if limit == 0:
-        return found
-    master = read_master(lp)
-    for entry in backward(lp, master) if reverse else forward(lp, master):
-        if not is_live(entry, vector):
-            continue
-        id = entry.id(master_ms, master_seq)
-        if id < start if reverse else id > end:
-            break
-        if start <= id <= end:
-            found.append((entry.ordinal, *id, read_flat(lp, entry, master)))
-            if len(found) == limit:
-                break
-    return found
+    found = walk(lp, master_ms, master_seq, vector, start, end, reverse)
+    return list(islice(found, limit if limit >= 0 else None))
+
+
+def entries_where(
+    lp: bytes,
+    master_ms: int,
+    master_seq: int,
+    where: list[bytes],
+    vector: bytes = b"",
+    start: ID = ZERO_ID,
+    end: ID = MAX_ID,
+    limit: int = -1,
+    reverse: bool = False,
+) -> list[NodeEntry]:
+    """As ``entries``, of those alone that match ``where``: name, value, name, value, ..
+
+    An entry matches if the last value of each named field is that one. Equal are bytes: an integer
+    is equal to its text, however it is stored. A node in which the bytes of a name or of a value
+    that is no integer stand nowhere is not looked into.
+    """
+    if not all(text in lp or listpack.parse_int(text) is not None for text in where):
+        return []
+    texts = iter(where)
+    wanted = set(zip(texts, texts, strict=True))
+    found = (
+        entry
+        for entry in walk(lp, master_ms, master_seq, vector, start, end, reverse)
+        if _matches(entry[3], wanted)
+    )
+    return list(islice(found, limit if limit >= 0 else None))
+
+
+def _matches(flat: list[bytes], wanted: set[tuple[bytes, bytes]]) -> bool:
+    return wanted <= dict(zip(flat[::2], flat[1::2], strict=True)).items()
 
 
 def ids(

@@ -6,11 +6,7 @@ Invariants: nothing but names stands here. It may not know that a compiled codec
 from __future__ import annotations
 
 from logstore.codec.arrow import ArrowBuilder
-from logstore.codec.batch import NodeBatch
-from logstore.codec.bulk import RowBatch, columns, pack, rows
-from logstore.codec.bulk_ids import RunList, given, given_numbers
-from logstore.codec.checksums import frame_head, seal, unseal
-from logstore.codec.deliveries import DeliveryMaker, are_ids, first_deliveries, pack_ids
+from logstore.codec.checksums import FrameSearch, frame_head, seal, unseal
 from logstore.codec.edit import (
     append,
     entry_element_count,
@@ -21,13 +17,24 @@ from logstore.codec.edit import (
     new_node,
     rewrite,
 )
-from logstore.codec.located import NodeList, stretch_bytes
+from logstore.codec.entry_objects import (
+    DeliveryMaker,
+    EntryMaker,
+    FieldsMaker,
+    NodeFinder,
+    Unpacking,
+    are_ids,
+    decoded_pairs,
+    field_value,
+    first_deliveries,
+    pack_ids,
+)
+from logstore.codec.given_ids import GivenIDs, RunList, given, given_numbers
 from logstore.codec.lzf import lzf_decompress
-from logstore.codec.making import EntryMaker, FieldsMaker, NodeFinder
-from logstore.codec.matching import entries_where, may_match
 from logstore.codec.node import (
     counts,
     entries,
+    entries_where,
     find,
     first_live_id,
     head,
@@ -37,6 +44,8 @@ from logstore.codec.node import (
     survey,
     validate,
 )
+from logstore.codec.node_batch import NodeBatch
+from logstore.codec.node_list import NodeList, may_match, stretch_bytes
 from logstore.codec.pending_run import PendingRun
 from logstore.codec.resp import (
     resp_add,
@@ -49,8 +58,7 @@ from logstore.codec.resp import (
     resp_requests,
     resp_value,
 )
-from logstore.codec.search import FrameSearch
-from logstore.codec.valued import Encoders, Unpacking, decoded_pairs, field_value
+from logstore.codec.row_batch import Encoders, RowBatch, columns, pack, rows
 
 __all__ = [
     "ArrowBuilder",
@@ -59,6 +67,7 @@ __all__ = [
     "EntryMaker",
     "FieldsMaker",
     "FrameSearch",
+    "GivenIDs",
     "NodeBatch",
     "NodeFinder",
     "NodeList",

@@ -13,22 +13,23 @@ It may not know another command.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from logstore.codec.bulk import RowBatch
-from logstore.codec.deliveries import pack_ids
-from logstore.codec.edit import ENTRY_BYTES_MAX, next_id
+from logstore.codec.edit import ENTRY_BYTES_MAX, ids_from
+from logstore.codec.entry_objects import pack_ids
 from logstore.codec.interface import ID, MAX_ID, ZERO_ID
 from logstore.codec.node import entries
+from logstore.codec.row_batch import RowBatch
 
 T = TypeVar("T")
 REQUEST_MAX_WORDS: Final = 1024 * 1024
-_STAR, _DOLLAR, _CR, _LF, _ZERO = b"*$\r\n0"
-_DIGITS_MAX = 9
+_COUNT = re.compile(rb"\*([1-9][0-9]{0,8})\r\n")
+_SIZE = re.compile(rb"\$(0|[1-9][0-9]{0,8})\r\n")
+_ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")  # numbers that have 64 bits, whatever they are
 _ADD_MIN_WORDS = 5
 _DEPTH_MAX = 8
-_ID_DIGITS_MAX = 19  # of a number that has 64 bits, whatever they are
 
 
 def resp_requests(data: bytearray, at: int, bulk_max_bytes: int) -> tuple[list[list[bytes]], int]:
@@ -88,13 +89,7 @@ def resp_adds(
 
 def resp_ids(ms: int, seq: int, count: int) -> bytes:
     """Consecutive IDs from this one on (the sequence carries into ms) as replies, bulk strings."""
-    parts: list[bytes] = []
-    for _ in range(count):
-        text = b"%d-%d" % (ms, seq)
-        parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
-        if len(parts) < count:
-            ms, seq = next_id(ms, seq)
-    return b"".join(parts)
+    return b"".join([_bulk(b"%d-%d" % id) for id in ids_from((ms, seq), count)])
 
 
 def resp_entries(
@@ -137,7 +132,7 @@ def resp_value(value: object, new: bool, most: int) -> bytes | None:
         if type(each) is bytes:
             if len(each) > most:
                 return None
-            parts.append(b"$%d\r\n%b\r\n" % (len(each), each))
+            parts.append(_bulk(each))
         elif type(each) is int and -(1 << 63) <= each < 1 << 63:
             parts.append(b":%d\r\n" % each)
         elif each is None:
@@ -161,19 +156,20 @@ def resp_given_ids(words: list[bytes], id_type: type[T]) -> tuple[list[T], bool]
     stops at the first word that is written in another way."""
     found: list[Any] = []
     for word in words:
-        parts = word.split(b"-")
-        if len(parts) != 2 or not all(
-            part.isdigit() and len(part) <= _ID_DIGITS_MAX for part in parts
-        ):
+        parts = _ID.fullmatch(word)
+        if parts is None:
             break
-        found.append(id_type(*map(int, parts)))
+        found.append(id_type(*map(int, parts.groups())))
     return found, all(found[at] < found[at + 1] for at in range(len(found) - 1))
 
 
+def _bulk(text: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
 def _entry(ms: int, seq: int, flat: list[bytes]) -> bytes:
-    id = b"%d-%d" % (ms, seq)
-    parts = [b"$%d\r\n%b\r\n" % (len(item), item) for item in flat]
-    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(id), id, len(flat), b"".join(parts))
+    id = _bulk(b"%d-%d" % (ms, seq))
+    return b"*2\r\n%b*%d\r\n%b" % (id, len(flat), b"".join(map(_bulk, flat)))
 
 
 def _looks_like_an_add(words: list[bytes]) -> bool:
@@ -182,28 +178,18 @@ def _looks_like_an_add(words: list[bytes]) -> bool:
 
 def _request(data: bytes | bytearray, at: int, bulk_max_bytes: int) -> tuple[list[bytes], int]:
     """One request, and the byte behind it; no words if it is not there whole and plain."""
-    count, begin = _number(data, at, _STAR)
-    if not 0 < count <= REQUEST_MAX_WORDS:
+    head = _COUNT.match(data, at)
+    if head is None or int(head[1]) > REQUEST_MAX_WORDS:
         return [], at
     words: list[bytes] = []
-    while len(words) < count:
-        size, begin = _number(data, begin, _DOLLAR)
-        if not 0 <= size <= bulk_max_bytes or len(data) - begin < size + 2:
+    begin = head.end()
+    for _ in range(int(head[1])):
+        size = _SIZE.match(data, begin)
+        if size is None or int(size[1]) > bulk_max_bytes:
             return [], at
-        end = begin + size
-        if data[end] != _CR or data[end + 1] != _LF:
+        end = size.end() + int(size[1])
+        if data[end : end + 2] != b"\r\n":
             return [], at
-        words.append(bytes(data[begin:end]))
+        words.append(bytes(data[size.end() : end]))
         begin = end + 2
     return words, begin
-
-
-def _number(data: bytes | bytearray, at: int, mark: int) -> tuple[int, int]:
-    """The number behind ``mark``, and the byte behind its line; -1 if there is none like it."""
-    if at >= len(data) or data[at] != mark:
-        return -1, at
-    end = data.find(b"\r\n", at + 1, at + _DIGITS_MAX + 3)
-    digits = data[at + 1 : end]
-    if end < 0 or not digits.isdigit() or (digits[0] == _ZERO and len(digits) > 1):
-        return -1, at
-    return int(digits), end + 2

@@ -2,7 +2,7 @@
 
 Invariants: a length is checked against the bytes that are there, and the checksum of a large frame
 against its bytes, before memory is taken; nothing is returned whose CRC, bound to store and place,
-does not fit; the search for frames behind bad bytes is linear in them (``codec.search``). Bytes
+does not fit; the search for frames behind bad bytes is linear in them (``codec.checksums``). Bytes
 that the disk does not give back are no valid frame, and an error of their own (UnreadableError):
 what stands before and behind them is read, in smaller pieces near them. It says *that* a frame is
 bad; whether that is a torn tail or damage is decided in one place, the log tail

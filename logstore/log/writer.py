@@ -17,7 +17,7 @@ from logstore.errors import TooLargeError
 from logstore.format import Kind
 
 if TYPE_CHECKING:
-    from logstore.codec.batch import NodeBatch
+    from logstore.codec.node_batch import NodeBatch
 
 _HEAD = fmt.FRAME_HEAD
 _COVERED: Final[Any] = fmt.FRAME_HEAD_AFTER_CRC.pack

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from logstore.codec import ID
-from logstore.codec.batch import NodeBatch
+from logstore.codec.node_batch import NodeBatch
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.rdb import codes, envelope, stream_reader
 from logstore.rdb.reader import Fill, Reader

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 
 from logstore.codec import ID, codec
-from logstore.codec.batch import NodeBatch
+from logstore.codec.node_batch import NodeBatch
 from logstore.errors import CorruptNodeError, InvalidPayloadError
 from logstore.ids import StreamID
 from logstore.rdb.codes import crc64

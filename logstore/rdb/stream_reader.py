@@ -14,7 +14,7 @@ from itertools import islice
 from operator import eq, itemgetter
 
 from logstore.codec import ID
-from logstore.codec.batch import NodeBatch
+from logstore.codec.node_batch import NodeBatch
 from logstore.ids import StreamID
 from logstore.options import NAME_MAX_BYTES
 from logstore.rdb import codes

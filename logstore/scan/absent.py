@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logstore import format as fmt
-from logstore.codec.located import read_item
+from logstore.codec.node_list import read_item
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot

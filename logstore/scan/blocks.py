@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from logstore.codec import Section
-from logstore.codec.located import NodeList
+from logstore.codec.node_list import NodeList
 from logstore.ids import ZERO_ID, StreamID
 from logstore.scan.snapshot import Split, Writer
 

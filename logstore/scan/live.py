@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from logstore.codec import Section
-from logstore.codec.located import Item, read_item
+from logstore.codec.node_list import Item, read_item
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.snapshots import snapshot

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import Section, codec
-from logstore.codec.located import Item, read_item
+from logstore.codec.node_list import Item, read_item
 from logstore.errors import CorruptionError, CorruptNodeError
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from logstore import format as fmt
 from logstore.codec import Section
-from logstore.codec.located import Item
+from logstore.codec.node_list import Item
 from logstore.errors import CorruptionError
 from logstore.ids import StreamID
 from logstore.tuples import NamedTuple

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgpack
 
-from logstore.codec.located import NodeList, segments_of
+from logstore.codec.node_list import NodeList, segments_of
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm import process

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
 from logstore.codec import Section
-from logstore.codec.located import Item
+from logstore.codec.node_list import Item
 from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import names, node_reader, pinfile, reader

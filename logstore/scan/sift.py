@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from logstore.codec import codec
 from logstore.codec.interface import ID
-from logstore.codec.located import Item, NodeList, read_item
+from logstore.codec.node_list import Item, NodeList, read_item
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot

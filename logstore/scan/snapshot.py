@@ -163,7 +163,7 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
 
 def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None, None]:
     """The blocks of a split, checked: what they are of, and a list of nodes as the codec has
-    it (`logstore.codec.located`). SnapshotExpiredError if the file is gone."""
+    it (`logstore.codec.node_list`). SnapshotExpiredError if the file is gone."""
     if split.blocks:
         crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
         inline = Blocks(_Bytes(split.blocks, split.offset), crc)

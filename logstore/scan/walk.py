@@ -11,7 +11,7 @@ node is not that border: after XSETID to a smaller ID the next node may begin be
 from __future__ import annotations
 
 from logstore.codec import codec
-from logstore.codec.located import NodeList
+from logstore.codec.node_list import NodeList
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes

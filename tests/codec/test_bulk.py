@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import Codec, pure
-from logstore.codec.bulk_ids import RUNS_A_BLOCK
+from logstore.codec.given_ids import RUNS_A_BLOCK
 from logstore.errors import EntryTypeError, InvalidEntryError, InvalidIDError, TooLargeError
 from logstore.ids import U64_MAX, StreamID, parse_id
 from tests.codec.node_stream import ID, Node, NodeStream

@@ -6,12 +6,18 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from logstore.codec import Codec, pure
+from tests.support.compiled import is_told, told
 
 NAMES = sorted(name for name in vars(Codec) if not name.startswith("_"))
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(vars(Codec)[name])]
+# What the modules of pure Python call of each other's classes.
+INNER = {"EntryMaker": {"made"}, "GivenIDs": {"put"}}
 OLDER = "import sys, types; sys.modules['logstore.codec.native'] = types.ModuleType('native'); "
 PRINT = "import logstore.codec as c; print(c.codec_name(), c.codec() is c.{})"
 HIDDEN = "import sys; sys.modules['logstore.codec.native'] = None; "
@@ -51,12 +57,31 @@ def test_another_choice_is_refused() -> None:
 
 
 def test_both_have_exactly_the_names_of_the_interface(native: Codec) -> None:
-    assert sorted({*vars(pure)["__all__"]} - {"RowBatch"}) == NAMES
+    assert sorted(vars(pure)["__all__"]) == NAMES
     for name in NAMES:
         assert callable(getattr(native, name)), name
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.islower()])
-def test_both_take_the_same_parameters(native: Codec, name: str) -> None:
-    expected = inspect.signature(getattr(pure, name)).parameters
-    assert list(inspect.signature(getattr(native, name)).parameters) == list(expected)
+def parameters(function: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """Its parameters, and what they are if they are not given."""
+    found = inspect.signature(function).parameters.values()
+    return [(each.name, each.default) for each in found if each.name not in {"self", "cls"}]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_take_the_parameters_of_the_interface(codec: Codec, name: str) -> None:
+    assert parameters(getattr(codec, name)) == parameters(getattr(Codec, name))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FUNCTIONS])
+def test_compiled_classes_are_called_as_the_pure_ones(native: Codec, name: str) -> None:
+    """The pure class is the type of both."""
+    plain, compiled = getattr(pure, name), getattr(native, name)
+    if is_told(compiled):
+        assert told(compiled) == list(inspect.signature(plain).parameters)
+    for method in vars(plain).keys() - INNER.get(name, set()):
+        if not method.startswith("_"):
+            assert hasattr(compiled, method), method
+            if callable(getattr(plain, method)):
+                expected = [each for each, _ in parameters(getattr(plain, method))]
+                assert told(getattr(compiled, method)) == expected, method

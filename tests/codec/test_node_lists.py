@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore import format as fmt
-from logstore.codec import ARROW_COLUMNS, MAX_ID, ZERO_ID, Codec, located, pure
+from logstore.codec import ARROW_COLUMNS, MAX_ID, ZERO_ID, Codec, node_list, pure
 from logstore.crc import crc32c
 from logstore.errors import UsageError
 from logstore.row_seal import seal
@@ -280,10 +280,10 @@ def test_rows_become_items(codec: Codec) -> None:
     nodes = codec.NodeList()
     rows = [row(1, 5, 10), row(6, 9, 3, b"\x07"), row(10, 20, 4, b"\x05"), row(21, 30, 1)]
     assert nodes.add_rows(rows, 0, STREAM, (5, 7), (20, 0), 100) == 3
-    found = [located.read_item(nodes.items(), at) for at in (0, fmt.SNAPSHOT_ITEM.size)]
+    found = [node_list.read_item(nodes.items(), at) for at in (0, fmt.SNAPSHOT_ITEM.size)]
     assert [each[0] for each in found if each] == [
-        located.Item(fmt.position(2, 64), 101, 10, (1, 0), (5, 7), b"", b""),
-        located.Item(fmt.position(2, 64), 110, 2, (10, 0), (20, 7), b"\x05", b""),
+        node_list.Item(fmt.position(2, 64), 101, 10, (1, 0), (5, 7), b"", b""),
+        node_list.Item(fmt.position(2, 64), 110, 2, (10, 0), (20, 7), b"\x05", b""),
     ], "the second has no live entry, the last begins behind the end"
     assert (len(nodes), nodes.live, nodes.size_bytes) == (2, 12, 211)
     assert nodes.last() == (20, 7)

@@ -14,7 +14,7 @@ _CLASS = re.compile(r"^cdef class (\w+)")
 _KEPT = re.compile(
     r"\b(?:u8|u64|int64_t|char|void|Buf|Elem|Row|RowRef|Shape|Stored|Pair|PendingRow|PendingRun|"
     r"Pending|Place|Column|Condition|Step|Asked|Py_buffer|PyObject|Awaited|Master|Entry|Range|Slot)\*+"
-    r"|\bself\.\w+\.data\b|\bPy_buffer\b|GET_ITEM|PyDict_Next|GetItemWithError|AS_STRING|PyUnicode_DATA|\bdata_of\("
+    r"|\bNodeWalk\b|\bself\.\w+\.data\b|\bPy_buffer\b|GET_ITEM|PyDict_Next|GetItemWithError|AS_STRING|PyUnicode_DATA|\bdata_of\("
 )
 
 

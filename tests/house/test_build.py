@@ -99,7 +99,7 @@ def test_a_wheel_has_all_and_works_where_it_is_installed(tmp_path: Path) -> None
     }
     assert {name for name in names if name.endswith(".py")} == wanted | {"pyspark_logstore.py"}
     assert {name.partition(".")[0] for name in names if name.endswith(".so")} == COMPILED
-    assert {"logstore/py.typed", "logstore/codec/native.pyi"} <= names
+    assert {"logstore/py.typed", "logstore/engine/lane/native.pyi"} <= names
     assert not [name for name in names if name.endswith((".c", ".pyx", ".pxi"))]
     home = tmp_path / "venv"
     venv.create(home)

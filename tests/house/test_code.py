@@ -11,6 +11,7 @@ import pytest
 from tests.house.repo import ROOMS, ROOT, modules, tree
 
 FUNCTION_LINES_MAX = 70
+LINE_LETTERS_MAX = 100  # as ruff has it of Python
 OURS = (*ROOMS, "benchmarks", ".ci")
 
 # What touches files. tools/ may read what the user names on the command line.
@@ -23,6 +24,13 @@ OS_CALLS = {
 }
 PATH_CALLS = {"read_bytes", "read_text", "touch", "write_bytes", "write_text"}
 
+# Modules of Cython, and their parts.
+COMPILED = [
+    path.relative_to(ROOT)
+    for suffix in ("pxi", "pyx")
+    for path in sorted((ROOT / "logstore").rglob(f"*.{suffix}"))
+]
+
 Rule = Callable[[Path], Iterator[str]]
 
 
@@ -33,6 +41,19 @@ def long_functions(path: Path) -> Iterator[str]:
             count = (node.end_lineno or node.lineno) - node.lineno + 1
             if count > FUNCTION_LINES_MAX:
                 yield f"{path}:{node.lineno}: {node.name} has {count} lines"
+
+
+def long_lines(path: Path) -> Iterator[str]:
+    """Lines of what is compiled that do not fit a screen."""
+    for number, line in enumerate((ROOT / path).read_text().splitlines(), start=1):
+        if len(line) > LINE_LETTERS_MAX:
+            yield f"{path}:{number}: {len(line)} letters, at most {LINE_LETTERS_MAX}"
+
+
+def no_header(path: Path) -> Iterator[str]:
+    """A part of a compiled module that does not say what it is."""
+    if not (ROOT / path).read_text().startswith("# "):
+        yield f"{path}: it does not begin with a comment"
 
 
 def no_docstring(path: Path) -> Iterator[str]:
@@ -87,6 +108,11 @@ def is_fs(path: Path) -> bool:
 
 RULES: dict[str, tuple[Rule, list[Path]]] = {
     "functions fit a screen": (long_functions, modules(*OURS)),
+    "lines of compiled modules fit a screen": (long_lines, COMPILED),
+    "every part of a compiled module says what it is": (
+        no_header,
+        [path for path in COMPILED if path.suffix == ".pxi"],
+    ),
     "every module has a docstring": (no_docstring, modules(*OURS, "tests")),
     "no bare except": (bare_except, modules(*OURS, "tests")),
     "only tools/command_output.py prints": (

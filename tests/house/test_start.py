@@ -27,7 +27,13 @@ NOT_AT_ONCE = {
     "engine.waiting.handoff", "engine.waiting.wait",
 }  # fmt: skip
 if codec_name() == "native":
-    NOT_AT_ONCE |= {"codec.arrow", "codec.batch", "codec.bulk_ids", "codec.edit", "codec.node"}
+    NOT_AT_ONCE |= {
+        "codec.arrow",
+        "codec.edit",
+        "codec.given_ids",
+        "codec.node",
+        "codec.node_batch",
+    }
 OPEN_MODULES_MAX, ADD_MODULES_MAX = 215, 260  # Python's own and those of other packages included
 OPENED = """
 import logstore

@@ -25,7 +25,7 @@ from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.codec.batch import Place
+    from logstore.codec.node_batch import Place
     from logstore.engine.txn.view import TxnView
     from logstore.log import reader
 

@@ -17,7 +17,7 @@ from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
 
 if TYPE_CHECKING:
-    from logstore.codec.batch import NodeBatch
+    from logstore.codec.node_batch import NodeBatch
 
 
 class WriteTxn(TxnView):

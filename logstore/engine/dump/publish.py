@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from logstore.codec import ID, codec
-from logstore.codec.batch import NodeBatch
+from logstore.codec.node_batch import NodeBatch
 from logstore.engine.apply.streams import nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore

@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from logstore.codec import ID, codec
-from logstore.codec.batch import NodeBatch, index_rows
+from logstore.codec.node_batch import NodeBatch, index_rows
 from logstore.engine.apply import groups as apply_groups
 from logstore.engine.apply.streams import Placed, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn

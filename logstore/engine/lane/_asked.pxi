@@ -32,7 +32,8 @@ ctypedef struct Asked:      # entries, or an ack, of a call; the objects are kep
     u64 seq
 
 
-cdef inline bint read_u64(const u8* text, Py_ssize_t* at, Py_ssize_t size, u64* number) noexcept nogil:
+cdef inline bint read_u64(const u8* text, Py_ssize_t* at, Py_ssize_t size,
+                          u64* number) noexcept nogil:
     """Decimal digits from a place on, which is moved behind them; False: none, or too many."""
     cdef Py_ssize_t first = at[0]
     cdef u64 digit
@@ -93,7 +94,8 @@ cdef int read_id(object id, u64* ms, u64* seq) except -1:
 
 cdef bint read_asked(Asked* asked, object id, object maxlen, object minid, object approximate,
                      object limit, object create) except -1:
-    """Options of an add, of exact types; False: they are not valid, or `arguments` looks at them."""
+    """Options of an add, of exact types; False: they are not valid, or `arguments` looks at
+    them."""
     cdef int overflow = 0, which
     asked.which = read_id(id, &asked.given_ms, &asked.given_seq)
     if asked.which < 0 or (asked.which == GIVEN_ID and not asked.given_ms and not asked.given_seq):
@@ -174,5 +176,7 @@ cdef bint stays_whole(const Asked* asked, Handle h, int64_t ahead) noexcept:
     sealed node looked up, if there is one."""
     cdef u64 length = h.length + ahead + 1
     if h.nodes:
-        return nothing_goes(asked, length, h.head_live, h.head_ms, h.head_seq, h.first_ms, h.first_seq)
-    return nothing_goes(asked, length, h.live + ahead + 1, asked.ms, asked.seq, h.first_ms, h.first_seq)
+        return nothing_goes(asked, length, h.head_live, h.head_ms, h.head_seq, h.first_ms,
+                            h.first_seq)
+    return nothing_goes(asked, length, h.live + ahead + 1, asked.ms, asked.seq, h.first_ms,
+                        h.first_seq)

@@ -217,14 +217,14 @@ cdef class BeginLane(AddLane):
         first_ms, first_seq = asked.ms, asked.seq
         if length:
             first_ms, first_seq = h.first_ms, h.first_seq
-        self.put_record(number, length + 1, 1 if new else h.added + 1, asked.ms, asked.seq, first_ms,
-                        first_seq, 0 if new else h.gone_ms, 0 if new else h.gone_seq)
+        self.put_record(number, length + 1, 1 if new else h.added + 1, asked.ms, asked.seq,
+                        first_ms, first_seq, 0 if new else h.gone_ms, 0 if new else h.gone_seq)
         return True
 
     cdef void put_record(self, u64 number, u64 length, u64 added, u64 last_ms, u64 last_seq,
                          u64 first_ms, u64 first_seq, u64 gone_ms, u64 gone_seq) noexcept:
-        """State the record: a node that is sealed at once adds no entries by itself, and a tombstone
-        takes none away."""
+        """State the record: a node that is sealed at once adds no entries by itself, and a
+        tombstone takes none away."""
         cdef u8* p = self.out.data + self.out.size + HEAD
         put_64(p, number)
         put_64(p + 8, length)
@@ -237,7 +237,7 @@ cdef class BeginLane(AddLane):
         put_64(p + 64, gone_seq)
         self.framed_to(KIND_RECORD, HEAD + RECORD_BODY)
 
-    # -- others' such commits, and the record cache --------------------------------------------------
+    # -- others' such commits, and the record cache ------------------------------------------------
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         """Of those behind which the index lags. False: it is another frame, or does not fit."""
         cdef const u8* body = p + HEAD
@@ -261,8 +261,11 @@ cdef class BeginLane(AddLane):
                     or little(body + 8, 8) != h.master_ms or little(body + 16, 8) != h.master_seq):
                 return False
         else:
-            elements = little(body + NODE_BODY + 4, 2) if size[0] > NODE_BODY + HEADER_BYTES else ELEMENTS_MAX
-            if (h.open_version or at_least(h.last_ms, h.last_seq, little(body + 8, 8), little(body + 16, 8))
+            elements = ELEMENTS_MAX
+            if size[0] > NODE_BODY + HEADER_BYTES:
+                elements = little(body + NODE_BODY + 4, 2)
+            if (h.open_version
+                    or at_least(h.last_ms, h.last_seq, little(body + 8, 8), little(body + 16, 8))
                     or not h.may_begin(size[0] - NODE_BODY, size[0], elements)):
                 return False
         self.put_ahead(h)
@@ -308,7 +311,8 @@ cdef class BeginLane(AddLane):
         self.out.size += size
         self.frames += 1
 
-    cdef bint stays(self, const Asked* asked, Handle h, bint new, u64 last_ms, u64 last_seq) noexcept:
+    cdef bint stays(self, const Asked* asked, Handle h, bint new, u64 last_ms,
+                    u64 last_seq) noexcept:
         """Whether a trim behind the entry, which begins a node, takes nothing away."""
         if new:
             return nothing_goes(asked, 1, 1, asked.ms, asked.seq, asked.ms, asked.seq)

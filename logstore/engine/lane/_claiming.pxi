@@ -92,31 +92,33 @@ cdef inline int64_t delivery_ms(const Claim* asked, int64_t now_ms) noexcept nog
 cdef class ClaimLane(GroupLane):
     """Nacks, claims and reads of what is a consumer's own already, too; see native.pyx.
 
-    What a call is about is chosen first. Then is decided what becomes of each, for which its entry is
-    looked up, so that Python runs. Behind that all are found once more, and must be as they were. What
-    is gone is acked by a frame, and the others are claimed by the next one.
+    What a call is about is chosen first. Then is decided what becomes of each, for which its entry
+    is looked up, so that Python runs. Behind that all are found once more, and must be as they
+    were. What is gone is acked by a frame, and the others are claimed by the next one.
     """
 
     cdef Chosen chosen[CHOSEN_MAX]
     cdef object delivered, autoclaimed      # what calls give, once there is one
-    # What was decoded of a node in a call: all from an ID to another one; with 0 ahead: nothing was.
+    # What was decoded of a node in a call: all from an ID to another one; with 0 ahead: nothing
+    # was.
     cdef dict decoded
     cdef u64 node_of_ms, node_of_seq, from_ms, from_seq, to_ms, to_seq
     cdef int ahead
     cdef bytes open_node        # a copy of this call
     cdef int64_t claims, nacks, redeliveries
 
-    # -- calls, with the arguments of who decides in Python ------------------------------------------
+    # -- calls, with the arguments of who decides in Python ----------------------------------------
     def nack(self, list told not None, list missed not None, bytes stream not None,
              bytes group not None, ids not None, *, mode, retry_count, force, later, error):
-        """Give entries back, as ``ack.nack``; how many were pending. None: it, or the moment, is not
-        plain. What is given is put into `told`, too, once it is committed."""
+        """Give entries back, as ``ack.nack``; how many were pending. None: it, or the moment, is
+        not plain. What is given is put into `told`, too, once it is committed."""
         cdef Claim asked
         ask_for(&asked, OF_IDS)
         asked.gives_back = asked.may_die = True
         asked.fails = mode == "fail" and later is None
         asked.step = -1 if mode == "silent" else 0
-        if mode not in ("silent", "fail", "fatal") or force or (later is not None and later.first_ms):
+        if (mode not in ("silent", "fail", "fatal") or force
+                or (later is not None and later.first_ms)):
             return None
         if not read_number(retry_count, &asked.count):
             return None
@@ -127,8 +129,8 @@ cdef class ClaimLane(GroupLane):
     def claim(self, list told not None, list missed not None, bytes stream not None,
               bytes group not None, bytes consumer not None, ids not None, *, min_idle_ms, idle_ms,
               time_ms, retry_count, force, just_id, last_id):
-        """Hand entries to a consumer, as ``claim.claim``; what was taken. None as of `nack`, or the read
-        core has not read the nodes of entries whose IDs are put into `missed`."""
+        """Hand entries to a consumer, as ``claim.claim``; what was taken. None as of `nack`, or the
+        read core has not read the nodes of entries whose IDs are put into `missed`."""
         cdef Claim asked
         ask_for(&asked, OF_IDS)
         asked.step = not just_id
@@ -140,7 +142,8 @@ cdef class ClaimLane(GroupLane):
         return self.pass_on(told, missed, stream, group, consumer, ids, &asked)
 
     def autoclaim(self, list told not None, list missed not None, bytes stream not None,
-                  bytes group not None, bytes consumer not None, *, min_idle_ms, start, count, just_id):
+                  bytes group not None, bytes consumer not None, *, min_idle_ms, start, count,
+                  just_id):
         """Hand on what is idle, as ``claim.autoclaim``. None as of `claim`."""
         cdef Claim asked
         ask_for(&asked, BY_IDLE if start is None else FROM_ID)
@@ -158,7 +161,8 @@ cdef class ClaimLane(GroupLane):
 
     def read_history(self, list told not None, list missed not None, bytes stream not None,
                      bytes group not None, bytes consumer not None, *, after, count, limit, singly):
-        """Deliver a consumer's own entries once more, as ``deliver.read_history``. None as of `claim`."""
+        """Deliver a consumer's own entries once more, as ``deliver.read_history``. None as of
+        `claim`."""
         cdef Claim asked
         ask_for(&asked, OWN)
         asked.keeps_ended, asked.may_die, asked.is_active, asked.alone = True, True, False, singly
@@ -186,7 +190,8 @@ cdef class ClaimLane(GroupLane):
         stream.handle = <PyObject*>h
         given = None
         try:
-            given = self.pass_on_locked(h, name, group, consumer, ids, asked, missed, &stream, &tried,
+            given = self.pass_on_locked(h, name, group, consumer, ids, asked, missed, &stream,
+                                        &tried,
                                      &became)
             if became > COMMITTED:
                 self.ask(became, &tried)
@@ -199,8 +204,9 @@ cdef class ClaimLane(GroupLane):
             self.engine.wake.waits.waiters.wake_buckets({h.bucket}, set())
         return given
 
-    cdef object pass_on_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name, ids,
-                            Claim* asked, list missed, const Asked* stream, Tried* tried, int* became):
+    cdef object pass_on_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
+                               ids, Claim* asked, list missed, const Asked* stream, Tried* tried,
+                               int* became):
         """Decide and commit; what the call gives, or None. What became of the commit, if there was
         one."""
         cdef u64 start = ls_load(self.wake + W_APPLIED)
@@ -237,8 +243,9 @@ cdef class ClaimLane(GroupLane):
             return None
         return given
 
-    # -- what it is about ----------------------------------------------------------------------------
-    cdef int64_t choose_pending(self, Group g, Consumer who, const Claim* asked, ids, int64_t now_ms,
+    # -- what it is about --------------------------------------------------------------------------
+    cdef int64_t choose_pending(self, Group g, Consumer who, const Claim* asked, ids,
+                                int64_t now_ms,
                         u64 upto) except -2:
         """Choose pending entries; how many, or -1: they are not known here, or too many."""
         cdef int64_t until_ms = now_ms - asked.min_idle_ms, n
@@ -294,7 +301,7 @@ cdef class ClaimLane(GroupLane):
             ms, seq = stretch.upper_ms, stretch.upper_seq
         return n
 
-    # -- what becomes of it --------------------------------------------------------------------------
+    # -- what becomes of it ------------------------------------------------------------------------
     cdef bint decide_back(self, Group g, Claim* asked, int64_t n) except -1:
         """Give back what was chosen, in this order; False: one is dead then."""
         cdef Chosen* one
@@ -308,10 +315,10 @@ cdef class ClaimLane(GroupLane):
         asked.wakes = True
         return True
 
-    cdef object decide(self, Handle h, Claim* asked, int64_t n, int64_t now_ms, list rows, list ended,
-                       list missed):
-        """Hand on what was chosen, and is there, and idle for long enough; what the call gives, or None:
-        who decides in Python is to see it."""
+    cdef object decide(self, Handle h, Claim* asked, int64_t n, int64_t now_ms, list rows,
+                       list ended, list missed):
+        """Hand on what was chosen, and is there, and idle for long enough; what the call gives, or
+        None: who decides in Python is to see it."""
         cdef Chosen* one = self.chosen
         cdef int64_t i, idle_ms, left = asked.most, at_ms = delivery_ms(asked, now_ms)
         cursor = _ZERO_ID
@@ -378,16 +385,17 @@ cdef class ClaimLane(GroupLane):
         except CorruptNodeError:
             return False            # the pipeline says what it is
 
-    cdef object look_ahead(self, bytes lp, u64 node_ms, u64 node_seq, bytes vector, u64 ms, u64 seq, id):
-        """Field, value, ... of an entry of a node, or None. Where IDs ascend some are decoded at a time:
-        each is looked for from the beginning of the node, which may have very many."""
+    cdef object look_ahead(self, bytes lp, u64 node_ms, u64 node_seq, bytes vector, u64 ms,
+                           u64 seq, id):
+        """Field, value, ... of an entry of a node, or None. Where IDs ascend some are decoded at a
+        time: each is looked for from the beginning of the node, which may have very many."""
         cdef int ahead = 1
         if (self.ahead and self.node_of_ms == node_ms and self.node_of_seq == node_seq
                 and below(self.to_ms, self.to_seq, ms, seq)):
             ahead = min(2 * self.ahead, AHEAD_MAX)
         self.ahead = 0
-        made = _codec().entries(lp, node_ms, node_seq, vector, id, id if ahead == 1 else _MAX_ID, ahead,
-                                False)
+        made = _codec().entries(lp, node_ms, node_seq, vector, id, id if ahead == 1 else _MAX_ID,
+                                ahead, False)
         self.from_ms, self.from_seq, self.to_ms, self.to_seq = ms, seq, ms, seq
         if made:
             _, self.to_ms, self.to_seq, _ = made[len(made) - 1]
@@ -395,7 +403,7 @@ cdef class ClaimLane(GroupLane):
         self.node_of_ms, self.node_of_seq, self.ahead = node_ms, node_seq, ahead
         return self.decoded.get(id)
 
-    # -- the commit ----------------------------------------------------------------------------------
+    # -- the commit --------------------------------------------------------------------------------
     cdef bint commit_chosen(self, Group g, Consumer who, const Claim* asked, int64_t n, u64 start,
                             int64_t now_ns, int64_t now_ms, const Asked* stream, Tried* tried,
                             int* became) except -1:
@@ -424,7 +432,8 @@ cdef class ClaimLane(GroupLane):
             self.mark_dirty(g, self.found[i].owner)
         self.mark_dirty(g, <PyObject*>who if who is not None else NULL)
         self.put_heads(self.frames, start, tried)
-        became[0] = self.commit_steps(stream, 1 if asked.wakes else 0, self.frames, None, now_ns, tried)
+        became[0] = self.commit_steps(stream, 1 if asked.wakes else 0, self.frames, None, now_ns,
+                                      tried)
         if became[0] == COMMITTED:
             self.acks -= ended      # nobody acked what is gone
             if asked.gives_back:
@@ -435,10 +444,10 @@ cdef class ClaimLane(GroupLane):
                 self.claims += taken
         return True
 
-    cdef int64_t lay_out_chosen(self, Group g, Consumer who, uint32_t fate, int64_t n, int64_t first,
-                                u64 upto) except -2:
-        """Append the frame of those that this becomes of, but for its head and when the consumer was
-        seen; how many they are, or -1: they are not as they were."""
+    cdef int64_t lay_out_chosen(self, Group g, Consumer who, uint32_t fate, int64_t n,
+                                int64_t first, u64 upto) except -2:
+        """Append the frame of those that this becomes of, but for its head and when the consumer
+        was seen; how many they are, or -1: they are not as they were."""
         cdef bint claims = fate == GOES_ON
         cdef int64_t body = CLAIM_BODY if claims else ACK_BODY, count = 0, i
         cdef int64_t each = CLAIM_ITEM if claims else ID_BYTES
@@ -496,7 +505,7 @@ cdef class ClaimLane(GroupLane):
             g.claimed(&self.found[decided.first + k], p + CLAIM_BODY + k * CLAIM_ITEM, who)
         g.claims_seen(who, p, position)
 
-    # -- others' commits -----------------------------------------------------------------------------
+    # -- others' commits ---------------------------------------------------------------------------
     cdef bint take_of_group(self, Group g, u8 kind, const u8* p, u64 size, u64 position) except -1:
         cdef Consumer who = None
         cdef Held one

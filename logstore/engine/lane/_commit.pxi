@@ -37,9 +37,9 @@ cdef class CommitLane(HoldingLane):
 
     cdef bint try_lock(self, bint waits=False) except -1:
         """Take the mutex, if it is free at once, or another thread commits beside the pipeline, or
-        whoever has it, if this `waits`; then LOCK, which is waited for a moment; but not once more by
-        who waited in vain, as it is held for something long then, and this may be the thread of an
-        event loop. `unlock` and `release` give them back, in this order."""
+        whoever has it, if this `waits`; then LOCK, which is waited for a moment; but not once more
+        by who waited in vain, as it is held for something long then, and this may be the thread of
+        an event loop. `unlock` and `release` give them back, in this order."""
         if self.is_owned() is True:
             return False
         if self.acquire(False) is not True and (
@@ -83,7 +83,8 @@ cdef class CommitLane(HoldingLane):
         return taken
 
     cdef int tell_held(self, bint held) except -1:
-        """Tell those who wait in the queue for a commit's sync that LOCK is held, or not any more."""
+        """Tell those who wait in the queue for a commit's sync that LOCK is held, or not any
+        more."""
         if self.always:
             self.lock.held = held
         return 0
@@ -100,8 +101,8 @@ cdef class CommitLane(HoldingLane):
         return now_ns - self.end_looked_ns < self.end_look_ns or self.ends_at(start, now_ns)
 
     cdef bint ends_at(self, u64 applied, int64_t now_ns) except -1:
-        """Whether the log ends where WAKE says, in a file that still has its name; else the pipeline
-        looks."""
+        """Whether the log ends where WAKE says, in a file that still has its name; else the
+        pipeline looks."""
         if ls_named_bytes(self.file_fd) != <int64_t>(applied & 0xFFFFFFFF):
             self.engine.end_looked_ns = 0
             return False
@@ -123,7 +124,8 @@ cdef class CommitLane(HoldingLane):
         for i in range(frames):
             step = &self.steps[i]
             tried.last = start + step.at
-            tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD, tried.commit,
+            tried.crc = put_head(self.out.data + step.at, tried.last, step.size - HEAD,
+                                 tried.commit,
                                  ls_load(self.wake + W_DURABLE), self.seed, i, i == frames - 1,
                                  step.kind)
 
@@ -305,7 +307,8 @@ cdef class CommitLane(HoldingLane):
 
     def take_counts(self):
         """What was counted since this was asked last, as `Metrics` names it."""
-        cdef int64_t commits = self.commits, entries = self.entries, calls = self.commits + self.shared
+        cdef int64_t commits = self.commits, entries = self.entries
+        cdef int64_t calls = self.commits + self.shared
         cdef int64_t size = self.commit_bytes, added = self.added_bytes
         cdef int64_t syncs = self.syncs, ns = self.sync_ns, longest = self.sync_ns_max
         # Before an object is made: then another thread may count.

@@ -26,9 +26,9 @@ cdef class DeleteLane(BeginLane):
     cdef int64_t deletes
 
     def delete(self, bytes name not None, id not None, list told not None):
-        """Delete an entry, as `streams.delete` does; 1, or 0 if there is none; None: it, or the moment,
-        is not plain; False: the read core keeps nothing of its node yet. The number is put into `told`,
-        too, once it is committed."""
+        """Delete an entry, as `streams.delete` does; 1, or 0 if there is none; None: it, or the
+        moment, is not plain; False: the read core keeps nothing of its node yet. The number is put
+        into `told`, too, once it is committed."""
         cdef Handle h
         cdef Tried tried
         cdef Asked asked
@@ -140,8 +140,8 @@ cdef class DeleteLane(BeginLane):
         return self.know_first(h, lp, vector)
 
     cdef int know_first(self, Handle h, bytes lp, bytes vector) except -3:
-        """The first ID behind the delete. If the first entry goes, the next one is of its node, which
-        keeps one; that is the first node with entries."""
+        """The first ID behind the delete. If the first entry goes, the next one is of its node,
+        which keeps one; that is the first node with entries."""
         cdef Target* target = &self.target
         cdef u64 ms = h.first_ms, seq = h.first_seq
         if target.ms == ms and target.seq == seq:
@@ -196,7 +196,7 @@ cdef class DeleteLane(BeginLane):
         else:
             BeginLane.apply_step(self, asked, i, position)
 
-    # -- others' deletes, and the record cache ---------------------------------------------------------
+    # -- others' deletes, and the record cache -----------------------------------------------------
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         cdef Handle h
         cdef u64 epoch = self.epoch, version, count, i

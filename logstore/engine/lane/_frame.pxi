@@ -1,6 +1,7 @@
 # The bytes of frames of the lane, as log/writer.py, log/frame.py and log/groupframe.py make them.
 
-cdef enum:                  # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
+# a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
+cdef enum:
     CREATE_BODY = 8         # then the name
     APPEND_BODY = 32
     CONSUMER_BODY = 29      # then the name
@@ -38,9 +39,11 @@ def layout():
     """Numbers that stand in logstore/format.py too, by the names that they have there."""
     return {
         "FRAME_HEAD_BYTES": HEAD, "FRAME_HEAD_AFTER_CRC": COVERED, "APPEND_BODY": APPEND_BODY,
-        "FRAME_FLAG_LAST": LAST, "CREATE": KIND_CREATE, "CREATE_BODY": CREATE_BODY, "OPEN": KIND_OPEN,
-        "OPEN_BODY": NODE_BODY, "NODE": KIND_NODE, "NODE_BODY": NODE_BODY, "APPEND": KIND_APPEND, "FRAME_MARK": MARK,
-        "TOMBSTONE_BODY": TOMBSTONE_BODY, "RECORD_BODY": RECORD_BODY, "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY, "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
+        "FRAME_FLAG_LAST": LAST, "CREATE": KIND_CREATE, "CREATE_BODY": CREATE_BODY,
+        "OPEN": KIND_OPEN, "OPEN_BODY": NODE_BODY, "NODE": KIND_NODE, "NODE_BODY": NODE_BODY,
+        "APPEND": KIND_APPEND, "FRAME_MARK": MARK, "TOMBSTONE_BODY": TOMBSTONE_BODY,
+        "RECORD_BODY": RECORD_BODY, "DELIVER": KIND_DELIVER, "DELIVER_BODY": DELIVER_BODY,
+        "ACK": KIND_ACK, "ACK_BODY": ACK_BODY,
         "CONSUMER": KIND_CONSUMER, "CONSUMER_BODY": CONSUMER_BODY, "CLAIM": KIND_CLAIM,
         "CLAIM_BODY": CLAIM_BODY, "CLAIM_ITEM": CLAIM_ITEM,
     }

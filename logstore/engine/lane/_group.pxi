@@ -1,4 +1,5 @@
-# A group as its reads, acks and claims beside the pipeline need it, learned from the record cache and given back.
+# A group as its reads, acks and claims beside the pipeline need it, learned from the record cache
+# and given back.
 
 cdef enum:
     GROUPS_MAX = 1000       # held at once, of some kilobytes each
@@ -126,9 +127,10 @@ cdef inline void choose_row(Chosen* to, const Pending* row) noexcept nogil:
     to.time_ms, to.count, to.fate = row.time_ms, row.count, 0
 
 
-cdef int64_t choose_by_time(Chosen* found, int64_t n, int64_t most, const Pending* row) noexcept nogil:
-    """Put a row among those that were delivered first, at most so many; how many they are. Rows come
-    in the order of their IDs, in which those of one time stay."""
+cdef int64_t choose_by_time(Chosen* found, int64_t n, int64_t most,
+                            const Pending* row) noexcept nogil:
+    """Put a row among those that were delivered first, at most so many; how many they are. Rows
+    come in the order of their IDs, in which those of one time stay."""
     cdef int64_t at = n
     if n == most:
         if row.time_ms >= found[n - 1].time_ms:
@@ -157,7 +159,8 @@ cdef class Consumer:
 
 
 cdef class Group:
-    """A group: its record, its consumers as they are met, and what is pending, as far as it is known.
+    """A group: its record, its consumers as they are met, and what is pending, as far as it is
+    known.
 
     `stretches` ascend and do not overlap. Of what is between them nothing is known here: the index
     has it as it is, for nothing of that was changed since.
@@ -191,7 +194,8 @@ cdef class Group:
         cdef Stretch stretch
         self.number, self.stream, self.name = record.number, record.stream, record.name
         self.last_ms, self.last_seq = record.last
-        self.pending, self.position, self.read = record.pending, record.position, record.entries_read
+        self.pending, self.position = record.pending, record.position
+        self.read = record.entries_read
         self.next_nack = record.next_nack
         self.redeliver_ms = self.deliveries_max = -1
         if settings is not None:
@@ -292,7 +296,8 @@ cdef class Group:
                     return -2
                 made += 1
             if stretch.endless or (size_of(upper) == ID_BYTES and not below(
-                    stretch.upper_ms, stretch.upper_seq, big(data_of(upper)), big(data_of(upper) + 8))):
+                    stretch.upper_ms, stretch.upper_seq,
+                    big(data_of(upper)), big(data_of(upper) + 8))):
                 return made
             ms, seq = stretch.upper_ms, stretch.upper_seq
 
@@ -335,7 +340,8 @@ cdef class Group:
         cdef u64 ms = big(ids), seq = big(ids + 8)
         if last is None or not last.endless or below(ms, seq, last.low_ms, last.low_seq):
             return False
-        if last.count and not below(last.run[last.count - 1].ms, last.run[last.count - 1].seq, ms, seq):
+        if last.count and not below(last.run[last.count - 1].ms, last.run[last.count - 1].seq, ms,
+                                    seq):
             return False
         if last.count + n > PENDING_MAX:
             self.join_empty()
@@ -411,7 +417,7 @@ cdef class Group:
             self.learn_oldest()
         return self.oldest_ms <= <u64>until_ms
 
-    # -- what frames do to it: no object is made, and nothing can fail -------------------------------
+    # -- what frames do to it: no object is made, and nothing can fail -----------------------------
     cdef void delivered(self, Consumer who, const u8* ids, int64_t n, u64 time_ms, int64_t read,
                         u64 position) noexcept:
         """These are this consumer's, delivered for the first time; `make_room` was asked."""
@@ -487,7 +493,7 @@ cdef class Group:
         row.consumer = who.number
         who.pending += 1
 
-    # -- back to the record cache -------------------------------------------------------------------
+    # -- back to the record cache ------------------------------------------------------------------
     cdef bint give_back(self, cache) except -1:
         """Put what changed into a `GroupCache`, as applying the frames would; False: it has not all
         of these records any more."""
@@ -500,7 +506,8 @@ cdef class Group:
             if (self.number, c.number) not in cache.consumers:
                 return False
         record.last = ls_id(_StreamID, self.last_ms, self.last_seq)
-        record.entries_read, record.pending, record.position = self.read, self.pending, self.position
+        record.entries_read, record.pending = self.read, self.pending
+        record.position = self.position
         record.next_nack = self.next_nack
         for c in self.dirty_consumers:
             known = cache.consumers[self.number, c.number]

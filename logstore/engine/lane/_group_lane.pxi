@@ -104,20 +104,21 @@ cdef class GroupLane(DeleteLane):
     cdef public int64_t lately_ms       # who was seen so lately need not be written down as seen
     cdef dict groups            # held, by number
     cdef list dirty_groups      # ahead of the cache
-    cdef set skipped            # numbers of groups that others changed, and the record cache has not
+    # numbers of groups that others changed, and the record cache has not
+    cdef set skipped
     cdef set unlearned          # numbers of groups that were held, and that the index has
     cdef dict kept_nodes        # sealed nodes that groups read last, one of a stream, by its number
     cdef u64 kept_bytes         # of them
     cdef int64_t deliveries, acks
 
-    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max, port):
+    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed,
+                 int64_t look_ns, int64_t end_look_ns, int passed_over_max, port):
         """As of `AddLane`."""
         self.groups, self.dirty_groups, self.held_max = {}, [], HELD_MAX
         self.skipped, self.unlearned, self.kept_nodes = set(), set(), {}
         self.lately_ms = SEEN_MS
-        AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
-                         passed_over_max, port)
+        AddLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns,
+                         end_look_ns, passed_over_max, port)
 
     # -- a read ------------------------------------------------------------------------------------
     def read(self, bytes name not None, bytes group not None, bytes who not None, int64_t count,
@@ -125,11 +126,12 @@ cdef class GroupLane(DeleteLane):
         """Deliver at most `count` new entries (0: all) to a consumer, as `deliver.read_new` does
         without waiting; the deliveries, or None: the read, or the moment, is not plain.
 
-        `making`: what makes them, as `DeliveryMaker.first` of the codec does, and its last argument.
-        `place`: of one that would wait, what tells by a group's number and an owner whether that
-        one kept a place in the queue, and the owner; None is given then if nothing is there, too.
-        `idle_ms`: what is pending for so long is asked for, too, as CLAIM does; -1: nothing is.
-        Deliveries are put into `told`, too, once they are committed, as IDs are by `add`.
+        `making`: what makes them, as `DeliveryMaker.first` of the codec does, and its last
+        argument. `place`: of one that would wait, what tells by a group's number and an owner
+        whether that one kept a place in the queue, and the owner; None is given then if nothing is
+        there, too. `idle_ms`: what is pending for so long is asked for, too, as CLAIM does; -1:
+        nothing is. Deliveries are put into `told`, too, once they are committed, as IDs are by
+        `add`.
         """
         cdef Handle h
         cdef Tried tried
@@ -141,7 +143,8 @@ cdef class GroupLane(DeleteLane):
         if h is None or (place is not None and self.is_drained(h, group)) or not self.try_lock():
             return None
         try:
-            found = self.read_locked(h, name, group, who, count, making, place, idle_ms, &tried, &became)
+            found = self.read_locked(h, name, group, who, count, making, place, idle_ms, &tried,
+                                     &became)
             if became > COMMITTED:
                 self.ask(became, &tried)
         finally:
@@ -154,7 +157,8 @@ cdef class GroupLane(DeleteLane):
     cdef list read_locked(self, Handle h, bytes name, bytes group_name, bytes consumer_name,
                           int64_t count, tuple making, tuple place, int64_t idle_ms, Tried* tried,
                           int* became):
-        """Decide and commit; the deliveries, or None. What became of the commit, if there was one."""
+        """Decide and commit; the deliveries, or None. What became of the commit, if there was
+        one."""
         cdef u64 start = ls_load(self.wake + W_APPLIED)
         cdef int64_t now_ns = ls_now_ns(MONOTONIC), n, read
         cdef u64 now_ms = <u64>(ls_now_ns(WALL) // 1000000)
@@ -205,7 +209,8 @@ cdef class GroupLane(DeleteLane):
         only for a moment, as is every look without one: who is told so waits, and looks again."""
         cdef Group g
         cdef PyObject* found
-        if not self.is_current(h) or self.wake == NULL or ls_load(self.wake + W_APPLIED) != self.applied:
+        if (not self.is_current(h) or self.wake == NULL
+                or ls_load(self.wake + W_APPLIED) != self.applied):
             return False
         found = PyDict_GetItemWithError(h.groups, group_name)
         if found == NULL:
@@ -224,7 +229,8 @@ cdef class GroupLane(DeleteLane):
         used = ls_load(w + WAITERS_AT + 8)
         for i in range(min(used, <u64>WAITERS_MAX)):
             waiter = w + WAITERS_AT + (i + 1) * WAITER
-            if ls_load_32(waiter + WAITER_STATE) == WAITING and ls_load(waiter + WAITER_KEY) == number:
+            if (ls_load_32(waiter + WAITER_STATE) == WAITING
+                    and ls_load(waiter + WAITER_KEY) == number):
                 return True
         return False
 
@@ -320,9 +326,10 @@ cdef class GroupLane(DeleteLane):
         return False
 
     # -- an ack ------------------------------------------------------------------------------------
-    def ack(self, bytes name not None, bytes group not None, tuple ids not None, list told not None):
-        """Acknowledge entries; how many were pending, or None: the ack, or the moment, is not plain.
-        The number is put into `told`, too, once it is committed."""
+    def ack(self, bytes name not None, bytes group not None, tuple ids not None,
+            list told not None):
+        """Acknowledge entries; how many were pending, or None: the ack, or the moment, is not
+        plain. The number is put into `told`, too, once it is committed."""
         cdef Handle h
         cdef Tried tried
         cdef int became = NOT_PLAIN
@@ -388,7 +395,8 @@ cdef class GroupLane(DeleteLane):
 
     cdef bint find_pending(self, Group g, u64 ms, u64 seq, u64 upto, Held* found) except -1:
         """Where an entry is pending, at -1 if it is not, and with whom; False: that is not known
-        here. What is found is kept alive by the group, which gives up neither while LOCK is held."""
+        here. What is found is kept alive by the group, which gives up neither while LOCK is
+        held."""
         cdef Stretch stretch = self.stretch_of(g, ms, seq, upto)
         cdef Consumer who
         if stretch is None:
@@ -487,7 +495,8 @@ cdef class GroupLane(DeleteLane):
         put_64(p + 20, <u64>who.active_ms)
         p[28] = 1
         memcpy(p + CONSUMER_BODY, data_of(who.name), size_of(who.name))
-        self.decided[self.frames].group, self.decided[self.frames].who = <PyObject*>g, <PyObject*>who
+        self.decided[self.frames].group = <PyObject*>g
+        self.decided[self.frames].who = <PyObject*>who
         self.framed_to(KIND_CONSUMER, size)
         return 0
 
@@ -509,7 +518,8 @@ cdef class GroupLane(DeleteLane):
         if step.kind == KIND_DELIVER:
             n = (step.size - HEAD - DELIVER_BODY) // ID_BYTES
             (<Group>decided.group).delivered(<Consumer>decided.who, p + DELIVER_BODY, n,
-                                             little(p + 12, 8), <int64_t>little(p + 36, 8), position)
+                                             little(p + 12, 8), <int64_t>little(p + 36, 8),
+                                             position)
             self.deliveries += n
         elif step.kind == KIND_ACK:
             n = (step.size - HEAD - ACK_BODY) // ID_BYTES
@@ -547,7 +557,8 @@ cdef class GroupLane(DeleteLane):
                     or pending.count != <u64>deliveries):
                 return False    # the pipeline says whose it is
             for k in range(i):
-                if asked[k].acks and one.stretch == self.found[k].stretch and one.place == self.found[k].place:
+                if (asked[k].acks and one.stretch == self.found[k].stretch
+                        and one.place == self.found[k].place):
                     return False
             self.decided[i].group, self.decided[i].first = <PyObject*>g, i
             self.decided[i].ms, self.decided[i].seq = ms, seq
@@ -568,7 +579,8 @@ cdef class GroupLane(DeleteLane):
         self.out.size += step.size
         return 0
 
-    cdef Group group_locked(self, Handle h, bytes name, bytes group_name, u64 start, int64_t now_ns):
+    cdef Group group_locked(self, Handle h, bytes name, bytes group_name, u64 start,
+                            int64_t now_ns):
         """The group, if a commit to it can be decided now."""
         cdef Group g
         if not self.may_commit_now(start, now_ns):
@@ -615,8 +627,9 @@ cdef class GroupLane(DeleteLane):
         return self.is_current(h) and h.known
 
     cdef Group learn_group(self, u64 stream, number, bytes name):
-        """Take a group over from the cache, which asks the index for it, by its number, or its stream
-        and name, as `learn` does with streams; None: it is not at hand, or there are too many."""
+        """Take a group over from the cache, which asks the index for it, by its number, or its
+        stream and name, as `learn` does with streams; None: it is not at hand, or there are too
+        many."""
         cdef Group g
         cdef u64 epoch = self.epoch
         cache = self.cache
@@ -699,7 +712,7 @@ cdef class GroupLane(DeleteLane):
             who.dirty = True
         return 0
 
-    # -- others' commits, and the record cache --------------------------------------------------------
+    # -- others' commits, and the record cache -----------------------------------------------------
     cdef bint take_in_frame(self, const u8* p, u64 left, u64 position, u64* size) except -1:
         cdef Group g = None
         cdef bint is_known, done = False
@@ -772,7 +785,8 @@ cdef class GroupLane(DeleteLane):
         if not self.make_room(g, p + DELIVER_BODY, n):
             return False
         self.mark_dirty(g, <PyObject*>who)
-        g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8), position)
+        g.delivered(who, p + DELIVER_BODY, n, little(p + 12, 8), <int64_t>little(p + 36, 8),
+                    position)
         return little(p + 20, 8) == g.last_ms and little(p + 28, 8) == g.last_seq
 
     cdef bint take_ack(self, Group g, const u8* p, u64 size, u64 position) except -1:

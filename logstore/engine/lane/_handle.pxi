@@ -45,8 +45,8 @@ cdef extern from *:
     #else
     #define ls_is_ready(text) 1
     #endif
-    /* Bytes of a text as UTF-8; -1: a part of a pair, which has none. Of Python's own ways to it some
-       keep a copy in the text, and all make an object. */
+    /* Bytes of a text as UTF-8; -1: a part of a pair, which has none. Of Python's own ways to it
+       some keep a copy in the text, and all make an object. */
     static int64_t ls_utf8_bytes(PyObject *text) {
         Py_ssize_t i, length;
         int64_t size = 0;
@@ -184,8 +184,9 @@ cdef int put_plain(object value, Buf* out, u64* raw_bytes, bint ascii) except -1
 
 
 cdef int put_all(object fields, Buf* names, Buf* values, u64* raw_bytes, bint ascii) except -1:
-    """Append names and values of a dict, or of a tuple of bytes by turns, each to its own end, which
-    may be the same for both; 0: there are none, or one is not plain. `ascii`: as `put_plain`."""
+    """Append names and values of a dict, or of a tuple of bytes by turns, each to its own end,
+    which may be the same for both; 0: there are none, or one is not plain. `ascii`: as
+    `put_plain`."""
     cdef PyObject* key
     cdef PyObject* item
     cdef Py_ssize_t i, at = 0
@@ -193,7 +194,8 @@ cdef int put_all(object fields, Buf* names, Buf* values, u64* raw_bytes, bint as
         if not PyTuple_GET_SIZE(fields) or PyTuple_GET_SIZE(fields) & 1:
             return 0
         for i in range(PyTuple_GET_SIZE(fields)):
-            if not put_bytes(<object>PyTuple_GET_ITEM(fields, i), values if i & 1 else names, raw_bytes):
+            if not put_bytes(<object>PyTuple_GET_ITEM(fields, i), values if i & 1 else names,
+                             raw_bytes):
                 return 0
         return 1
     while PyDict_Next(fields, &at, &key, &item):
@@ -235,7 +237,8 @@ cdef class Handle:
     cdef PyObject** keys
     cdef int64_t keys_count, keys_room
     cdef u64 keys_version
-    # What the lane knows of it: when it was learned (0: it is not so any more), whether the record cache has less, its bucket.
+    # What the lane knows of it: when it was learned (0: it is not so any more), whether the record
+    # cache has less, its bucket.
     cdef u64 epoch
     cdef bint dirty
     cdef bint used              # since it was asked last whether it may be given up
@@ -359,15 +362,18 @@ cdef class Handle:
                 + self.keys_room * sizeof(PyObject*))
 
     cdef tuple whole(self):
-        """A `StreamRecord` and an `OpenNode` of what it holds; None for a node that it does not hold."""
-        record, node = _StreamRecord(self.number, self.name), _OpenNode(b"") if self.usable else None
+        """A `StreamRecord` and an `OpenNode` of what it holds; None for a node that it does not
+        hold."""
+        record = _StreamRecord(self.number, self.name)
+        node = _OpenNode(b"") if self.usable else None
         record.nodes, record.node_bytes = self.nodes, self.node_bytes
         record.open_master = ls_id(_StreamID, self.began_ms, self.began_seq)
         self.give_back(record, node)
         return record, node
 
     def give_back(self, record not None, node):
-        """Put what it holds into a `StreamRecord` and an `OpenNode`, as applying the frames would."""
+        """Put what it holds into a `StreamRecord` and an `OpenNode`, as applying the frames
+        would."""
         cdef u64 length = self.length, added = self.added, position = self.position
         cdef u64 nodes = self.nodes, node_bytes = self.node_bytes, version = self.open_version
         lp = None if node is None else PyBytes_FromStringAndSize(<char*>self.lp.data, self.lp.size)
@@ -425,8 +431,8 @@ cdef class Handle:
         self.drop_open()
 
     cdef bint may_begin(self, u64 size, u64 names_bytes, u64 elements) noexcept nogil:
-        """Take the memory for an open node of so many bytes; False: it is not held here, or there is
-        none."""
+        """Take the memory for an open node of so many bytes; False: it is not held here, or there
+        is none."""
         return (size <= PLAIN_BYTES_MAX and elements < ELEMENTS_MAX
                 and buf_reserve(&self.lp, size + INT_BYTES_MAX) == OK
                 and buf_reserve(&self.names, names_bytes + FRAME_BYTES_MAX) == OK)
@@ -495,7 +501,8 @@ cdef class Handle:
         return count
 
     cdef bytes marked_vector(self, u64 version, bytes vector):
-        """What is deleted of a version of a sealed node, with what the record cache does not know."""
+        """What is deleted of a version of a sealed node, with what the record cache does not
+        know."""
         cdef u64 at = 0
         cdef list ordinals = []
         while at < self.marks.size:
@@ -562,8 +569,9 @@ cdef class Handle:
                      else PyDict_Size(fields))
         return put_all(fields, &row.names, &row.elements, &row.raw_bytes, ascii)
 
-    # -- its frame, and what the frame does to the stream --------------------------------------------
-    cdef bint has_room(self, const Row* row, const Limits* limits, const Ahead* ahead) noexcept nogil:
+    # -- its frame, and what the frame does to the stream ------------------------------------------
+    cdef bint has_room(self, const Row* row, const Limits* limits,
+                       const Ahead* ahead) noexcept nogil:
         """Whether the entry goes into the open node, as `pack` of the codec decides, and that stays
         a node which is kept whole. `ahead`: what has joined the node by then."""
         cdef u8 counter[INT_BYTES_MAX]
@@ -578,8 +586,8 @@ cdef class Handle:
 
     cdef int put_entry(self, Buf* out, u64 at, const Row* row, u64 ms, u64 seq, const Ahead* ahead,
                        Append* body) noexcept nogil:
-        """Put an entry at the end of the append frame that begins at `at`, which has no head yet, and
-        take the memory that `grow` will need, for what is ahead of the entry, too."""
+        """Put an entry at the end of the append frame that begins at `at`, which has no head yet,
+        and take the memory that `grow` will need, for what is ahead of the entry, too."""
         cdef u8* p
         if (buf_reserve(out, HEAD + APPEND_BODY + row.elements.size + 5 * INT_BYTES_MAX) != OK
                 or buf_reserve(&self.lp, ahead.bytes + row.elements.size
@@ -634,7 +642,7 @@ cdef class Handle:
         self.last_seq = body.seq
         self.position = position
 
-    # -- the same in steps, as one process writes and another one applies ----------------------------
+    # -- the same in steps, as one process writes and another one applies --------------------------
     def frame(self, fields not None, u64 ms, u64 seq, u64 at, u64 commit, u64 durable_upto,
               uint32_t seed, u64 bytes_max, int64_t entries_max):
         """The append frame of one entry at position `at`; None if that is not plain."""
@@ -656,7 +664,8 @@ cdef class Handle:
             if not self.has_room(&row, &limits, &nothing):
                 return None
             fail(self.put_entry(&out, 0, &row, ms, seq, &nothing, &body))
-            put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed, 0, True, KIND_APPEND)
+            put_head(out.data, at, out.size - HEAD, commit, durable_upto, seed, 0, True,
+                     KIND_APPEND)
             return PyBytes_FromStringAndSize(<char*>out.data, out.size)
         finally:
             buf_free(&row.names)

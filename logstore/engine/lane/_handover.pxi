@@ -1,4 +1,5 @@
-# Adds that hand their entry to a reader who waits, in the same commit; see engine/waiting/handoff.py.
+# Adds that hand their entry to a reader who waits, in the same commit; see
+# engine/waiting/handoff.py.
 
 cdef enum:                  # records of the table of waiters, and their mailboxes in shm/mailbox.py
     WAITER_TICKET = 8
@@ -37,7 +38,8 @@ def handover_layout():
     """Numbers of a waiter record and of a mailbox, by the names that they have in their modules."""
     return {
         "_TICKET": WAITER_TICKET, "_PID": WAITER_PID, "_START": WAITER_START, "_BEAT": WAITER_BEAT,
-        "_BUCKET": WAITER_BUCKET, "_MIN_IDLE": WAITER_MIN_IDLE, "SERVED": SERVED, "FREE": FREE, "IDLE": IDLE,
+        "_BUCKET": WAITER_BUCKET, "_MIN_IDLE": WAITER_MIN_IDLE, "SERVED": SERVED,
+        "FREE": FREE, "IDLE": IDLE,
         "MAILBOXES_OFFSET": MAILBOXES_AT, "MAILBOX_BYTES": MAILBOX, "NOTHING": NOTHING,
         "OFFERED": OFFERED, "GIVEN": GIVEN, "NEW_ONLY": NEW_ONLY,
     }
@@ -68,7 +70,8 @@ cdef class HandoverLane(ClaimLane):
     cdef u64 woken[OFFERS_MAX]              # numbers of those to be woken behind LOCK
     cdef int served_count
 
-    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
+    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed,
+                 int64_t look_ns,
                  int64_t end_look_ns, int passed_over_max, port, state_of, states, pace):
         """As of `GroupLane`; `state_of(pid, start)`: of a process, one of `states`: that it runs,
         that it is stopped, or something else if it is gone; `pace`: who did not stir for its
@@ -76,8 +79,8 @@ cdef class HandoverLane(ClaimLane):
         self.state_of, self.pace = state_of, pace
         self.runs, self.stopped = states
         self.offered_groups, self.offered_to = [], []
-        ClaimLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns, end_look_ns,
-                           passed_over_max, port)
+        ClaimLane.__init__(self, engine, busy, queue, owner, lag, follow, failed, look_ns,
+                           end_look_ns, passed_over_max, port)
 
     # -- who is to get it: before anything is decided, so Python may run --------------------------
     cdef bint serves(self, Handle h, int count, int64_t now_ns) except -1:

@@ -55,8 +55,8 @@ cdef class HoldingLane:
     cdef int64_t shared         # calls that were committed with another one
     cdef int64_t sync_last_ns
 
-    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed, int64_t look_ns,
-                 int64_t end_look_ns, int passed_over_max, port):
+    def __init__(self, engine, busy, queue, owner, dict lag not None, follow, failed,
+                 int64_t look_ns, int64_t end_look_ns, int passed_over_max, port):
         """A lane beside an engine's pipeline.
 
         `busy`: of the committer; `queue`: of the requests of all threads; `owner`: pid and start
@@ -66,14 +66,16 @@ cdef class HoldingLane:
         a process that waits for LOCK is passed over so often at most, then the pipeline gives way;
         `port`: what is asked of the index, see lane.py.
         """
-        self.engine, self.busy, self.lag, self.follow, self.failed = engine, busy, lag, follow, failed
+        self.engine, self.busy, self.lag = engine, busy, lag
+        self.follow, self.failed = follow, failed
         self.queue, self.port = queue, port
         self.cache, self.lock, mutex = engine.cache, engine.lock, engine.mutex
         self.acquire, self.release, self.is_owned = mutex.acquire, mutex.release, mutex._is_owned
         self.seed, self.look_ns, self.end_look_ns = engine.seed, look_ns, end_look_ns
         self.passed_over, self.passed_over_max = 0, passed_over_max
         self.lock_fd = engine.lock.file.fd
-        self.always, self.everysec = engine.options.sync == "always", engine.options.sync == "everysec"
+        self.always = engine.options.sync == "always"
+        self.everysec = engine.options.sync == "everysec"
         self.owner[0], self.owner[1] = owner
         self.handles, self.by_number, self.dirty = {}, {}, []
         self.held_bytes, self.held_bytes_max = 0, HANDLES_BYTES_MAX
@@ -104,8 +106,8 @@ cdef class HoldingLane:
             self.keep_file(None, -1, None)
 
     cdef int keep_file(self, file, int fd, limits) except -1:
-        """Write to this segment, and by these limits. What was kept is freed behind that: freeing it
-        may run Python."""
+        """Write to this segment, and by these limits. What was kept is freed behind that: freeing
+        it may run Python."""
         before = self.file, self.limits_given
         self.file, self.file_fd, self.limits_given = file, fd, limits
         before = None
@@ -151,7 +153,8 @@ cdef class HoldingLane:
             self.forget()
             return False
         as_it_was = (ls_load(self.wake + W_GENERATION) == self.generation
-                     and self.engine.active is self.file and self.engine.limits is self.limits_given)
+                     and self.engine.active is self.file
+                     and self.engine.limits is self.limits_given)
         if as_it_was and applied == self.applied:
             return True
         there = self.cache.applied
@@ -241,7 +244,8 @@ cdef class HoldingLane:
 
     cdef int give_up_handles(self) except -1:
         """Give up handles that were not used since this looked last, until there is room for some;
-        none of which the record cache has less. What is given up is looked up in the index again."""
+        none of which the record cache has less. What is given up is looked up in the index
+        again."""
         cdef Handle h
         for name, h in list(self.handles.items()):
             if self.held_bytes <= self.held_bytes_max // 4 * 3:
@@ -276,10 +280,10 @@ cdef class HoldingLane:
         return h if self.learn(h, record.name, number, loaded) else None
 
     cdef bint learn(self, Handle h, bytes name, number=None, loaded=None) except -1:
-        """Take a stream over from the cache, which is what it was where this took over: nothing that
-        was committed since is of a stream that has no handle here. What the cache has not is looked
-        up in the index: that lacks of it nothing, as what is owed to the index stays in the cache,
-        or in the handle of its name. It may be known and not usable."""
+        """Take a stream over from the cache, which is what it was where this took over: nothing
+        that was committed since is of a stream that has no handle here. What the cache has not is
+        looked up in the index: that lacks of it nothing, as what is owed to the index stays in the
+        cache, or in the handle of its name. It may be known and not usable."""
         cdef u64 epoch = self.epoch
         cache = self.cache
         h.absent = False
@@ -381,9 +385,9 @@ cdef class HoldingLane:
         return True
 
     cdef bint settle_owed(self) except -1:
-        """If another process let the index follow, it has all that is held here, and nothing is owed.
-        What the record cache has less of a stream, it asks the index for. False: amid it everything
-        was forgotten."""
+        """If another process let the index follow, it has all that is held here, and nothing is
+        owed. What the record cache has less of a stream, it asks the index for. False: amid it
+        everything was forgotten."""
         cdef Handle h
         cdef u64 epoch = self.epoch
         if self.applied > ls_load(self.wake + W_INDEXED):
@@ -397,8 +401,8 @@ cdef class HoldingLane:
         return self.epoch == epoch
 
     cdef bint unlearn(self, const u8* p, u64 left, u64 position, u64* size) except -1:
-        """Of a frame that seals or begins a node, which the index has: its stream is looked up there
-        again when it is needed. False: it is another frame, or the index has it not.
+        """Of a frame that seals or begins a node, which the index has: its stream is looked up
+        there again when it is needed. False: it is another frame, or the index has it not.
 
         From here on the record cache lacks the stream, too: it stands where this took over, and the
         index is beyond that. So nothing of the stream is owed.

@@ -9,14 +9,14 @@ cdef class AddLane(SharingLane):
 
     def add(self, bytes name not None, fields not None, list told not None, bint ascii=False,
             tuple options=None):
-        """Commit an entry; its ID, or None: the moment is not plain; False: the entry is not, or its
-        options are not.
+        """Commit an entry; its ID, or None: the moment is not plain; False: the entry is not, or
+        its options are not.
 
         `fields`: a dict, or a tuple of bytes, field and value by turns; `ascii`: text beyond it is
-        not stored as UTF-8; `options`: ID, maxlen, minid, approximate, limit, create; None: `*`, and
-        none. The ID is put into `told`, too: whatever is raised then, an interrupt behind the end of
-        this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK. The
-        first is not waited for, the other one for some milliseconds. MemoryError, and nothing
+        not stored as UTF-8; `options`: ID, maxlen, minid, approximate, limit, create; None: `*`,
+        and none. The ID is put into `told`, too: whatever is raised then, an interrupt behind the
+        end of this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK.
+        The first is not waited for, the other one for some milliseconds. MemoryError, and nothing
         happened; what `failed` raises.
         """
         cdef Handle h
@@ -86,8 +86,8 @@ cdef class AddLane(SharingLane):
         return read_asked(asked, id, maxlen, minid, approximate, limit, create)
 
     def add_all(self, list entries not None, list told not None):
-        """Commit entries as one, each a tuple of the stream's name, fields and options, as `add` has
-        them; whether that is done. IDs are put into `told`."""
+        """Commit entries as one, each a tuple of the stream's name, fields and options, as `add`
+        has them; whether that is done. IDs are put into `told`."""
         cdef Asked asked[STEPS_MAX]
         cdef u64 turn
         # `asked` has no references of its own: what it points to is kept alive in these.
@@ -99,8 +99,9 @@ cdef class AddLane(SharingLane):
 
     def add_each(self, list entries not None, list told not None):
         """Commit entries, which `add_all` describes, in as few commits as that can be; IDs are put
-        into `told`, and behind what raises None for each entry of the commit that failed. Of those that
-        are not there nothing has happened: the first one of them is not plain, or was not tried."""
+        into `told`, and behind what raises None for each entry of the commit that failed. Of those
+        that are not there nothing has happened: the first one of them is not plain, or was not
+        tried."""
         cdef Asked asked[STEPS_MAX]
         cdef u64 turn
         cdef list handles = [], kept = list(entries), part
@@ -110,8 +111,9 @@ cdef class AddLane(SharingLane):
             try:
                 if self.commit_asked(asked + done, end - done, turn, part):
                     done, end = end, count
-                elif end - done > 1 and self.wake != NULL:  # the first ones have room, or one begins
-                    end = done + max(1, min(self.fitting, end - done - 1))     # a node: it goes alone
+                elif end - done > 1 and self.wake != NULL:
+                    # the first ones have room, or one begins a node: it goes alone
+                    end = done + max(1, min(self.fitting, end - done - 1))
                 else:
                     break
             except Exception:
@@ -121,7 +123,8 @@ cdef class AddLane(SharingLane):
                 told += part
 
     cdef int ask_all(self, list kept, list handles, Asked* asked, u64* turn) except -1:
-        """Encode entries for `commit_asked`; how many there are up to the first that is not plain."""
+        """Encode entries for `commit_asked`; how many there are up to the first that is not
+        plain."""
         cdef Handle h
         cdef Asked* one
         cdef Py_ssize_t i, count = PyList_GET_SIZE(kept)
@@ -194,7 +197,8 @@ cdef class AddLane(SharingLane):
         self.put_heads(frames, start, tried)
         return self.commit_steps(asked, count, frames, None, now_ns, tried)
 
-    cdef bint are_plain(self, Asked* asked, int count, u64 turn, u64 start, int64_t now_ns) except -1:
+    cdef bint are_plain(self, Asked* asked, int count, u64 turn, u64 start,
+                        int64_t now_ns) except -1:
         """Know the streams, and have the entries encoded as these are now; False: one is not
         plain."""
         cdef Handle h

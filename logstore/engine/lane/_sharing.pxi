@@ -1,4 +1,5 @@
-# Calls that were asked for, on their way to a commit: alone, or in a line of threads that share a sync.
+# Calls that were asked for, on their way to a commit: alone, or in a line of threads that share a
+# sync.
 
 cdef enum:
     LINE_MAX = 128              # calls that wait in the line; more go to the pipeline
@@ -11,8 +12,8 @@ cdef enum:                      # of a call in the line
     LEADS = 2
     DONE = 3
 
-_DOUBTFUL = ("the commit may be in the log, and who made it was interrupted: do not repeat the call "
-             "before the store was opened again")
+_DOUBTFUL = ("the commit may be in the log, and who made it was interrupted: do not repeat the "
+             "call before the store was opened again")
 
 cdef extern from "unistd.h":
     int getpid() noexcept nogil
@@ -35,12 +36,12 @@ ctypedef struct Call:           # it stands in the frame of who makes it, until 
 cdef class SharingLane(CommitLane):
     """Commits calls; see native.pyx.
 
-    Under `always` a commit takes as long as its sync, and threads that add meanwhile form a line: the
-    first of them leads the next commit, which is one for all of them. Everything here is changed with
-    the interpreter held, and no code of Python runs between two steps but in `lead`, under LOCK or as it
-    is asked for, and in handlers of signals (`signalled`). A call is out of the line before its thread
-    goes on. Where the mutex or LOCK is not free, or a commit is not plain, the calls go to the pipeline,
-    which shares a sync among them as well.
+    Under `always` a commit takes as long as its sync, and threads that add meanwhile form a line:
+    the first of them leads the next commit, which is one for all of them. Everything here is
+    changed with the interpreter held, and no code of Python runs between two steps but in `lead`,
+    under LOCK or as it is asked for, and in handlers of signals (`signalled`). A call is out of the
+    line before its thread goes on. Where the mutex or LOCK is not free, or a commit is not plain,
+    the calls go to the pipeline, which shares a sync among them as well.
     """
 
     cdef Call* line[LINE_MAX]
@@ -106,7 +107,8 @@ cdef class SharingLane(CommitLane):
         if self.waiting == LINE_MAX or self.is_owned() is True:
             return False
         if self.led and self.leader == PyThread_get_thread_ident():
-            return False        # a finaliser, in the midst of this: it may not wait for its own thread
+            # a finaliser, in the midst of this: it may not wait for its own thread
+            return False
         call.asked, call.count, call.committed, call.error = asked, count, False, NULL
         call.doubtful = False
         call.state = IN_LINE if self.led else LEADS
@@ -130,7 +132,8 @@ cdef class SharingLane(CommitLane):
             error = CommittedError(_DOUBTFUL)
         if late is not None:
             if call.committed and isinstance(late, Exception):
-                raise CommittedError(f"the commit counts, do not repeat it; then: {late!r}") from late
+                message = f"the commit counts, do not repeat it; then: {late!r}"
+                raise CommittedError(message) from late
             if error is None or (isinstance(late, KeyboardInterrupt)
                                  and not isinstance(error, CommittedError)):
                 raise late
@@ -185,8 +188,8 @@ cdef class SharingLane(CommitLane):
     cdef int lead(self, Call* own, u64 turn, list told) except -1:
         """Commit for all that are in the line, `own` being the first, and hand the lead on.
 
-        Code of Python runs while LOCK is held, and as it is asked for: a finaliser, or a handler. If
-        that forks, this goes on in the child, where the others of the line are no threads.
+        Code of Python runs while LOCK is held, and as it is asked for: a finaliser, or a handler.
+        If that forks, this goes on in the child, where the others of the line are no threads.
         """
         cdef Asked asked[STEPS_MAX]
         cdef uint32_t buckets[STEPS_MAX]
@@ -202,10 +205,12 @@ cdef class SharingLane(CommitLane):
                 return 0
             try:
                 count = self.take_calls(asked, STEPS_MAX)
-                became = self.commit_locked(asked, count, turn if self.taken == 1 else 0, told, &tried)
+                became = self.commit_locked(asked, count, turn if self.taken == 1 else 0, told,
+                                            &tried)
                 if (became == NOT_PLAIN and self.taken > 1 and self.fitting >= 0
                         and self.wake != NULL):
-                    self.forget_offers()        # the first ones have room, or one that begins a node
+                    # the first ones have room, or one that begins a node
+                    self.forget_offers()
                     count = self.take_calls(asked, max(self.fitting, 1))
                     became = self.commit_locked(asked, count, 0, told, &tried)
                 if became > COMMITTED:

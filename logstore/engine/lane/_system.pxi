@@ -1,4 +1,5 @@
-# All that the lane asks of the system: files, locks, wake-ups, clocks, memory, words that are shared.
+# All that the lane asks of the system: files, locks, wake-ups, clocks, memory, words that are
+# shared.
 #
 # It goes to the system itself, in line. A test that plays several processes in an order of its own
 # (tests/simulation) sets a simulator: then each of these asks it first, and does what it says. What
@@ -95,8 +96,8 @@ cdef extern from *:
         if (LS_SIMULATED && (errno = (int)ls_ask("pread", fd, at)) > 0) return -1;
         return pread(fd, p, size, at);
     }
-    /* One write: the simulator lets it be whole (0), or fail with an error (above 0), or write -1 - n
-       bytes, n below 0, of what it was given. */
+    /* One write: the simulator lets it be whole (0), or fail with an error (above 0), or write
+       -1 - n bytes, n below 0, of what it was given. */
     static ssize_t ls_pwrite(int fd, const uint8_t *p, size_t size, int64_t at) {
         if (LS_SIMULATED) {
             int64_t said = ls_ask("pwrite", fd, (int64_t)size);
@@ -165,10 +166,10 @@ def simulate(simulator):
     None nobody is asked. For tests, before a store is opened. `held`: 1 if the caller keeps the
     interpreter over the call, so that in truth no other thread of the process runs meanwhile.
 
-    Of a sleep, which it does itself, it gives 0, or -1 as behind a signal. Else it gives 0 to let the
-    call be, an error of the system above 0 to let it fail, and below 0: -1 - n for a write of n
-    bytes; -1 for a sync that it did itself, and for wake-ups anything but 0. Of a clock it gives the
-    nanoseconds. A word is stored, whatever it gives.
+    Of a sleep, which it does itself, it gives 0, or -1 as behind a signal. Else it gives 0 to let
+    the call be, an error of the system above 0 to let it fail, and below 0: -1 - n for a write of n
+    bytes; -1 for a sync that it did itself, and for wake-ups anything but 0. Of a clock it gives
+    the nanoseconds. A word is stored, whatever it gives.
     """
     ls_simulate(simulator)
 

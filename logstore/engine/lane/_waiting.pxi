@@ -17,21 +17,23 @@ cdef class Lane(HandoverLane):
 
     A wait is the first turn of a session (engine/waiting/session.py) of a reader that was served
     before and kept its record: it joins the end of the queue, looks, sleeps, and takes what it was
-    handed. In the order that protects an entry: who takes what, the ticket, `WAITING`; a fence; a look
-    for entries that came before that; the word, loaded before all of it, to sleep on. It leaves the
-    queue with an entry alone: in all else the session goes on at the same place.
+    handed. In the order that protects an entry: who takes what, the ticket, `WAITING`; a fence; a
+    look for entries that came before that; the word, loaded before all of it, to sleep on. It
+    leaves the queue with an entry alone: in all else the session goes on at the same place.
     """
 
     cdef int64_t waits, wakeups, handed
 
-    def wait(self, bytes name not None, u64 group, bytes who not None, u64 most, tuple making not None,
+    def wait(self, bytes name not None, u64 group, bytes who not None, u64 most,
+             tuple making not None,
              dict mine not None, u64 waiter, before not None, u64 consumer, int64_t most_ns):
         """Wait in the queue of a group, for new entries alone, at most so long.
 
         `making`: as of `read`. `mine`: the tickets of the waiter records of this process, by their
-        numbers; of `waiter` it is `before`. `consumer`: to whom at most `most` entries (0: any number)
-        may be handed. What became of it; the word of the record as it was before; the deliveries, or
-        None; and of when they are. Also behind an error `mine` has its ticket as it is by then.
+        numbers; of `waiter` it is `before`. `consumer`: to whom at most `most` entries (0: any
+        number) may be handed. What became of it; the word of the record as it was before; the
+        deliveries, or None; and of when they are. Also behind an error `mine` has its ticket as it
+        is by then.
         """
         cdef u64 ticket
         cdef uint32_t seen
@@ -63,8 +65,8 @@ cdef class Lane(HandoverLane):
     cdef inline u8* mailbox_at(self, u64 waiter) noexcept nogil:
         return self.wake + MAILBOXES_AT + waiter * MAILBOX
 
-    cdef u64 join(self, Handle h, u64 group, u64 waiter, u64 before, u64 consumer, u64 most, dict mine,
-                  int64_t announced_ms) except? 0:
+    cdef u64 join(self, Handle h, u64 group, u64 waiter, u64 before, u64 consumer, u64 most,
+                  dict mine, int64_t announced_ms) except? 0:
         """Stand at the end of the queue, to be handed at most so many entries; the ticket."""
         cdef u8* p = self.record_at(waiter)
         cdef u8* mailbox = self.mailbox_at(waiter)
@@ -144,7 +146,8 @@ cdef class Lane(HandoverLane):
         if h is None:
             return None
         try:
-            if not self.is_of(h, group) or not h.usable or below(ms, seq, h.master_ms, h.master_seq):
+            if (not self.is_of(h, group) or not h.usable
+                    or below(ms, seq, h.master_ms, h.master_seq)):
                 return None
             lp = PyBytes_FromStringAndSize(<char*>h.lp.data, h.lp.size)
             return ls_id(_StreamID, h.master_ms, h.master_seq), lp
@@ -153,7 +156,8 @@ cdef class Lane(HandoverLane):
 
     def drained(self, bytes name not None, u64 group, bytes who not None):
         """The number of a consumer that reads new entries only, if its group was given all there
-        is, and it was seen so lately that a read would write nothing; 0: no, or that is not known."""
+        is, and it was seen so lately that a read would write nothing; 0: no, or that is not
+        known."""
         cdef Handle h = self.enter(name)
         cdef Group g
         cdef Consumer c
@@ -214,4 +218,5 @@ cdef class Lane(HandoverLane):
     cdef bint is_of(self, Handle h, u64 group) except -1:
         """Whether a group is held, and of this stream."""
         cdef Group g = self.group_by_number(h, group)
-        return g is not None and g.stream == h.number and g.epoch == self.epoch and self.is_current(h)
+        return (g is not None and g.stream == h.number and g.epoch == self.epoch
+                and self.is_current(h))

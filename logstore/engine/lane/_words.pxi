@@ -35,7 +35,8 @@ cdef enum:
 def words():
     """Offsets in the control block, by the names that they have in the modules of Python."""
     return {
-        "_LOG_OFFSET": W_APPLIED, "_PROGRESS_OFFSET": W_PROGRESS, "_GENERATION_OFFSET": W_GENERATION,
+        "_LOG_OFFSET": W_APPLIED, "_PROGRESS_OFFSET": W_PROGRESS,
+        "_GENERATION_OFFSET": W_GENERATION,
         "_INDEXED_OFFSET": W_INDEXED, "_DURABLE_OFFSET": W_DURABLE, "_UNSYNCED_OFFSET": W_UNSYNCED,
         "_FAILED_OFFSET": W_FAILED, "_OWNER_OFFSET": W_OWNER, "_FULL_OFFSET": W_FULL,
         "_WAITING_OFFSET": W_WAITING, "BUCKETS_OFFSET": BUCKETS_AT, "BUCKET_BYTES": BUCKET,

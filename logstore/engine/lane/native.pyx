@@ -11,17 +11,18 @@ commit), _sharing.pxi (`SharingLane`: threads that share a sync), _lane.pxi (`Ad
 _begin.pxi (`BeginLane`: adds that begin a node or a stream), _delete.pxi (`DeleteLane`: deletes),
 _group.pxi (`Group`: a group's record, consumers and runs of pending entries in C), _group_lane.pxi
 (`GroupLane`: reads and acks), _claiming.pxi (`ClaimLane`: nacks, claims, reads of a backlog),
-_handover.pxi (`HandoverLane`: adds that are handed to who waits) and _waiting.pxi (`Lane`: who waits).
+_handover.pxi (`HandoverLane`: adds that are handed to who waits) and _waiting.pxi (`Lane`: who
+waits).
 
 A *plain add* adds one entry to one stream with an ID above the last one, and no trim that takes
 anything away; its names and values are bytes, text, integers or floats; the stream has an open node
 with room, and does not expire; who waits for a group of it, if anybody, can be handed the entry, or
 is woken. Some plain adds, to one stream or many, may be one commit (`add_all`), a frame each, and
 acks of deliveries beside them. One that begins a node, as the last one is full, or a stream, is a
-commit by itself; the index follows at once if the node is sealed at once. A *plain delete* takes one
-entry of a node that keeps others. The moment is plain if the mutex is free, LOCK is too within some
-milliseconds, no commit is in progress, the index may lag one more commit, and the segment has room.
-Everything else, and what is rare (a look at the store's files, a full disk), goes through the
+commit by itself; the index follows at once if the node is sealed at once. A *plain delete* takes
+one entry of a node that keeps others. The moment is plain if the mutex is free, LOCK is too within
+some milliseconds, no commit is in progress, the index may lag one more commit, and the segment has
+room. Everything else, and what is rare (a look at the store's files, a full disk), goes through the
 pipeline, which is asked behind this.
 
 Invariants of `Lane`: what it holds is changed with the mutex held; only what is published may be
@@ -39,17 +40,18 @@ codec does.
 Handles take at most HANDLES_BYTES_MAX, beside those that are ahead of the record cache: what was
 not used for long is given up, and learned again from the record cache, or the index.
 
-Invariants of `Handle`: the same fields make the same frame, byte for byte, as the codec and ``log.writer``
-make, and leave the same record and open node as ``apply.streams`` does; only objects whose type is
-exactly dict, str, bytes, int or float are read, so that no code of a caller runs; what does not fit is
-said to be not plain, and nothing has changed then; memory is taken before anything changes.
+Invariants of `Handle`: the same fields make the same frame, byte for byte, as the codec and
+``log.writer`` make, and leave the same record and open node as ``apply.streams`` does; only objects
+whose type is exactly dict, str, bytes, int or float are read, so that no code of a caller runs;
+what does not fit is said to be not plain, and nothing has changed then; memory is taken before
+anything changes.
 
-Invariants of `Group`: it is what the record cache has of a group, with the frames since; a delivery,
-an ack or a claim leaves the same group, consumer and pending entries as ``apply.groups`` does. A
-read is plain if what it gives is at hand: new entries alone, for a consumer that is known, and nobody
-waits in the queue before one that would wait itself. Of pending entries it knows intervals of IDs, and
-what it does not know the index has as it is. Frames of groups that the cache has not are passed over,
-and it is told so (`skipped`).
+Invariants of `Group`: it is what the record cache has of a group, with the frames since; a
+delivery, an ack or a claim leaves the same group, consumer and pending entries as ``apply.groups``
+does. A read is plain if what it gives is at hand: new entries alone, for a consumer that is known,
+and nobody waits in the queue before one that would wait itself. Of pending entries it knows
+intervals of IDs, and what it does not know the index has as it is. Frames of groups that the cache
+has not are passed over, and it is told so (`skipped`).
 
 It may not know LMDB, nor how the index follows: see ``engine.commit.write_back``, and for commits
 whose rows are written at once ``engine.lane.indexed``.
@@ -69,7 +71,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset, strlen
 from zlib import crc32
 
 from logstore.codec import codec as _codec
-from logstore.codec.backend_classes import PendingRun as _PendingRun
+from logstore.codec import PendingRun as _PendingRun
 from logstore.engine.reading.loading import MISS as _MISS
 from logstore.engine.runtime.record_cache import SealedNode as _SealedNode
 from logstore.errors import CommittedError, CorruptNodeError, TooLargeError
@@ -90,7 +92,7 @@ include "../../codec/_listpack.pxi"
 include "../../codec/_node.pxi"
 include "../../codec/_layout.pxi"
 include "../../codec/_crc32c.pxi"
-include "../../codec/_pending.pxi"
+include "../../codec/_pending_rows.pxi"
 include "_frame.pxi"
 include "_handle.pxi"
 include "_words.pxi"

@@ -1,7 +1,8 @@
 # Verified nodes by position, bounded in bytes. Pure twin: pure.py.
 
 cdef enum:
-    NODE_COST = 208         # of a node besides its listpack: the object, its key, its place in the ring
+    # of a node besides its listpack: the object, its key, its place in the ring
+    NODE_COST = 208
     PLACE_BYTES = 24        # of an entry, in what finds entries of a node
     FINDER_COST = 160       # of that besides
 
@@ -50,8 +51,8 @@ cdef class NodeCache:
         return n
 
     cdef Node keep(self, u64 position, u64 stream, u64 ms, u64 seq, bytes lp, int64_t clears):
-        """A node that was read from there and checked; kept unless it is large, or all was forgotten
-        since `clears` was looked at."""
+        """A node that was read from there and checked; kept unless it is large, or all was
+        forgotten since `clears` was looked at."""
         cdef Node n = Node.__new__(Node)
         n.lp, n.position, n.stream, n.ms, n.seq = lp, position, stream, ms, seq
         n.cost = size_of(lp) + NODE_COST

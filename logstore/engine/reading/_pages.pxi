@@ -18,7 +18,8 @@ ctypedef struct Slot:
 @cython.no_gc
 cdef class Page:
     """Neighbouring sealed nodes. It knows what the index has of IDs from the first master ID on
-    (`from_start`: of all below, too), up to where the node behind it begins (`to_end`: there is none)."""
+    (`from_start`: of all below, too), up to where the node behind it begins (`to_end`: there is
+    none)."""
 
     cdef Slot* slots
     cdef Py_ssize_t size
@@ -90,7 +91,8 @@ cdef class Page:
         if made.slots == NULL:
             raise MemoryError
         memcpy(made.slots, self.slots, self.size * sizeof(Slot))
-        made.slots[place].live -= min(self.slots[place].live, ones(p, size) - ones(data_of(before), size_of(before)))
+        made.slots[place].live -= min(self.slots[place].live,
+                                      ones(p, size) - ones(data_of(before), size_of(before)))
         made.size, made.high_ms, made.high_seq = self.size, self.high_ms, self.high_seq
         made.from_start, made.to_end = self.from_start, self.to_end
         made.vectors = [None] * self.size if self.vectors is None else list(self.vectors)
@@ -117,8 +119,9 @@ cdef uint32_t ones(const u8* p, u64 size) noexcept nogil:
 
 
 cdef Page page_of(u64 stream, list rows, bint at_front, bint at_back):
-    """The page of rows of the index, ascending; the first may be of a stream before, the last is the
-    node behind the page, or of a stream behind. `at_front`, `at_back`: there is no row beyond them.
+    """The page of rows of the index, ascending; the first may be of a stream before, the last is
+    the node behind the page, or of a stream behind. `at_front`, `at_back`: there is no row beyond
+    them.
 
     None if a row is not what it must be.
     """
@@ -138,7 +141,8 @@ cdef Page page_of(u64 stream, list rows, bint at_front, bint at_back):
         key, value = row[0], row[1]
         size = size_of(value)
         if (size_of(key) != KEY_BYTES or size < LOCATOR_BYTES + CRC_BYTES
-                or row_crc(key, data_of(value), size - CRC_BYTES) != little(data_of(value) + size - CRC_BYTES, 4)):
+                or row_crc(key, data_of(value), size - CRC_BYTES)
+                != little(data_of(value) + size - CRC_BYTES, 4)):
             return None
         k, v = data_of(key), data_of(value)
         number = big(k)

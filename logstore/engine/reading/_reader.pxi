@@ -28,7 +28,8 @@ cdef Py_ssize_t PAGE_ROWS = _PAGE_NODES
 def words_of_reading():
     """Numbers that stand in modules of Python too, by the names that they have there."""
     return {
-        "_DROPPED_OFFSET": W_DROPPED, "NODE_BODY": NODE_BODY, "CREATE": KIND_CREATE, "OPEN": KIND_OPEN,
+        "_DROPPED_OFFSET": W_DROPPED, "NODE_BODY": NODE_BODY, "CREATE": KIND_CREATE,
+        "OPEN": KIND_OPEN,
         "NODE": KIND_NODE, "TOMBSTONE": KIND_TOMBSTONE, "TRIM": KIND_TRIM, "RECORD": KIND_RECORD,
         "GROUP": KIND_GROUP, "CLAIM": KIND_CLAIM, "NOTE": KIND_NOTE, "NODE_KEY": KEY_BYTES,
         "LOCATOR": LOCATOR_BYTES,
@@ -45,7 +46,8 @@ cdef class Reader:
     cdef NodeCache nodes
     cdef object source, now_ms      # gives the file of a segment; the store's clock
     cdef dict streams, by_number
-    cdef object files       # a dict of open segments, by number, of who closes those that were dropped
+    # a dict of open segments, by number, of who closes those that were dropped
+    cdef object files
     cdef Py_ssize_t held    # bytes of streams, about
     cdef u64 at, generation, dropped
     cdef int64_t forgets    # counts how often all was forgotten
@@ -53,9 +55,9 @@ cdef class Reader:
     def __init__(self, memory, uint32_t seed, NodeCache nodes not None, files, source, now_ms):
         """A reader that keeps nothing yet.
 
-        `memory`: the control block; `seed`: what checksums of the store's frames begin with; `files`:
-        open segments by number, to which `source` adds one that it gives; `now_ms`: the store's clock
-        (unix ms).
+        `memory`: the control block; `seed`: what checksums of the store's frames begin with;
+        `files`: open segments by number, to which `source` adds one that it gives; `now_ms`: the
+        store's clock (unix ms).
         """
         self.streams, self.by_number, self.files = {}, {}, files
         self.seed, self.nodes, self.source, self.now_ms = seed, nodes, source, now_ms
@@ -105,14 +107,16 @@ cdef class Reader:
         return s
 
     cdef bint stands_at(self, u64 position) except -1:
-        """Let what is kept follow to a published position; False: the words speak of more than that."""
+        """Let what is kept follow to a published position; False: the words speak of more than
+        that."""
         if (ls_load(self.wake + W_GENERATION) != self.generation
                 or ls_load(self.wake + W_DROPPED) != self.dropped):
             return False
         return self.at == position or self.follow(position)
 
     cdef bint follow(self, u64 upto) except -1:
-        """Be as the log is at a published position that is not this one; False: it was not reached."""
+        """Be as the log is at a published position that is not this one; False: it was not
+        reached."""
         cdef u64 start = self.at, count
         cdef bytes data
         cdef bint there
@@ -134,15 +138,16 @@ cdef class Reader:
         return True
 
     cdef bint take_in(self, bytes data, u64 start) except -1:
-        """Change what frames change, which end with a commit; False: all is to be forgotten. No Python
-        runs in it, but that of a collection."""
+        """Change what frames change, which end with a commit; False: all is to be forgotten. No
+        Python runs in it, but that of a collection."""
         cdef const u8* p = data_of(data)
         cdef u64 at = 0, size, count = size_of(data)
         while at < count:
             if count - at < HEAD or little(p + at + 30, 2) != MARK:
                 return False
             size = little(p + at + 4, 4)
-            if size > count - at - HEAD or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4):
+            if (size > count - at - HEAD
+                    or frame_crc(p + at, start + at, size, self.seed) != little(p + at, 4)):
                 return False
             if not self.take_in_frame(p[at + 28], p + at + HEAD, size, start + at):
                 return False
@@ -266,8 +271,10 @@ cdef class Reader:
             return MISSED
         r = s.record
         return _StreamRecord(
-            r.number, r.name, s.length, <u64>r.entries_added + s.added, _StreamID(s.last_ms, s.last_seq),
-            _StreamID(s.first_ms, s.first_seq), _StreamID(s.gone_ms, s.gone_seq), s.position, r.nodes, r.node_bytes, r.open_version, r.open_master,
+            r.number, r.name, s.length, <u64>r.entries_added + s.added,
+            _StreamID(s.last_ms, s.last_seq), _StreamID(s.first_ms, s.first_seq),
+            _StreamID(s.gone_ms, s.gone_seq), s.position, r.nodes, r.node_bytes, r.open_version,
+            r.open_master,
             r.expires_ms)
 
     def get(self, bytes name not None, id not None, maker not None):
@@ -282,23 +289,23 @@ cdef class Reader:
             return MISSED
 
     def place(self, bytes name not None, u64 ms, u64 seq):
-        """The sealed node into which an ID belongs, at the published end: its master ID in two parts,
-        its position, how many of its entries live, which do not, its listpack. None: there is none, or
-        nothing lives in it; MISS."""
+        """The sealed node into which an ID belongs, at the published end: its master ID in two
+        parts, its position, how many of its entries live, which do not, its listpack. None: there
+        is none, or nothing lives in it; MISS."""
         cdef Stream s = self.kept(name)
         if s is None:
             return MISSED
         return self.place_in(s, None, ms, seq)
 
-    def place_in(self, Stream s not None, view, u64 ms, u64 seq):
+    def place_in(self, Stream stream not None, view, u64 ms, u64 seq):
         """The same in the snapshot that gave the stream; None for that: of what is kept."""
-        cdef Page page = s.page_at(ms, seq)
+        cdef Page page = stream.page_at(ms, seq)
         cdef Slot slot
         cdef Node n
         cdef Py_ssize_t at
         cdef bytes vector
         if page is None and view is not None:
-            page = self.load(s, view, ms, seq, False)
+            page = self.load(stream, view, ms, seq, False)
         at = -1 if page is None else page.floor(ms, seq)
         if at < 0:
             return MISSED
@@ -306,20 +313,20 @@ cdef class Reader:
         if below(slot.last_ms, slot.last_seq, ms, seq) or not slot.live:
             return None
         vector = page.vector(at)
-        n = self.node_of(s, slot)
+        n = self.node_of(stream, slot)
         return MISSED if n is None else (slot.ms, slot.seq, slot.position, slot.live, vector, n.lp)
 
-    def get_in(self, Stream s not None, view not None, id not None, maker not None):
+    def get_in(self, Stream stream not None, view not None, id not None, maker not None):
         """The same in the snapshot that gave the stream."""
         try:
-            return entry_of(s, self, view, id, id[0], id[1], maker)
+            return entry_of(stream, self, view, id, id[0], id[1], maker)
         except CorruptNodeError:
             return MISSED
 
     def batch(self, bytes name not None, start not None, end not None, Py_ssize_t limit,
               bint reverse, walked, decode not None):
-        """Entries of an interval, and where to go on: None, if it was read to its end or there are as
-        many as wanted, else the master ID of the first node that was not read, its last ID with
+        """Entries of an interval, and where to go on: None, if it was read to its end or there are
+        as many as wanted, else the master ID of the first node that was not read, its last ID with
         `reverse`; MISS. `walked`: the interval of all batches, of one behind the first."""
         cdef tuple got
         cdef u64 length, deletes
@@ -337,7 +344,8 @@ cdef class Reader:
         if got is None or s.deletes != deletes:     # another thread followed: nodes of two moments
             return MISSED
         entries, stop, met = got
-        # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a snapshot.
+        # What `streams.read.confirm` doubts, or looks up in the index, it is to look at in a
+        # snapshot.
         if met >= 0:
             if start <= first and last <= end:
                 if met != length:
@@ -349,14 +357,14 @@ cdef class Reader:
                 return MISSED
         return entries, stop
 
-    def batch_in(self, Stream s not None, view not None, start not None, end not None,
+    def batch_in(self, Stream stream not None, view not None, start not None, end not None,
                  Py_ssize_t limit, bint reverse, decode not None):
-        """The same in the snapshot that gave the stream, and how many entries were met: -1, unless the
-        interval was read to its end."""
-        if not s.length:
+        """The same in the snapshot that gave the stream, and how many entries were met: -1, unless
+        the interval was read to its end."""
+        if not stream.length:
             return [], None, -1
         try:
-            got = entries_of(s, self, view, start, end, limit, reverse, decode)
+            got = entries_of(stream, self, view, start, end, limit, reverse, decode)
         except CorruptNodeError:
             return MISSED
         return MISSED if got is None else got
@@ -383,7 +391,8 @@ cdef class Reader:
             s = Stream.__new__(Stream)
             s.take(record)
             s.pages = []
-            if before is not None and before.stale and before.number == s.number and self.at == position:
+            if (before is not None and before.stale and before.number == s.number
+                    and self.at == position):
                 s.pages, s.pages_cost = list(before.pages), before.pages_cost
         s.at, s.forgets = position, self.forgets
         if self.generation != generation:
@@ -397,25 +406,28 @@ cdef class Reader:
             return 0
         dropped = ls_load(self.wake + W_DROPPED)
         if self.dropped != dropped:
-            self.dropped = dropped      # who reads has let go of files and nodes before (`notice_drops`)
+            # who reads has let go of files and nodes before (`notice_drops`)
+            self.dropped = dropped
             self.forget()
         if self.generation != generation and ls_load(self.wake + W_GENERATION) == generation:
             self.forget()
             self.generation, self.at = generation, NO_POSITION
-        if self.generation == generation and self.at != position and (
-                self.at == NO_POSITION or self.at < position) and position <= ls_load(self.wake + W_APPLIED):
+        if (self.generation == generation and self.at != position
+                and (self.at == NO_POSITION or self.at < position)
+                and position <= ls_load(self.wake + W_APPLIED)):
             self.follow(position)
         return 0
 
-    def keep(self, Stream s not None):
+    def keep(self, Stream stream not None):
         """Keep what a snapshot said that was found sound, unless the log has gone on."""
         cdef Stream before
         cdef PyObject* found
         cdef Py_ssize_t cost
-        if self.wake == NULL or s.at != self.at or s.forgets != self.forgets or s.stale:
+        if (self.wake == NULL or stream.at != self.at or stream.forgets != self.forgets
+                or stream.stale):
             return
-        cost = s.cost()
-        found = PyDict_GetItemWithError(self.streams, s.name)
+        cost = stream.cost()
+        found = PyDict_GetItemWithError(self.streams, stream.name)
         if found != NULL:
             before = <Stream>found
             self.held -= before.counted
@@ -423,9 +435,9 @@ cdef class Reader:
             self.forget()
         if cost > STREAMS_BYTES:
             return
-        s.counted = cost
-        self.streams[s.name] = s
-        self.by_number[s.number] = s
+        stream.counted = cost
+        self.streams[stream.name] = stream
+        self.by_number[stream.number] = stream
         self.held += cost
 
     cdef Page load(self, Stream s, view, u64 ms, u64 seq, bint reverse):
@@ -459,4 +471,5 @@ cdef bint is_node(const u8* p, u64 stream, Slot slot) noexcept:
         return False
     if p[28] != KIND_NODE and p[28] != KIND_OPEN:
         return False
-    return little(body, 8) == stream and little(body + 8, 8) == slot.ms and little(body + 16, 8) == slot.seq
+    return (little(body, 8) == stream and little(body + 8, 8) == slot.ms
+            and little(body + 16, 8) == slot.seq)

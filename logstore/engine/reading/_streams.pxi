@@ -14,7 +14,8 @@ cdef class Stream:
     cdef bytes name
     cdef u64 number, at
     cdef int64_t forgets    # of the reader, when it was loaded
-    cdef object record      # as it was loaded: entries that were added since are in what stands below
+    # as it was loaded: entries that were added since are in what stands below
+    cdef object record
     cdef u64 length, added, position, expires_ms
     cdef u64 first_ms, first_seq, last_ms, last_seq
     cdef u64 gone_ms, gone_seq  # the largest ID that was ever deleted
@@ -22,7 +23,8 @@ cdef class Stream:
     cdef u64 open_version, open_ms, open_seq
     cdef bytes lp           # of the open node; None: it was not loaded, or is large
     cdef bint large
-    cdef list appended      # listpack bytes that belong behind it, and how many entries and elements
+    # listpack bytes that belong behind it, and how many entries and elements
+    cdef list appended
     cdef int64_t entries, elements
     cdef u64 appended_bytes
     cdef list gone          # places of entries that are to be marked as deleted in it, with these
@@ -96,7 +98,8 @@ cdef class Stream:
         if len(self.appended) >= ADDED_MAX:     # nobody looks into it
             self.forget_open()
             return True
-        self.appended.append(PyBytes_FromStringAndSize(<const char*>body + APPEND_BODY, size - APPEND_BODY))
+        self.appended.append(PyBytes_FromStringAndSize(<const char*>body + APPEND_BODY,
+                                                       size - APPEND_BODY))
         self.entries += entries
         self.elements += <int64_t>little(body + 28, 4)
         return True
@@ -125,7 +128,9 @@ cdef class Stream:
         if (self.lp is lp and self.appended is appended and self.gone is gone
                 and (appended is None or len(appended) == count)
                 and (gone is None or len(gone) == gone_count)):
-            self.lp, self.appended, self.gone, self.finder, self.seen = made, None, None, None, False
+            self.lp = made
+            self.appended = self.gone = self.finder = None
+            self.seen = False
         return made
 
     # -- deletes -----------------------------------------------------------------------------------
@@ -144,7 +149,8 @@ cdef class Stream:
 
     cdef bint mark(self, const u8* body, u64 size, u64 position) except -1:
         """Be as a frame of tombstones leaves it; False: it is to be loaded anew."""
-        cdef u64 ms = little(body + 8, 8), seq = little(body + 16, 8), version = little(body + 24, 8)
+        cdef u64 ms = little(body + 8, 8), seq = little(body + 16, 8)
+        cdef u64 version = little(body + 24, 8)
         cdef u64 count = (size - TOMBSTONE_BODY) >> 2, i
         cdef Py_ssize_t at, place
         cdef Page page
@@ -170,7 +176,8 @@ cdef class Stream:
         place = page.floor(ms, seq) if page.covers(ms, seq) else -1
         if place < 0:
             return True
-        if page.slots[place].position != version or page.slots[place].ms != ms or page.slots[place].seq != seq:
+        if (page.slots[place].position != version or page.slots[place].ms != ms
+                or page.slots[place].seq != seq):
             self.forget_page(at)
             return True
         self.pages_cost -= page.cost
@@ -186,7 +193,8 @@ cdef class Stream:
         while low < high:
             middle = (low + high) >> 1
             page = <Page><object>PyList_GET_ITEM(self.pages, middle)
-            if page.from_start or (page.size and not below(ms, seq, page.slots[0].ms, page.slots[0].seq)):
+            if page.from_start or (
+                    page.size and not below(ms, seq, page.slots[0].ms, page.slots[0].seq)):
                 low = middle + 1
             else:
                 high = middle
@@ -203,8 +211,8 @@ cdef class Stream:
 
     cdef int put_page(self, Page page, u64 ms, u64 seq) except -1:
         """Know one more page, which was looked up for an ID that no other one covers: what they do
-        not know of the nodes around that. Where that cannot be told, it stands instead of those that
-        overlap it. It covers the ID behind it, too."""
+        not know of the nodes around that. Where that cannot be told, it stands instead of those
+        that overlap it. It covers the ID behind it, too."""
         cdef Py_ssize_t at = self.pages_upto(ms, seq), behind
         cdef Page other
         if at:              # the last one below the ID: the page may reach over several

@@ -16,7 +16,8 @@ def limits_of_reading():
 
 
 cdef object entry_of(Stream s, Reader r, view, id, u64 ms, u64 seq, maker):
-    """The entry with an ID, made; None if there is none; MISS. `view`: a snapshot; None: what is kept."""
+    """The entry with an ID, made; None if there is none; MISS. `view`: a snapshot; None: what is
+    kept."""
     cdef Page page
     cdef Slot slot
     cdef Node n
@@ -176,7 +177,8 @@ cdef tuple entries_of(Stream s, Reader r, view, start, end, Py_ssize_t limit, bi
                 at_open = True
                 continue
         if slot.live:
-            if count >= NODES_MAX or size >= BYTES_MAX:     # in reverse the open node is not behind others
+            # in reverse the open node is not behind others
+            if count >= NODES_MAX or size >= BYTES_MAX:
                 if reverse:
                     return entries, _StreamID(slot.last_ms, slot.last_seq), -1
                 return entries, _StreamID(slot.ms, slot.seq), -1

@@ -23,10 +23,11 @@ and only if `at` is its position still.
 
 Invariants: a `Page` never changes once it is made; what changes in a `Stream` that is kept changes
 while no Python runs (`Reader.follow`: but in a collection, which finds that nothing is kept), and
-whoever reads it takes what he needs before he calls anything. What a snapshot loads stands in a copy that nobody else has. Bytes at a position of the
-log never change, and no position is used again, so nodes stay true in any generation. Whatever is
-odd (a length, a checksum, an order, a file that is gone) makes a miss, and no error: the twin meets
-it, too, and says what it is. Nothing is kept mapped: files are read with pread.
+whoever reads it takes what he needs before he calls anything. What a snapshot loads stands in a
+copy that nobody else has. Bytes at a position of the log never change, and no position is used
+again, so nodes stay true in any generation. Whatever is odd (a length, a checksum, an order, a file
+that is gone) makes a miss, and no error: the twin meets it, too, and says what it is. Nothing is
+kept mapped: files are read with pread.
 
 It may not know LMDB, nor how entries are made: the codec's makers are called.
 """

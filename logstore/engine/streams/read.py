@@ -20,8 +20,8 @@ from logstore.index.keys import StreamRecord
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from logstore.codec.entry_objects import EntryMaker
     from logstore.codec.interface import ID
-    from logstore.codec.making import EntryMaker
     from logstore.engine.reading.interface import Reader
 
 NODES_MAX = 64

@@ -9,17 +9,19 @@ It may not know what stands around the nodes.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from logstore.codec.checksums import frame_head, seal
 from logstore.codec.interface import ID, ZERO_ID, PackedNode
 from logstore.codec.node import survey
-from logstore.crc import crc32c
 from logstore.errors import CorruptNodeError
 from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_HEAD_BYTES, LOCATOR, NODE_BODY, NODE_KEY
 
 _KEY = b"\x10"  # the length of a master ID
 _ID_BYTES = 16
+_ID = struct.Struct(">QQ")
 # Position, master ID, bytes of the frame's payload, live entries, ID of the last entry.
 Place: TypeAlias = tuple[int, ID, int, int, ID]
 
@@ -33,7 +35,7 @@ class NodeBatch:
     the largest ID of their entries, live or not; ``master``: of the last node, or None.
     """
 
-    __slots__ = ("_nodes", "end", "first", "last", "live", "master", "nbytes", "top")
+    __slots__ = ("_before", "_nodes", "end", "first", "last", "live", "master", "nbytes", "top")
 
     def __init__(self, data: bytes, at: int, most: int, master: ID | None, top: ID) -> None:
         if not 0 <= at <= len(data) or most < 0:
@@ -44,33 +46,29 @@ class NodeBatch:
         self.top: ID = (top[0], top[1])
         self.last: ID = ZERO_ID
         self.master: ID | None = None
+        self._before = master
         self._nodes: list[tuple[ID, int, ID, bytes]] = []
-        before = master
         while len(self._nodes) < most:
             found = _node(data, self.end)
-            if found is None or (before is not None and found[0] <= before):
+            if found is None or not self._take(found[0], found[1]):
                 return
-            before, lp, end = found
-            if not self._take(before, lp):
-                return
-            self.master, self.end = before, end
+            self.end = found[2]
 
     @classmethod
     def of(cls, nodes: Sequence[PackedNode]) -> NodeBatch:
         """Nodes that ``pack`` made, one behind the other: they are not looked at again."""
         made = cls(b"", 0, 0, None, ZERO_ID)
         for node in nodes:
-            first, last = (node.master_ms, node.master_seq), (node.last_ms, node.last_seq)
-            made.first = made.first or first
-            made.master, made.top, made.last = first, last, last
-            made.live += node.count
-            made.nbytes += len(node.lp)
-            made._nodes.append((first, node.count, last, node.lp))
+            master, last = (node.master_ms, node.master_seq), (node.last_ms, node.last_seq)
+            made.first, made.top = made.first or master, last
+            made._keep(master, node.count, last, node.lp)
         made.end = made.nbytes
         return made
 
     def _take(self, master: ID, lp: bytes) -> bool:
-        """Keep a node, if it is sound."""
+        """Keep a node, if it is sound and above what is before it."""
+        if self._before is not None and master <= self._before:
+            return False
         try:
             live, first, last, end = survey(lp, *master)
         except CorruptNodeError:
@@ -78,13 +76,16 @@ class NodeBatch:
         if first is not None and last is not None:
             if first <= self.top or first < master:
                 return False
-            self.first = first if self.first is None else self.first
-            self.top = last
-        self.live += live
-        self.last = max(self.last, end)
-        self.nbytes += len(lp)
-        self._nodes.append((master, live, end, lp))
+            self.first, self.top = self.first or first, last
+        self._keep(master, live, end, lp)
         return True
+
+    def _keep(self, master: ID, live: int, last: ID, lp: bytes) -> None:
+        self.master = self._before = master
+        self.live += live
+        self.last = max(self.last, last)
+        self.nbytes += len(lp)
+        self._nodes.append((master, live, last, lp))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -129,8 +130,7 @@ class NodeBatch:
         out: list[bytes] = []
         for payload in self.payloads(stream):
             head = FRAME_HEAD_AFTER_CRC.pack(at, len(payload), number, durable_upto, ordinal, *rest)
-            crc = crc32c(payload, crc32c(head, seed))
-            out += (crc.to_bytes(4, "little"), head[8:], payload)
+            out += (frame_head(head, payload, seed)[1], payload)
             at += FRAME_HEAD_BYTES + len(payload)
             ordinal += 1
         return b"".join(out)
@@ -138,35 +138,28 @@ class NodeBatch:
 
 def index_rows(stream: int, places: Iterable[Place]) -> list[tuple[bytes, bytes]]:
     """Keys and values of locators, with their checksums."""
-    key_of, value_of = NODE_KEY.pack, LOCATOR.pack
     found: list[tuple[bytes, bytes]] = []
-    for at, (ms, seq), payload_bytes, live, (last_ms, last_seq) in places:
-        key = key_of(stream, ms, seq)
-        value = value_of(at, payload_bytes, live, last_ms, last_seq)
-        found.append((key, value + crc32c(value, crc32c(key)).to_bytes(4, "little")))
+    for at, master, payload_bytes, live, last in places:
+        key = NODE_KEY.pack(stream, *master)
+        found.append((key, seal(key, LOCATOR.pack(at, payload_bytes, live, *last))))
     return found
 
 
 def _node(data: bytes, at: int) -> tuple[ID, bytes, int] | None:
     """The master ID and the listpack at an offset, and where they end; None if they are not whole
     or not stored as they are."""
-    key_end = at + 1 + _ID_BYTES
-    if data[at : at + 1] != _KEY or len(data) <= key_end:
+    body = at + 1 + _ID_BYTES
+    if data[at : at + 1] != _KEY or len(data) <= body:
         return None
-    key = data[at + 1 : key_end]
-    first = data[key_end]
+    first = data[body]
     if first < 0x40:
-        begin, size = key_end + 1, first
+        begin, size = body + 1, first
     elif first < 0x80:
-        begin, size = key_end + 2, (first & 0x3F) << 8 | int.from_bytes(data[key_end + 1 :][:1])
+        begin, size = body + 2, (first & 0x3F) << 8 | int.from_bytes(data[body + 1 : body + 2])
     elif first == 0x80:
-        begin, size = key_end + 5, int.from_bytes(data[key_end + 1 : key_end + 5])
+        begin, size = body + 5, int.from_bytes(data[body + 1 : body + 5])
     else:
         return None
     if len(data) < begin + size:
         return None
-    return (
-        (int.from_bytes(key[:8]), int.from_bytes(key[8:])),
-        data[begin : begin + size],
-        begin + size,
-    )
+    return _ID.unpack_from(data, at + 1), data[begin : begin + size], begin + size

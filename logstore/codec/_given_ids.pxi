@@ -1,4 +1,7 @@
-# IDs that callers give, and IDs as they are told again: the twin of given.py.
+# IDs that callers give, and IDs as they are told again. Pure twin: given_ids.py.
+#
+# Invariants: IDs are 16 bytes each; a run is kept as its differences to the one before, a few
+# bytes.
 
 from cpython.long cimport PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -143,7 +146,7 @@ def given(items, first_row):
                 known = plain_id(<object>PyTuple_GET_ITEM(row, 0), &pair, &is_open)
         if not known:
             if parse_given is None:  # the pure codec, which most processes do without
-                from logstore.codec.bulk_ids import parse_given
+                from logstore.codec.given_ids import parse_given
             pair.ms, pair.seq, is_open = parse_given(row, place)
             values = row[1]     # a tuple of two, or it was refused
         ids.put(&pair, is_open)

@@ -1,4 +1,7 @@
-# Nodes by their locators, checked in place. Pure twin: located.py.
+# Nodes by their locators, checked in place. Pure twin: node_list.py.
+#
+# Invariants: nothing of an item is read behind the bytes that there are, nothing of a frame is used
+# before its checksum fits.
 
 cdef enum:
     ITEM_BYTES = 52             # format.SNAPSHOT_ITEM
@@ -251,7 +254,7 @@ cdef class NodeList:
         return found
 
     def pieces(self, ends, u64 bytes_max):
-        from logstore.codec.located import Piece
+        from logstore.codec.node_list import Piece
 
         cdef Located item
         cdef u64 at = 0, begin = 0, count = 0, live = 0, size = 0, number = 0

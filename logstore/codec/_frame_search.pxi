@@ -1,4 +1,6 @@
-# The next valid frame behind damage: the twin of search.py.
+# The next valid frame behind damage. Pure twin: `FrameSearch` in checksums.py.
+#
+# Invariants: each byte is checksummed once; at most `room` heads wait for their ends at a time.
 
 cdef extern from *:
     """

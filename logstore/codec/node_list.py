@@ -12,11 +12,16 @@ It may not know where bytes come from.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from logstore import format as fmt
+from logstore.codec.checksums import unseal
 from logstore.codec.interface import ID
+from logstore.codec.node import entries_where
 from logstore.crc import crc32c
+from logstore.errors import CorruptNodeError
 from logstore.tuples import NamedTuple
 
 _ITEM = fmt.SNAPSHOT_ITEM
@@ -71,18 +76,16 @@ def read_item(items: bytes | bytearray, at: int) -> tuple[Item, int] | None:
     return Item(position, size, live, (ms, seq), (last_ms, last_seq), vector, lp), end
 
 
+def each_item(items: bytes | bytearray, at: int = 0) -> Iterator[tuple[Item, int]]:
+    """The items of a list from an offset on, each with where it ends; not one that is cut off."""
+    while (one := read_item(items, at)) is not None:
+        yield one
+        at = one[1]
+
+
 def segments_of(items: bytes | bytearray) -> set[int]:
-    """The segments that the items of a list are in, which is not cut off."""
-    found: set[int] = set()
-    at = 0
-    while at < len(items):
-        position, size, _, _, _, _, _, vector_bytes = _ITEM.unpack_from(items, at)
-        at += _ITEM.size + vector_bytes
-        if position:
-            found.add(fmt.segment_of(position))
-        else:
-            at += size
-    return found
+    """The segments that the items of a list are in."""
+    return {fmt.segment_of(item.position) for item, _ in each_item(items) if item.position}
 
 
 def frame_listpack(data: bytes, at: int, item: Item, stream: int, seed: int) -> bytes | None:
@@ -111,8 +114,7 @@ def stretch_bytes(items: bytes, at: int, gap_max: int, bytes_max: int) -> int:
         (but for the first). 0 if no node of the list has a frame.
     """
     begin = end = 0
-    while (one := read_item(items, at)) is not None:
-        item, at = one
+    for item, _ in each_item(items, at):
         if item.position:
             upto = item.position + fmt.FRAME_HEAD_BYTES + item.size_bytes
             if not begin:
@@ -121,6 +123,43 @@ def stretch_bytes(items: bytes, at: int, gap_max: int, bytes_max: int) -> int:
                 break
             end = upto
     return end - begin
+
+
+def may_match(
+    items: bytes,
+    at: int,
+    data: bytes,
+    position: int,
+    stream: int,
+    seed: int,
+    where: list[bytes],
+    found: list[int],
+) -> int:
+    """Go through items of a list from an offset on, whose frames lie in ``data``, which is of the
+    log from ``position`` on.
+
+    Puts the offsets of those that have an entry that matches (`node.entries_where`), in whatever
+    interval and whatever is in their vector, into ``found``, and of those that are not sound.
+
+    Returns:
+        The offset of the first item that does not lie there as a whole.
+    """
+    for item, after in each_item(items, at):
+        begin = item.position - position
+        if begin < 0 or begin + fmt.FRAME_HEAD_BYTES + item.size_bytes > len(data):
+            break
+        lp = frame_listpack(data, begin, item, stream, seed)
+        if lp is None or _may_have(lp, where):
+            found.append(at)
+        at = after
+    return at
+
+
+def _may_have(lp: bytes, where: list[bytes]) -> bool:
+    try:
+        return bool(entries_where(lp, 0, 0, where, limit=1))
+    except CorruptNodeError:
+        return True
 
 
 class NodeList:
@@ -166,22 +205,20 @@ class NodeList:
             The place of the first row that was not looked at: because it is another stream's, or
             its master ID is above ``end``, or ``nodes_max`` were added, or it is damaged.
         """
-        before = self._count
-        while at < len(rows) and self._count - before < nodes_max:
+        most = self._count + nodes_max
+        while at < len(rows) and self._count < most:
             key, data = rows[at]
-            if len(key) != fmt.NODE_KEY.size or len(data) < fmt.LOCATOR.size + 4:
+            value = unseal(key, data) or b""
+            if len(key) != fmt.NODE_KEY.size or len(value) < fmt.LOCATOR.size:
                 break
-            number, *master = fmt.NODE_KEY.unpack(key)
-            value = data[:-4]
-            if number != stream or (master[0], master[1]) > end:
-                break
-            if crc32c(value, crc32c(key)) != int.from_bytes(data[-4:], "little"):
+            number, ms, seq = fmt.NODE_KEY.unpack(key)
+            if number != stream or (ms, seq) > end:
                 break
             position, size, entries, *last = fmt.LOCATOR.unpack_from(value)
             vector = value[fmt.LOCATOR.size :]
             live = entries - int.from_bytes(vector, "little").bit_count()
             if live > 0 and (last[0], last[1]) >= start:
-                self.add(position, size, live, (master[0], master[1]), (last[0], last[1]), vector)
+                self.add(position, size, live, (ms, seq), (last[0], last[1]), vector)
             at += 1
         return at
 
@@ -192,8 +229,7 @@ class NodeList:
             Where the first item begins that is cut off, or the end.
         """
         at = 0
-        while (one := read_item(items, at)) is not None:
-            item, at = one
+        for item, at in each_item(items):  # noqa: B007  (where the last one ended)
             if item.last >= start and item.master <= end:
                 self.add(*item)
         return at
@@ -211,52 +247,32 @@ class NodeList:
         """A part of the list, from one offset to another; all of it."""
         return bytes(self._data[start:] if end < 0 else self._data[start:end])
 
-    def _walk(self) -> Iterator[tuple[Item, int]]:
-        at = 0
-        while (one := read_item(self._data, at)) is not None:
-            yield one
-            at = one[1]
-
     def last(self) -> ID:
         """The last ID of the node that was added last; of none it is 0-0."""
         return self._last
 
     def segments(self) -> set[int]:
         """The segments in which nodes lie."""
-        return {fmt.segment_of(item.position) for item, _ in self._walk() if item.position}
+        return segments_of(self._data)
 
     def places(self, sums: Sequence[int]) -> list[tuple[int, int, int]]:
         """For each of the sums, which ascend: how many nodes it takes for their bytes to reach it,
         the sum that they then have, and the bytes of the last of these."""
-        found: list[tuple[int, int, int]] = []
-        total, count, size = 0, 0, 0
-        items = self._walk()
-        for wanted in sums:
-            while total < wanted and (one := next(items, None)) is not None:
-                size = one[0].size_bytes
-                total, count = total + size, count + 1
-            found.append((count, total, size))
-        return found
+        sizes = [0, *(item.size_bytes for item, _ in each_item(self._data))]
+        totals = list(accumulate(sizes))
+        counts = [min(bisect_left(totals, wanted), len(self)) for wanted in sums]
+        return [(count, totals[count], sizes[count]) for count in counts]
 
     def pieces(self, ends: Sequence[int], bytes_max: int) -> list[Piece]:
         """The whole list in pieces of at most so many bytes, but for single items that are larger;
         a piece ends at each of the ``ends``, which are numbers of nodes and ascend."""
         found: list[Piece] = []
-        begin = at = count = live = size = 0
-        first: ID = (0, 0)
-        last: ID = (0, 0)
-        stops = iter(ends)
-        stop = next(stops, -1)
-        for number, (item, end) in enumerate(self._walk()):
-            while 0 <= stop < number:
-                stop = next(stops, -1)
-            if count and (stop == number or end - begin > bytes_max):
-                found.append(Piece(count, at, live, size, first, last))
-                begin, count, live, size = at, 0, 0, 0
-            if not count:
-                first = item.master
-            count, live, size = count + 1, live + item.live, size + item.size_bytes
-            last, at = item.last, end
-        if count:
-            found.append(Piece(count, at, live, size, first, last))
+        stops, begin = set(ends), 0
+        for number, (item, end) in enumerate(each_item(self._data)):
+            if not found or number in stops or end - begin > bytes_max:
+                begin = found[-1].end if found else 0
+                found.append(Piece(0, 0, 0, 0, item.master, item.last))
+            nodes, _, live, size, first, _ = found[-1]
+            live, size = live + item.live, size + item.size_bytes
+            found[-1] = Piece(nodes + 1, end, live, size, first, item.last)
         return found

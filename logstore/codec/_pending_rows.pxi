@@ -1,4 +1,6 @@
-# Rows of pending entries, as runs hold and store them: of _run.pxi, and of what the lane holds.
+# Rows of pending entries, as runs store them: for _pending_run.pxi, and for what the lane holds.
+#
+# Invariants: a stored run is laid out as pending_run.py says, a column after the other.
 
 cdef enum:
     PENDING_MAX = 128       # entries of a run

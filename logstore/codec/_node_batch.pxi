@@ -1,4 +1,7 @@
-# Nodes that come from elsewhere, many at a time: the twin of batch.py.
+# Nodes that come from elsewhere, many at a time. Pure twin: node_batch.py.
+#
+# Invariants: the bytes that nodes lie in are kept, and only what was checked is in the list of
+# them.
 
 ctypedef struct Stored:
     u64 offset, size                # of the listpack

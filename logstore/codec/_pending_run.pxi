@@ -1,4 +1,6 @@
-# Runs of pending entries: the twin of run.py, rows instead of columns.
+# Runs of pending entries, as rows instead of columns. Pure twin: pending_run.py.
+#
+# Invariants: rows ascend by their IDs; one that is put finds room for PENDING_MAX alone.
 
 cdef struct Bound:
     u64 ms

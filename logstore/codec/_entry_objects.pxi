@@ -1,4 +1,7 @@
-# Entries as users hold them, made of a node in one call. Pure twin: making.py.
+# Entries as users hold them, made of a node in one call. Pure twin: entry_objects.py.
+#
+# Invariants: slots are set of classes that were checked; what is made of bytes and text alone is
+# not tracked by the collector.
 
 from cpython.dict cimport PyDict_SetItem
 from cpython.list cimport PyList_GET_ITEM

@@ -1,7 +1,8 @@
-"""Bulk loading: rows to finished nodes.
+"""Rows to finished nodes, many in one call.
 
 Two steps, so that the first runs before any lock is taken: `rows` turns the caller's fields and
-values into bytes and refuses what is no entry; `pack` gives them IDs and writes nodes.
+values into bytes, by an encoder if there is one, and refuses what is no entry; `pack` gives them
+IDs and writes nodes.
 
 Invariants: the nodes are exactly those that one XADD after another would leave: the open node is
 filled first, by the rule of `edit.fits`. A refused row refuses the whole batch.
@@ -11,12 +12,13 @@ It may not know what a commit is, or where the nodes go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from logstore.codec import edit, listpack, node
-from logstore.codec.interface import ID, GivenIDs, Packed, PackedNode, Row
-from logstore.codec.interface import RowBatch as RowBatchLike
+from logstore.codec.given_ids import GivenIDs
+from logstore.codec.interface import ID, Packed, PackedNode, Row
 from logstore.errors import EntryTypeError, InvalidEntryError, TooLargeError
 
 
@@ -57,7 +59,7 @@ def _to_bytes(value: object, index: int, field: object) -> bytes:
     )
 
 
-def encoded_value(encode: Callable[[Any], Any], value: object) -> bytes:
+def _encoded(encode: Callable[[Any], Any], value: object) -> bytes:
     """The bytes of a value. TypeError if the encoder gives no bytes; what it raises itself."""
     data = encode(value)
     if not isinstance(data, bytes):
@@ -76,7 +78,7 @@ def _to_flat(item: object, index: int, encode: Callable[[Any], bytes] | None = N
         field, value = pair
         flat.append(_to_bytes(field, index, field))
         if encode is not None:
-            value = encoded_value(encode, value)
+            value = _encoded(encode, value)
         flat.append(_to_bytes(value, index, field))
     if not flat:
         raise InvalidEntryError(f"row {index}: an entry needs at least one field")
@@ -105,91 +107,54 @@ def columns(names: Sequence[bytes], columns: Sequence[Sequence[object]]) -> RowB
     """
     if len(names) != len(columns) or len({len(column) for column in columns}) > 1:
         raise ValueError("each name needs a column, and each column a value of every row")
-    pairs = (
+    return rows(
         [(name, value) for name, value in zip(names, row, strict=True) if value is not None]
         for row in zip(*columns, strict=True)
     )
-    return RowBatch([_to_flat(row, index) for index, row in enumerate(pairs)])
 
 
-def _consecutive(first: ID, count: int) -> list[ID]:
-    ids = [first] if count else []
-    while len(ids) < count:
-        ids.append(edit.next_id(*ids[-1]))
-    return ids
-
-
-def expand_ids(ids: ID | Sequence[ID] | GivenIDs, count: int) -> list[ID]:
+def _expanded(ids: ID | Sequence[ID] | GivenIDs, count: int) -> list[ID]:
     """The IDs of ``count`` rows: given one by one, or by the first of them."""
     if ids and isinstance(ids[0], int):
-        return _consecutive(cast(ID, ids), count)
+        return edit.ids_from(cast(ID, ids), count)
     if len(ids) != count:
         raise ValueError(f"{count} rows need as many IDs, not {len(ids)}")
     return [(ms, seq) for ms, seq in map(cast(Sequence[ID], ids).__getitem__, range(count))]
 
 
 class _Growing:
-    """A node that rows are being added to, and the sizes that the limits need."""
+    """A node that rows are being added to, the open one or a new one, and what its limits need."""
 
-    def __init__(self, master: ID, fields: list[bytes], lp_bytes: int, counter_bytes: int) -> None:
-        self.master = master
-        self.fields = fields
-        self.counter_bytes = counter_bytes
-        self.other_bytes = lp_bytes - counter_bytes
-        self.live = 0
-        self.deleted = 0
-        self.encoded: list[bytes] = []
-        self.elements = 0
-        self.last = master
-
-    @classmethod
-    def open(cls, lp: bytes, master_id: ID) -> _Growing:
-        """The open node as it stands."""
+    def __init__(self, id: ID, lp: bytes) -> None:
+        self.id = self.last = id
+        self.lp = lp
         master = node.read_master(lp)
-        counter_bytes = master.deleted_at - listpack.HEADER_BYTES
-        growing = cls(master_id, master.fields, len(lp), counter_bytes)
-        growing.live = master.live
-        growing.deleted = master.deleted
-        return growing
-
-    @classmethod
-    def start(cls, id: ID, flat: list[bytes]) -> _Growing:
-        """A new node with one entry."""
-        fields = flat[::2]
-        growing = cls(id, fields, listpack.HEADER_BYTES + 5 + len(edit.encode_master(fields)), 2)
-        growing.add(id, flat)
-        return growing
+        self.fields, self.live, self.deleted = master.fields, master.live, master.deleted
+        self.other_bytes = len(lp) - (master.deleted_at - listpack.HEADER_BYTES)
+        self.added: list[bytes] = []
+        self.elements = 0
 
     def has_room(self, raw_bytes: int, node_max_bytes: int, node_max_entries: int) -> bool:
-        """Whether the row goes into this node."""
-        size, entries = self.counter_bytes + self.other_bytes, self.live + self.deleted
-        return not edit.is_full(size + raw_bytes, entries, node_max_bytes, node_max_entries)
+        """Whether a row of so many bytes goes into this node."""
+        size = self.other_bytes + len(listpack.encode_int(self.live)) + raw_bytes
+        return not edit.is_full(size, self.live + self.deleted, node_max_bytes, node_max_entries)
 
     def add(self, id: ID, flat: list[bytes]) -> None:
         """Add one row as the entry ``id``."""
-        same = flat[::2] == self.fields
-        entry = edit.encode_entry(id[0] - self.master[0], id[1] - self.master[1], flat, same)
-        self.encoded.append(entry)
+        entry, elements = edit.encode_row(self.fields, self.id, *id, flat)
+        self.added.append(entry)
+        self.elements += elements
         self.other_bytes += len(entry)
         self.live += 1
-        self.counter_bytes = len(listpack.encode_int(self.live))
-        self.elements += len(flat) // 2 + 4 if same else len(flat) + 5
         self.last = id
 
-    def finish(self) -> PackedNode:
-        """The new node."""
-        lp = listpack.finish(
-            len(self.fields) + 4 + self.elements,
-            listpack.encode_int(self.live),
-            listpack.encode_int(0),
-            edit.encode_master(self.fields),
-            *self.encoded,
-        )
-        return PackedNode(*self.master, *self.last, self.live, lp)
+    def finish(self) -> bytes:
+        """The node with all that was added."""
+        return edit.extend(self.lp, b"".join(self.added), len(self.added), self.elements)
 
 
 def pack(
-    batch: RowBatchLike,
+    batch: RowBatch,
     first: int,
     last_exclusive: int,
     ids: ID | Sequence[ID] | GivenIDs,
@@ -206,21 +171,51 @@ def pack(
     """
     if not 0 <= first <= last_exclusive <= len(batch):
         raise ValueError(f"rows {first} to {last_exclusive} of {len(batch)} do not exist")
-    row_ids = expand_ids(ids, last_exclusive - first)
-    opened = growing = None if open_lp is None else _Growing.open(open_lp, (open_ms, open_seq))
+    opened = growing = None if open_lp is None else _Growing((open_ms, open_seq), open_lp)
     new: list[_Growing] = []
-    for index, id in enumerate(row_ids, first):
+    for index, id in enumerate(_expanded(ids, last_exclusive - first), first):
         flat = batch.flat(index)
-        raw_bytes = batch.raw_bytes(index)
-        if growing is not None and growing.has_room(raw_bytes, node_max_bytes, node_max_entries):
-            growing.add(id, flat)
-        else:
-            growing = _Growing.start(id, flat)
+        limits = batch.raw_bytes(index), node_max_bytes, node_max_entries
+        if growing is None or not growing.has_room(*limits):
+            growing = _Growing(id, edit.empty_node(flat[::2]))
             new.append(growing)
-    nodes = [growing.finish() for growing in new]
-    if opened is None or open_lp is None or not opened.encoded:
+        growing.add(id, flat)
+    nodes = [PackedNode(*each.id, *each.last, each.live, each.finish()) for each in new]
+    if opened is None or not opened.added:
         return Packed(b"", 0, 0, open_lp, None, nodes)
-    added = b"".join(opened.encoded)
-    entry_count = len(opened.encoded)
-    open_lp = edit.extend(open_lp, added, entry_count, opened.elements)
-    return Packed(added, entry_count, opened.elements, open_lp, opened.last, nodes)
+    counts = len(opened.added), opened.elements
+    return Packed(b"".join(opened.added), *counts, opened.finish(), opened.last, nodes)
+
+
+class Encoders:
+    """Encoders of one kind. Each call has one to itself, whatever thread makes it, for encoders may
+    have a buffer; one that raised is used no more.
+    """
+
+    __slots__ = ("_free", "_make")
+
+    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
+        self._make = make
+        self._free: list[Callable[[Any], Any]] = []  # that nobody uses now
+
+    @contextmanager
+    def _one(self) -> Iterator[Callable[[Any], Any]]:
+        try:
+            encode = self._free.pop()
+        except IndexError:
+            encode = self._make()
+        yield encode
+        self._free.append(encode)
+
+    def fields(self, fields: dict[Any, Any]) -> dict[Any, bytes]:
+        """An entry with the bytes of its values. TypeError for what is no dict."""
+        if type(fields) is not dict:
+            raise TypeError("the fields are no dict")
+        with self._one() as encode:
+            return {name: _encoded(encode, value) for name, value in fields.items()}
+
+    def rows(self, items: Iterable[Row]) -> RowBatch:
+        """Rows made ready, as ``rows`` does it with an encoder. What it raises is raised as it is,
+        by whoever knows which field it was."""
+        with self._one() as encode:
+            return rows(items, encode)
