@@ -1,6 +1,6 @@
 """The codec: entries to macro nodes and back, byte for byte as Redis and Valkey keep them.
 
-`codec()` gives the module in use, compiled or pure; `interface.Codec` names what it has. Classes
+`codec()` gives the module in use, compiled or pure; `backend.Codec` names what it has. Classes
 that stand here are those of the codec in use, and have the types of the pure ones.
 
 Invariants: no I/O. It may not know about streams, files or the log.
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logstore.codec.backend import codec, codec_name, native_or_none
+from logstore.codec.backend import Codec, codec, codec_name, native_or_none
 from logstore.codec.interface import (
     ARROW_COLUMNS,
     EXACT_COLUMNS,
     ID,
     MAX_ID,
     ZERO_ID,
-    Codec,
     NodeEntry,
     NodeHead,
     NodePart,

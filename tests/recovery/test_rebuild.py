@@ -18,7 +18,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptionError
 from logstore.fs import FileSystem
-from logstore.index import bulk, keys
+from logstore.index import keys
 from logstore.index import txn as index_txn
 from logstore.index.env import DATABASES, open_untouched
 from logstore.index.group_keys import GroupRecord
@@ -373,13 +373,13 @@ def test_each_row_is_written_once(tmp_path: Path) -> None:
         sealed.append(key)
         return seal(key, value)
 
-    index_txn._seal = keys.seal = bulk.seal = counted
+    index_txn._seal = keys.seal = counted
     try:
         with logstore.open(path, background=False, encoding=None) as store:
             assert store.recovery["rebuilt"]
             names = snapshot.read(store._engine(), lambda view: list(view.index.records()))
     finally:
-        index_txn._seal = keys.seal = bulk.seal = seal
+        index_txn._seal = keys.seal = seal
     assert len(names) == MANY
     assert 4 * MANY <= len(sealed) <= 4 * MANY + 100
 

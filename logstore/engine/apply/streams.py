@@ -19,8 +19,8 @@ from logstore.engine.runtime.plain_frames import extend_node, mark_open, restate
 from logstore.engine.txn import nodes
 from logstore.features.registry import DROPPED, FRAMES
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.index.bulk import put_nodes
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
+from logstore.index.txn import put_nodes
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 

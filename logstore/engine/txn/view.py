@@ -23,9 +23,8 @@ from logstore.features.registry import first_due
 from logstore.features.settings import SettingRows, TxnSettings
 from logstore.format import Kind, position, segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.bulk import Mark
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
-from logstore.index.txn import IndexTxn
+from logstore.index.txn import IndexTxn, Mark
 from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
 
