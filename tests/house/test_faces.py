@@ -41,6 +41,10 @@ TYPES = (
 )  # fmt: skip
 # What an argument of the asyncio face may be, too.
 WIDER = {
+    ("consume", "handler"): (
+        "Callable[[Delivery[T]], object]",
+        "Callable[[AsyncDelivery[T]], object] | Callable[[Delivery[T]], object]",
+    ),
     ("add_many", "rows"): (
         "Iterable[Row | tuple[IDLike, Row]]",
         "Iterable[Row | tuple[IDLike, Row]] | AsyncIterable[Row | tuple[IDLike, Row]]",

@@ -22,8 +22,8 @@ from logstore.engine.runtime import pins
 from logstore.engine.shm.control_block import Wake
 from logstore.fs import LOCAL
 from logstore.log import names
-from logstore.tools.views import doctor
-from logstore.tools.views.doctor import SLOW, Examined, Limits
+from logstore.tools.views import doctor_rules
+from logstore.tools.views.doctor_findings import SLOW, Examined, Limits
 from tests.corruption import frames
 from tests.support.inside import delete_index
 from tests.tools.commands import invoke, ok, process
@@ -229,8 +229,8 @@ def test_a_group_that_falls_behind_is_told_from_one_that_catches_up(path: Path) 
         stream.add_many(rows(50))
         behind = list(summaries(opened, listed))
         span = timedelta(seconds=2)
-        assert list(doctor.growing(look, before, caught_up, span)) == []
-        (found,) = doctor.growing(look, before, behind, span)
+        assert list(doctor_rules.growing(look, before, caught_up, span)) == []
+        (found,) = doctor_rules.growing(look, before, behind, span)
     assert (found.level, found.about) == (SLOW, "s/workers")
     assert "from 10 to 52 entries within 2s, while 8 were read" in found.what
 
@@ -241,7 +241,7 @@ def test_little_room_is_told(path: Path) -> None:
         for free, told in ((used.disk_bytes // 2, 0), (used.disk_bytes // 100, 1), (1, 1)):
             used.free_bytes = free
             look = Examined(store, path, store.info(), used, [], Limits())
-            assert len(list(doctor.space(look))) == told
+            assert len(list(doctor_rules.space(look))) == told
 
 
 def test_no_store_is_an_error(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from logstore import (
     StreamInfo,
     aio,
 )
-from logstore.aio.store import AsyncGroup, AsyncStream
+from logstore.aio import AsyncDelivery, AsyncGroup, AsyncStream
 
 
 def plain(flag: bool) -> None:
@@ -86,7 +86,7 @@ async def awaited(flag: bool) -> None:
         assert_type(await store.read({"laps": "$"}, timeout=1), dict[str, list[Entry[str]]])
         group = await stream.group("riders", "0")
         assert_type(group, AsyncGroup[str])
-        assert_type(await group.read("alice"), list[Delivery[str]])
+        assert_type(await group.read("alice"), list[AsyncDelivery[str]])
         assert_type((await group.settings()).dead_letter, str | None)
         assert_type(await group.consume("alice", handle, concurrency=10), int)
         async with store.transaction() as tx:

@@ -1,0 +1,68 @@
+"""What the doctor finds, and what its rules are given.
+
+Invariant: a finding says in plain words what is so and what comes of it, and names a command that
+can be typed as it stands, where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logstore.api.describe import StreamSummary
+from logstore.tools.wording import quoted, readable
+
+if TYPE_CHECKING:
+    from logstore.api.info import StoreInfo
+    from logstore.api.store import Store
+    from logstore.compaction.usage import Usage
+
+
+WRONG, SLOW, SOON = "wrong", "slow", "soon"
+LEVELS = (WRONG, SLOW, SOON)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From when on something is worth a word."""
+
+    idle: timedelta = timedelta(minutes=10)  # since a consumer asked for entries
+    large_bytes: int = 16 << 20  # of space, and of a stream
+    back_share: float = 0.3  # of the log, that compaction would give back
+    deliveries: int = 5  # of one entry
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong or slow, or will be."""
+
+    check: str  # which rule found it, for programs
+    level: str
+    about: str  # a stream, a group; empty: the store
+    what: str
+    command: str = ""  # that mends it; empty: none can
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A store, and what was asked of it once for all rules."""
+
+    store: Store[bytes]
+    path: Path
+    info: StoreInfo
+    usage: Usage
+    streams: list[StreamSummary]
+    limits: Limits
+
+    def command(self, name: str, *arguments: str | bytes) -> str:
+        """A command about this store, as a shell takes it."""
+        return typed(name, str(self.path), *arguments)
+
+
+def typed(name: str, *arguments: str | bytes) -> str:
+    """A command as a shell takes it."""
+    texts = [one if isinstance(one, str) else readable(one) for one in arguments]
+    verb, *noun = name.split()
+    return " ".join(["logstore", verb, *noun, *map(quoted, texts)])
