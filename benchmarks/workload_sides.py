@@ -188,7 +188,7 @@ class Ours(Side):
     def claim(self, picks: Sequence[int]) -> None:
         """Take jobs over by their IDs, one by one, and read them."""
         for pick in picks:
-            _ = [job.fields for job in self._group.claim("b", *self._lent[pick], min_idle=0)]
+            _ = [job.fields for job in self._group.claim("b", self._lent[pick], min_idle=0)]
 
     def claim_idle(self, count: int) -> None:
         """Take over the job that was taken first, or given back, and read it."""

@@ -149,7 +149,7 @@ def acks(case: Case) -> None:
 
 def nacks(case: Case) -> None:
     case.group.nack(case.ids[0])
-    case.group.claim("d", *case.ids[0], min_idle=0)
+    case.group.claim("d", case.ids[0], min_idle=0)
 
 
 def deletes(case: Case) -> None:

@@ -134,7 +134,7 @@ def test_frames_of_what_is_gone_change_nothing(tmp_path: Path) -> None:
         group.configure(max_deliveries=3, dead_letter="dead")
         group.read("ann", count=5)
         group.ack("1-0")
-        group.claim("bob", *logstore.StreamID(2, 0), min_idle=0)
+        group.claim("bob", logstore.StreamID(2, 0), min_idle=0)
         group.set_id("3-0")
         stream.configure(max_entries=1000)
         stream.schedule({b"f": b"v"}, at=LATER_MS)

@@ -290,7 +290,7 @@ def test_what_is_idle_longest_is_found_among_many_runs(store: Store, times: Time
     for entry in group.backlog(b"a", count=200)[50:150]:  # in the middle of two runs, one is split
         group.ack(entry.id)
     times.ms += 10
-    group.claim(b"b", *("3-1"), "440-1", min_idle=0, idle=5000)
+    group.claim(b"b", "3-1", "440-1", min_idle=0, idle=5000)
     group.nack("300-1", "20-1")
     store.create("other")  # through the pipeline: from here on groups are learned anew
     counts(store)
@@ -309,7 +309,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
     group.read(b"a", count=100)
     store.stream(b"s").delete("7-1")
     ids = [logstore.StreamID(number, 1) for number in range(5, 9)]
-    group.claim(b"b", *ids[0], min_idle=0)
+    group.claim(b"b", ids[0], min_idle=0)
     counts(store)
     times.ms += 100
     commits = lane_of(store).take_counts()["commits"]
@@ -333,7 +333,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
         ]
         assert lane_of(store).take_counts()["redeliveries"] == 1
     else:  # who looks in vain is seen
-        assert group.backlog(b"c") == group.claim(b"c", *("9999-1"), min_idle=0) == []
+        assert group.backlog(b"c") == group.claim(b"c", "9999-1", min_idle=0) == []
         assert group.autoclaim(b"c", min_idle=60).entries == []
         assert lane_of(store).take_counts()["commits"] == commits + 1
         times.ms += 5
@@ -354,8 +354,8 @@ def test_who_waits_for_a_group_is_woken_by_what_it_may_read(tmp_path: Path, time
             waits, steps = engine_of(store).wake.waits, list[bool]()
             calls: list[Callable[[], object]] = [
                 partial(group.nack, "3-1", "4-1"),
-                partial(group.claim, b"b", ["5-1"], min_idle=0),
-                partial(group.claim, b"b", ["6-1"], min_idle=0, idle=60),
+                partial(group.claim, b"b", "5-1", min_idle=0),
+                partial(group.claim, b"b", "6-1", min_idle=0, idle=60),
                 partial(group.autoclaim, b"c", min_idle=0, count=2),
                 partial(group.backlog, b"a", count=2),
             ]
@@ -376,9 +376,9 @@ def test_who_waits_for_a_group_is_woken_by_what_it_may_read(tmp_path: Path, time
         lambda group: group.nack("1-1", force=True),
         lambda group: group.nack("1-1", sync="always"),
         lambda group: group.nack("1-1", "1-1"),
-        lambda group: group.claim(b"b", *("1-1"), min_idle=0, last_id="9-1"),
-        lambda group: group.claim(b"b", *("449-1"), min_idle=0, force=True),
-        lambda group: group.claim(b"new", *("1-1"), min_idle=0),
+        lambda group: group.claim(b"b", "1-1", min_idle=0, last_id="9-1"),
+        lambda group: group.claim(b"b", "449-1", min_idle=0, force=True),
+        lambda group: group.claim(b"new", "1-1", min_idle=0),
         lambda group: group.autoclaim(b"b", min_idle=0, start="0", count=300),
         lambda group: group.backlog(b"a", "18446744073709551615-18446744073709551615"),
     ],
@@ -431,12 +431,12 @@ def test_an_append_that_fails_hands_nothing_on(store: Store, tmp_path: Path) -> 
     store.stream(b"s").delete("2-1")
     calls = {
         40: lambda: group.nack("1-1", "3-1"),
-        60: lambda: group.claim(b"b", *("1-1"), "2-1", "3-1", min_idle=0),
+        60: lambda: group.claim(b"b", "1-1", "2-1", "3-1", min_idle=0),
         80: lambda: group.autoclaim(b"b", min_idle=0),
         20: lambda: group.backlog(b"a"),
     }
     for room, call in calls.items():
-        group.claim(b"b", *("4-1"), min_idle=0)
+        group.claim(b"b", "4-1", min_idle=0)
         before = told_by(store)
         counts(store)
         with room_for(engine, room), pytest.raises(logstore.Error):

@@ -528,8 +528,8 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
 def test_who_waits_is_woken_by_what_is_given_back(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     group.read(b"a")
-    group.claim(b"b", *("2-1"), min_idle=0)
-    group.claim(b"b", *("1-1"), min_idle=0)
+    group.claim(b"b", "2-1", min_idle=0)
+    group.claim(b"b", "1-1", min_idle=0)
     found: list[Any] = []
     thread = threading.Thread(
         target=lambda: found.extend(group.read(b"c", count=1, timeout=20, claim_idle=60))

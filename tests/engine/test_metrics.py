@@ -73,7 +73,7 @@ def test_a_group_is_counted(tmp_path: Path) -> None:
         group.ack("1-0")
         group.nack("2-0")
         clock.ms += 60_000
-        group.claim("bob", *("3-0"), min_idle=30)
+        group.claim("bob", "3-0", min_idle=30)
         group.read("carol", count=3, claim_idle=30)  # 2-0, 4-0 and a new one
         group.ack_delete("2-0", "5-0")
         assert grown(store, before) == {

@@ -116,7 +116,7 @@ def test_all_ways_to_come_by_deliveries(tmp_path: Path) -> None:
             assert isinstance(gone, DeletedDelivery)
             assert (gone.fields, gone.pairs, gone.deleted) == (None, [], True)
             assert await gone.ack() is True
-            (claimed,) = await group.claim("v", *first.id, min_idle=0)
+            (claimed,) = await group.claim("v", first.id, min_idle=0)
             taken = await group.autoclaim("u", min_idle=0)
             assert sorted(each.id for each in taken.entries) == [first.id, third.id]
             assert [await each.ack() for each in taken.entries] == [True, True]

@@ -33,7 +33,7 @@ def delivered(group: Any, times: int, name: str = "a") -> None:
     """Entry 1 is delivered so often, without an outcome."""
     group.read(name, count=1)
     for _ in range(times - 1):
-        group.claim(name, *("1-0"), min_idle=0)
+        group.claim(name, "1-0", min_idle=0)
 
 
 def origin(store: Any) -> dict[str, str]:
@@ -134,7 +134,7 @@ def test_a_claim_by_id_asks_nothing(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, _):
         group.configure(max_deliveries=1, dead_letter="dead")
         delivered(group, 3)
-        assert numbers(group.claim("b", *("1-0"), min_idle=0)) == [1]
+        assert numbers(group.claim("b", "1-0", min_idle=0)) == [1]
         assert numbers(group.autoclaim("b", min_idle=0, just_id=True).entries) == [1]
         assert "dead" not in store
 

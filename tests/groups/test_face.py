@@ -103,15 +103,15 @@ def test_claims_look_at_idle_times(tmp_path: Path) -> None:
         group.read("alice", count=2)
         clock.ms += 60_000
         group.read("alice", count=2)
-        assert group.claim("bob", *("3-0"), "4-0", min_idle=30) == []
-        taken = group.claim("bob", *("1-0"), min_idle=timedelta(seconds=30))
+        assert group.claim("bob", "3-0", "4-0", min_idle=30) == []
+        taken = group.claim("bob", "1-0", min_idle=timedelta(seconds=30))
         assert (numbers(taken), taken[0].idle) == ([1], timedelta(seconds=60))
         assert (taken[0].consumer, taken[0].delivery_count) == ("bob", 2)
         found = group.autoclaim("carol", min_idle=30)
         assert (numbers(found.entries), found.deleted, str(found.cursor)) == ([2], [], "0-0")
         assert numbers(group.pending_entries(consumer="alice")) == [3, 4]
         at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
-        group.claim("dave", *("4-0"), min_idle=0, time=at, retry_count=7, just_id=True)
+        group.claim("dave", "4-0", min_idle=0, time=at, retry_count=7, just_id=True)
         late = list(group.pending_entries(min_idle=60))
         assert (numbers(late), late[0].delivery_count) == ([4], 7)
 
@@ -209,8 +209,8 @@ def test_names_come_back_as_the_store_spells_them(tmp_path: Path, encoding: str 
         lambda group: group.read("a", count="1"),
         lambda group: group.read("a", timeout=-1),
         lambda group: group.read("a", claim_idle="soon"),
-        lambda group: group.claim("a", *("1-0"), min_idle=-1),
-        lambda group: group.claim("a", *("x"), min_idle=0),
+        lambda group: group.claim("a", "1-0", min_idle=-1),
+        lambda group: group.claim("a", "x", min_idle=0),
         lambda group: group.autoclaim("a", min_idle=0, count=0),
         lambda group: group.nack("1-0", retry_count=-1),
         lambda group: group.ack_delete("1-0", references="all"),

@@ -134,7 +134,7 @@ class Run:
         ids, who, force = self.ids(), self.chance.choice(WHO), self.chance.random() < 0.5
         found = self.group.claim(who, *ids, min_idle=0.03, force=force)
         now = self.clock.ms
-        return found, self.model.claim(self.stream, *who, now, ids, min_idle=30, force=force)
+        return found, self.model.claim(self.stream, who, now, ids, min_idle=30, force=force)
 
     def autoclaim(self) -> tuple[Any, Any]:
         who, start = self.chance.choice(WHO), self.chance.choice((None, ZERO))

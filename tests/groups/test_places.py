@@ -69,7 +69,7 @@ class Run:
             found = group.autoclaim(who, min_idle=chance.choice([0, 12]), count=2, start=start)
             self.acked |= {each.ms for each in found.deleted}
         else:
-            self.claimed |= set(numbers(group.claim(who, *some, min_idle=0)))
+            self.claimed |= set(numbers(group.claim(who, some, min_idle=0)))
 
     def _settle(self, what: int, some: str) -> None:
         chance, group = self.chance, self.group

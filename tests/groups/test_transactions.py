@@ -189,7 +189,7 @@ def test_a_claim_is_known_after_the_commit(tmp_path: Path) -> None:
         group.read("alice")
         clock.ms += 60_000
         with store.transaction() as tx:
-            taken = tx.stream("work").group("g").claim("bob", *("1-0"), "2-0", "9-0", min_idle=30)
+            taken = tx.stream("work").group("g").claim("bob", "1-0", "2-0", "9-0", min_idle=30)
             tx.stream("audit").add({"who": "bob"})
             with pytest.raises(logstore.UsageError):
                 _ = taken.result
@@ -212,7 +212,7 @@ def test_a_nack_is_fenced(tmp_path: Path) -> None:
         assert [(each.id.ms, each.consumer, each.delivery_count)
                 for each in group.pending_entries()] == [(1, None, 0), (3, "alice", 1)]  # fmt: skip
         clock.ms += 60_000
-        group.claim("bob", *("3-0"), min_idle=30)
+        group.claim("bob", "3-0", min_idle=30)
         before = log_bytes(store.path)
         with pytest.raises(logstore.NotOwnerError, match="3-0"), store.transaction() as tx:  # noqa: PT012
             tx.stream("out").add({"a": "1"})
@@ -258,7 +258,7 @@ def test_bad_arguments_are_refused_at_the_call(tmp_path: Path) -> None:
             for call in (
                 lambda: inside.nack("1-0", mode="never"),
                 lambda: inside.ack_delete("1-0", references="all"),
-                lambda: inside.claim("bob", *("1-0"), min_idle=-1),
+                lambda: inside.claim("bob", "1-0", min_idle=-1),
                 lambda: inside.add_consumer(""),
                 lambda: tx.nack(found[0], mode="never"),
                 lambda: tx.stream("work").trim(maxlen=-1),

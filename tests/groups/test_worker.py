@@ -94,7 +94,7 @@ def test_what_kills_its_workers_is_dead_lettered_unseen(tmp_path: Path) -> None:
     """No exception is ever raised by what ends the process; the count tells."""
     with shop(tmp_path, 1) as (store, group, clock):
         for name in ("a", "b"):
-            group.claim(name, *("1-0"), min_idle=0) or group.read(name)
+            group.claim(name, "1-0", min_idle=0) or group.read(name)
         clock.ms += 60_000
         handled = group.consume(
             "c", lambda _: 1 / 0, timeout=0, claim_idle=30, max_deliveries=2, dead_letter="dead"
@@ -138,7 +138,7 @@ def test_a_worker_takes_nothing_back(tmp_path: Path) -> None:
 
         def handler(delivery: Any) -> None:
             clock.ms += 60_000
-            group.claim("thief", *delivery.id, min_idle=1)
+            group.claim("thief", delivery.id, min_idle=1)
             if delivery.id.ms == 1:
                 raise ValueError
             with store.transaction() as tx:

@@ -487,7 +487,7 @@ def test_an_end_that_was_lost_to_another_worker_takes_no_other_along(tmp_path: P
         @jobs.task
         def quick(n: int) -> int:
             if n == 2:  # while the ends of the first two are kept: the first is claimed
-                jobs.group.claim("another", *jobs.stream.first.id, min_idle=0)
+                jobs.group.claim("another", jobs.stream.first.id, min_idle=0)
             return n
 
         given = [quick.delay(n) for n in range(4)]

@@ -333,7 +333,7 @@ class Machine(RuleBasedStateMachine):
             name, group, "claim",
             lambda it: it.claim(consumer, *ids, min_idle=min_idle / 1000,
                                 idle=None if idle is None else idle / 1000, **how),
-            lambda of, it: of.claim(it, *consumer, now, ids, min_idle=min_idle, idle=idle,
+            lambda of, it: of.claim(it, consumer, now, ids, min_idle=min_idle, idle=idle,
                                     **how),
         )  # fmt: skip
 

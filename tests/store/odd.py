@@ -96,7 +96,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
     }),
     logstore.Stream: (Shop.stream, {
         "add": {"fields": FIELDS}, "add_many": {"rows": [FIELDS]}, "schedule": {"fields": FIELDS},
-        "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"id": "1-1"},
+        "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"ids": "1-1"},
         "delete_each": {"ids": "1-1"}, "delete_range": {"start": "1", "end": "2"},
         "trim": {"maxlen": 1}, "set_id": {"last_id": "9-9"}, "configure": {},
         "group": {"name": "h"},
@@ -109,7 +109,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "create": {}, "set_id": {"last_id": "0"}, "destroy": {}, "add_consumer": {"consumer": "d"},
         "remove_consumer": {"consumer": "c"}, "configure": {}, "ack": {"ids": "1-1"},
         "nack": {"ids": "1-1"}, "ack_delete": {"ids": "1-1"}, "read": {"consumer": "c"},
-        "backlog": {"consumer": "c"}, "claim": {"consumer": "c", "ids": ["1-1"], "min_idle": 0},
+        "backlog": {"consumer": "c"}, "claim": {"consumer": "c", "ids": "1-1", "min_idle": 0},
         "autoclaim": {"consumer": "c", "min_idle": 0},
         "reassign": {"min_idle": 0, "alive_within": 9},
         "consume": {"consumer": "c", "handler": print, "timeout": 0, "stop": STOPPED},
@@ -123,14 +123,14 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
     }),
     TransactionStream: (lambda shop: shop.store.transaction().stream(shop.name), {
         "add": {"fields": FIELDS}, "add_many": {"rows": [FIELDS]}, "schedule": {"fields": FIELDS},
-        "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"id": "1-1"},
+        "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"ids": "1-1"},
         "delete_each": {"ids": "1-1"}, "delete_range": {"start": "1", "end": "2"},
         "trim": {"maxlen": 1}, "set_id": {"last_id": "9-9"}, "group": {"name": "h"},
     }),
     TransactionGroup: (lambda shop: shop.store.transaction().stream(shop.name).group("g"), {
         "destroy": {}, "create": {}, "set_id": {"last_id": "0"}, "add_consumer": {"consumer": "d"},
         "remove_consumer": {"consumer": "c"}, "ack": {"ids": "1-1"}, "nack": {"ids": "1-1"},
-        "ack_delete": {"ids": "1-1"}, "claim": {"consumer": "c", "ids": ["1-1"], "min_idle": 0},
+        "ack_delete": {"ids": "1-1"}, "claim": {"consumer": "c", "ids": "1-1", "min_idle": 0},
     }),
 }  # fmt: skip
 # Those that need another one beside them, or instead of what is given always.

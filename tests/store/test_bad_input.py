@@ -41,6 +41,7 @@ from tests.store import odd
 from tests.store.conftest import OpenStore
 from tests.store.look import everything
 from tests.support.inside import FixedClock, log_bytes
+from tests.support.parameters import parameters
 
 Call = Callable[[Any], Any]
 U64 = 2**64
@@ -225,7 +226,7 @@ def test_no_method_that_takes_arguments_is_left_out() -> None:
         for face in odd.FACES
         for name, method in inspect.getmembers(face, inspect.isfunction)
         if not name.startswith("_") and f"{face.__name__}.{name}" not in known
-        and len(inspect.signature(method).parameters) > 1
+        and parameters(method)
     ]  # fmt: skip
     # A path, the IDs of pins, a field's name, as of any mapping, and of rows of Arrow what
     # tests/scan and test_add_arrow look at.
@@ -239,7 +240,7 @@ def test_no_method_that_takes_arguments_is_left_out() -> None:
 
 
 OPENED = [
-    name for name in inspect.signature(logstore.open).parameters
+    name for name in parameters(logstore.open)
     if name not in {"path", "clock", "compact_rate"}
 ]  # fmt: skip
 

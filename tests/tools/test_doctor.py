@@ -78,7 +78,7 @@ def redelivered(store: Store[bytes]) -> None:
     store.stream("s").add({"a": "b"})
     group.read("anna", count=1)
     for _ in range(6):
-        group.claim("anna", *store.stream("s").last_id, min_idle=0)
+        group.claim("anna", store.stream("s").last_id, min_idle=0)
 
 
 def pinned(store: Store[bytes]) -> None:

@@ -12,22 +12,16 @@ import time
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from logstore.api import units
-from logstore.api.opening import opened_of
 from logstore.errors import CorruptionError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
 from logstore.tools.command_output import Output
 from logstore.tools.views.doctor_findings import LEVELS, WRONG, Examined, Finding, Limits, typed
 from logstore.tools.wording import for_a_shell
-
-if TYPE_CHECKING:
-    pass
-
 
 EXIT_FOUND = 3
 STYLES = {WRONG: "bold red", "slow": "yellow", "soon": "cyan"}
@@ -67,6 +61,7 @@ def doctor(output: Output, path: Path, idle: timedelta, watch: timedelta, large_
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
     """The findings, and what was looked at."""
     from logstore.api.describe import living_pins, summaries
+    from logstore.api.opening import opened_of
     from logstore.compaction.usage import usage
     from logstore.tools.views import doctor_rules
 

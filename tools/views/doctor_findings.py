@@ -11,10 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logstore.api.describe import StreamSummary
 from logstore.tools.wording import quoted, readable
 
 if TYPE_CHECKING:
+    from logstore.api.describe import StreamSummary
     from logstore.api.info import StoreInfo
     from logstore.api.store import Store
     from logstore.compaction.usage import Usage

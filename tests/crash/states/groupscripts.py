@@ -114,7 +114,7 @@ def claim(who: str, n: int, ms: int) -> Do:
     """Taken over."""
     return at_ms(ms, on(
         f"claim {n}", lambda of: of.claim(who, n, 1, min_idle=0),
-        lambda model, stream, now: model.claim(stream, *who.encode(), now, [(n, 1)], min_idle=0),
+        lambda model, stream, now: model.claim(stream, who.encode(), now, [(n, 1)], min_idle=0),
     ))  # fmt: skip
 
 
@@ -190,9 +190,9 @@ GROUPS = (
     *_work_steps(), COMPACT, add("s", 21, 40_000),
     at_ms(4000, on("dead letter", lambda of: of.nack("1-1"),
                    lambda model, stream, now: model.nack(stream, [(1, 1)]))),
-    on("fatal", lambda of: of.claim("d", *("6-1"), min_idle=0, retry_count=2, idle=1),
+    on("fatal", lambda of: of.claim("d", "6-1", min_idle=0, retry_count=2, idle=1),
        lambda model, stream, now: model.claim(
-           stream, *(b"d"), now, [(6, 1)], min_idle=0, idle=1000, retry_count=2)),
+           stream, b"d", now, [(6, 1)], min_idle=0, idle=1000, retry_count=2)),
     read("e", 3, 4100), put_off(8, 4200, 5000),
     on("remove consumer", lambda of: of.remove_consumer("h1"),
        lambda model, stream, now: model.remove_consumer(b"h1"), "h"),
