@@ -17,16 +17,16 @@ import os
 
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.compaction import measure, reclaimable, runner, segments
-from logstore.compaction.nodes import Chooser
-from logstore.compaction.segments import CompactionReport
+from logstore.compaction import measure, reclaimable, runner, segment_rewrite
+from logstore.compaction.node_choice import Chooser
+from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.errors import LockTimeoutError
-from logstore.log import names
+from logstore.log import file_names
 
 SEGMENT_SHARE = 0.5  # of a segment that is dead: less than half of it has to be moved
 LOG_SHARE = 0.07  # of the whole log that is dead
@@ -45,8 +45,8 @@ def run(engine: Engine, committer: Committer) -> CompactionReport | None:
     report = CompactionReport()
     try:
         with maintenance_locks.alone(engine, 0):
-            segments.remove_garbage(engine, committer)
-            segments.seal(engine, committer)
+            segment_rewrite.remove_garbage(engine, committer)
+            segment_rewrite.seal(engine, committer)
             if victims := _victims(engine):
                 runner.sweep(engine, committer, report, victims, 1.0)
             report.index_rebuilt = _copy_index(engine, committer)
@@ -86,7 +86,7 @@ def _checkpoint_bytes(engine: Engine) -> int:
 
 def _others_have_it(engine: Engine) -> bool:
     """Also if the system does not tell."""
-    return fsinfo.flock_owner(engine.path / names.USERS) != os.getpid()
+    return fsinfo.flock_owner(engine.path / file_names.USERS) != os.getpid()
 
 
 def _victims(engine: Engine) -> set[int]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from logstore import format as fmt
-from logstore.compaction.nodes import Chooser
+from logstore.compaction.node_choice import Chooser
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index.keys import Locator, SegmentRow
-from logstore.log import names
+from logstore.log import file_names
 from logstore.log.pinfile import Pin
 
 NODES_A_SNAPSHOT = 5_000
@@ -92,7 +92,7 @@ def empty(engine: Engine) -> set[int]:
 
 def size_bytes(engine: Engine, number: int) -> int:
     """The size of a segment's file; 0 if it is gone."""
-    return engine.fs.size_bytes(names.segment(engine.path, number))
+    return engine.fs.size_bytes(file_names.segment(engine.path, number))
 
 
 def pins_held(engine: Engine) -> list[Pin]:

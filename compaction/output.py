@@ -7,14 +7,14 @@ of nodes are kept until they are written, never for a whole segment.
 from __future__ import annotations
 
 from logstore import format as fmt
-from logstore.compaction.nodes import Group, NodeVersion
+from logstore.compaction.node_choice import Group, NodeVersion
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.fs import File
 from logstore.index.txn import IndexTxn
+from logstore.log import file_names, hint, segment, segment_writer
 from logstore.log import frame as frames
-from logstore.log import hint, names, segment, writer
 
 WRITE_BYTES = 1 << 20
 SYNC_BYTES = 8 << 20  # no sync of others waits for more of ours than that
@@ -48,7 +48,7 @@ class Output:
         body = frames.Node(first.stream, *first.master, *last, group.live, group.lp)
         payload = frames.encode(body)
         at = fmt.position(self.number, self.offset)
-        _, head = writer.head(
+        _, head = segment_writer.head(
             self._engine.seed,
             at,
             payload,
@@ -91,8 +91,8 @@ class Output:
         """Nothing of it was adopted: remove it."""
         self._file.close()
         engine = self._engine
-        engine.fs.remove(names.hint(engine.path, self.number))
-        engine.fs.remove(names.segment(engine.path, self.number))
+        engine.fs.remove(file_names.hint(engine.path, self.number))
+        engine.fs.remove(file_names.segment(engine.path, self.number))
 
 
 def begin(engine: Engine, committer: Committer) -> Output:
@@ -106,7 +106,7 @@ def begin(engine: Engine, committer: Committer) -> Output:
         with generation.env.begin(write=True) as txn:
             index = IndexTxn(generation, txn)
             meta = index.meta()
-            on_disk = names.segments(engine.fs, engine.path)
+            on_disk = file_names.segments(engine.fs, engine.path)
             number = max([meta.next_segment, *(found + 1 for found in on_disk)])
             index.put_meta(meta._replace(next_segment=number + 1))
         engine.cache.clear()

@@ -16,13 +16,13 @@ from itertools import islice
 
 from logstore import format as fmt
 from logstore.compaction.measure import rows_and_active, size_bytes
-from logstore.compaction.nodes import Chooser
+from logstore.compaction.node_choice import Chooser
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.index.keys import Locator
-from logstore.log import names
+from logstore.log import file_names
 
 THRESHOLD = 0.5  # of ``compact()``
 ROWS_A_SNAPSHOT = 10_000
@@ -108,7 +108,7 @@ def _tombstoned_page(
 
 def _hint_bytes(engine: Engine, number: int) -> int:
     """0 of the active segment, and of one whose hint is not written yet."""
-    return engine.fs.size_bytes(names.hint(engine.path, number))
+    return engine.fs.size_bytes(file_names.hint(engine.path, number))
 
 
 def _opens(engine: Engine) -> dict[int, int]:

@@ -12,8 +12,8 @@ import time
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.codec import codec
-from logstore.compaction import deleted_bytes, index_space, measure, nodes, segments
-from logstore.compaction.segments import CompactionReport
+from logstore.compaction import erasure, index_space, measure, node_choice, segment_rewrite
+from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.dump import copy
 from logstore.engine.maintenance import checkpoint, whole_log
@@ -23,7 +23,7 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
-from logstore.log import chain, names, reader
+from logstore.log import chain, file_names, log_reader
 from logstore.log import frame as frames
 
 FULL_THRESHOLD = 0.01  # of a run that gives back all that is worth writing a node for
@@ -53,7 +53,7 @@ def run(
     report = CompactionReport(purge=purge)
     report.disk_bytes_before = engine.fs.tree_bytes(engine.path)
     with maintenance_locks.alone(engine):
-        segments.remove_garbage(engine, committer)
+        segment_rewrite.remove_garbage(engine, committer)
         if purge:
             copy.drop_unfinished(engine, committer.free)
         with committer.locked() as words:
@@ -89,7 +89,7 @@ def finish(engine: Engine, report: CompactionReport, started_ns: int) -> None:
 
 def _pass(engine: Engine, committer: Committer, report: CompactionReport, threshold: float) -> None:
     """From the seal to the unlink."""
-    segments.seal(engine, committer)
+    segment_rewrite.seal(engine, committer)
     victims = measure.victims(engine, threshold)
     maintenance_locks.write_missing_hints(engine, victims)  # those are to go
     sweep(engine, committer, report, victims, threshold)
@@ -103,11 +103,11 @@ def _one_by_one(
     Each gives back its space before the next one is moved. DiskFullError if not even one could be.
     """
     reserve.release(engine)
-    segments.remove_garbage(engine, committer)
-    segments.seal(engine, committer)
+    segment_rewrite.remove_garbage(engine, committer)
+    segment_rewrite.seal(engine, committer)
     sweep(engine, committer, report, set(), 1.0)
     rows, _ = measure.rows_and_active(engine)
-    gone = deleted_bytes.tombstoned_bytes(engine)
+    gone = erasure.tombstoned_bytes(engine)
     live = {number: row.live_bytes - gone.get(number, 0) for number, row in rows.items()}
     for number in sorted(measure.victims(engine, threshold) & set(live), key=lambda one: live[one]):
         try:
@@ -119,7 +119,7 @@ def _one_by_one(
                     raise
                 raise told from exc
             log.warning("compaction went as far as the disk had room: run it again")
-            segments.remove_garbage(engine, committer)
+            segment_rewrite.remove_garbage(engine, committer)
             return
 
 
@@ -128,7 +128,7 @@ def _too_full(engine: Engine, live_bytes: int) -> DiskFullError | None:
     room by now, or only a quota stands in the way.
     """
     free_bytes, _ = fsinfo.space(engine.path)
-    checkpoints_bytes = engine.fs.tree_bytes(engine.path / names.CHECKPOINTS)
+    checkpoints_bytes = engine.fs.tree_bytes(engine.path / file_names.CHECKPOINTS)
     needed_bytes = live_bytes + checkpoints_bytes + BESIDE_BYTES
     if free_bytes >= needed_bytes:
         return None
@@ -153,9 +153,9 @@ def sweep(
     """
     purge = report.purge
     report.nodes_skipped = 0
-    groups = nodes.groups(engine, nodes.Chooser(victims, threshold), pause)
-    segments.write_and_adopt(engine, committer, groups, report, pause)
-    report.open_nodes_restated += segments.rewrite_open_nodes(
+    groups = node_choice.groups(engine, node_choice.Chooser(victims, threshold), pause)
+    segment_rewrite.write_and_adopt(engine, committer, groups, report, pause)
+    report.open_nodes_restated += segment_rewrite.rewrite_open_nodes(
         engine, committer, victims, purge=purge, pause=pause
     )
     # Only what is empty before the checkpoints: neither may name a node in what goes.
@@ -163,7 +163,7 @@ def sweep(
     if victims:
         _checkpoint_twice(engine, committer, pause)
         held = [] if purge else measure.pins_held(engine)
-        segments.drop_dead(engine, committer, victims, held, report)
+        segment_rewrite.drop_dead(engine, committer, victims, held, report)
 
 
 def _nothing_left(engine: Engine, committer: Committer, report: CompactionReport) -> bool:
@@ -194,9 +194,9 @@ def _left_behind(engine: Engine, committer: Committer, report: CompactionReport)
             end = fmt.offset_of(words.applied)
         elif link.number > fmt.segment_of(words.applied):
             continue
-        file = engine.fs.open(names.segment(engine.path, link.number))
+        file = engine.fs.open(file_names.segment(engine.path, link.number))
         try:
-            for found in reader.scan(file, engine.seed, link.number, link.start_offset, end):
+            for found in log_reader.scan(file, engine.seed, link.number, link.start_offset, end):
                 body = found.body()
                 if not isinstance(body, frames.Open | frames.Node) or body.data is None:
                     continue
@@ -217,21 +217,21 @@ def _checkpoint_twice(engine: Engine, committer: Committer, pause: Pause) -> Non
 def _erase_copies(engine: Engine, committer: Committer) -> None:
     """Erasure: what holds copies of entries outside the log; scans under way end with an error."""
     fs, store = engine.fs, engine.path
-    for name in fs.names(store / names.QUARANTINE):
-        if names.is_tail(name):
-            fs.remove(store / names.QUARANTINE / name)
+    for name in fs.names(store / file_names.QUARANTINE):
+        if file_names.is_tail(name):
+            fs.remove(store / file_names.QUARANTINE / name)
     pins.revoke_all(fs, store)  # snapshot files hold copies of open nodes
     copy.drop_unfinished(engine, committer.free)
     with committer.locked():  # then nobody is making a segment or an index: these are left over
-        for name in fs.names(store / names.LOG):
-            if name.endswith(f".log{names.TEMPORARY}") and names.is_segment_file(name):
-                fs.remove(store / names.LOG / name)
-        for name in fs.names(store / names.CHECKPOINTS):
-            if names.is_half_checkpoint(name):
-                fs.remove(store / names.CHECKPOINTS / name)
-        for name in fs.names(store / names.INDEX):
-            if names.is_half_generation(name):
-                fs.remove_tree(store / names.INDEX / name)
+        for name in fs.names(store / file_names.LOG):
+            if name.endswith(f".log{file_names.TEMPORARY}") and file_names.is_segment_file(name):
+                fs.remove(store / file_names.LOG / name)
+        for name in fs.names(store / file_names.CHECKPOINTS):
+            if file_names.is_half_checkpoint(name):
+                fs.remove(store / file_names.CHECKPOINTS / name)
+        for name in fs.names(store / file_names.INDEX):
+            if file_names.is_half_generation(name):
+                fs.remove_tree(store / file_names.INDEX / name)
 
 
 def _shrink_index(engine: Engine, committer: Committer, *, always: bool) -> bool:

@@ -25,7 +25,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.index.keys import Locator
-from logstore.log import names, segment
+from logstore.log import file_names, segment
 from logstore.log.pinfile import Pin
 
 RECORDS_A_SNAPSHOT = NODES_A_SNAPSHOT = 10_000
@@ -185,7 +185,7 @@ def _add(found: SegmentUse, use: StreamUse, live: int, tombstoned: int) -> None:
 def _made_ms(engine: Engine, number: int) -> int:
     """When a segment was made, as its file says (unix ms); 0 if it is gone."""
     try:
-        file = engine.fs.open(names.segment(engine.path, number))
+        file = engine.fs.open(file_names.segment(engine.path, number))
     except FileNotFoundError:
         return 0
     try:
@@ -197,9 +197,11 @@ def _made_ms(engine: Engine, number: int) -> int:
 def _others(engine: Engine) -> dict[str, int]:
     """Bytes on the disk of what is no segment."""
     fs, path = engine.fs, engine.path
-    hints = sum(fs.size_bytes(names.hint(path, number)) for number in names.hints(fs, path))
+    hints = sum(
+        fs.size_bytes(file_names.hint(path, number)) for number in file_names.hints(fs, path)
+    )
     found = {"hints": hints}
-    for name in (names.INDEX, names.CHECKPOINTS, names.PINS, names.QUARANTINE):
+    for name in (file_names.INDEX, file_names.CHECKPOINTS, file_names.PINS, file_names.QUARANTINE):
         found[name] = fs.tree_bytes(path / name)
-    found["reserve"] = fs.size_bytes(path / names.RESERVE)
+    found["reserve"] = fs.size_bytes(path / file_names.RESERVE)
     return found

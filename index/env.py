@@ -20,7 +20,7 @@ import lmdb
 
 from logstore import errors, mapped
 from logstore.errors import FULL, CorruptionError, DiskFullError, Error, FileSystemError
-from logstore.features.registry import FEATURES
+from logstore.features.feature_list import FEATURES
 from logstore.fs import LOCAL, FileSystem, named, reach
 from logstore.index import keys
 

@@ -18,10 +18,10 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.users import users_alone
+from logstore.engine.shm.users_file import users_alone
 from logstore.errors import DamagedStoreError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import names, storefile
+from logstore.log import file_names, storefile
 from logstore.recovery.filling import filling
 
 COPY_BYTES = 4 << 20
@@ -34,8 +34,8 @@ def take(engine: Engine, committer: Committer, target: Path) -> None:
     with filling(fs, target, "a backup") as made, maintenance_locks.alone(engine):
         moment = whole_log.now(engine, committer)
         for link, _, size in moment.pieces:
-            copy = names.segment(target, link.number)
-            _copy(fs, names.segment(engine.path, link.number), made.file(copy), size)
+            copy = file_names.segment(target, link.number)
+            _copy(fs, file_names.segment(engine.path, link.number), made.file(copy), size)
             file = fs.open(copy)
             try:
                 whole_log.verify(engine, file, link)
@@ -43,7 +43,7 @@ def take(engine: Engine, committer: Committer, target: Path) -> None:
                 file.close()
         for path in moment.others:
             _copy(fs, path, made.file(target / path.relative_to(engine.path)))
-        made.end(fs.read(engine.path / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
+        made.end(fs.read(engine.path / file_names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
 
 
 def restore(
@@ -62,16 +62,16 @@ def restore(
         with filling(fs, target, "the store") as made:
             parts: list[tuple[Path, Path]] = []
             for numbers, name in (
-                (names.segments, names.segment),
-                (names.hints, names.hint),
-                (names.checkpoints, names.checkpoint),
+                (file_names.segments, file_names.segment),
+                (file_names.hints, file_names.hint),
+                (file_names.checkpoints, file_names.checkpoint),
             ):
                 parts += [(name(source, each), name(target, each)) for each in numbers(fs, source)]
             for place, (old, new) in enumerate(parts):
                 if progress is not None:
                     progress(place, len(parts))
                 _copy(fs, old, made.file(new))
-            made.end(fs.read(source / names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
+            made.end(fs.read(source / file_names.STORE, fmt.STORE_BODY_MAX_BYTES * 2))
     finally:
         if users is not None:
             users.close()

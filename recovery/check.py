@@ -29,9 +29,9 @@ from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, CorruptNodeError, Error, UnreadableError
 from logstore.fs import LOCAL, FileSystem
 from logstore.index.keys import FIRST_RECORD_BYTES, StreamRecord
-from logstore.log import chain, checkpoint, hint, names, reader, storefile
+from logstore.log import chain, checkpoint_file, file_names, hint, log_reader, storefile
 from logstore.log import frame as frames
-from logstore.log.writer import crc_seed
+from logstore.log.segment_writer import crc_seed
 from logstore.options import StoreOptions
 from logstore.recovery import compare, index_validity, readonly, repaired_view
 from logstore.recovery.concerned import concerned
@@ -96,9 +96,9 @@ def check(
 def _names(fs: FileSystem, path: Path) -> tuple[object, ...]:
     """What a compaction, a checkpoint or a close changes: damage that was found while it changed
     is looked for again."""
-    kept = (*fs.names(path / names.LOG), *fs.names(path / names.CHECKPOINTS))
+    kept = (*fs.names(path / file_names.LOG), *fs.names(path / file_names.CHECKPOINTS))
     return index_validity.read_marker(fs, path), *sorted(
-        each for each in kept if names.TEMPORARY not in each
+        each for each in kept if file_names.TEMPORARY not in each
     )
 
 
@@ -178,8 +178,8 @@ class _Check:
     def _links(self) -> list[tuple[chain.Link, int]]:
         """All segments with the ends they had at one moment without a commit under way."""
         lock = None
-        if self._fs.exists(self._path / names.LOCK):
-            lock = self._fs.open(self._path / names.LOCK)
+        if self._fs.exists(self._path / file_names.LOCK):
+            lock = self._fs.open(self._path / file_names.LOCK)
         try:
             deadline = time.monotonic() + LOCK_WAIT_S
             while lock is not None and not lock.try_lock(exclusive=True):
@@ -204,7 +204,7 @@ class _Check:
     # -- the log ------------------------------------------------------------------------------
     def _segment(self, link: chain.Link, role: int, *, last: bool) -> None:
         try:
-            file = self._fs.open(names.segment(self._path, link.number))
+            file = self._fs.open(file_names.segment(self._path, link.number))
         except FileNotFoundError:
             self._advance(link.end_offset)
             return
@@ -215,7 +215,9 @@ class _Check:
         try:
             while good < link.end_offset:
                 try:
-                    for found in reader.scan(file, self._seed, link.number, good, link.end_offset):
+                    for found in log_reader.scan(
+                        file, self._seed, link.number, good, link.end_offset
+                    ):
                         self._frame(link, found, role, (commit, ordinal), sound=sound)
                         items.append((found.offset, found.kind, found.crc))
                         commit, ordinal = found.commit, found.ordinal
@@ -243,7 +245,7 @@ class _Check:
     def _frame(
         self,
         link: chain.Link,
-        found: reader.LogFrame,
+        found: log_reader.LogFrame,
         role: int,
         before: tuple[int, int],
         *,
@@ -268,7 +270,7 @@ class _Check:
             self._dropped.add(body.segment)
 
     def _node(
-        self, link: chain.Link, found: reader.LogFrame, body: frames.Node | frames.Open
+        self, link: chain.Link, found: log_reader.LogFrame, body: frames.Node | frames.Open
     ) -> None:
         assert body.data is not None
         try:
@@ -284,15 +286,17 @@ class _Check:
                 why = f"a node has {live} live entries, its frame says {body.entries}"
                 self._damage(link.number, found.offset, found.end_offset, why)
 
-    def _durable_behind(self, file: reader.Bytes, link: chain.Link, good: int, commit: int) -> bool:
-        return reader.behind(
+    def _durable_behind(
+        self, file: log_reader.Bytes, link: chain.Link, good: int, commit: int
+    ) -> bool:
+        return log_reader.behind(
             file, self._seed, link.number, good, link.end_offset, self._promised, commit or None
         ).damaged
 
     def _pass_over(
-        self, file: reader.Bytes, link: chain.Link, good: int, commit: int, why: str
+        self, file: log_reader.Bytes, link: chain.Link, good: int, commit: int, why: str
     ) -> int:
-        upto = reader.resume_offset(
+        upto = log_reader.resume_offset(
             file, self._seed, link.number, good, link.end_offset, commit or None
         )
         self._damage(link.number, good, upto, why)
@@ -303,11 +307,11 @@ class _Check:
         if offset < self._ends.get(number, 0):
             return False
         try:
-            file = self._fs.open(names.segment(self._path, number))
+            file = self._fs.open(file_names.segment(self._path, number))
         except FileNotFoundError:
             return False
         try:
-            found = reader.read_frame(file, self._seed, number, offset, file.size_bytes())
+            found = log_reader.read_frame(file, self._seed, number, offset, file.size_bytes())
         except CorruptionError:
             return False
         finally:
@@ -315,7 +319,7 @@ class _Check:
         return found.kind == fmt.Kind.NODE
 
     def _hint(self, link: chain.Link, items: list[tuple[int, int, int]], *, sound: bool) -> None:
-        if not self._fs.exists(names.hint(self._path, link.number)):
+        if not self._fs.exists(file_names.hint(self._path, link.number)):
             return
         self.report.hints += 1
         kept = hint.read(self._fs, self._path, self._uuid, link)
@@ -323,7 +327,7 @@ class _Check:
         fits = found is not None and _of_hint(items) <= set(found)
         if sound and found is not None:  # each append is an item, or joined to one behind it
             fits = fits and set(found) <= set(items) and found == sorted(found)
-        if not fits and self._fs.exists(names.hint(self._path, link.number)):
+        if not fits and self._fs.exists(file_names.hint(self._path, link.number)):
             why = "the hint does not fit its segment: remove the .hint file, it is made anew"
             self._damage(link.number, 0, 0, why)
 
@@ -345,22 +349,22 @@ class _Check:
 
     def _checkpoints(self) -> None:
         newest: set[int] = set()
-        positions = names.checkpoints(self._fs, self._path)
+        positions = file_names.checkpoints(self._fs, self._path)
         for position in positions:
             self.report.checkpoints += 1
             number, offset = fmt.position_parts(position)
             try:
-                head, chunks = checkpoint.read(self._fs, self._path, self._uuid, position)
+                head, chunks = checkpoint_file.read(self._fs, self._path, self._uuid, position)
             except FileNotFoundError:
                 continue  # a newer one came
             except Error as exc:
                 self._damage(number, offset, offset, exc.message)
                 continue
-            if not checkpoint.fits_log(self._fs, self._path, self._uuid, head):
+            if not checkpoint_file.fits_log(self._fs, self._path, self._uuid, head):
                 # An older one was removed before segments behind it were dropped; a power cut may
                 # have kept its name, since nothing relies on that removal.
-                older = position in positions[: -checkpoint.KEPT]
-                if older and not self._fs.exists(names.segment(self._path, number)):
+                older = position in positions[: -checkpoint_file.KEPT]
+                if older and not self._fs.exists(file_names.segment(self._path, number)):
                     continue
                 self._damage(number, offset, offset, "the log lacks the commit of a checkpoint")
                 continue
@@ -372,7 +376,7 @@ class _Check:
                     self._names_in(chunk)
             self._adopted |= newest
         for number in sorted(newest - {*self._ends} - self._dropped):
-            if not self._fs.exists(names.segment(self._path, number)):
+            if not self._fs.exists(file_names.segment(self._path, number)):
                 why = f"segment {number} is missing, and no frame says that it was dropped"
                 self._damage(number, 0, 0, why)
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, FileSystemError
-from logstore.features.registry import FEATURES
+from logstore.features.feature_list import FEATURES
 from logstore.index.env import Generation, open_untouched, translated
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.index.verify import every_row
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import index_validity
 from logstore.recovery.report import Damage
 
@@ -39,7 +39,7 @@ def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = Fals
     assert known is not None
     if not known.clean_applied:
         return NOT_CLEAN  # of the same boot: an opener goes on with it
-    path = names.generation(engine.path, known.generation)
+    path = file_names.generation(engine.path, known.generation)
     if careful and (why := cannot_be_read(path, known.generation)):
         damage.append(Damage(0, 0, 0, f"index: {why}: delete the index directory"))
         return "differs from the log"

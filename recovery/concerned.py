@@ -19,9 +19,9 @@ from logstore.errors import CorruptionError
 from logstore.format import Kind
 from logstore.fs import FileSystem
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.log import hint, names, reader
+from logstore.log import file_names, hint, log_reader
 from logstore.log.chain import Link
-from logstore.log.writer import crc_seed
+from logstore.log.segment_writer import crc_seed
 from logstore.recovery.report import Damage, Gone
 from logstore.tuples import NamedTuple
 
@@ -68,7 +68,7 @@ def concerned(
 _Told = tuple[int, StreamID, StreamID, int | None, int]
 
 
-def _span(frame: reader.LogFrame) -> _Span | None:
+def _span(frame: log_reader.LogFrame) -> _Span | None:
     if frame.kind in (Kind.NODE, Kind.OPEN):
         stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(frame.payload)
         return _Span(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
@@ -87,7 +87,9 @@ def _nodes(fs: FileSystem, path: Path, uuid: bytes, links: Iterable[Link]) -> It
                 yield span
 
 
-def _listed(kept: list[reader.LogFrame], damage: Damage, later: Iterable[_Span]) -> Iterator[_Told]:
+def _listed(
+    kept: list[log_reader.LogFrame], damage: Damage, later: Iterable[_Span]
+) -> Iterator[_Told]:
     """By the hint. What was added to an open node, and is sealed elsewhere, is not told."""
     spans = [(frame, span) for frame in kept if (span := _span(frame)) is not None]
     hit = [(frame, span) for frame, span in spans if _hit(frame, damage)]
@@ -115,7 +117,7 @@ def _in_one(span: _Span, nodes: list[_Span]) -> bool:
     )
 
 
-def _hit(frame: reader.LogFrame, damage: Damage) -> bool:
+def _hit(frame: log_reader.LogFrame, damage: Damage) -> bool:
     return frame.offset < damage.to_offset and damage.from_offset < frame.end_offset
 
 
@@ -125,9 +127,9 @@ def _between(
     """By the frames beside the damage, of each stream that has one in the segment."""
     before: dict[int, StreamID] = {}
     behind: dict[int, StreamID] = {}
-    file = fs.open(names.segment(path, link.number))
+    file = fs.open(file_names.segment(path, link.number))
     try:
-        for frame in reader.next_valid(
+        for frame in log_reader.next_valid(
             file, crc_seed(uuid), link.number, link.start_offset, link.end_offset
         ):
             span = _span(frame)

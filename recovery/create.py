@@ -12,10 +12,10 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.errors import FileSystemError, NotAStoreError
 from logstore.fs import FileSystem
-from logstore.log import names, segment, storefile
+from logstore.log import file_names, segment, storefile
 from logstore.options import StoreLimits
 
-FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
+FOLDERS = (file_names.LOG, file_names.CHECKPOINTS, file_names.PINS, file_names.INDEX)
 
 
 def place(fs: FileSystem, path: Path, *, create: bool) -> Path:
@@ -35,7 +35,7 @@ def place(fs: FileSystem, path: Path, *, create: bool) -> Path:
         make_place(fs, path)
         held = fs.hold(path)
     others = _refuse_links(fs, held)
-    if names.STORE not in others:
+    if file_names.STORE not in others:
         if not create:
             storefile.read(fs, held)  # raises, and says why
         check_free(fs, held)
@@ -46,7 +46,7 @@ def store_file(
     fs: FileSystem, path: Path, limits: StoreLimits | None, now_ms: int
 ) -> tuple[storefile.StoreFile, bool]:
     """STORE, and whether it was made now: with ``limits``, where there was none. LOCK is held."""
-    created = limits is not None and not fs.exists(path / names.STORE)
+    created = limits is not None and not fs.exists(path / file_names.STORE)
     if created and limits is not None:
         create_store(fs, path, limits, now_ms)
     return storefile.read(fs, path), created
@@ -94,7 +94,7 @@ def _refuse_links(fs: FileSystem, held: Path) -> set[str]:
     """FileSystemError for a link where a directory of the store is kept; the names of all that is
     no directory."""
     others = fs.other_names(held)
-    for folder in others.intersection((*FOLDERS, names.QUARANTINE)):
+    for folder in others.intersection((*FOLDERS, file_names.QUARANTINE)):
         fs.refuse_link(held / folder)
     return others
 
@@ -125,18 +125,20 @@ def create_store(fs: FileSystem, path: Path, limits: StoreLimits, now_ms: int) -
     segment.create(fs, path, head).close()
     fs.sync_directory(path)
     content = storefile.StoreFile(uuid, limits, now_ms)
-    fs.write_atomic(path / names.STORE, storefile.pack(content))
+    fs.write_atomic(path / file_names.STORE, storefile.pack(content))
 
 
 def check_free(fs: FileSystem, path: Path) -> None:
     """NotAStoreError if a directory holds what is neither a store nor the beginning of one."""
     there = fs.names(path)
-    if names.STORE in there:
+    if file_names.STORE in there:
         return
-    others = [name for name in there if name not in (*FOLDERS, names.LOCK)]
+    others = [name for name in there if name not in (*FOLDERS, file_names.LOCK)]
     # Another process may be making the store: a file that it renames meanwhile counts as empty.
-    sizes = [fs.size_bytes(path / names.LOG / name) for name in fs.names(path / names.LOG)]
-    if any(not name.endswith(names.TEMPORARY) for name in others) or any(
+    sizes = [
+        fs.size_bytes(path / file_names.LOG / name) for name in fs.names(path / file_names.LOG)
+    ]
+    if any(not name.endswith(file_names.TEMPORARY) for name in others) or any(
         size > fmt.SEGMENT_HEAD_BYTES for size in sizes
     ):
         raise NotAStoreError(

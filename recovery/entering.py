@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import NotHeldError, Wake
-from logstore.engine.shm.users import Settling, Users, replaced
+from logstore.engine.shm.users_file import Settling, Users, replaced
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import StoreError, StoreInUseError
 from logstore.fs import FileSystem
-from logstore.log import names
+from logstore.log import file_names
 
 
 def peek_at_wake(fs: FileSystem, path: Path) -> Wake | None:
     """WAKE as it lies there: only to name the owner of LOCK while waiting for it."""
     try:
-        return Wake(fs, path / names.WAKE)
+        return Wake(fs, path / file_names.WAKE)
     except (OSError, StoreError):
         return None
 
@@ -40,12 +40,12 @@ def join(fs: FileSystem, path: Path, lock: WriterLock, users: Users) -> Wake | N
         alone = users.enter()
         if alone:
             return None
-        odd = names.USERS
+        odd = file_names.USERS
         if alone is not None:
             try:
                 return _joined(fs, path, lock)
             except NotHeldError:
-                odd = names.WAKE
+                odd = file_names.WAKE
         if not settling.wait():
             users.close()
             raise replaced(path, odd)
@@ -53,14 +53,15 @@ def join(fs: FileSystem, path: Path, lock: WriterLock, users: Users) -> Wake | N
 
 def _joined(fs: FileSystem, path: Path, lock: WriterLock) -> Wake:
     try:
-        wake = Wake(fs, path / names.WAKE, hold=True, join=True)
+        wake = Wake(fs, path / file_names.WAKE, hold=True, join=True)
     except FileNotFoundError:
         raise StoreInUseError(
-            f"{path / names.WAKE} was removed while the store is open: close it in every process"
+            f"{path / file_names.WAKE} was removed while the store is open: close it in every "
+            "process"
         ) from None
     if wake.lock_file != lock.file.stat().inode:
-        raise replaced(path, names.LOCK)
-    if wake.namespace not in (0, process.pid_namespace()):
+        raise replaced(path, file_names.LOCK)
+    if wake.namespace not in (0, process_identity.pid_namespace()):
         raise StoreInUseError(
             f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
             "apart: let the containers share one pid namespace, or open it in one of them"
@@ -71,11 +72,11 @@ def _joined(fs: FileSystem, path: Path, lock: WriterLock) -> Wake:
 def first_wake(fs: FileSystem, path: Path, lock: WriterLock, users: Users, failed_at: int) -> Wake:
     """WAKE anew, by the first opener. The store is held shared from here on."""
     # A failed sync stays known until what it left behind was written anew.
-    Wake.create(fs, path / names.WAKE, failed_at, path / names.RESERVE)
+    Wake.create(fs, path / file_names.WAKE, failed_at, path / file_names.RESERVE)
     if not users.share():
         raise StoreInUseError(f"{path} was taken by another process: try again")
-    wake = Wake(fs, path / names.WAKE, hold=True)
+    wake = Wake(fs, path / file_names.WAKE, hold=True)
     wake.lock_file = lock.file.stat().inode
-    wake.namespace = process.pid_namespace()
-    wake.set_owner(process.packed_self())  # of LOCK; the words are new
+    wake.namespace = process_identity.pid_namespace()
+    wake.set_owner(process_identity.packed_self())  # of LOCK; the words are new
     return wake

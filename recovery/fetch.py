@@ -12,7 +12,7 @@ from pathlib import Path
 from logstore import format as fmt
 from logstore.errors import CorruptionError
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import names
+from logstore.log import file_names
 from logstore.log.shipped import MANIFEST, Manifest, Place, Progress
 from logstore.recovery.filling import filling
 
@@ -33,7 +33,7 @@ def fetch(
         for part in manifest.parts:
             if progress is not None:
                 progress(done, total)
-            if part.path == names.STORE:
+            if part.path == file_names.STORE:
                 if part.size_bytes > fmt.STORE_BODY_MAX_BYTES * 2:
                     raise CorruptionError(
                         f"{MANIFEST} at {place.shown} is damaged: its STORE is huge"

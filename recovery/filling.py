@@ -13,9 +13,9 @@ from pathlib import Path
 
 from logstore.errors import FileSystemError, OptionError
 from logstore.fs import File, FileSystem
-from logstore.log import names
+from logstore.log import file_names
 
-FOLDERS = (names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX)
+FOLDERS = (file_names.LOG, file_names.CHECKPOINTS, file_names.PINS, file_names.INDEX)
 
 
 class Filling:
@@ -33,10 +33,10 @@ class Filling:
 
     def end(self, store: bytes) -> None:
         """All files are there: now it is a store, with this STORE."""
-        for folder in (names.LOG, names.CHECKPOINTS):
+        for folder in (file_names.LOG, file_names.CHECKPOINTS):
             self._fs.sync_directory(self._target / folder)
-        self._made.insert(0, self._target / names.STORE)
-        self._fs.write_atomic(self._target / names.STORE, store)
+        self._made.insert(0, self._target / file_names.STORE)
+        self._fs.write_atomic(self._target / file_names.STORE, store)
 
     def take_back(self, folders: list[Path]) -> None:
         """Remove what was made, and these folders where nothing else is in them."""
@@ -61,7 +61,7 @@ def filling(fs: FileSystem, target: Path, what: str) -> Iterator[Filling]:
     there = fs.names(target)
     if there:
         told = f"{target} is not empty: give a new or an empty directory for {what}"
-        if names.LOG in there and names.STORE not in there:
+        if file_names.LOG in there and file_names.STORE not in there:
             told += " (a copy was begun there and did not end: remove what is left of it)"
         raise OptionError(told)
     folders = [*(target / name for name in FOLDERS), target]

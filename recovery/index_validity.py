@@ -21,7 +21,7 @@ import msgpack
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.errors import (
     CorruptionError,
     DamagedStoreError,
@@ -32,7 +32,7 @@ from logstore.fs import FileStat, FileSystem
 from logstore.index.env import Generation
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader, versioned
+from logstore.log import chain, file_names, log_reader, versioned
 from logstore.tuples import NamedTuple
 
 MARKER_MAX_BYTES = 4096
@@ -71,19 +71,19 @@ class ShutdownMarker(NamedTuple):
 
 def identity(data_file: Path) -> Identity:
     """The identity of an index file here and now."""
-    return Identity(process.boot_id(), *fsinfo.file_identity(data_file))
+    return Identity(process_identity.boot_id(), *fsinfo.file_identity(data_file))
 
 
 def read_marker(fs: FileSystem, store: Path) -> ShutdownMarker | None:
     """The shutdown marker; None if it is missing or not whole, which counts as none."""
     try:
-        body = versioned.unsealed(fs.read(store / names.BOOT, MARKER_MAX_BYTES))
+        body = versioned.unsealed(fs.read(store / file_names.BOOT, MARKER_MAX_BYTES))
     except (FileNotFoundError, UnreadableError):
         return None
     if body is None:
         return None
     try:
-        fields = versioned.unpack_map(body, names.BOOT)
+        fields = versioned.unpack_map(body, file_names.BOOT)
         marker = ShutdownMarker(
             fields["generation"], Identity(*fields["identity"]), *fields["clean"]
         )
@@ -97,7 +97,7 @@ def marker_is_damaged(fs: FileSystem, store: Path) -> bool:
     """Whether BOOT is there and is not what was written; no crash leaves that, for it is replaced
     as a whole."""
     try:
-        data = fs.read(store / names.BOOT, MARKER_MAX_BYTES)
+        data = fs.read(store / file_names.BOOT, MARKER_MAX_BYTES)
     except FileNotFoundError:
         return False
     except UnreadableError:
@@ -131,7 +131,7 @@ def prepare_marker(fs: FileSystem, path: Path, marker: ShutdownMarker) -> None:
 def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
     """Replace BOOT, durably."""
     data = _packed(marker)
-    path = store / names.BOOT
+    path = store / file_names.BOOT
     try:
         fs.write_atomic(path, data)
     except DiskFullError:
@@ -169,7 +169,7 @@ def invalid_marker(durable: int) -> ShutdownMarker:
 def name_generation(engine: Engine, number: int) -> None:
     """Let the marker name an index generation, whose files have their final names."""
     store = engine.index_home
-    here = identity(names.generation(store, number) / "data.mdb")
+    here = identity(file_names.generation(store, number) / "data.mdb")
     write_marker(engine.fs, store, dirty_marker(number, here, engine.promised))
 
 
@@ -178,7 +178,7 @@ def why_not(engine: Engine, marker: ShutdownMarker | None) -> str:
     """Why the index that the marker names must not be opened, in words; empty if it may be."""
     if marker is None:
         return why_invalid(None, None)
-    data = names.generation(engine.path, marker.generation) / "data.mdb"
+    data = file_names.generation(engine.path, marker.generation) / "data.mdb"
     try:
         file = engine.fs.stat(data)
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def power_was_cut(marker: ShutdownMarker | None, here: Identity) -> bool:
 # -- the log: does it reach far enough? ---------------------------------------------------------
 def promised(fs: FileSystem, store: Path, marker: ShutdownMarker | None) -> int:
     """The largest position that a clean close or a checkpoint recorded as durable."""
-    recorded = names.checkpoints(fs, store)[-1:]
+    recorded = file_names.checkpoints(fs, store)[-1:]
     return max([0, *recorded, marker.durable if marker is not None else 0])
 
 
@@ -237,7 +237,7 @@ def check_log_reaches(engine: Engine, position: int) -> None:
         return
     number, offset = fmt.position_parts(position)
     try:
-        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+        size = engine.fs.stat(file_names.segment(engine.path, number)).size_bytes
     except FileNotFoundError:
         if chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
             return  # a later commit dropped it; the rebuild checks that the segments follow
@@ -270,7 +270,7 @@ def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker
         return
     number, offset = fmt.position_parts(meta.last_frame)
     try:
-        file = engine.fs.open(names.segment(engine.path, number))
+        file = engine.fs.open(file_names.segment(engine.path, number))
     except FileNotFoundError:
         if chain.main_links(engine.fs, engine.path, engine.uuid, number + 1):
             raise CorruptionError(_LEFT_BEHIND) from None
@@ -281,7 +281,7 @@ def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker
             segment=number,
         ) from None
     try:
-        head = reader.head_of(file.pread(fmt.FRAME_HEAD_BYTES, offset))
+        head = log_reader.head_of(file.pread(fmt.FRAME_HEAD_BYTES, offset))
     finally:
         file.close()
     if head is None:

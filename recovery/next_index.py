@@ -40,7 +40,7 @@ from logstore.index import row_copy
 from logstore.index.env import LOST_PAGES, Generation, open_generation, translated
 from logstore.index.row_copy import Piece
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names
+from logstore.log import chain, file_names
 from logstore.recovery import index_validity
 from logstore.recovery.taking_in import take_in
 
@@ -61,8 +61,8 @@ class NextIndex:
         self._engine = engine
         home = engine.index_home
         self._replaced = engine.wake.generation()
-        self._number = 1 + max([self._replaced, *names.generations(engine.fs, home)])
-        self._temporary = names.generation_beside(home, self._number)
+        self._number = 1 + max([self._replaced, *file_names.generations(engine.fs, home)])
+        self._temporary = file_names.generation_beside(home, self._number)
         self._marker: Path | None = None  # what BOOT is to say
         self._aside = aside(engine)
         self._made: Generation | None = None
@@ -105,7 +105,7 @@ class NextIndex:
         engine = self._engine
         here = index_validity.identity(self._temporary / "data.mdb")
         marker = index_validity.dirty_marker(self._number, here, engine.promised)
-        self._marker = names.boot_beside(engine.index_home)
+        self._marker = file_names.boot_beside(engine.index_home)
         index_validity.prepare_marker(engine.fs, self._marker, marker)
 
     @translated()
@@ -134,7 +134,7 @@ class NextIndex:
         fs, home = engine.fs, engine.index_home
         assert made is not None
         assert self._marker is not None
-        path = names.generation(home, self._number)
+        path = file_names.generation(home, self._number)
         if engine.wake.generation() != self._replaced or fs.exists(path):
             return False
         if self._applied != applied:
@@ -142,13 +142,13 @@ class NextIndex:
         fs.rename(self._temporary, path)
         made.path = path
         # A crash before this names the index before, which nobody has written to meanwhile.
-        fs.rename(self._marker, home / names.BOOT)
+        fs.rename(self._marker, home / file_names.BOOT)
         self._marker = self._made = None
         engine.generation = made
         engine.settle_generation(made)
-        for old in names.generations(fs, home):  # who has it open keeps what is mapped
+        for old in file_names.generations(fs, home):  # who has it open keeps what is mapped
             if old < self._number:
-                fs.rename(names.generation(home, old), names.generation_beside(home, old))
+                fs.rename(file_names.generation(home, old), file_names.generation_beside(home, old))
         log.info("index generation %d takes the place of %d", self._number, self._replaced)
         return True
 
@@ -168,7 +168,7 @@ class NextIndex:
 
 def _remove_left(engine: Engine) -> None:
     """Remove what nobody opens any more. The maintenance lock is held, so nobody else builds."""
-    for path in names.generations_beside(engine.fs, engine.index_home):
+    for path in file_names.generations_beside(engine.fs, engine.index_home):
         engine.fs.remove_tree(path)
 
 

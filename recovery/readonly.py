@@ -16,16 +16,16 @@ from pathlib import Path
 
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.fs import FileSystem
 from logstore.index.env import GaveUp, open_generation, translated
 from logstore.index.txn import IndexTxn
-from logstore.log import names, storefile
+from logstore.log import file_names, storefile
 from logstore.options import StoreOptions
-from logstore.recovery import create, index_validity, rebuild
+from logstore.recovery import create, index_validity, replay
 from logstore.recovery.report import RecoveryReport
 from logstore.recovery.taking_in import take_in
 
@@ -38,7 +38,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
     path = create.hold(fs, path)
     content = storefile.read(fs, path)
     report = RecoveryReport(why_not_trusted="read-only: a private index is built")
-    home, here = fs.temporary_directory(), process.boot_id()
+    home, here = fs.temporary_directory(), process_identity.boot_id()
     try:
         engine = private_engine(
             fs,
@@ -48,7 +48,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
             options,
             lambda self: (
                 (_copied_index(self, report) if options.copy_index else 0)
-                or rebuild.build(self, report, lambda: published(self, here))
+                or replay.build(self, report, lambda: published(self, here))
             ),
         )
         build(engine)
@@ -71,8 +71,11 @@ def _copied_index(engine: Engine, report: RecoveryReport) -> int:
         return 0
     if index_validity.why_not(engine, marker):
         return 0
-    number, data = marker.generation, names.generation(engine.path, marker.generation) / "data.mdb"
-    copy = names.generation(engine.index_home, number)
+    number, data = (
+        marker.generation,
+        file_names.generation(engine.path, marker.generation) / "data.mdb",
+    )
+    copy = file_names.generation(engine.index_home, number)
     fs.remove_tree(copy)
     fs.make_directory(copy)
     source = fs.open(data)
@@ -104,16 +107,16 @@ def private_engine(
 ) -> Engine:
     """An engine whose locks, shared memory and index are below ``home``, a private directory:
     nothing below ``path`` is written, locked or removed. ``build`` makes its index."""
-    Wake.create(fs, home / names.WAKE)
+    Wake.create(fs, home / file_names.WAKE)
     engine = Engine(
         fs,
         path,
         content.uuid,
         content.limits,
         options,
-        lock=WriterLock(fs, home / names.LOCK),
+        lock=WriterLock(fs, home / file_names.LOCK),
         users=None,
-        wake=Wake(fs, home / names.WAKE),
+        wake=Wake(fs, home / file_names.WAKE),
         rebuild=build,
     )
     engine.index_home = home
@@ -151,7 +154,7 @@ def build(engine: Engine) -> None:
 
 def published(engine: Engine, here: str) -> int | None:
     """Up to where a writer of this boot (``here``) has published; None if none tells."""
-    words = Wake.peek(engine.fs, engine.path / names.WAKE)
+    words = Wake.peek(engine.fs, engine.path / file_names.WAKE)
     if words is None or not words.applied:
         return None
     known = index_validity.read_marker(engine.fs, engine.path)
@@ -167,8 +170,8 @@ def durable_upto(engine: Engine) -> int:
     """
     known = index_validity.read_marker(engine.fs, engine.path)
     found = 0 if known is None else known.durable
-    if published(engine, process.boot_id()) is not None:
-        found = max(found, Wake.last_durable(engine.fs, engine.path / names.WAKE))
+    if published(engine, process_identity.boot_id()) is not None:
+        found = max(found, Wake.last_durable(engine.fs, engine.path / file_names.WAKE))
     return min(found, engine.wake.applied)
 
 
@@ -177,7 +180,7 @@ class Follower:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._boot = process.boot_id()
+        self._boot = process_identity.boot_id()
         self._seen: tuple[int, int] = (0, 0)  # active segment and its size when last looked at
 
     @translated()
@@ -200,9 +203,9 @@ class Follower:
 
     def _look(self) -> tuple[int, int]:
         engine = self._engine
-        newest = names.segments(engine.fs, engine.path)[-1]
+        newest = file_names.segments(engine.fs, engine.path)[-1]
         try:
-            return newest, engine.fs.stat(names.segment(engine.path, newest)).size_bytes
+            return newest, engine.fs.stat(file_names.segment(engine.path, newest)).size_bytes
         except FileNotFoundError:
             return newest, 0  # a compaction removed it: there is something to take in
 

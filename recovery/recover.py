@@ -16,14 +16,14 @@ from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm.users import users_alone
+from logstore.engine.shm.users_file import users_alone
 from logstore.errors import CorruptionError, DamagedStoreError
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import chain, checkpoint, names, segment, storefile
+from logstore.log import chain, checkpoint_file, file_names, segment, storefile
 from logstore.log import frame as frames
-from logstore.log.writer import crc_seed
+from logstore.log.segment_writer import crc_seed
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import index_validity, open_store
+from logstore.recovery import index_validity, store_opening
 from logstore.recovery.check import check
 from logstore.recovery.repaired_view import last_commit
 from logstore.recovery.report import RecoveryReport
@@ -42,16 +42,16 @@ def recover(
     options = StoreOptions(background=False)
     limits = StoreLimits()
     try:
-        engine, report = open_store.open_engine(fs, path, options, create=False, limits=limits)
+        engine, report = store_opening.open_engine(fs, path, options, create=False, limits=limits)
     except DamagedStoreError as exc:
         log.error("damaged: %s; going on with what can be read", exc)
         _seal_damaged(fs, path, exc.segment or 0)
-        engine, report = open_store.open_engine(
+        engine, report = store_opening.open_engine(
             fs, path, options, create=False, limits=limits, accept_loss=True
         )
         _renew_checkpoints(engine)
     report.damage += [damage for damage in seen if damage not in report.damage]
-    open_store.close_engine(engine)
+    store_opening.close_engine(engine)
     return report
 
 
@@ -65,8 +65,8 @@ def _renew_checkpoints(engine: Engine) -> None:
     fs, path = engine.fs, engine.path
     lost = [
         position
-        for position in names.checkpoints(fs, path)
-        if not fs.exists(names.segment(path, fmt.segment_of(position)))
+        for position in file_names.checkpoints(fs, path)
+        if not fs.exists(file_names.segment(path, fmt.segment_of(position)))
         and not _fits(engine, position)
     ]
     if not lost:
@@ -75,21 +75,23 @@ def _renew_checkpoints(engine: Engine) -> None:
     committer.run(lambda txn: txn.emit(frames.Note(b"behind what was lost")))
     checkpoints.take(engine, committer)
     for position in lost:
-        fs.remove(names.checkpoint(path, position))
+        fs.remove(file_names.checkpoint(path, position))
 
 
 def _fits(engine: Engine, position: int) -> bool:
     try:
-        head, _ = checkpoint.read(engine.fs, engine.path, engine.uuid, position)
+        head, _ = checkpoint_file.read(engine.fs, engine.path, engine.uuid, position)
     except CorruptionError:
         return True  # it is passed over anyway, and 'check' tells
-    return checkpoint.fits_log(engine.fs, engine.path, engine.uuid, head)
+    return checkpoint_file.fits_log(engine.fs, engine.path, engine.uuid, head)
 
 
 def _newest_known(fs: FileSystem, path: Path) -> int:
     """The largest number of a segment that is there, or of which something in the store speaks."""
     recorded = index_validity.promised(fs, path, index_validity.read_marker(fs, path))
-    return max([fmt.segment_of(recorded), *names.segments(fs, path), *names.hints(fs, path)])
+    return max(
+        [fmt.segment_of(recorded), *file_names.segments(fs, path), *file_names.hints(fs, path)]
+    )
 
 
 def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
@@ -108,7 +110,7 @@ def _seal_damaged(fs: FileSystem, path: Path, damaged: int) -> None:
         if not links:
             raise DamagedStoreError("there is no segment left in the log: restore a backup")
         last = links[-1]
-        file = fs.open(names.segment(path, last.number), write=True)
+        file = fs.open(file_names.segment(path, last.number), write=True)
         seed = crc_seed(content.uuid)
         try:
             end, commit = last_commit(file, seed, last.number, last.start_offset, last.end_offset)

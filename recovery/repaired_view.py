@@ -16,10 +16,11 @@ from pathlib import Path
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError, DamagedStoreError, Error, FormatVersionError
 from logstore.fs import LOCAL, File, FileStat, FileSystem
-from logstore.log import chain, names, reader, segment, storefile
-from logstore.log.reader import LogFrame
+from logstore.log import chain, log_reader, segment, storefile
+from logstore.log import file_names as names
+from logstore.log.log_reader import LogFrame
 from logstore.log.segment import SegmentHead
-from logstore.log.writer import crc_seed
+from logstore.log.segment_writer import crc_seed
 from logstore.options import StoreLimits
 from logstore.recovery.report import Damage
 
@@ -28,7 +29,7 @@ def last_commit(file: File, seed: int, number: int, start: int, end: int) -> tup
     """Where the last whole commit between two offsets of segment ``number`` ends, and its number,
     past all that cannot be read; ``start`` and 0 if there is none."""
     at, commit = start, 0
-    for frame in reader.next_valid(file, seed, number, start, end, bodies=False):
+    for frame in log_reader.next_valid(file, seed, number, start, end, bodies=False):
         if frame.last:
             at, commit = frame.end_offset, frame.commit
     return at, commit
@@ -157,7 +158,9 @@ class Repaired:
             raise DamagedStoreError("there is no segment left in the log: restore a backup")
 
     def _frames(self, file: File, number: int, start: int) -> Iterator[LogFrame]:
-        return reader.next_valid(file, self._seed, number, start, file.size_bytes(), bodies=False)
+        return log_reader.next_valid(
+            file, self._seed, number, start, file.size_bytes(), bodies=False
+        )
 
     def _made(self, file: File, number: int, before: tuple[int, int] | None) -> SegmentHead | None:
         """A header for a segment that has frames of this store; None if it has none."""
@@ -205,8 +208,8 @@ class Repaired:
         good = link.start_offset
         file = self.fs.open(names.segment(self._path, link.number))
         try:
-            scanned = reader.scan(file, self._seed, link.number, good, link.end_offset)
-            for commit in reader.commits(scanned, None):
+            scanned = log_reader.scan(file, self._seed, link.number, good, link.end_offset)
+            for commit in log_reader.commits(scanned, None):
                 good = fmt.offset_of(commit.end)
         except CorruptFrameError:
             behind = self._frames(file, link.number, good)

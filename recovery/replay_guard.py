@@ -26,8 +26,8 @@ from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError, DamagedStoreError
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, Run, StreamRecord
+from logstore.log import file_names, groupframe
 from logstore.log import frame as frames
-from logstore.log import groupframe, names
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.tuples import NamedTuple
 
@@ -153,7 +153,7 @@ class ReplayGuard:
         """A checkpoint knows of an open node of which no frame was found. DamagedStoreError if the
         whole segment is missing."""
         engine, number = self._engine, fmt.segment_of(record.open_version)
-        missing = not engine.fs.exists(names.segment(engine.path, number))
+        missing = not engine.fs.exists(file_names.segment(engine.path, number))
         why = f"segment {number} is missing, where the open node of {record.name!r} stands"
         if missing and not engine.accept_loss:
             raise DamagedStoreError(

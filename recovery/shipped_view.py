@@ -21,7 +21,7 @@ from logstore.log import storefile
 from logstore.log.shipped import Place
 from logstore.log.shipped_files import ShippedFiles
 from logstore.options import StoreOptions
-from logstore.recovery import readonly, rebuild
+from logstore.recovery import readonly, replay
 from logstore.recovery.report import RecoveryReport
 from logstore.uri_path import UriPath
 
@@ -53,7 +53,7 @@ def _opened(
     home = LOCAL.temporary_directory()
     try:
         engine = readonly.private_engine(
-            files, path, home, content, options, lambda self: rebuild.build(self, report)
+            files, path, home, content, options, lambda self: replay.build(self, report)
         )
         readonly.build(engine)
         _refuse_damage(engine, report, path, position)

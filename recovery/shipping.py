@@ -29,7 +29,7 @@ from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError
 from logstore.fs import File
-from logstore.log import chain, names, pinfile, shipfile, shipped
+from logstore.log import chain, file_names, pinfile, shipfile, shipped
 from logstore.log.shipfile import ShipRecord
 from logstore.log.shipped import (
     CHUNK_BYTES,
@@ -81,7 +81,7 @@ def ship(
     place = Place(uri)
     if place.is_local and Path(place.root).is_relative_to(engine.path):
         raise OptionError(f"{place.shown} is in the store itself: give a URI outside it")
-    with maintenance_locks.alone(engine, what=names.PINS):
+    with maintenance_locks.alone(engine, what=file_names.PINS):
         before = place.manifest()
         if before is not None and before.uuid != engine.uuid.hex():
             raise OptionError(f"{place.shown} has another store: give each store a URI of its own")
@@ -192,15 +192,15 @@ class _Ship:
     def _moment(self) -> tuple[int, dict[str, int]]:
         """A durable position, and of each file that it needs how many bytes belong to it."""
         engine = self._engine
-        store, hints = engine.path, engine.path / names.LOG
+        store, hints = engine.path, engine.path / file_names.LOG
         found: list[tuple[Path, int]] = []
         with maintenance_locks.alone(engine):
             moment = whole_log.now(engine, self._committer)
             for piece in moment.pieces:
-                path = names.segment(store, piece.link.number)
+                path = file_names.segment(store, piece.link.number)
                 self._links[path.relative_to(store).as_posix()] = piece.link
                 found.append((path, piece.size_bytes))
-            for path in (*moment.others, store / names.STORE):
+            for path in (*moment.others, store / file_names.STORE):
                 if path.parent == hints:
                     found.append((path, engine.fs.stat(path).size_bytes))
                 else:
@@ -219,7 +219,7 @@ class _Ship:
         if self._before is None:
             return
         store = self._engine.path
-        last = names.segment(store, fmt.segment_of(self._before.position))
+        last = file_names.segment(store, fmt.segment_of(self._before.position))
         path = last.relative_to(store).as_posix()
         part, ours = self._known.get(path), files.get(path)
         if self._before.position <= position and (part is None or ours is None):
@@ -304,7 +304,7 @@ class _Ship:
                 self._engine.fs.make_directory(Path(place.path(OBJECTS)))
             elif not place.has_objects:
                 place.fs.create_dir(place.path(OBJECTS), recursive=True)
-            written = target + names.TEMPORARY if place.is_local else target
+            written = target + file_names.TEMPORARY if place.is_local else target
             with place.fs.open_output_stream(written) as file:
                 for data in self._chunks(part.path, part.size_bytes):
                     file.write(data)
@@ -333,7 +333,7 @@ class _Ship:
     def _record(self, made: Manifest) -> None:
         """What the store knows of it; if that fails, it knows less than is there."""
         engine, active = self._engine, fmt.segment_of(made.position)
-        numbers = (names.segment_number(part.path) for part in made.parts)
+        numbers = (file_names.segment_number(part.path) for part in made.parts)
         later = tuple(number for number in numbers if number > active)
         record = ShipRecord(made.position, made.shipped_ms, later, self._place.shown, made.line)
         shipfile.write(engine.fs, engine.path, record)

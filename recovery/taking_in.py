@@ -19,7 +19,7 @@ from logstore.errors import CorruptFrameError, UnreadableError
 from logstore.index.env import Generation
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader
+from logstore.log import chain, file_names, log_reader
 
 
 def take_in(engine: Engine, generation: Generation, bound: int | None) -> Meta:
@@ -58,11 +58,11 @@ def _segment(
     start = link.start_offset
     if fmt.segment_of(txn.meta.applied) == link.number:
         start = fmt.offset_of(txn.meta.applied)
-    file = engine.fs.open(names.segment(engine.path, link.number))
+    file = engine.fs.open(file_names.segment(engine.path, link.number))
     good = fmt.position(link.number, start)
     try:
-        scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
-        for commit in reader.commits(scanned, txn.meta.commit):
+        scanned = log_reader.scan(file, engine.seed, link.number, start, link.end_offset)
+        for commit in log_reader.commits(scanned, txn.meta.commit):
             if bound is not None and commit.end > bound:
                 return False
             apply_commit(txn, commit)

@@ -24,7 +24,7 @@ from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader
+from logstore.log import chain, file_names, log_reader
 from logstore.log import frame as frames
 from logstore.recovery.report import AtRisk, Endangered
 
@@ -48,8 +48,8 @@ def rewrite(engine: Engine, failed_at: int) -> int:
 def _copy(engine: Engine, link: chain.Link) -> None:
     """Crash order: bytes, sync, rename, directory sync; before the rename nothing has changed."""
     fs = engine.fs
-    path = names.segment(engine.path, link.number)
-    temporary = path.with_name(path.name + names.TEMPORARY)
+    path = file_names.segment(engine.path, link.number)
+    temporary = path.with_name(path.name + file_names.TEMPORARY)
     source = fs.open(path)
     try:
         target = fs.open_new(temporary)
@@ -95,17 +95,17 @@ def at_risk(engine: Engine, failed_at: int) -> AtRisk:
     return risk
 
 
-def _frames(engine: Engine, failed_at: int) -> list[reader.LogFrame]:
+def _frames(engine: Engine, failed_at: int) -> list[log_reader.LogFrame]:
     """Frames of complete commits from a position on, up to what cannot be read."""
-    found: list[reader.LogFrame] = []
+    found: list[log_reader.LogFrame] = []
     for link in chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(failed_at)):
         start = link.start_offset
         if fmt.segment_of(failed_at) == link.number:
             start = max(start, fmt.offset_of(failed_at))
-        file = engine.fs.open(names.segment(engine.path, link.number))
+        file = engine.fs.open(file_names.segment(engine.path, link.number))
         try:
-            scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
-            for commit in reader.commits(scanned, None):
+            scanned = log_reader.scan(file, engine.seed, link.number, start, link.end_offset)
+            for commit in log_reader.commits(scanned, None):
                 found += commit.frames
         except CorruptFrameError:
             continue  # its end: what is behind never was a complete commit, or is damage
@@ -166,10 +166,10 @@ def _last_before(engine: Engine, stream: int, position: int) -> StreamID:
 
 
 def _last_in(engine: Engine, link: chain.Link, end: int, stream: int) -> StreamID | None:
-    file = engine.fs.open(names.segment(engine.path, link.number))
+    file = engine.fs.open(file_names.segment(engine.path, link.number))
     last: StreamID | None = None
     try:
-        for each in reader.scan(file, engine.seed, link.number, link.start_offset, end):
+        for each in log_reader.scan(file, engine.seed, link.number, link.start_offset, end):
             body = each.body()
             if isinstance(body, _Data | frames.Record) and body.stream == stream:
                 last = StreamID(body.last_ms, body.last_seq)

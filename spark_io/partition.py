@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.datasource import InputPartition
 
-from logstore.scan.snapshot import Split
+from logstore.scan.snapshot_file import Split
 
 
 class SplitPartition(InputPartition):

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from logstore.errors import NotAStoreError, OptionError
 from logstore.fs import LOCAL
-from logstore.log import names, shipped, storefile
+from logstore.log import file_names, shipped, storefile
 from logstore.log.shipped_files import is_shipped
 from logstore.uri_path import is_uri, shown
 
@@ -102,7 +102,7 @@ def _is_wild(place: str) -> bool:
 
 
 def _is_store(place: str) -> bool:
-    return LOCAL.exists(Path(place, names.STORE))
+    return LOCAL.exists(Path(place, file_names.STORE))
 
 
 def _matching(pattern: str) -> list[str]:
@@ -115,7 +115,7 @@ def _matching(pattern: str) -> list[str]:
             found = [each / name for each in found for name in _names(each, part)]
         else:
             found = [each / part for each in found]
-    signs = (names.STORE, names.LOG, shipped.MANIFEST)
+    signs = (file_names.STORE, file_names.LOG, shipped.MANIFEST)
     kept = [
         str(each)
         for each in found

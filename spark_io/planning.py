@@ -16,10 +16,10 @@ from logstore.api.store import Store
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, StreamID
 from logstore.scan.column_names import folded
-from logstore.scan.plan import Plan
-from logstore.scan.snapshot import Split
+from logstore.scan.snapshot_file import Split
+from logstore.scan.split_plan import Plan
 from logstore.spark_io import offsets, stores
-from logstore.spark_io.options import SourceOptions
+from logstore.spark_io.source_options import SourceOptions
 from logstore.spark_io.stores import PlannedStore
 from logstore.spark_io.telling import log
 from logstore.uri_path import shown

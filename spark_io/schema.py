@@ -20,8 +20,8 @@ from logstore.errors import OptionError
 from logstore.scan.arrow import BATCH_ROWS, Gather, Source
 from logstore.scan.column_names import folded
 from logstore.scan.conversion import Target
-from logstore.spark_io.options import SourceOptions
-from logstore.spark_io.records import Rows
+from logstore.spark_io.source_options import SourceOptions
+from logstore.spark_io.spark_records import Rows
 from logstore.tuples import NamedTuple
 
 DDL = (

@@ -14,7 +14,7 @@ from logstore.errors import OptionError
 from logstore.fs import LOCAL
 from logstore.log import storefile
 from logstore.options import StoreLimits
-from logstore.spark_io import options as source_options
+from logstore.spark_io import source_options
 from logstore.tuples import NamedTuple
 
 KNOWN = ("path", "stream", "idColumn", "ifExists", "producer", "checkpointLocation")

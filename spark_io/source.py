@@ -26,17 +26,17 @@ from logstore.errors import Error, OptionError
 from logstore.spark_io import (
     damage_table,
     places,
-    reading,
     sink,
     sink_options,
+    source_options,
+    split_batches,
     stream_options,
     tables,
     telling,
 )
-from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
-from logstore.spark_io.options import SourceOptions
 from logstore.spark_io.partition import SplitPartition
+from logstore.spark_io.source_options import SourceOptions
 
 NAME = "logstore"
 
@@ -200,4 +200,4 @@ class LogstoreReader(DataSourceReader):
         """The record batches of one split, as `reading.batches` says."""
         if not isinstance(partition, SplitPartition):
             return  # Spark's way to say that there are no partitions
-        yield from reading.batches(partition.split, self.wanted, self.options)
+        yield from split_batches.batches(partition.split, self.wanted, self.options)

@@ -17,18 +17,19 @@ from typing import Protocol
 from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
-from logstore.engine.shm import process
-from logstore.engine.shm.process import Identity
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.process_identity import Identity
 from logstore.errors import OptionError
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import pinfile
 from logstore.log.shipped_files import is_shipped
-from logstore.scan import absent, plan
+from logstore.scan import absent
+from logstore.scan import split_plan as plan
 from logstore.scan.moment import Kept
-from logstore.scan.plan import Plan
-from logstore.spark_io import reading
-from logstore.spark_io.options import SourceOptions
+from logstore.scan.split_plan import Plan
+from logstore.spark_io import split_batches
+from logstore.spark_io.source_options import SourceOptions
 from logstore.uri_path import path_of, shown
 
 SAMPLED_ENTRIES = 20
@@ -74,7 +75,7 @@ def driver() -> Identity:
     A planner is a process of its own that ends with the plan. Spark's driver is the Java virtual
     machine above it, which also ends when the Python script that started it does.
     """
-    return process.identity(process.ancestor("java"))
+    return process_identity.identity(process_identity.ancestor("java"))
 
 
 @contextmanager
@@ -100,8 +101,8 @@ def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> N
     the plan's tasks tell the same again, and more."""
     found = absent.known(opened_of(store).engine(), made)
     if found and options.fail_on_loss:
-        raise found[0].told(reading.ADVICE)
-    reading.tell(str(store.path), found, "tasks will leave out")
+        raise found[0].told(split_batches.ADVICE)
+    split_batches.tell(str(store.path), found, "tasks will leave out")
 
 
 class LocalStore:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import ZERO_ID, StreamID, parse_id
 from logstore.log.shipped_files import is_shipped
-from logstore.spark_io import options as source_options
-from logstore.spark_io import places
-from logstore.spark_io.options import SourceOptions
+from logstore.spark_io import places, source_options
+from logstore.spark_io.source_options import SourceOptions
 from logstore.tuples import NamedTuple
 from logstore.uri_path import path_of
 

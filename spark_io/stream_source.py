@@ -25,8 +25,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logstore.ids import StreamID, parse_id
-from logstore.spark_io import reading
 from logstore.spark_io import schema as columns
+from logstore.spark_io import split_batches
 from logstore.spark_io.partition import SplitPartition
 from logstore.spark_io.stream_options import StreamOptions
 
@@ -150,4 +150,4 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The record batches of one split, as `reading.batches` says."""
         if not isinstance(partition, SplitPartition):
             return
-        yield from reading.batches(partition.split, self.wanted, self.options.source)
+        yield from split_batches.batches(partition.split, self.wanted, self.options.source)

@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from logstore.errors import GroupNotFoundError, OptionError
 from logstore.ids import U64_MAX
-from logstore.spark_io import options as source_options
 from logstore.spark_io import schema as columns
-from logstore.spark_io.options import SourceOptions
+from logstore.spark_io import source_options
+from logstore.spark_io.source_options import SourceOptions
 from logstore.uri_path import shown
 
 if TYPE_CHECKING:  # with LMDB, which tasks must not need

@@ -29,8 +29,8 @@ from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError, 
 from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, StreamID
 from logstore.index.keys import StreamRecord
-from logstore.scan import plan
-from logstore.scan.snapshot import Split
+from logstore.scan import split_plan
+from logstore.scan.snapshot_file import Split
 from logstore.spark_io import planning, stores
 from logstore.spark_io.stream_options import StreamOptions
 from logstore.spark_io.telling import log
@@ -323,10 +323,10 @@ def _plan(
     after: StreamID,
     last: StreamID,
     cores: int,
-) -> plan.Plan:
+) -> split_plan.Plan:
     """The plan of what lies behind an ID, up to another one; of nothing if there is no stream."""
     try:
-        return plan.make(
+        return split_plan.make(
             opened_of(store).engine(),
             [name.encode()],
             _behind(after),
@@ -339,7 +339,7 @@ def _plan(
             lossy=not options.fail_on_loss,
         )
     except StreamNotFoundError:
-        return plan.Plan("", [], 0, 0)
+        return split_plan.Plan("", [], 0, 0)
 
 
 def _is_whole(

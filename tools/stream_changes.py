@@ -327,10 +327,10 @@ def _cancel(stream: Stream[bytes], given: tuple[str, ...]) -> None:
 
 def _show_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
     """A line about one entry."""
-    from logstore.scan import records
+    from logstore.scan import scan_records
 
     if output.json:
-        fields = records.entry_object(str(entry.key), entry.pairs)
+        fields = scan_records.entry_object(str(entry.key), entry.pairs)
         repeats: dict[str, Any] = {}
         if entry.name is not None:
             every_s = None if entry.every is None else entry.every.total_seconds()

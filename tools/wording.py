@@ -58,29 +58,29 @@ def entry_line(entry: Entry[bytes]) -> str:
 
 def entry_object(entry: Entry[bytes]) -> dict[str, Any]:
     """An entry for JSON, in the first of the three forms that is faithful."""
-    from logstore.scan import records
+    from logstore.scan import scan_records
 
-    return records.entry_object(str(entry.id), entry.pairs)
+    return scan_records.entry_object(str(entry.id), entry.pairs)
 
 
 def text_or_base64(raw: bytes) -> str:
     """Bytes as text if they are UTF-8, else in base64."""
-    from logstore.scan import records
+    from logstore.scan import scan_records
 
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        return records.in_base64(raw)
+        return scan_records.in_base64(raw)
 
 
 def name_object(name: bytes) -> dict[str, str]:
     """A stream's name for JSON: ``name``, or ``name_base64`` when it is no UTF-8."""
-    from logstore.scan import records
+    from logstore.scan import scan_records
 
     try:
         return {"name": name.decode()}
     except UnicodeDecodeError:
-        return {"name_base64": records.in_base64(name)}
+        return {"name_base64": scan_records.in_base64(name)}
 
 
 def by_json_names(info: Any) -> dict[str, Any]:

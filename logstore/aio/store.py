@@ -52,7 +52,7 @@ from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
 from logstore.aio.worker import AsyncWorker
 from logstore.api import arguments, worker
-from logstore.api import read as reading
+from logstore.api import entry_reads as reading
 from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
 from logstore.api.group import ConsumeOptions, Delivery, Group, deliveries_of
@@ -65,7 +65,7 @@ from logstore.api.stream import Stream
 from logstore.api.times import When
 from logstore.api.transaction import Transaction
 from logstore.codec import Row
-from logstore.engine.waiting.wait import over
+from logstore.engine.waiting.stream_wait import over
 from logstore.ids import IDLike, StreamID
 from logstore.options import Sync
 from logstore.settings import GroupSettings, StreamSettings

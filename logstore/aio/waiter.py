@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from logstore.engine.shm.wait_words import bucket_of
-from logstore.engine.waiting.queue import Ticket
+from logstore.engine.waiting.wait_queue import Ticket
 
 WOKEN_AT_ONCE = 16  # tasks of a loop
 

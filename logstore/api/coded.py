@@ -23,9 +23,9 @@ from logstore.api.scheduling import ScheduledEntry
 from logstore.api.stream import Stream
 from logstore.api.values import ValueCodec, Values, built_in, value_codec
 from logstore.codec import RowBatch
-from logstore.engine.features import settings
+from logstore.engine.features import setting_changes
 from logstore.engine.streams.add import check_expected
-from logstore.features.settings import SettingRows
+from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, IDLike, parse_id
 
 
@@ -135,7 +135,7 @@ class CodedStream(Stream[Any]):
         """Whether the codec is kept with the stream; OptionError if another one is."""
         if not self._kept:
             kept = _kept(self._opened, self._name)
-            settings.check_codec(kept, self._codec.codec.name)
+            setting_changes.check_codec(kept, self._codec.codec.name)
             self._kept = kept is not None
         return self._kept
 
@@ -148,7 +148,10 @@ class CodedStream(Stream[Any]):
             if expected is not None and self._opened.record(self._name) is None:
                 check_expected(self._name, parse_id(expected), ZERO_ID)
             step = partial(
-                settings.keep_codec, name=self._name, codec=self._codec.codec.name, create=create
+                setting_changes.keep_codec,
+                name=self._name,
+                codec=self._codec.codec.name,
+                create=create,
             )
             self._kept = self._opened.commit(step)
 

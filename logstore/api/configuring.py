@@ -14,7 +14,7 @@ from logstore.api import arguments
 from logstore.api.opening import OpenStore
 from logstore.engine.snapshots import snapshot
 from logstore.errors import OptionError, shown
-from logstore.features.settings import SettingRows
+from logstore.features.setting_rows import SettingRows
 from logstore.options import Sync
 from logstore.settings import GroupSettings, StreamSettings
 
@@ -78,7 +78,7 @@ def configure_stream(
     opened: OpenStore[Any], name: bytes, changes: dict[str, Any], *, create: bool, sync: Sync | None
 ) -> StreamSettings:
     """One commit; all settings after it. A limit is for giving space back, also of a full disk."""
-    from logstore.engine.features import settings as configures
+    from logstore.engine.features import setting_changes as configures
 
     step = partial(configures.stream, name=name, changes=changes, create=create)
     limited = any(changes.get(limit) is not None for limit in LIMITS)
@@ -90,7 +90,7 @@ def configure_group(
     opened: OpenStore[T], stream: bytes, name: bytes, changes: dict[str, Any], sync: Sync | None
 ) -> GroupSettings[T]:
     """One commit; all settings after it."""
-    from logstore.engine.features import settings as configures
+    from logstore.engine.features import setting_changes as configures
 
     step = partial(configures.group, stream=stream, name=name, changes=changes)
     after: GroupSettings[bytes] = opened.commit(step, sync)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from logstore.api import read as reading
+from logstore.api import entry_reads as reading
 from logstore.api import units
 from logstore.api.group import DeadLetter, Group, OnDead
 from logstore.api.handlers import PLAIN, not_done

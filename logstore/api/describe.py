@@ -33,11 +33,11 @@ from logstore.api.info import (
 from logstore.api.opening import OpenStore
 from logstore.codec import codec, codec_name
 from logstore.codec.pending_run import Pending
-from logstore.compaction import deleted_bytes, reclaimable
-from logstore.engine.groups import describe as pel
-from logstore.engine.groups.describe import ConsumerRow, GroupRow
-from logstore.engine.lane import loading as lane
-from logstore.engine.reading import loading as reading
+from logstore.compaction import erasure, reclaimable
+from logstore.engine.groups import group_rows as pel
+from logstore.engine.groups.group_rows import ConsumerRow, GroupRow
+from logstore.engine.lane import lane_loading as lane
+from logstore.engine.reading import reader_loading as reading
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
@@ -48,14 +48,15 @@ from logstore.engine.txn import nodes
 from logstore.errors import OptionError, ReadOnlyError, StreamNotFoundError
 from logstore.features.expiry import ExpiryRows
 from logstore.features.idempotent_ids import ProducerRows
-from logstore.features.schedule import ScheduleRows
-from logstore.features.settings import SettingRows
+from logstore.features.schedule_rows import ScheduleRows
+from logstore.features.setting_rows import SettingRows
 from logstore.format import FRAME_HEAD_BYTES, position_parts
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun
 from logstore.index.group_txn import LAST
 from logstore.index.keys import SegmentRow, StreamRecord
-from logstore.log import names, segment, shipfile, storefile
+from logstore.log import file_names as names
+from logstore.log import segment, shipfile, storefile
 from logstore.log.pinfile import Pin
 from logstore.log.shipfile import ShipRecord
 from logstore.options import elapsed
@@ -110,7 +111,7 @@ def store_info(engine: Engine) -> StoreInfo:
     entries, rows, meta, scheduled, expired, index = snapshot.read(engine, collect)
     sizes = _segment_bytes(engine, rows)
     live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
-    gone = deleted_bytes.deleted_bytes(engine)
+    gone = erasure.deleted_bytes(engine)
     oldest = min(gone, default=0)
     applied, durable = position_parts(meta.applied), position_parts(durable_upto(engine))
     compacted_ms, compacted_bytes = Wake.last_compaction(engine.fs, engine.path / names.WAKE)

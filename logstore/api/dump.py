@@ -24,7 +24,7 @@ from logstore.errors import (
     shown,
 )
 from logstore.options import Sync
-from logstore.rdb import codes, dump, writer
+from logstore.rdb import codes, dump_payload, rdb_writer
 from logstore.rdb.value import Node, StreamValue
 
 Peer: TypeAlias = Literal["redis", "redis-8.6", "redis-8.8", "valkey"]
@@ -43,13 +43,13 @@ def payload(opened: OpenStore[Any], name: bytes, peer: Peer | None = None) -> by
     if peer not in (None, *get_args(Peer)):
         names = ", ".join(map(repr, get_args(Peer)))
         raise OptionError(f"peer is one of {names} or None: {shown(peer)}")
-    return _encoded(export.read(opened.engine(), name, dump.PAYLOAD_MAX_BYTES), peer)
+    return _encoded(export.read(opened.engine(), name, dump_payload.PAYLOAD_MAX_BYTES), peer)
 
 
 def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
     """The same of a stream as a view has it, such as that of a transaction."""
     value = export.seen(view, name)
-    if value.node_bytes > dump.PAYLOAD_MAX_BYTES:
+    if value.node_bytes > dump_payload.PAYLOAD_MAX_BYTES:
         raise TooLargeError(
             f"the stream's nodes have about {value.node_bytes} bytes, more than servers take",
             stream=name,
@@ -68,13 +68,13 @@ def _encoded(value: StreamValue, peer: Peer | None) -> bytes:
     if peer is not None:
         valkey = peer == "valkey"
         value.nodes = [(key, listpack.respell(lp, valkey=valkey)) for key, lp in value.nodes]
-    return dump.encode(value, writer.kind_of(value.info, TYPES_OF[peer]))
+    return dump_payload.encode(value, rdb_writer.kind_of(value.info, TYPES_OF[peer]))
 
 
 def prepared(payload: bytes) -> Prepared:
     """The stream of a payload, verified whole; InvalidPayloadError, TooLargeError."""
     try:
-        return prepare(dump.decode(payload))
+        return prepare(dump_payload.decode(payload))
     except CorruptNodeError as exc:
         raise InvalidPayloadError(exc.message) from exc
 

@@ -22,11 +22,11 @@ from logstore.api.handlers import Event
 from logstore.api.opening import OpenStore
 from logstore.codec import codec
 from logstore.engine.groups import ack, admin, claim, deliver
-from logstore.engine.groups import describe as pel
+from logstore.engine.groups import group_rows as pel
 from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting import thread
-from logstore.engine.waiting.session import GroupRead
+from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import OptionError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
 from logstore.options import NackMode, References, Sync

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from logstore.api import arguments
 from logstore.api.entry import Entry, make_entry
 from logstore.codec import codec
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID
+from logstore.codec.node_types import ID, MAX_ID, ZERO_ID
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
 
 if TYPE_CHECKING:

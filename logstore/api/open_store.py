@@ -18,7 +18,7 @@ from logstore.api.opening import FILES, OpenStore
 from logstore.api.store import Store
 from logstore.clock import Clock, checked
 from logstore.errors import Error, OptionError
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
 from logstore.uri_path import is_uri, path_of
 
@@ -159,7 +159,8 @@ def _may_join(place: Path) -> bool:
     try:
         owner = fs.stat(place).user
         return owner == os.geteuid() and all(
-            fs.stat(place / name).user == owner for name in (names.LOCK, names.USERS, names.WAKE)
+            fs.stat(place / name).user == owner
+            for name in (file_names.LOCK, file_names.USERS, file_names.WAKE)
         )
     except OSError:
         return False

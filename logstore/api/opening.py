@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
 from logstore.engine.commit.committer import Committer, Op
-from logstore.engine.maintenance.worker import Compact
+from logstore.engine.maintenance.maintenance_thread import Compact
 from logstore.engine.registry import Shared
 from logstore.engine.runtime import reserve
 from logstore.engine.runtime.engine import Engine, log
@@ -30,7 +30,7 @@ from logstore.engine.streams.add import AutoID
 from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Error, StoreGoneError
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
-from logstore.recovery import open_store
+from logstore.recovery import store_opening
 from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
@@ -387,14 +387,14 @@ class OpenStore(Generic[T]):
     def compact(self, *, purge: bool, full: bool = False, threshold: float = 0.5) -> Any:
         """Compaction by call, as ``Store.compact``; its report."""
         from logstore.compaction import runner
-        from logstore.engine.features import latest
+        from logstore.engine.features import latest_upkeep
 
         shared = self.live()
 
         def run() -> Any:
             with shared.committer.locked():
                 pass  # the end of the log was looked at, before anything is read
-            latest.run(shared.engine, shared.committer)  # what is replaced goes with it
+            latest_upkeep.run(shared.engine, shared.committer)  # what is replaced goes with it
             return runner.run(
                 shared.engine, shared.committer, purge=purge, full=full, threshold=threshold
             )
@@ -484,8 +484,10 @@ def acquire(
                 engine, report = readonly.open_engine(fs, path, options)
             close = readonly.close_engine
         else:
-            engine, report = open_store.open_engine(fs, path, options, create=create, limits=limits)
-            close = open_store.close_engine
+            engine, report = store_opening.open_engine(
+                fs, path, options, create=create, limits=limits
+            )
+            close = store_opening.close_engine
         # Of what was opened: another directory may stand at ``path`` by now.
         directory = fs.stat(engine.index_home if is_uri(engine.path) else engine.path)
         made = directory.device, directory.inode, options.readonly
@@ -527,7 +529,7 @@ def _compacting(engine: Engine, committer: Committer) -> Compact:
     def tick(pause: Pause) -> None:
         nonlocal compact
         if compact is None:  # loaded by its thread, and not by who opens a store for a moment
-            from logstore.compaction.background import Compactor
+            from logstore.compaction.compactor import Compactor
 
             compact = Compactor(engine, committer).tick
         compact(pause)

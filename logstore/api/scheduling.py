@@ -18,17 +18,17 @@ from logstore.api.opening import OpenStore
 from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import expiry as expiring
-from logstore.engine.features import schedule as scheduling
-from logstore.engine.features.expiry import Condition
-from logstore.engine.features.schedule import DUE_MAX_MS, When
+from logstore.engine.features import due_entries as scheduling
+from logstore.engine.features import stream_expiry as expiring
+from logstore.engine.features.due_entries import DUE_MAX_MS, When
+from logstore.engine.features.stream_expiry import Condition
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import OptionError, TooLargeError, shown
-from logstore.features import repeat as repeating
-from logstore.features.repeat import CRON_MAX_CHARS, NAME_MAX_BYTES, Repeat
-from logstore.features.schedule import FIRST, Key, ScheduleRow, ScheduleRows, packed, unpacked
+from logstore.features import cron as repeating
+from logstore.features.cron import CRON_MAX_CHARS, NAME_MAX_BYTES, Repeat
+from logstore.features.schedule_rows import FIRST, Key, ScheduleRow, ScheduleRows, packed, unpacked
 from logstore.options import Sync, seconds
 from logstore.tuples import NamedTuple
 

@@ -313,7 +313,7 @@ class Store(Generic[T]):
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
-        from logstore.api import read
+        from logstore.api import entry_reads as read
 
         limits = arguments.limits(count, max_count, max_bytes)
         return read.read_many(self._opened, after, limits, timeout)
@@ -350,7 +350,7 @@ class Store(Generic[T]):
             InvalidEntryError: a name, field or value is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
-        from logstore.api import read
+        from logstore.api import entry_reads as read
         from logstore.api.matching import matching
 
         arguments.check_count(count, "count")
@@ -394,7 +394,7 @@ class Store(Generic[T]):
             InvalidEntryError: a name is text that the store's encoding cannot take.
             TooLargeError: a name has above 64 KiB.
         """
-        from logstore.api import read
+        from logstore.api import entry_reads as read
         from logstore.api.names import stream_names
 
         low, high = arguments.moments(start, end, since, until, self._engine().clock)
@@ -581,10 +581,10 @@ class Store(Generic[T]):
         Raises:
             ReadOnlyError: the store was opened with ``readonly``.
         """
-        from logstore.engine.features import latest, retention
+        from logstore.engine.features import latest_upkeep, retention
 
         shared = self._live()
-        replaced = latest.run(shared.engine, shared.committer)
+        replaced = latest_upkeep.run(shared.engine, shared.committer)
         return replaced + retention.run(shared.engine, shared.committer)
 
     def checkpoint(self) -> int:

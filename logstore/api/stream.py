@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from logstore.api.group import Group
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scheduling import ScheduledEntry, ScheduleKey, ScheduleOptions
-    from logstore.engine.features.expiry import Condition
+    from logstore.engine.features.stream_expiry import Condition
     from logstore.settings import StreamSettings
 
 T = TypeVar("T", bytes, str)
@@ -160,9 +160,9 @@ class Stream(StreamEntries[T]):
         Returns:
             False if there is no stream, or it never would expire.
         """
-        from logstore.engine.features import expiry
+        from logstore.engine.features import stream_expiry
 
-        was_set: bool = self._opened.free(partial(expiry.persist, name=self._name), sync)
+        was_set: bool = self._opened.free(partial(stream_expiry.persist, name=self._name), sync)
         return was_set
 
     @property

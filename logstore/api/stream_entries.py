@@ -148,7 +148,7 @@ class StreamEntries(Generic[T]):
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
-        from logstore.api import read as reading
+        from logstore.api import entry_reads as reading
 
         low, high = arguments.moments(start, end, since, until, self._opened.engine().clock)
         arguments.check_flag(reverse, "reverse")
@@ -196,7 +196,7 @@ class StreamEntries(Generic[T]):
             InvalidIDError: ``after`` is no ID.
             OptionError: a limit or the timeout is not valid.
         """
-        from logstore.api import read as reading
+        from logstore.api import entry_reads as reading
 
         limits = arguments.limits(count, max_count, max_bytes)
         return reading.read_stream(self._opened, self._name, after, limits, timeout)
@@ -230,7 +230,7 @@ class StreamEntries(Generic[T]):
             EntryTypeError: a field or value of ``where`` is of a type that is not stored.
             InvalidEntryError: one is text that the store's encoding cannot take.
         """
-        from logstore.api import read as reading
+        from logstore.api import entry_reads as reading
 
         after, found = reading.beginning(self._opened, after, since), self._matching(where)
         return reading.follow(self._opened, self._name, after, count, timeout, found)
@@ -249,7 +249,7 @@ class StreamEntries(Generic[T]):
             EntryTypeError: the key is of a type that is not stored.
             InvalidEntryError: it is text that the store's encoding cannot take.
         """
-        from logstore.api import read as reading
+        from logstore.api import entry_reads as reading
 
         return reading.latest(self._opened, self._name, key, self._values)
 

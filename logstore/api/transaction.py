@@ -34,7 +34,7 @@ from logstore.api.stream import Stream
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Op
-from logstore.engine.features import settings
+from logstore.engine.features import setting_changes
 from logstore.engine.groups import ack
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams import add, lifecycle
@@ -336,7 +336,7 @@ class TransactionStream(Generic[T]):
         if self._values is not None:
             codec = self._values.codec.name
             self._steps.take(
-                partial(settings.keep_codec, name=self._name, codec=codec, create=create)
+                partial(setting_changes.keep_codec, name=self._name, codec=codec, create=create)
             )
 
     @overload

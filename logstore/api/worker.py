@@ -26,13 +26,13 @@ from logstore.api import arguments
 from logstore.api.arguments import deadline_of
 from logstore.api.handlers import PLAIN, USE_AIO, Ends, Event, WorkNotDone, check_callable, not_done
 from logstore.api.opening import OpenStore
-from logstore.engine.groups import ack, describe
+from logstore.engine.groups import ack, group_rows
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.waiting.wait import over
+from logstore.engine.waiting.stream_wait import over
 from logstore.errors import NotOwnerError, OptionError, shown
-from logstore.features.settings import SettingRows
+from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
 from logstore.options import AMOUNT_MAX
@@ -216,7 +216,7 @@ class Loop(Generic[T]):
         """Whether something is pending with this consumer."""
         group = self.group
         return group._opened.view(
-            lambda view: describe.held(view, group._stream, group._name, self.consumer) > 0
+            lambda view: group_rows.held(view, group._stream, group._name, self.consumer) > 0
         )
 
     # -- getting entries ------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class Loop(Generic[T]):
         group = self.group
 
         def look(view: Snapshot) -> bool:
-            number = describe.group_number(view, group._stream, group._name)
+            number = group_rows.group_number(view, group._stream, group._name)
             return number is not None and (
                 SettingRows(view.index).group(number).max_deliveries is not None
             )
@@ -376,7 +376,7 @@ def _later(group: Worked[Any], work: Work) -> ack.Later | None:
         own_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
 
     def look(view: Snapshot) -> int | None:
-        number = describe.group_number(view, group._stream, group._name)
+        number = group_rows.group_number(view, group._stream, group._name)
         return None if number is None else SettingRows(view.index).group(number).redeliver_after_ms
 
     if first_ms and own_ms is None and group._opened.view(look) is None:

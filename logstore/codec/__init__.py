@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logstore.codec.backend import Codec, codec, codec_name, native_or_none
-from logstore.codec.interface import (
+from logstore.codec.node_types import (
     ARROW_COLUMNS,
     EXACT_COLUMNS,
     ID,
@@ -28,7 +28,7 @@ from logstore.codec.interface import (
 )
 
 if TYPE_CHECKING:
-    from logstore.codec.arrow import ArrowBuilder
+    from logstore.codec.arrow_builder import ArrowBuilder
     from logstore.codec.backend import pure  # the module of that name, where it is asked for
     from logstore.codec.given_ids import GivenIDs, RunList
     from logstore.codec.pending_run import PendingRun

@@ -31,7 +31,7 @@ cdef class ArrowBuilder(_Entries):
 
     def __cinit__(self, columns=ARROW_COLUMNS, field_columns=(), binary=False, guard=None):
         cdef Py_ssize_t i
-        from logstore.codec.arrow import binary_flags, check_columns
+        from logstore.codec.arrow_builder import binary_flags, check_columns
 
         check_columns(columns, field_columns)
         self.names = tuple(columns)
@@ -191,7 +191,7 @@ cdef class ArrowBuilder(_Entries):
         """The map and `pairs`, as far as they are wanted."""
         import pyarrow as pa
 
-        from logstore.codec.arrow import arrow_type
+        from logstore.codec.arrow_builder import arrow_type
 
         cdef dict made = {}
         cdef u64 rows
@@ -218,7 +218,7 @@ cdef class ArrowBuilder(_Entries):
     cdef object column(self, str name):
         """The column as a pyarrow.Array; its buffers are empty afterwards."""
         cdef int which = STANDARD_NAMES.index(name)
-        from logstore.codec.arrow import arrow_type
+        from logstore.codec.arrow_builder import arrow_type
 
         kind = arrow_type(name, False)
         if which == STREAM or which == ID or which == ID_KEY:
@@ -229,7 +229,7 @@ cdef class ArrowBuilder(_Entries):
         """The batch; the builder is empty again."""
         import pyarrow as pa
 
-        from logstore.codec.arrow import arrow_type
+        from logstore.codec.arrow_builder import arrow_type
 
         cdef list arrays = []
         cdef Py_ssize_t i

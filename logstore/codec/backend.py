@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
-from logstore.codec.interface import (
+from logstore.codec.node_types import (
     ID,
     MAX_ID,
     ZERO_ID,
@@ -30,7 +30,7 @@ from logstore.errors import OptionError
 
 if TYPE_CHECKING:
     from logstore.codec import (
-        arrow,
+        arrow_builder,
         checksums,
         entry_objects,
         given_ids,
@@ -228,7 +228,7 @@ class Codec(Protocol):
     ) -> Packed: ...
 
     @property
-    def ArrowBuilder(self) -> type[arrow.ArrowBuilder]: ...  # noqa: N802
+    def ArrowBuilder(self) -> type[arrow_builder.ArrowBuilder]: ...  # noqa: N802
 
     @property
     def DeliveryMaker(self) -> type[entry_objects.DeliveryMaker]: ...  # noqa: N802

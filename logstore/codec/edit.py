@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from logstore.codec import listpack, node
-from logstore.codec.interface import ID, ZERO_ID, NodePart
+from logstore.codec.node_types import ID, ZERO_ID, NodePart
 from logstore.errors import CorruptNodeError, TooLargeError
 
 NODE_BYTES_MAX: Final = 1 << 30

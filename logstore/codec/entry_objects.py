@@ -19,8 +19,8 @@ from datetime import timedelta
 from types import MemberDescriptorType
 from typing import Any
 
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID
 from logstore.codec.node import entries
+from logstore.codec.node_types import ID, MAX_ID, ZERO_ID
 
 _new, _set = tuple.__new__, object.__setattr__  # what is set is private to the classes
 _U64_MAX = 2**64 - 1

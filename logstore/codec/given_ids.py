@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from logstore.codec.interface import ID
+from logstore.codec.node_types import ID
 from logstore.errors import InvalidEntryError
 from logstore.ids import U64_MAX, parse_auto, parse_id
 

@@ -27,7 +27,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from datetime import timedelta as _timedelta
 
-from logstore.codec.interface import (
+from logstore.codec.node_types import (
     ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, TIMESTAMP_MS_MAX, ZERO_ID, NodeHead, NodeSurvey, Packed,
     PackedNode,
 )

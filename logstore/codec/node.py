@@ -27,7 +27,7 @@ from itertools import islice, pairwise
 from typing import Final
 
 from logstore.codec import listpack
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead, NodeSurvey
+from logstore.codec.node_types import ID, MAX_ID, ZERO_ID, NodeEntry, NodeHead, NodeSurvey
 from logstore.errors import CorruptNodeError
 from logstore.tuples import NamedTuple
 

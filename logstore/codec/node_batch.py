@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from logstore.codec.checksums import frame_head, seal
-from logstore.codec.interface import ID, ZERO_ID, PackedNode
 from logstore.codec.node import survey
+from logstore.codec.node_types import ID, ZERO_ID, PackedNode
 from logstore.errors import CorruptNodeError
 from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_HEAD_BYTES, LOCATOR, NODE_BODY, NODE_KEY
 

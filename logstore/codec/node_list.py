@@ -18,8 +18,8 @@ from itertools import accumulate
 
 from logstore import format as fmt
 from logstore.codec.checksums import unseal
-from logstore.codec.interface import ID
 from logstore.codec.node import entries_where
+from logstore.codec.node_types import ID
 from logstore.crc import crc32c
 from logstore.errors import CorruptNodeError
 from logstore.tuples import NamedTuple

@@ -5,7 +5,7 @@ Invariants: nothing but names stands here. It may not know that a compiled codec
 
 from __future__ import annotations
 
-from logstore.codec.arrow import ArrowBuilder
+from logstore.codec.arrow_builder import ArrowBuilder
 from logstore.codec.checksums import FrameSearch, frame_head, seal, unseal
 from logstore.codec.edit import (
     append,

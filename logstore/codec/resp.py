@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 from logstore.codec.edit import ENTRY_BYTES_MAX, ids_from
 from logstore.codec.entry_objects import pack_ids
-from logstore.codec.interface import ID, MAX_ID, ZERO_ID
 from logstore.codec.node import entries
+from logstore.codec.node_types import ID, MAX_ID, ZERO_ID
 from logstore.codec.row_batch import RowBatch
 
 T = TypeVar("T")

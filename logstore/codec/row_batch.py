@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from logstore.codec import edit, listpack, node
 from logstore.codec.given_ids import GivenIDs
-from logstore.codec.interface import ID, Packed, PackedNode, Row
+from logstore.codec.node_types import ID, Packed, PackedNode, Row
 from logstore.errors import EntryTypeError, InvalidEntryError, TooLargeError
 
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from logstore.api.group import DeletedDelivery, Delivery, Group
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
@@ -30,7 +30,12 @@ FORGET_AFTER = timedelta(minutes=10)
 def here() -> str:
     """This process, as others on this machine look for it: host, boot, namespace, pid, start."""
     pid = os.getpid()
-    parts = (process.boot_id(), process.pid_namespace(), pid, process.start_ticks(pid))
+    parts = (
+        process_identity.boot_id(),
+        process_identity.pid_namespace(),
+        pid,
+        process_identity.start_ticks(pid),
+    )
     return ":".join(map(str, (os.uname().nodename.replace(":", "-"), *parts)))
 
 
@@ -47,7 +52,7 @@ def is_gone(worker: str) -> bool:
     pid, start = parts[3], parts[4]
     if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
         return False
-    return int(start) > 0 and not process.lives(int(pid), int(start))
+    return int(start) > 0 and not process_identity.lives(int(pid), int(start))
 
 
 def text(name: str | bytes) -> str:

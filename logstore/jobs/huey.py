@@ -32,7 +32,7 @@ from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.ids import StreamID
 from logstore.jobs import gone
-from logstore.jobs.keys import Keys
+from logstore.jobs.key_values import Keys
 
 GROUP = "workers"
 DEATHS_MAX = 3  # of workers that had a task

@@ -38,7 +38,7 @@ class Pool:
         left: Callable[[], int] | None = None,
     ) -> None:
         """``left`` tells how many jobs are left; then the pool ends when there is none."""
-        self._command = [sys.executable, "-m", "logstore.jobs.process", app, str(batch),
+        self._command = [sys.executable, "-m", "logstore.jobs.worker_process", app, str(batch),
                          str(os.getpid())]  # fmt: skip
         self._wanted = processes
         self._grace_s = grace_s

@@ -319,7 +319,7 @@ class Jobs(QueueStreams):
         Raises:
             OptionError: an option is not valid.
         """
-        from logstore.jobs.worker import Worker
+        from logstore.jobs.job_worker import Worker
 
         self.schedule_tasks()
         return Worker(self, self.tasks).run(batch=batch, stop=stop, timeout=timeout)

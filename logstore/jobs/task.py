@@ -19,7 +19,7 @@ from logstore.api import arguments
 from logstore.api.entry import Entry
 from logstore.api.transaction import Transaction
 from logstore.errors import JobFailedError, JobNotDoneError, OptionError, shown
-from logstore.features.repeat import Repeat
+from logstore.features.cron import Repeat
 from logstore.ids import StreamID
 from logstore.jobs.queue_streams import QueueStreams
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.fs import FileSystem
-from logstore.log import names, segment
+from logstore.log import file_names, segment
 from logstore.tuples import NamedTuple
 
 
@@ -30,7 +30,7 @@ class Link(NamedTuple):
 
 def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.SegmentHead, int]]:
     """Header and file size of every segment on disk."""
-    return dict(_heads(fs, store, uuid, names.segments(fs, store)))
+    return dict(_heads(fs, store, uuid, file_names.segments(fs, store)))
 
 
 def _heads(
@@ -39,7 +39,7 @@ def _heads(
     """The same of these; what was dropped since they were listed is left out."""
     for number in numbers:
         try:
-            file = fs.open(names.segment(store, number))
+            file = fs.open(file_names.segment(store, number))
         except FileNotFoundError:
             continue
         try:
@@ -52,7 +52,7 @@ def _heads(
 def main_links(fs: FileSystem, store: Path, uuid: bytes, from_segment: int = 0) -> list[Link]:
     """The chain from a segment on, ascending."""
     links: list[Link] = []
-    wanted = [number for number in names.segments(fs, store) if number >= from_segment]
+    wanted = [number for number in file_names.segments(fs, store) if number >= from_segment]
     for number, (head, size) in _heads(fs, store, uuid, wanted):
         if head.role != fmt.Role.MAIN:
             continue

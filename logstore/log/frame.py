@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
-from logstore.features.registry import FRAMES, FeatureBody
+from logstore.features.feature_list import FRAMES, FeatureBody
 from logstore.format import Kind
 from logstore.log import groupframe
 from logstore.log.groupframe import GroupBody

@@ -20,10 +20,10 @@ from pathlib import Path
 from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import DiskFullError, FileSystemError
-from logstore.features.registry import FRAMES
+from logstore.features.feature_list import FRAMES
 from logstore.format import Kind
 from logstore.fs import File, FileSystem
-from logstore.log import chain, names, reader, versioned
+from logstore.log import chain, file_names, log_reader, versioned
 from logstore.log import frame as frames
 from logstore.log.chain import Link
 from logstore.tuples import NamedTuple
@@ -52,7 +52,7 @@ _OF_STREAM = frozenset(
 )
 
 
-def shortened(frame: reader.LogFrame) -> reader.LogFrame:
+def shortened(frame: log_reader.LogFrame) -> log_reader.LogFrame:
     """A frame as a hint keeps it."""
     kept = frames.DATA_HEAD_BYTES.get(frame.kind)
     return frame if kept is None else frame._replace(payload=frame.payload[:kept])
@@ -78,7 +78,7 @@ class _Joining:
         self.going = []
 
 
-def pack(items: Iterator[reader.LogFrame]) -> tuple[bytes, int]:
+def pack(items: Iterator[log_reader.LogFrame]) -> tuple[bytes, int]:
     """The body of a hint, and how many items it has."""
     parts: list[bytes] = []
     add, item, head_bytes = parts.append, _ITEM.pack, frames.DATA_HEAD_BYTES.get
@@ -139,9 +139,9 @@ def write(
 
     Several processes may be about to: one of them does it, the others leave it to that one.
     """
-    file = fs.open(names.segment(store, link.number))
+    file = fs.open(file_names.segment(store, link.number))
     try:
-        scanned = reader.scan(file, seed, link.number, link.start_offset, link.end_offset)
+        scanned = log_reader.scan(file, seed, link.number, link.start_offset, link.end_offset)
         body, count = pack(scanned)
     finally:
         file.close()
@@ -159,7 +159,7 @@ def write(
         0,
     )[:-4]
     crc = crc32c(body, crc32c(head)).to_bytes(4, "little")
-    _write_alone(fs, names.hint(store, link.number), head + crc + body)
+    _write_alone(fs, file_names.hint(store, link.number), head + crc + body)
 
 
 def _write_alone(fs: FileSystem, path: Path, data: bytes) -> None:
@@ -168,7 +168,7 @@ def _write_alone(fs: FileSystem, path: Path, data: bytes) -> None:
     Nobody holds LOCK here: who cut a file that another one is just giving its name would leave an
     empty hint. So the lock is on that very file, and counts only while it has the temporary name.
     """
-    temporary = path.with_name(path.name + names.TEMPORARY)
+    temporary = path.with_name(path.name + file_names.TEMPORARY)
     if not _cleared(fs, temporary):
         return
     try:
@@ -229,7 +229,7 @@ class _Whole(NamedTuple):
 
 def read(
     fs: FileSystem, store: Path, uuid: bytes, link: Link, *, joined: bool = True
-) -> list[reader.LogFrame] | None:
+) -> list[log_reader.LogFrame] | None:
     """The frames of a segment as its hint keeps them; None if there is no hint that fits.
 
     Without ``joined``, also if it may be one that joins appends.
@@ -247,7 +247,7 @@ class Inspected(NamedTuple):
 
     segment_bytes: int
     joined: bool  # whether appends may be joined
-    frames: list[reader.LogFrame]
+    frames: list[log_reader.LogFrame]
 
 
 def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> Inspected | None:
@@ -282,7 +282,7 @@ def told_bytes(fs: FileSystem, store: Path, uuid: bytes, segment: int, size_byte
     also where nothing tells.
     """
     try:
-        file = fs.open(names.hint(store, segment))
+        file = fs.open(file_names.hint(store, segment))
     except (FileNotFoundError, FileSystemError):
         return 0
     try:
@@ -298,7 +298,7 @@ def told_bytes(fs: FileSystem, store: Path, uuid: bytes, segment: int, size_byte
 def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | None:
     """The hint of a segment, whatever the segment is like now."""
     try:
-        data = fs.read(names.hint(store, segment), HINT_MAX_BYTES)
+        data = fs.read(file_names.hint(store, segment), HINT_MAX_BYTES)
     except (FileNotFoundError, FileSystemError):
         return None
     if len(data) < fmt.HINT_HEAD.size:
@@ -335,12 +335,12 @@ def _inflated(body: bytes, most_bytes: int) -> bytes | None:
     return items if whole else None
 
 
-def _items(data: bytes, segment: int, count: int) -> list[reader.LogFrame] | None:
+def _items(data: bytes, segment: int, count: int) -> list[log_reader.LogFrame] | None:
     """The items; None if they are not the bytes: somebody made this, no crash did."""
     at = 0
-    items: list[reader.LogFrame] = []
+    items: list[log_reader.LogFrame] = []
     unpack, size = _ITEM.unpack_from, _ITEM.size
-    make = reader.LogFrame
+    make = log_reader.LogFrame
     for _ in range(count):
         if at + size > len(data):
             return None

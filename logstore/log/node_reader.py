@@ -9,13 +9,13 @@ from __future__ import annotations
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.log import reader
+from logstore.log import log_reader
 
 _BODY_BYTES = fmt.NODE_BODY.size
 
 
 def listpack(
-    source: reader.Bytes,
+    source: log_reader.Bytes,
     seed: int,
     position: int,
     payload_bytes: int,
@@ -24,8 +24,8 @@ def listpack(
 ) -> bytes:
     """The listpack of the node frame at a position."""
     segment, offset = fmt.position_parts(position)
-    data = reader.read(source, fmt.FRAME_HEAD_BYTES + payload_bytes, segment, offset)
-    frame = reader.parse(data, 0, seed, segment, offset)
+    data = log_reader.read(source, fmt.FRAME_HEAD_BYTES + payload_bytes, segment, offset)
+    frame = log_reader.parse(data, 0, seed, segment, offset)
     if frame.payload_bytes != payload_bytes:
         why = "a frame has not the length that its locator says"
     elif frame.kind not in (Kind.NODE, Kind.OPEN) or payload_bytes < _BODY_BYTES:

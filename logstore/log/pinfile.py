@@ -20,7 +20,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, FileSystemError, NotAStoreError, SnapshotExpiredError
 from logstore.fs import FileSystem
-from logstore.log import names, versioned
+from logstore.log import file_names, versioned
 from logstore.tuples import NamedTuple
 
 PIN_MAX_BYTES = 64 << 20
@@ -55,12 +55,12 @@ class Pin(NamedTuple):
 
 def path(store: Path, pin_id: str) -> Path:
     """The file of a pin."""
-    return store / names.PINS / pin_id
+    return store / file_names.PINS / pin_id
 
 
 def snapshot_path(store: Path, pin_id: str) -> Path:
     """The snapshot file that a pin keeps."""
-    return store / names.PINS / (pin_id + SNAPSHOT)
+    return store / file_names.PINS / (pin_id + SNAPSHOT)
 
 
 def new_id() -> str:
@@ -76,7 +76,7 @@ def is_id(name: str) -> bool:
 def is_ours(name: str) -> bool:
     """Whether a name in pins/ is one that we give: a pin or half of one, or a file beside one."""
     stem, dot, rest = name.partition(".")
-    for end in (names.TEMPORARY, STAGED):
+    for end in (file_names.TEMPORARY, STAGED):
         own = rest.removesuffix(end)
         if own != rest and is_id(stem) and is_id(own):
             return True
@@ -91,7 +91,7 @@ def write(fs: FileSystem, store: Path, pin: Pin) -> None:
     segments = None if pin.segments is None else sorted(pin.segments)
     body = msgpack.packb({**pin._asdict(), "segments": segments})
     target = path(store, pin.id)
-    temporary = target.with_name(f"{pin.id}.{new_id()}{names.TEMPORARY}")
+    temporary = target.with_name(f"{pin.id}.{new_id()}{file_names.TEMPORARY}")
     file = fs.open(temporary, write=True, exclusive=True)
     try:
         file.pwrite(fmt.PIN_HEAD.pack(fmt.PIN_MAGIC, fmt.FORMAT_VERSION, crc32c(body)) + body, 0)
@@ -161,7 +161,7 @@ def check_planned(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
 
 def require_folder(fs: FileSystem, store: Path) -> None:
     """NotAStoreError on a host that does not see the directory where pins are."""
-    if not fs.exists(store / names.PINS):
+    if not fs.exists(store / file_names.PINS):
         raise NotAStoreError(
             f"{store} is not the store's directory on the host {os.uname().nodename}: executors "
             "need it under the path that the driver has, as by a mount"

@@ -14,7 +14,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.fs import File, FileSystem
-from logstore.log import names, reader, versioned
+from logstore.log import file_names, log_reader, versioned
 from logstore.tuples import NamedTuple
 
 
@@ -49,7 +49,7 @@ def pack_head(head: SegmentHead) -> bytes:
 
 def read_head(file: File, number: int, uuid: bytes) -> SegmentHead:
     """The header, checked: CRC, version, number and store."""
-    data = reader.read(file, fmt.SEGMENT_HEAD_BYTES, number, 0)
+    data = log_reader.read(file, fmt.SEGMENT_HEAD_BYTES, number, 0)
     if len(data) < fmt.SEGMENT_HEAD_BYTES or data[:8] != fmt.SEGMENT_MAGIC:
         raise CorruptFrameError(f"{file.path} has no segment header", segment=number, offset=0)
     fields = fmt.SEGMENT_HEAD.unpack(data)
@@ -70,8 +70,8 @@ def create(fs: FileSystem, store: Path, head: SegmentHead) -> File:
     Crash order: bytes, sync, rename, directory sync. Before the rename there is a ``.tmp`` file
     that nobody reads; after it the header is whole.
     """
-    path = names.segment(store, head.number)
-    temporary = path.with_name(path.name + names.TEMPORARY)
+    path = file_names.segment(store, head.number)
+    temporary = path.with_name(path.name + file_names.TEMPORARY)
     file = fs.open_new(temporary)
     try:
         file.pwrite(pack_head(head), 0)

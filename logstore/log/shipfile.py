@@ -19,7 +19,7 @@ import msgpack
 from logstore import format as fmt
 from logstore.errors import CorruptionError
 from logstore.fs import FileSystem
-from logstore.log import names, versioned
+from logstore.log import file_names, versioned
 from logstore.tuples import NamedTuple
 
 _MAX_BYTES = 1 << 20
@@ -51,10 +51,10 @@ def new_line() -> str:
 def read(fs: FileSystem, store: Path) -> ShipRecord:
     """The last ship; ``NEVER`` if nothing tells of one."""
     try:
-        body = versioned.unsealed(fs.read(store / names.SHIPPED, _MAX_BYTES))
+        body = versioned.unsealed(fs.read(store / file_names.SHIPPED, _MAX_BYTES))
         if body is None:
             return NEVER
-        found = versioned.unpack_map(body, names.SHIPPED, _NAMES)
+        found = versioned.unpack_map(body, file_names.SHIPPED, _NAMES)
         return ShipRecord(
             int(found["position"]),
             int(found["shipped_ms"]),
@@ -69,4 +69,4 @@ def read(fs: FileSystem, store: Path) -> ShipRecord:
 def write(fs: FileSystem, store: Path, record: ShipRecord) -> None:
     """Replace it, durably."""
     data = versioned.sealed(msgpack.packb(record._asdict()))
-    fs.write_atomic(store / names.SHIPPED, data)
+    fs.write_atomic(store / file_names.SHIPPED, data)

@@ -31,7 +31,7 @@ from logstore.errors import (
     SnapshotExpiredError,
 )
 from logstore.loading import installing
-from logstore.log import names
+from logstore.log import file_names
 from logstore.tuples import NamedTuple
 from logstore.uri_path import is_uri, shown
 
@@ -249,7 +249,7 @@ def is_object(name: str) -> bool:
 
 def is_ours(name: str) -> bool:
     """The same, finished or not."""
-    return is_object(name.removesuffix(names.TEMPORARY))
+    return is_object(name.removesuffix(file_names.TEMPORARY))
 
 
 def _unpack(data: bytes, where: str) -> Manifest:
@@ -281,9 +281,11 @@ def _unpack(data: bytes, where: str) -> Manifest:
 
 def _is_of_a_store(path: str) -> bool:
     folder, _, name = path.rpartition("/")
-    if name.endswith(names.TEMPORARY):
+    if name.endswith(file_names.TEMPORARY):
         return False
-    if folder == names.LOG:
-        return names.is_segment_file(name)
-    half = name + names.TEMPORARY
-    return path == names.STORE or (folder == names.CHECKPOINTS and names.is_half_checkpoint(half))
+    if folder == file_names.LOG:
+        return file_names.is_segment_file(name)
+    half = name + file_names.TEMPORARY
+    return path == file_names.STORE or (
+        folder == file_names.CHECKPOINTS and file_names.is_half_checkpoint(half)
+    )

@@ -17,7 +17,7 @@ from typing import Any
 
 from logstore.errors import ReadOnlyError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileStat, FileSystem
-from logstore.log import names
+from logstore.log import file_names as names
 from logstore.log.shipped import MANIFEST, Part, Place
 from logstore.uri_path import UriPath
 

@@ -21,7 +21,7 @@ from logstore.codec import ID
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import File, FileSystem
-from logstore.log import names, pinfile
+from logstore.log import file_names, pinfile
 from logstore.log.pinfile import Pin
 from logstore.tuples import NamedTuple
 
@@ -65,7 +65,7 @@ def begin(
         now_ms,
         "a write of Spark",
     )
-    fs.make_directory(store / names.PINS)
+    fs.make_directory(store / file_names.PINS)
     pinfile.write(fs, store, pin)
     return pin
 
@@ -130,7 +130,7 @@ class Writer:
     ) -> None:
         """Write a run of nodes, as `put` made them."""
         if self._file is None:
-            path = self._store / names.PINS / self._name
+            path = self._store / file_names.PINS / self._name
             self._file = self._fs.open(path, write=True, exclusive=True)
         self._file.pwrite(data, self._offset)
         self.runs.append(
@@ -154,14 +154,14 @@ class Writer:
             self._file.sync()
             self._file.close()
             self._file = None
-            self._fs.sync_directory(self._store / names.PINS)
+            self._fs.sync_directory(self._store / file_names.PINS)
         return self.runs
 
     def abandon(self) -> None:
         """Remove the file, after an error."""
         if self._file is not None:
             self._file.close()
-            self._fs.remove(self._store / names.PINS / self._name)
+            self._fs.remove(self._store / file_names.PINS / self._name)
             self._file = None
 
 
@@ -188,12 +188,12 @@ def read(fs: FileSystem, store: Path, runs: Iterable[Run]) -> Iterator[bytes]:
 def remove(fs: FileSystem, store: Path, runs: Iterable[Run]) -> None:
     """Remove the files of these runs."""
     for name in {run.file for run in runs}:
-        fs.remove(store / names.PINS / name)
+        fs.remove(store / file_names.PINS / name)
 
 
 def _opened(fs: FileSystem, store: Path, name: str) -> File:
     try:
-        return fs.open(store / names.PINS / name)
+        return fs.open(store / file_names.PINS / name)
     except FileNotFoundError:
         raise SnapshotExpiredError(
             f"the staged file {name} is gone, by an erasure (purge=True), or since the job stood "

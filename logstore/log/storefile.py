@@ -16,7 +16,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, NotAStoreError
 from logstore.fs import FileSystem
-from logstore.log import names, versioned
+from logstore.log import file_names, versioned
 from logstore.options import StoreLimits
 from logstore.tuples import NamedTuple
 
@@ -34,7 +34,7 @@ class StoreFile(NamedTuple):
 
 def read(fs: FileSystem, store: Path) -> StoreFile:
     """STORE, checked; typed errors for what is no store, newer or damaged."""
-    path = store / names.STORE
+    path = store / file_names.STORE
     try:
         data = fs.read(path, fmt.STORE_HEAD.size + fmt.STORE_BODY_MAX_BYTES)
     except FileNotFoundError:
@@ -44,8 +44,8 @@ def read(fs: FileSystem, store: Path) -> StoreFile:
                 "make one by adding to it"
             ) from None
         raise NotAStoreError(
-            f"{store} is not a store: there is no file {names.STORE} in it; give the directory of "
-            "a store, or an empty or new one that may become a store"
+            f"{store} is not a store: there is no file {file_names.STORE} in it; give the "
+            "directory of a store, or an empty or new one that may become a store"
         ) from None
     if len(data) < fmt.STORE_HEAD.size or data[:8] != fmt.STORE_MAGIC:
         raise NotAStoreError(f"{path} is not the marker of a store")
@@ -78,7 +78,7 @@ def pack(content: StoreFile) -> bytes:
 
 def upgrade(fs: FileSystem, store: Path, content: StoreFile) -> StoreFile:
     """STORE of the version that is written, all else in it as it was; durable."""
-    fs.write_atomic(store / names.STORE, pack(content))
+    fs.write_atomic(store / file_names.STORE, pack(content))
     return content._replace(version=fmt.FORMAT_VERSION)
 
 

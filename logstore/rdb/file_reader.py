@@ -17,7 +17,7 @@ from logstore.codec import ID
 from logstore.codec.node_batch import NodeBatch
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.rdb import codes, envelope, stream_reader
-from logstore.rdb.reader import Fill, Reader
+from logstore.rdb.rdb_reader import Fill, Reader
 from logstore.rdb.value import Node, StreamInfoValue, StreamValue
 
 _REDIS, _VALKEY, _HEAD_BYTES = b"REDIS", b"VALKEY", 9

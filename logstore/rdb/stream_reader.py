@@ -18,7 +18,7 @@ from logstore.codec.node_batch import NodeBatch
 from logstore.ids import StreamID
 from logstore.options import NAME_MAX_BYTES
 from logstore.rdb import codes
-from logstore.rdb.reader import Reader, signed
+from logstore.rdb.rdb_reader import Reader, signed
 from logstore.rdb.value import (
     GROUPS_AT_ONCE,
     ID_BYTES,

@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from logstore.redis.values import value_of
+from logstore.redis.redis_values import value_of
 from logstore.wire.embedded import EmbeddedSocket, Shared
 
 _ENDED = "Connection closed by server."

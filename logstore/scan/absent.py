@@ -15,10 +15,10 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import CorruptionError
-from logstore.log import names, pinfile
-from logstore.scan import snapshot as snapshotfile
+from logstore.log import file_names, pinfile
+from logstore.scan import snapshot_file as snapshotfile
 from logstore.scan.losses import Loss, Losses
-from logstore.scan.plan import Plan
+from logstore.scan.split_plan import Plan
 
 
 def known(engine: Engine, made: Plan) -> list[Loss]:
@@ -50,7 +50,9 @@ def _sizes(engine: Engine, pin_id: str) -> dict[int, int]:
     if pin is None or pin.segments is None:
         return {}
     sealed = snapshot.read(engine, _sealed_bytes, sorted(pin.segments))
-    sizes = {number: engine.fs.size_bytes(names.segment(engine.path, number)) for number in sealed}
+    sizes = {
+        number: engine.fs.size_bytes(file_names.segment(engine.path, number)) for number in sealed
+    }
     return {number: size for number, size in sizes.items() if size < max(1, sealed[number])}
 
 

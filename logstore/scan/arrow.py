@@ -22,7 +22,7 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logstore.codec.arrow import NameGuard
+    from logstore.codec.arrow_builder import NameGuard
 
 BATCH_BYTES = 8 << 20
 BATCH_ROWS = 65536
@@ -88,7 +88,7 @@ class Gather:
         """The schema of the batches."""
         import pyarrow as pa
 
-        from logstore.codec.arrow import arrow_type
+        from logstore.codec.arrow_builder import arrow_type
 
         return pa.schema(
             [

@@ -13,7 +13,7 @@ from typing import Protocol
 from logstore.codec import Section
 from logstore.codec.node_list import NodeList
 from logstore.ids import ZERO_ID, StreamID
-from logstore.scan.snapshot import Split, Writer
+from logstore.scan.snapshot_file import Split, Writer
 
 BLOCK_BYTES = 64 << 10
 

@@ -42,7 +42,7 @@ def typed(columns: Mapping[str, Any]) -> list[Target]:
     """Names and Arrow types of a user, checked; for a type that is None, that of the column."""
     import pyarrow as pa
 
-    from logstore.codec.arrow import arrow_type
+    from logstore.codec.arrow_builder import arrow_type
 
     found: list[Target] = []
     for name, wanted in columns.items():
@@ -68,7 +68,7 @@ def source(target: Target) -> Source | None:
     """What the column is gathered from; None if it cannot be of its type."""
     import pyarrow as pa
 
-    from logstore.codec.arrow import arrow_type
+    from logstore.codec.arrow_builder import arrow_type
 
     name, kind = target.standard, target.type
     if not name:

@@ -21,15 +21,15 @@ import msgpack
 from logstore.codec import Section
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.process import Identity
+from logstore.engine.shm.process_identity import Identity
 from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError, StreamNotFoundError
 from logstore.fs import FileSystem
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.scan import blocks, walk
-from logstore.scan import snapshot as snapshotfile
+from logstore.scan import snapshot_file as snapshotfile
 from logstore.scan.listing import AtOnce
-from logstore.scan.snapshot import Blocks, Split, Writer
+from logstore.scan.snapshot_file import Blocks, Split, Writer
 from logstore.tuples import NamedTuple
 
 TTL_MS = pins.LEASE_MS_MAX

@@ -13,7 +13,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from logstore.codec.arrow import NameGuard
+from logstore.codec.arrow_builder import NameGuard
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError, shown
 from logstore.ids import StreamID

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from logstore.codec import codec
-from logstore.codec.interface import ID
 from logstore.codec.node_list import Item, NodeList, read_item
+from logstore.codec.node_types import ID
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot

@@ -25,13 +25,13 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.txn import groups as group_rows
+from logstore.engine.txn import group_view as group_rows
 from logstore.engine.txn import nodes
-from logstore.features.schedule import ScheduleRows
+from logstore.features.schedule_rows import ScheduleRows
 from logstore.format import FRAME_HEAD_BYTES, position_parts, segment_of
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import SegmentRow
-from logstore.log import names
+from logstore.log import file_names
 from logstore.telemetry.family import Family, one
 
 SERIES_MAX = 1000
@@ -53,7 +53,7 @@ def gather(
     streams = _Streams(series_max, patterns)
     streams.walk(opened)
     engine = opened.engine()
-    waiting = Wake.waiting(engine.fs, engine.path / names.WAKE)
+    waiting = Wake.waiting(engine.fs, engine.path / file_names.WAKE)
     groups = _Groups(series_max, streams.names, waiting)
     groups.walk(opened)
     return [
@@ -72,7 +72,7 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
     sizes = {number: measure.size_bytes(engine, number) for number in rows}
     live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
     free, whole = fsinfo.space(path)
-    wake = path / names.WAKE
+    wake = path / file_names.WAKE
     failed = bool(Wake.last_failure(fs, wake))
     compacted_ms, compacted_bytes = Wake.last_compaction(fs, wake)
     pinned = describe.pin_counts(engine)
@@ -83,7 +83,7 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
         ("disk_bytes", "All files of the store.", fs.tree_bytes(path)),
         ("log_bytes", "The segments.", sum(sizes.values())),
         ("live_node_bytes", "Sealed nodes that live.", live),
-        ("index_bytes", "The index.", fs.tree_bytes(path / names.INDEX)),
+        ("index_bytes", "The index.", fs.tree_bytes(path / file_names.INDEX)),
         (
             "reclaimable_bytes",
             "What compaction would give back.",

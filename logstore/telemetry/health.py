@@ -11,7 +11,7 @@ from logstore.api.opening import OpenStore
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import Error
-from logstore.log import names
+from logstore.log import file_names
 
 
 def trouble(opened: OpenStore[Any]) -> str:
@@ -21,7 +21,7 @@ def trouble(opened: OpenStore[Any]) -> str:
         engine = opened.engine()
     except Error as error:
         return str(error)
-    if Wake.last_failure(engine.fs, engine.path / names.WAKE):
+    if Wake.last_failure(engine.fs, engine.path / file_names.WAKE):
         return f"a sync of {engine.path} failed: nothing more is acknowledged"
     return ""
 

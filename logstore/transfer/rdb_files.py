@@ -43,11 +43,11 @@ from logstore.errors import (
 )
 from logstore.fs import LOCAL, File
 from logstore.index.keys import StreamRecord
-from logstore.rdb import dump, envelope
+from logstore.rdb import dump_payload, envelope
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader, StreamKey, plain
+from logstore.rdb.rdb_writer import FileWriter
 from logstore.rdb.value import Node
-from logstore.rdb.writer import FileWriter
 from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Intake, Piece
 
@@ -184,7 +184,7 @@ def import_file(
 
 def _whole(file: File) -> bytes:
     size = file.size_bytes()
-    if size > dump.PAYLOAD_MAX_BYTES:
+    if size > dump_payload.PAYLOAD_MAX_BYTES:
         raise InvalidPayloadError(
             f"{file.path} is no RDB file, and with {size} bytes too large for a DUMP payload"
         )
@@ -192,7 +192,7 @@ def _whole(file: File) -> bytes:
 
 
 def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) -> None:
-    value = dump.decode(data)
+    value = dump_payload.decode(data)
     if name is None:
         raise OptionError("a DUMP payload has no name in it: give one with --name")
     info = value.info

@@ -23,9 +23,9 @@ from logstore.engine.dump import export as exports
 from logstore.errors import PeerError, StreamExistsError, StreamNotFoundError, TooLargeError, shown
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.options import IMPORTING
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
+from logstore.rdb.rdb_writer import kind_of
 from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
-from logstore.rdb.writer import kind_of
 from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.peer_server import Command, Server, checked
 from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
@@ -127,7 +127,7 @@ class _Export:
 
     def _restore(self, target: bytes, value: StreamValue, expires: int | None) -> None:
         try:
-            payload = dump.encode(value, kind_of(value.info, TYPES_OF[self._peer]))
+            payload = dump_payload.encode(value, kind_of(value.info, TYPES_OF[self._peer]))
         except TooLargeError as exc:
             raise TooLargeError(exc.message, stream=target) from exc
         words: list[Any] = ["RESTORE", target, expires or 0, payload]

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 from logstore.api.store import Store
 from logstore.engine.dump.restore import Edge
-from logstore.engine.features.expiry import EXPIRES_MAX_MS
+from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
 from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
 from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
 from logstore.transfer.peer_server import GroupFacts, Server, checked
@@ -117,7 +117,7 @@ class ServerImport:
         with self._server.reading("DUMP", name):
             payload = blob(replies[0])
         expires_ms = self._expires_ms(name, replies[1] if self._tells_time else None)
-        self.intake.value(target, dump.decode(payload), expires_ms)
+        self.intake.value(target, dump_payload.decode(payload), expires_ms)
 
     def _expires_ms(self, name: bytes, reply: Any = None) -> int | None:
         """When the stream expires; ``reply`` is what PEXPIRETIME said, or None."""

@@ -21,7 +21,7 @@ from logstore.api.stream import Stream
 from logstore.compaction.usage import Usage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import GroupNotFoundError, OptionError
-from logstore.features.settings import OF_GROUP, SettingRows
+from logstore.features.setting_rows import OF_GROUP, SettingRows
 from logstore.settings import GroupSettings, restored
 from logstore.telemetry.gathering import gather
 

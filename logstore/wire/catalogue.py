@@ -14,22 +14,22 @@ from logstore.api.store import Store
 from logstore.errors import OptionError
 from logstore.wire.acl import RuleError
 from logstore.wire.commands import (
-    acl,
-    adding,
+    acl_commands,
+    add_commands,
     clients,
     command,
-    connection,
+    connection_commands,
     copying,
-    expiry,
+    expire_commands,
     groupreads,
-    groups,
-    keys,
+    key_commands,
     monitoring,
     pending,
-    reading,
+    read_commands,
     removing,
-    server,
+    server_commands,
     transactions,
+    xgroup,
     xinfo,
 )
 from logstore.wire.service import Service
@@ -37,22 +37,22 @@ from logstore.wire.table import Profile, Table
 from logstore.wire.users import Users
 
 FAMILIES = (
-    adding,
-    reading,
+    add_commands,
+    read_commands,
     removing,
-    groups,
+    xgroup,
     groupreads,
     pending,
     xinfo,
-    keys,
-    expiry,
+    key_commands,
+    expire_commands,
     copying,
-    connection,
-    acl,
+    connection_commands,
+    acl_commands,
     clients,
     transactions,
     command,
-    server,
+    server_commands,
     monitoring,
 )
 

@@ -23,8 +23,8 @@ from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.catalogue import service_of
+from logstore.wire.command_runner import told
 from logstore.wire.resp.reply import NO_REPLY, Reply, encode
-from logstore.wire.runner import told
 from logstore.wire.service import Service
 from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, Step, Tell

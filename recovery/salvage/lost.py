@@ -23,7 +23,7 @@ from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.log import names, reader
+from logstore.log import file_names, log_reader
 from logstore.recovery import index_validity
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.tuples import NamedTuple
@@ -58,7 +58,7 @@ def gone(source: Engine, made: Engine, damage: list[Damage], known: list[Gone]) 
 
 
 def _is_missing(engine: Engine, segment: int) -> bool:
-    return segment > 0 and not engine.fs.exists(names.segment(engine.path, segment))
+    return segment > 0 and not engine.fs.exists(file_names.segment(engine.path, segment))
 
 
 def _ends_early(engine: Engine) -> list[Gone]:
@@ -68,7 +68,7 @@ def _ends_early(engine: Engine) -> list[Gone]:
     )
     number, offset = fmt.position_parts(recorded)
     try:
-        size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+        size = engine.fs.stat(file_names.segment(engine.path, number)).size_bytes
     except FileNotFoundError:
         return []
     if size >= offset:
@@ -109,13 +109,13 @@ def _lived(gone: Gone, record: StreamRecord, oldest: StreamID) -> bool:
 def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
     segment, at, end, _ = damage
     try:
-        file = engine.fs.open(names.segment(engine.path, segment))
+        file = engine.fs.open(file_names.segment(engine.path, segment))
     except FileNotFoundError:
         return
     at = max(at, fmt.SEGMENT_HEAD_BYTES)
     try:
         while at < end:
-            data = reader.readable(file, fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
+            data = log_reader.readable(file, fmt.FRAME_HEAD_BYTES + fmt.OPEN_BODY.size, at)
             size, seen = _seems(data, end - at)
             name = None if seen is None else _name(engine, seen.stream)
             if size and seen is None:
@@ -135,7 +135,7 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
 
 def _seems(data: bytes, room: int) -> tuple[int, _DamagedFrame | None]:
     """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
-    head = reader.head_of(data)
+    head = log_reader.head_of(data)
     if head is None:
         return 0, None
     kind, size = head.kind, fmt.FRAME_HEAD_BYTES + head.payload_bytes

@@ -17,32 +17,32 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.dump import export, idempotent_ids, restore
+from logstore.engine.dump import dumped_ids, export, restore
 from logstore.engine.dump.restore import Edge, Part
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
 from logstore.engine.shm.control_block import LogWords
-from logstore.engine.shm.users import users_alone
+from logstore.engine.shm.users_file import users_alone
 from logstore.errors import CorruptionError, InvalidPayloadError, OptionError
 from logstore.features.expiry import Expire
-from logstore.features.schedule import Scheduled, ScheduleRows
-from logstore.features.settings import Setting, SettingRows
+from logstore.features.schedule_rows import Scheduled, ScheduleRows
+from logstore.features.setting_rows import Setting, SettingRows
 from logstore.format import SEGMENT_HEAD_BYTES
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.ids import StreamID
 from logstore.index.env import open_untouched
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import StoreOptions
 from logstore.rdb.value import Node, StreamInfoValue
-from logstore.recovery import index_validity, open_store, readonly, rebuild
+from logstore.recovery import index_validity, readonly, replay, store_opening
 from logstore.recovery.check import Progress, check
 from logstore.recovery.compare import cannot_be_read
 from logstore.recovery.repaired_view import Repaired
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.recovery.salvage import lost
-from logstore.recovery.salvage.nodes import SalvageableNodes
+from logstore.recovery.salvage.salvaged_nodes import SalvageableNodes
 from logstore.settings import stored
 
 
@@ -65,7 +65,7 @@ class Damaged:
                 self.home,
                 self.repaired.content,
                 StoreOptions(readonly=True, background=False),
-                lambda engine: rebuild.build(engine, self.report),
+                lambda engine: replay.build(engine, self.report),
             )
             self.engine.accept_loss = True
             self.own_index = self._trusted()
@@ -83,7 +83,7 @@ class Damaged:
         known = index_validity.read_marker(engine.fs, engine.path)
         if known is None or not known.clean_applied or index_validity.why_not(engine, known):
             return False
-        path = names.generation(engine.path, known.generation)
+        path = file_names.generation(engine.path, known.generation)
         if why := cannot_be_read(path, known.generation):
             log.error("the index is damaged (%s): what is left is read from the log", why)
             return False
@@ -205,7 +205,7 @@ class _Salvage:
         known = {each[:3] for each in report.damage}
         report.damage += [each for each in self._damaged.report.damage if each[:3] not in known]
         options = StoreOptions(background=False, sync="os")
-        engine, _ = open_store.open_engine(
+        engine, _ = store_opening.open_engine(
             fs, self._target, options, create=True, limits=repaired.content.limits
         )
         try:
@@ -221,7 +221,7 @@ class _Salvage:
                 )
             report.gone = lost.merged(report.gone, partial(lost.has_between, engine))
         finally:
-            open_store.close_engine(engine)
+            store_opening.close_engine(engine)
         return report
 
     def _copy(self, index: IndexTxn) -> None:
@@ -299,7 +299,7 @@ class _Salvage:
             record.max_deleted,
             max(record.entries_added, edge.length),
             [export.group_value(view, each) for each in view.index.groups.of_stream(number)],
-            idempotent_ids.export(view, number),
+            dumped_ids.export(view, number),
         )
         try:
             restore.check_info(info, edge)

@@ -8,7 +8,7 @@ from typing import Any
 from logstore.codec import Codec
 from logstore.codec import pure as pure_codec
 from logstore.format import FRAME_HEAD_AFTER_CRC, FRAME_MARK, Kind
-from logstore.rdb.writer import string
+from logstore.rdb.rdb_writer import string
 
 COVERED = FRAME_HEAD_AFTER_CRC.pack(5 << 32, 0, 7, 8, 9, Kind.NODE, 0, FRAME_MARK)
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logstore.codec import ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, Codec, pure
-from logstore.codec.arrow import NameGuard
+from logstore.codec.arrow_builder import NameGuard
 from logstore.errors import CorruptNodeError, EntryTypeError, InvalidEntryError, OptionError
 from tests.codec.strategies import entries, next_id, steps
 

@@ -14,8 +14,8 @@ from logstore.format import NODE_BODY, Kind
 from logstore.ids import StreamID
 from logstore.index import keys
 from logstore.log.frame import Create, Record
-from logstore.log.writer import CommitBuffer
-from logstore.rdb.writer import string
+from logstore.log.segment_writer import CommitBuffer
+from logstore.rdb.rdb_writer import string
 from logstore.row_seal import seal
 from tests.codec.batches import COVERED, stored, told
 from tests.support.inside import add_frame

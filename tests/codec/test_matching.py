@@ -12,7 +12,7 @@ from logstore import format as fmt
 from logstore.codec import Codec
 from logstore.errors import CorruptNodeError
 from logstore.log import frame as frames
-from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.log.segment_writer import CommitBuffer, crc_seed
 from tests.codec.strategies import entries, names, next_id, steps, texts
 from tests.support.inside import add_frame
 

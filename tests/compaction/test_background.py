@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.compaction import background
-from logstore.compaction.background import Compactor, Victim
+from logstore.compaction import compactor as background
+from logstore.compaction.compactor import Compactor, Victim
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import no_pause
-from logstore.log import names, pinfile
+from logstore.log import file_names, pinfile
 from logstore.log.pinfile import Pin
 
 SIZE = 1 << 20
@@ -103,13 +103,13 @@ def test_a_round_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         made._count_tombstones(no_pause)
         victims = {each.number for each in made._victims()}
         assert victims
-        left = names.hint(engine.path, 999)
+        left = file_names.hint(engine.path, 999)
         left.write_bytes(b"left")
         entries = list(store.stream("s"))
         made._round(no_pause)
         assert not left.exists()
         assert made._tidy
-        assert not victims & set(names.segments(engine.fs, engine.path))
+        assert not victims & set(file_names.segments(engine.fs, engine.path))
         assert made._left == {}
         assert list(store.stream("s")) == entries
         assert len(entries) == 40

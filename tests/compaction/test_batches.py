@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from logstore import format as fmt
-from logstore.compaction import measure, nodes, output, segments
-from logstore.compaction.nodes import Chooser
-from logstore.compaction.segments import CompactionReport
+from logstore.compaction import measure, node_choice, output, segment_rewrite
+from logstore.compaction.node_choice import Chooser
+from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.background import no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.fs import LOCAL
-from logstore.log import chain, names
+from logstore.log import chain, file_names
 from tests.compaction.conftest import Store
 from tests.corruption import frames as stored
 from tests.recovery.order import Told
@@ -92,7 +92,7 @@ def test_every_segment_in_use_is_found(store: Store, monkeypatch: pytest.MonkeyP
 
 def _candidates(engine: Engine, pause: Callable[[int], None]) -> list[Any]:
     chooser = Chooser(set(), 0.3)
-    found = list(nodes._candidates(engine, chooser.must, pause))
+    found = list(node_choice._candidates(engine, chooser.must, pause))
     # Where a batch ends, neighbours that stay may be told once more.
     return [
         each for at, each in enumerate(found) if each is not None or found[at - 1 : at] != [None]
@@ -110,26 +110,26 @@ def test_nodes_to_rewrite_are_the_same_whatever_a_batch_holds(
     assert len(read) > 20
     assert paused == [sum(len(each.lp) for each in read)]
     rows, _ = snapshot.read(engine, partial(
-        nodes._batch, after=b"", must=lambda locator: locator.live % 2 == 0
+        node_choice._batch, after=b"", must=lambda locator: locator.live % 2 == 0
     ))  # fmt: skip
     assert all(a is not None or b is not None for a, b in pairwise(rows))
     assert any(each is None for each in rows)
     for name, size in (("NODES_A_BATCH", 1), ("NODES_A_BATCH", 3), ("BYTES_A_BATCH", 300)):
         with monkeypatch.context() as patch:
-            patch.setattr(nodes, name, size)
+            patch.setattr(node_choice, name, size)
             paused.clear()
             assert _candidates(engine, paused.append) == wanted
             assert len(paused) > 3
             assert sum(paused) == sum(len(each.lp) for each in read)
             (some, last), most = snapshot.read(engine, partial(
-                nodes._batch, after=b"", must=lambda _: True
-            )), nodes.NODES_A_BATCH  # fmt: skip
+                node_choice._batch, after=b"", must=lambda _: True
+            )), node_choice.NODES_A_BATCH  # fmt: skip
             assert last is not None
             assert len(some) <= most
     with monkeypatch.context() as patch:  # nor are more than so many looked at
-        patch.setattr(nodes, "NODES_A_BATCH", 1)
+        patch.setattr(node_choice, "NODES_A_BATCH", 1)
         rows, last = snapshot.read(engine, partial(
-            nodes._batch, after=b"", must=lambda _: False
+            node_choice._batch, after=b"", must=lambda _: False
         ))  # fmt: skip
         assert (rows, last is not None) == ([None], True)
 
@@ -142,50 +142,50 @@ def test_open_nodes_are_found_whatever_a_snapshot_holds(
     engine = store._engine()
 
     def look() -> list[tuple[int, int]]:
-        return [each for some in segments._record_batches(engine) for each in some]
+        return [each for some in segment_rewrite._record_batches(engine) for each in some]
 
     wanted = look()
     assert [number for number, _ in wanted] == list(range(1, 11))
-    oldest = segments._oldest_open(engine)
+    oldest = segment_rewrite._oldest_open(engine)
     assert oldest == min(begins for _, begins in wanted if begins)
-    monkeypatch.setattr(segments, "RECORDS_A_SNAPSHOT", 3)
+    monkeypatch.setattr(segment_rewrite, "RECORDS_A_SNAPSHOT", 3)
     assert look() == wanted
-    assert segments._oldest_open(engine) == oldest
-    monkeypatch.setattr(segments, "OPENS_A_COMMIT", 2)
+    assert segment_rewrite._oldest_open(engine) == oldest
+    monkeypatch.setattr(segment_rewrite, "OPENS_A_COMMIT", 2)
     store.stream(b"fill").add({b"pad": bytes(63_000)})
     committer = Committer(engine)
     _, active = measure.rows_and_active(engine)
-    segments.seal(engine, committer)
+    segment_rewrite.seal(engine, committer)
     paused: list[int] = []
     before = engine.wake.log().commit
     count = len([begins for _, begins in look() if begins])
     assert count >= 6
-    done = segments.rewrite_open_nodes(
+    done = segment_rewrite.rewrite_open_nodes(
         engine, committer, {active}, purge=False, pause=paused.append
     )
     assert done == count
     assert engine.wake.log().commit - before >= count // 2
     assert all(begins > active for _, begins in look() if begins)
     assert sum(paused) > 0
-    assert segments.rewrite_open_nodes(engine, committer, {active}, purge=False) == 0
-    assert segments.rewrite_open_nodes(engine, committer, set(), purge=False) == 0
+    assert segment_rewrite.rewrite_open_nodes(engine, committer, {active}, purge=False) == 0
+    assert segment_rewrite.rewrite_open_nodes(engine, committer, set(), purge=False) == 0
 
 
 def _written(engine: Engine, committer: Committer) -> bytes:
     made = output.begin(engine, committer)
-    for group in nodes.groups(engine, Chooser(set(), 0.0)):
+    for group in node_choice.groups(engine, Chooser(set(), 0.0)):
         made.add(group)
     made.finish()
-    assert names.hint(engine.path, made.number).exists()
-    found = names.segment(engine.path, made.number).read_bytes()
+    assert file_names.hint(engine.path, made.number).exists()
+    found = file_names.segment(engine.path, made.number).read_bytes()
     assert len(found) == made.offset
     assert len(stored.of(engine.path, made.number)) == sum(1 for item, _ in made.items if item[6])
     for nth, each in enumerate(stored.of(engine.path, made.number)):
         assert (each.commit, each.durable_upto, each.ordinal) == (0, 0, nth)
         assert (each.kind, each.flags) == (fmt.Kind.NODE, fmt.FRAME_FLAG_LAST)
     made.abandon()
-    assert not names.segment(engine.path, made.number).exists()
-    assert not names.hint(engine.path, made.number).exists()
+    assert not file_names.segment(engine.path, made.number).exists()
+    assert not file_names.hint(engine.path, made.number).exists()
     return found
 
 
@@ -202,7 +202,7 @@ def test_a_compacted_segment_is_the_same_however_it_is_written(
         sizes.append(len(_written(engine, committer)))
         engine.fs = LOCAL
         newest = max(name.partition(".")[0] for what, name in fs.done if what == "sync")
-        log = names.segment(engine.path, 0).suffix
+        log = file_names.segment(engine.path, 0).suffix
         synced = [name for what, name in fs.done if what == "sync" and log in name]
         syncs.append(sum(name.startswith(newest) for name in synced))
     assert len(set(sizes)) == 1
@@ -219,10 +219,10 @@ def test_a_number_is_above_all_that_are_there_or_were(store: Store) -> None:
     assert second.number == first.number + 1
     head = chain.heads(LOCAL, engine.path, engine.uuid)[second.number][0]
     assert (head.role, head.number) == (fmt.Role.COMPACTED, second.number)
-    shutil.copy(names.segment(engine.path, 1), names.segment(engine.path, 90))
+    shutil.copy(file_names.segment(engine.path, 1), file_names.segment(engine.path, 90))
     third = output.begin(engine, committer)
     assert third.number == 91
-    names.segment(engine.path, 90).unlink()
+    file_names.segment(engine.path, 90).unlink()
     fourth = output.begin(engine, committer)
     assert fourth.number == 92
     for each in (second, third, fourth):
@@ -232,9 +232,11 @@ def test_a_number_is_above_all_that_are_there_or_were(store: Store) -> None:
 def test_nodes_of_which_nothing_lives_only_go(store: Store) -> None:
     """They are named, and no byte of them is written."""
     engine, committer = store._engine(), Committer(store._engine())
-    sources = [each for each in nodes._candidates(engine, lambda _: True, no_pause) if each][:2]
+    sources = [each for each in node_choice._candidates(engine, lambda _: True, no_pause) if each][
+        :2
+    ]
     made = output.begin(engine, committer)
-    made.add(nodes.Group(sources, 0, b""))
+    made.add(node_choice.Group(sources, 0, b""))
     ((item, versions),) = made.items
     assert [(read.master, read.locator) for read in versions] == [
         (each.master, each.locator) for each in sources
@@ -245,7 +247,7 @@ def test_nodes_of_which_nothing_lives_only_go(store: Store) -> None:
     assert made.offset == fmt.SEGMENT_HEAD_BYTES
     report = CompactionReport()
     length = store.stream(b"a").info().length
-    segments.adopt(engine, committer, made, report)
+    segment_rewrite.adopt(engine, committer, made, report)
     assert (report.nodes_written, report.nodes_skipped, report.segments_written) == (0, 0, 0)
     there = {master for _, stream, master, _ in _nodes(engine) if stream == 1}
     assert there

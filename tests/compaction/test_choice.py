@@ -13,9 +13,10 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction import background, measure
-from logstore.compaction.background import Compactor, Victim
-from logstore.compaction.nodes import Chooser, Group, Source, _Merger
+from logstore.compaction import compactor as background
+from logstore.compaction import measure
+from logstore.compaction.compactor import Compactor, Victim
+from logstore.compaction.node_choice import Chooser, Group, Source, _Merger
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.background import no_pause
 from logstore.format import Role

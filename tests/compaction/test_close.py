@@ -17,7 +17,7 @@ import logstore
 from logstore.api.opening import opened_of
 from logstore.compaction import closing, measure
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.compaction.filling import delete_at_random
@@ -26,7 +26,7 @@ PAD = {"pad": "x" * 100}
 
 
 def log_bytes(path: Path) -> int:
-    return LOCAL.tree_bytes(path / names.LOG)
+    return LOCAL.tree_bytes(path / file_names.LOG)
 
 
 def single_adds(path: Path, count: int = 6000, **options: Any) -> logstore.Store[bytes]:
@@ -48,7 +48,7 @@ def test_single_adds_lie_in_the_log_once_behind_a_close(tmp_path: Path) -> None:
     with logstore.open(path, background=False) as store:
         assert not store.recovery["rebuilt"]
         assert dump(store) == before
-    shutil.rmtree(path / names.INDEX)
+    shutil.rmtree(path / file_names.INDEX)
     with logstore.open(path) as store:
         assert dump(store) == before
 
@@ -64,17 +64,17 @@ def test_a_segment_of_which_most_lives_is_left_as_it_is(tmp_path: Path) -> None:
     rows, active = measure.rows_and_active(opened_of(store).engine())
     size = measure.size_bytes(opened_of(store).engine(), active)
     assert closing.DEAD_MIN_BYTES < size - rows[active].live_bytes < size / 2
-    segments = names.segments(LOCAL, path)
+    segments = file_names.segments(LOCAL, path)
     store.close()
-    assert names.segments(LOCAL, path) == segments
+    assert file_names.segments(LOCAL, path) == segments
 
 
 @pytest.mark.parametrize("options", [{"background": False}, {"compact_rate": 0}], ids=str)
 def test_who_wants_no_compaction_gets_none(tmp_path: Path, options: dict[str, Any]) -> None:
     store = single_adds(tmp_path / "store", **options)
-    segments = names.segments(LOCAL, tmp_path / "store")
+    segments = file_names.segments(LOCAL, tmp_path / "store")
     store.close()
-    assert names.segments(LOCAL, tmp_path / "store") == segments
+    assert file_names.segments(LOCAL, tmp_path / "store") == segments
 
 
 def test_a_store_that_another_process_has_open_is_left_to_it(tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_a_store_that_another_process_has_open_is_left_to_it(tmp_path: Path) -> 
     try:
         assert other.stdout is not None
         assert other.stdout.readline()
-        segments = names.segments(LOCAL, path)
+        segments = file_names.segments(LOCAL, path)
         store.close()
-        assert names.segments(LOCAL, path) == segments
+        assert file_names.segments(LOCAL, path) == segments
     finally:
         other.communicate(b"\n")
     assert other.returncode == 0
@@ -98,11 +98,11 @@ def test_a_store_that_another_process_has_open_is_left_to_it(tmp_path: Path) -> 
 def test_the_last_handle_compacts_and_not_those_before(tmp_path: Path) -> None:
     path = tmp_path / "store"
     store = single_adds(path)
-    segments = names.segments(LOCAL, path)
+    segments = file_names.segments(LOCAL, path)
     logstore.open(path, sync="os").close()
-    assert names.segments(LOCAL, path) == segments
+    assert file_names.segments(LOCAL, path) == segments
     store.close()
-    assert names.segments(LOCAL, path) != segments
+    assert file_names.segments(LOCAL, path) != segments
 
 
 def test_many_small_streams_do_not_grow_by_checkpoints(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_many_small_streams_do_not_grow_by_checkpoints(tmp_path: Path) -> None:
     with logstore.open(path, sync="os") as store:
         for number in range(4500):
             store.stream(f"sensor {'x' * 120} {number}").add({"n": number})
-    assert not list((path / names.CHECKPOINTS).glob("*"))
+    assert not list((path / file_names.CHECKPOINTS).glob("*"))
 
 
 def test_a_close_that_cannot_compact_closes(
@@ -158,7 +158,7 @@ def test_a_close_that_is_killed_in_the_midst_loses_nothing(tmp_path: Path, point
         assert sorted(found) == list(range(6000))
         store.compact(full=True)
         left = dump(store)
-    shutil.rmtree(path / names.INDEX)
+    shutil.rmtree(path / file_names.INDEX)
     with logstore.open(path, background=False) as store:
         assert dump(store) == left
 

@@ -53,16 +53,16 @@ def test_after_deleting_most_the_directory_is_nearly_that_of_a_store_of_the_rest
 
 def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
     """Adds, deletes and trims from another handle between the steps of a compaction."""
-    from logstore.compaction import nodes, segments
-    from logstore.compaction.segments import CompactionReport
+    from logstore.compaction import node_choice, segment_rewrite
+    from logstore.compaction.segment_rewrite import CompactionReport
 
     path = tmp_path / "store"
     with filled(path) as store:
         delete_at_random(store, 0.7)
         shared = store._live()
-        segments.seal(shared.engine, shared.committer)
-        chooser = nodes.Chooser(set(range(1, 99)), 0.5)
-        groups = list(nodes.groups(shared.engine, chooser))
+        segment_rewrite.seal(shared.engine, shared.committer)
+        chooser = node_choice.Chooser(set(range(1, 99)), 0.5)
+        groups = list(node_choice.groups(shared.engine, chooser))
         victim = store.stream("s1").first
         assert victim is not None
         store.stream("s1").delete(victim.id)
@@ -71,7 +71,7 @@ def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
         store.drop("s0")
         now = dump(store)
         report = CompactionReport()
-        segments.write_and_adopt(shared.engine, shared.committer, groups, report)
+        segment_rewrite.write_and_adopt(shared.engine, shared.committer, groups, report)
         assert report.nodes_skipped > 0
         assert logical(dump(store)) == logical(now)
         store.compact()

@@ -12,23 +12,23 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.codec import codec_name
-from logstore.compaction import measure, nodes, runner, segments
-from logstore.compaction.nodes import Chooser
-from logstore.compaction.segments import CompactionReport
+from logstore.compaction import measure, node_choice, runner, segment_rewrite
+from logstore.compaction.node_choice import Chooser
+from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
-from logstore.engine.reading.interface import NODES_MAX_BYTES
+from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.snapshots import snapshot
 from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
-from logstore.log import chain, names, pinfile
+from logstore.log import chain, file_names, pinfile
 from tests.compaction.conftest import Store, open_plain
 from tests.recovery.order import Told
 
 
 def test_a_segment_that_is_gone_has_no_bytes(store: Store) -> None:
     engine = store._engine()
-    assert measure.size_bytes(engine, 1) == names.segment(engine.path, 1).stat().st_size
+    assert measure.size_bytes(engine, 1) == file_names.segment(engine.path, 1).stat().st_size
     assert measure.size_bytes(engine, 77) == 0
 
 
@@ -37,12 +37,12 @@ def test_what_a_run_gives_back_is_counted(store: Store) -> None:
     store.stream(b"short").add_many([{b"pad": bytes(30_000)}] * 6)
     store.drop(b"short")
     sizes = {
-        number: names.segment(engine.path, number).stat().st_size
-        for number in names.segments(LOCAL, engine.path)
+        number: file_names.segment(engine.path, number).stat().st_size
+        for number in file_names.segments(LOCAL, engine.path)
     }
     before = engine.wake.compacted
     report = store.compact(threshold=0.0)
-    gone = set(sizes) - set(names.segments(LOCAL, engine.path))
+    gone = set(sizes) - set(file_names.segments(LOCAL, engine.path))
     assert len(gone) > 3
     # And those that were begun and ended by the run itself.
     assert report.segments_dropped >= len(gone)
@@ -59,18 +59,18 @@ def test_a_name_that_went_is_gone_for_good(store: Store) -> None:
     """The hint goes first, then its segment, then both are durable."""
     engine = store._engine()
     store.compact(threshold=0.0)
-    number = min(names.segments(LOCAL, engine.path))
-    assert names.hint(engine.path, number).exists()
+    number = min(file_names.segments(LOCAL, engine.path))
+    assert file_names.hint(engine.path, number).exists()
     fs = engine.fs = Told()
     gone: list[str] = []
     real = fs.remove
     fs.remove = lambda path: (gone.append(path.name), real(path))[1]  # type: ignore[method-assign]
-    segments.unlink(engine, number)
+    segment_rewrite.unlink(engine, number)
     engine.fs = LOCAL
-    paths = names.hint(engine.path, number), names.segment(engine.path, number)
+    paths = file_names.hint(engine.path, number), file_names.segment(engine.path, number)
     assert gone == [path.name for path in paths]
     assert not any(path.exists() for path in paths)
-    assert fs.done == [("directory", names.LOG)]
+    assert fs.done == [("directory", file_names.LOG)]
 
 
 def test_by_itself_a_run_erases_nothing(store: Store) -> None:
@@ -87,21 +87,21 @@ def test_a_dropped_segment_that_was_not_unlinked_goes_and_one_that_begins_stays(
     for _ in range(12):
         store.stream(b"large").add({b"pad": bytes(60_000)})
     store.drop(b"large")
-    kept = shutil.copytree(engine.path / names.LOG, tmp_path / "kept")
-    before = names.segments(LOCAL, engine.path)
+    kept = shutil.copytree(engine.path / file_names.LOG, tmp_path / "kept")
+    before = file_names.segments(LOCAL, engine.path)
     store.compact(threshold=0.0)
     # The last of those that went: the older checkpoint is just behind it.
-    number = max(set(before) - set(names.segments(LOCAL, engine.path)))
-    assert number > min(names.checkpoints(LOCAL, engine.path)) >> 33
-    dropped = names.segment(engine.path, number)
+    number = max(set(before) - set(file_names.segments(LOCAL, engine.path)))
+    assert number > min(file_names.checkpoints(LOCAL, engine.path)) >> 33
+    dropped = file_names.segment(engine.path, number)
     shutil.copy(kept / dropped.name, dropped)
-    numbers = names.segments(LOCAL, engine.path)
-    begun = names.segment(engine.path, max(numbers) + 1)
+    numbers = file_names.segments(LOCAL, engine.path)
+    begun = file_names.segment(engine.path, max(numbers) + 1)
     head = chain.heads(LOCAL, engine.path, engine.uuid)[max(measure.rows_and_active(engine)[0])][0]
     chain.segment.create(
         LOCAL, engine.path, head._replace(number=max(numbers) + 1, role=fmt.Role.MAIN)
     ).close()
-    segments.remove_garbage(engine, store._live().committer)
+    segment_rewrite.remove_garbage(engine, store._live().committer)
     assert not dropped.exists()
     assert begun.exists()
     begun.unlink()
@@ -130,19 +130,19 @@ def test_an_erasure_leaves_open_nodes_without_what_was_deleted(tmp_path: Path) -
 def test_copies_go_with_an_erasure_and_nothing_else_does(store: Store) -> None:
     store.checkpoint()
     engine, committer = store._engine(), Committer(store._engine())
-    suffix = names.segment(engine.path, 0).suffix
+    suffix = file_names.segment(engine.path, 0).suffix
     stays = [
-        engine.path / names.LOG / "notes.tmp.txt",
-        engine.path / names.CHECKPOINTS / "notes",
-        engine.path / names.LOG / f"x{names.TEMPORARY}",
+        engine.path / file_names.LOG / "notes.tmp.txt",
+        engine.path / file_names.CHECKPOINTS / "notes",
+        engine.path / file_names.LOG / f"x{file_names.TEMPORARY}",
     ]
     goes = [
-        engine.path / names.LOG / f"00000000000000000077{suffix}{names.TEMPORARY}",
-        engine.path / names.CHECKPOINTS / f"{77:020d}.ckpt{names.TEMPORARY}",
-        engine.path / names.QUARANTINE / f"{1:020d}-{64:010d}.tail",
+        engine.path / file_names.LOG / f"00000000000000000077{suffix}{file_names.TEMPORARY}",
+        engine.path / file_names.CHECKPOINTS / f"{77:020d}.ckpt{file_names.TEMPORARY}",
+        engine.path / file_names.QUARANTINE / f"{1:020d}-{64:010d}.tail",
         pinfile.path(engine.path, pinfile.new_id()),
     ]
-    half = engine.path / names.INDEX / f"77{names.TEMPORARY}"
+    half = engine.path / file_names.INDEX / f"77{file_names.TEMPORARY}"
     for each in (*stays, *goes, half / "data.mdb"):
         each.parent.mkdir(exist_ok=True)
         each.write_bytes(b"x")
@@ -173,7 +173,7 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
         sweep(*given)
 
     monkeypatch.setattr(runner, "sweep", full)
-    segments.seal(engine, committer)
+    segment_rewrite.seal(engine, committer)
     rows, _ = measure.rows_and_active(engine)
     live = {number: row.live_bytes for number, row in rows.items()}
     store.stream(b"d").add({b"n": b"1"})
@@ -200,13 +200,13 @@ def test_between_two_commits_it_rests_for_what_it_did(
 ) -> None:
     """For the bytes of each node that was written, and for nothing else."""
     engine, committer = store._engine(), Committer(store._engine())
-    monkeypatch.setattr(segments, "ITEMS_A_COMMIT", 5)
+    monkeypatch.setattr(segment_rewrite, "ITEMS_A_COMMIT", 5)
     with maintenance_locks.alone(engine):
-        segments.seal(engine, committer)
-        groups = list(nodes.groups(engine, Chooser(set(), 0.0)))
+        segment_rewrite.seal(engine, committer)
+        groups = list(node_choice.groups(engine, Chooser(set(), 0.0)))
         paused: list[int] = []
         report = CompactionReport()
-        segments.write_and_adopt(engine, committer, groups, report, paused.append)
+        segment_rewrite.write_and_adopt(engine, committer, groups, report, paused.append)
     written = [len(group.lp) for group in groups]
     assert len(groups) > 10
     commits = -(-len(groups) // 5)
@@ -214,16 +214,16 @@ def test_between_two_commits_it_rests_for_what_it_did(
     assert report.nodes_written == len([size for size in written if size])
     assert report.nodes_read == sum(len(group.parts) for group in groups)
     assert (report.nodes_skipped, report.segments_written) == (0, 1)
-    number = max(names.segments(LOCAL, engine.path)[:-1])
-    size = names.segment(engine.path, number).stat().st_size
+    number = max(file_names.segments(LOCAL, engine.path)[:-1])
+    size = file_names.segment(engine.path, number).stat().st_size
     assert report.written_bytes == size
     # A second pass counts on.
     with maintenance_locks.alone(engine):
-        segments.seal(engine, committer)
-        groups = list(nodes.groups(engine, Chooser({number}, 1.0)))
-        segments.write_and_adopt(engine, committer, groups, report)
-    number = max(names.segments(LOCAL, engine.path)[:-1])
-    assert report.written_bytes == size + names.segment(engine.path, number).stat().st_size
+        segment_rewrite.seal(engine, committer)
+        groups = list(node_choice.groups(engine, Chooser({number}, 1.0)))
+        segment_rewrite.write_and_adopt(engine, committer, groups, report)
+    number = max(file_names.segments(LOCAL, engine.path)[:-1])
+    assert report.written_bytes == size + file_names.segment(engine.path, number).stat().st_size
     assert report.segments_written == 2
     assert report.nodes_written == len([each for each in written if each]) + len(groups)
 
@@ -237,7 +237,7 @@ def test_what_several_sweeps_did_is_counted_in_one(store: Store) -> None:
             store.stream(b"open").add({b"n": b"%d" % turn}, f"{turn + 1}-0")
             store.stream(f"open-{turn}").add({b"n": b"1"})
             _, active = measure.rows_and_active(engine)
-            segments.seal(engine, committer)
+            segment_rewrite.seal(engine, committer)
             runner.sweep(engine, committer, report, {active}, 1.0)
             restated.append(report.open_nodes_restated)
     assert restated[0] >= 2
@@ -249,7 +249,7 @@ def test_what_several_sweeps_did_is_counted_in_one(store: Store) -> None:
 
 def test_nothing_lives_in_an_empty_segment_that_is_not_the_active_one(store: Store) -> None:
     engine = store._engine()
-    segments.seal(engine, Committer(engine))
+    segment_rewrite.seal(engine, Committer(engine))
     rows, active = measure.rows_and_active(engine)
     found = measure.empty(engine)
     assert active not in found

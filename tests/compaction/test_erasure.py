@@ -15,14 +15,15 @@ import pytest
 import logstore
 from logstore.api import opening
 from logstore.clock import SYSTEM_CLOCK
-from logstore.compaction import nodes, segments
+from logstore.compaction import node_choice, segment_rewrite
 from logstore.errors import SnapshotExpiredError
 from logstore.fs import LOCAL
-from logstore.log import names, pinfile
-from logstore.scan import absent, read
+from logstore.log import file_names, pinfile
+from logstore.scan import absent
+from logstore.scan import split_reads as read
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
-from logstore.scan.plan import Plan
+from logstore.scan.split_plan import Plan
 from tests.compaction.dumps import everywhere
 from tests.compaction.erased import ERASED, Stepping, fill, is_segment, stepping
 from tests.scan.look import Row, batch_rows, make_plan, make_store, split_rows
@@ -32,16 +33,18 @@ SECRET = os.urandom(24)
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Let others change something once, between the copy of the nodes and its adoption."""
-    adopt = segments.write_and_adopt
+    adopt = segment_rewrite.write_and_adopt
     done: list[object] = []
 
-    def changed(engine: Any, committer: Any, groups: Iterable[nodes.Group], *rest: Any) -> None:
+    def changed(
+        engine: Any, committer: Any, groups: Iterable[node_choice.Group], *rest: Any
+    ) -> None:
         read = list(groups)
         if not done:
             done.append(change())
         adopt(engine, committer, read, *rest)
 
-    monkeypatch.setattr(segments, "write_and_adopt", changed)
+    monkeypatch.setattr(segment_rewrite, "write_and_adopt", changed)
 
 
 def test_a_node_that_others_change_meanwhile_is_erased_too(
@@ -110,16 +113,18 @@ def test_an_erasure_that_never_catches_up_says_so(
         secret = stream.add({"secret": SECRET})
         assert secret is not None
         ids = list(stream.add_many({"n": n} for n in range(500)))
-        adopt = segments.write_and_adopt
+        adopt = segment_rewrite.write_and_adopt
         left = iter(ids)
 
-        def changed(engine: Any, committer: Any, groups: Iterable[nodes.Group], *rest: Any) -> None:
+        def changed(
+            engine: Any, committer: Any, groups: Iterable[node_choice.Group], *rest: Any
+        ) -> None:
             read = list(groups)
             stream.delete(next(left))
             adopt(engine, committer, read, *rest)
 
         with monkeypatch.context() as patch:
-            patch.setattr(segments, "write_and_adopt", changed)
+            patch.setattr(segment_rewrite, "write_and_adopt", changed)
             with pytest.raises(logstore.ErasureIncompleteError, match="again"):
                 stream.delete(secret, purge=True)
         assert secret not in stream
@@ -169,7 +174,7 @@ def test_a_reader_beside_each_step_has_all_rows_or_is_told(tmp_path: Path) -> No
     unlinked = [holds for kind, name, holds in steps if kind == "remove" and name.endswith(".log")]
     assert len(unlinked) > 2
     assert not any(unlinked)
-    assert ("sync", names.PINS, False) in steps[: held.index(False) + 5]
+    assert ("sync", file_names.PINS, False) in steps[: held.index(False) + 5]
 
 
 def test_a_pin_that_is_put_back_does_not_make_damage_of_an_erasure(tmp_path: Path) -> None:

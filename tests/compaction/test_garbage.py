@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.compaction import measure, segments
+from logstore.compaction import measure, segment_rewrite
 from logstore.engine.runtime.engine import Engine
 from logstore.format import Role
 from logstore.fs import LOCAL
 from logstore.index.keys import SegmentRow
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.corruption import shop
 
@@ -33,22 +33,24 @@ def test_leftovers_go_and_nothing_else(tmp_path: Path) -> None:
     with _store(path) as store:
         store.checkpoint()
         engine = store._engine()
-        kept = {each.name for folder in (names.LOG, names.CHECKPOINTS)
+        kept = {each.name for folder in (file_names.LOG, file_names.CHECKPOINTS)
                 for each in (path / folder).iterdir()}  # fmt: skip
-        numbers = names.segments(engine.fs, path)
-        hint, half = names.hint(path, max(numbers) + 5), names.hint(path, numbers[0])
+        numbers = file_names.segments(engine.fs, path)
+        hint, half = file_names.hint(path, max(numbers) + 5), file_names.hint(path, numbers[0])
         left = [
             hint,
-            hint.with_name(hint.name + names.TEMPORARY),
-            names.checkpoint(path, 77).with_name(names.checkpoint(path, 77).name + names.TEMPORARY),
+            hint.with_name(hint.name + file_names.TEMPORARY),
+            file_names.checkpoint(path, 77).with_name(
+                file_names.checkpoint(path, 77).name + file_names.TEMPORARY
+            ),
         ]
-        stays = [path / names.LOG / "notes.txt", path / names.LOG / f"x{half.suffix}"]
+        stays = [path / file_names.LOG / "notes.txt", path / file_names.LOG / f"x{half.suffix}"]
         for each in (*left, *stays):
             each.write_bytes(b"left")
-        segments.remove_garbage(engine, store._live().committer)
+        segment_rewrite.remove_garbage(engine, store._live().committer)
         assert not any(each.exists() for each in left)
         assert all(each.exists() for each in stays)
-        now = {each.name for folder in (names.LOG, names.CHECKPOINTS)
+        now = {each.name for folder in (file_names.LOG, file_names.CHECKPOINTS)
                for each in (path / folder).iterdir()}  # fmt: skip
         assert now == kept | {each.name for each in stays}
 
@@ -91,10 +93,10 @@ def test_every_commit_of_a_compaction_is_counted(
 ) -> None:
     """The same numbers, whether the nodes are adopted in one commit or in many."""
     told = []
-    for items in (segments.ITEMS_A_COMMIT, 2):
+    for items in (segment_rewrite.ITEMS_A_COMMIT, 2):
         path = tmp_path / str(items)
         shop.make(path, 3, compacted=False)
-        monkeypatch.setattr(segments, "ITEMS_A_COMMIT", items)
+        monkeypatch.setattr(segment_rewrite, "ITEMS_A_COMMIT", items)
         with _store(path) as store:
             report = store.compact(threshold=0.1)
             assert 0 <= report.took_ms < 600_000  # not a point in time
@@ -109,7 +111,7 @@ def test_an_index_rebuilt_between_a_drop_and_its_unlink_does_not_count_the_segme
     """The rebuild sees the file, which goes right behind it; later runs do not look for it."""
     path = tmp_path / "store"
     shop.make(path, 3, compacted=False)
-    unlink = segments.unlink
+    unlink = segment_rewrite.unlink
     rebuilt: list[int] = []
     with _store(path) as store:
         before = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
@@ -122,12 +124,12 @@ def test_an_index_rebuilt_between_a_drop_and_its_unlink_does_not_count_the_segme
             rebuilt.append(number)
             unlink(engine, number)
 
-        monkeypatch.setattr(segments, "unlink", late)
+        monkeypatch.setattr(segment_rewrite, "unlink", late)
         store.compact(threshold=0.1)
         monkeypatch.undo()
         assert rebuilt
         rows, active = measure.rows_and_active(store._engine())
-        assert set(rows) - {active} <= set(names.segments(LOCAL, path))
+        assert set(rows) - {active} <= set(file_names.segments(LOCAL, path))
         store.compact(threshold=0.1)
         after = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
         assert after == before

@@ -28,7 +28,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.fs import FileSystem
 from logstore.index import row_copy
 from logstore.index.env import Generation
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import next_index
 from logstore.recovery.check import check
 from logstore.recovery.next_index import NextIndex
@@ -211,7 +211,7 @@ def test_one_that_somebody_built_meanwhile_is_not_replaced(
         assert index_space.renew(engine, committer)
     assert switched == [False, False, True]
     assert generations(engine.path) == [str(engine.index().number)]
-    assert not list(engine.path.glob(f"*{names.TEMPORARY}"))
+    assert not list(engine.path.glob(f"*{file_names.TEMPORARY}"))
     assert told(store) == expected
 
 
@@ -255,7 +255,7 @@ def test_on_a_full_disk_nothing_of_it_is_left(
     with maintenance_locks.alone(engine), pytest.raises(logstore.DiskFullError):
         index_space.renew(engine, committer_of(store))
     assert generations(engine.path) == [str(engine.index().number)]
-    assert not list(engine.path.glob(f"*{names.TEMPORARY}"))
+    assert not list(engine.path.glob(f"*{file_names.TEMPORARY}"))
     found = dump(store).entries
     assert found[b"a"][: len(expected[b"a"])] == expected[b"a"]
     assert len(found[b"a"]) == len(expected[b"a"]) + (what != "copied")
@@ -303,7 +303,7 @@ def test_the_index_before_has_no_name_when_lock_is_given_back(
     real = NextIndex.leave
 
     def leave(self: NextIndex) -> None:
-        found.append(names.generations(engine.fs, engine.path))
+        found.append(file_names.generations(engine.fs, engine.path))
         real(self)
 
     monkeypatch.setattr(NextIndex, "leave", leave)
@@ -512,7 +512,7 @@ def test_one_that_nobody_used_is_left_when_segments_behind_it_went(tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
     beside.communicate("\n", timeout=30)
-    kept = names.segments(FileSystem(), path)
+    kept = file_names.segments(FileSystem(), path)
     assert kept[0] == 1
     assert kept[1] > 2, "no segment in the midst was dropped"
     with logstore.open(path, background=False, encoding=None) as again:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.compaction import background, nodes, output, runner, segments
+from logstore.compaction import compactor, node_choice, output, runner, segment_rewrite
 from logstore.engine.runtime.background import no_pause
 from logstore.log import segment
 from logstore.recovery.check import check
@@ -55,9 +55,9 @@ def test_a_writer_that_rolls_meanwhile_takes_another_number(
         os.read(heard, 1)
         with monkeypatch.context() as patched:
             patched.setattr(output.segment, "create", create)
-            patched.setattr(background, "MIN_AGE_MS", 0)
+            patched.setattr(compactor, "MIN_AGE_MS", 0)
             shared = store._live()
-            background.Compactor(shared.engine, shared.committer).tick(no_pause)
+            compactor.Compactor(shared.engine, shared.committer).tick(no_pause)
         child.join()
         assert made
         assert len(store.stream("other")) == sum(1 for _ in store.stream("other")) == 200
@@ -101,7 +101,7 @@ def test_a_compacted_segment_that_the_older_checkpoint_needs_is_no_garbage(
         raise KilledError
 
     with without_index(path) as store, monkeypatch.context() as patched:
-        patched.setattr(segments, "seal", killed)
+        patched.setattr(segment_rewrite, "seal", killed)
         with pytest.raises(KilledError):
             store.compact()
     max((path / "checkpoint").iterdir()).unlink()
@@ -118,13 +118,15 @@ def test_a_segment_that_empties_behind_the_checkpoints_stays(
 ) -> None:
     """A node is changed while it is copied, so it stays; then it goes, behind the checkpoints."""
     path = tmp_path / "store"
-    adopt, checkpoint_twice = segments.write_and_adopt, runner._checkpoint_twice
+    adopt, checkpoint_twice = segment_rewrite.write_and_adopt, runner._checkpoint_twice
     with logstore.open(path, segment_bytes=SEGMENT) as store:
         stream = store.stream("s")
         ids = list(stream.add_many(rows(2000)))
         stream.delete(*(each for n, each in enumerate(ids) if n % 3))
 
-        def changed(engine: Any, committer: Any, groups: Iterable[nodes.Group], *rest: Any) -> None:
+        def changed(
+            engine: Any, committer: Any, groups: Iterable[node_choice.Group], *rest: Any
+        ) -> None:
             read = list(groups)
             stream.delete(ids[0])
             adopt(engine, committer, read, *rest)
@@ -134,7 +136,7 @@ def test_a_segment_that_empties_behind_the_checkpoints_stays(
             stream.trim(maxlen=0)
 
         with monkeypatch.context() as patched:
-            patched.setattr(segments, "write_and_adopt", changed)
+            patched.setattr(segment_rewrite, "write_and_adopt", changed)
             patched.setattr(runner, "_checkpoint_twice", emptied)
             assert store.compact().nodes_skipped
         expected = dump(store)
@@ -175,7 +177,7 @@ def test_a_run_that_only_removed_empty_nodes_may_be_killed(
             raise KilledError
 
         with monkeypatch.context() as patched:
-            patched.setattr(segments, "rewrite_open_nodes", killed)
+            patched.setattr(segment_rewrite, "rewrite_open_nodes", killed)
             with pytest.raises(KilledError):
                 store.compact()
         store.compact()

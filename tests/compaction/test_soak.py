@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.compaction import background, nodes, runner, segments
+from logstore.compaction import compactor, node_choice, runner, segment_rewrite
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.background import no_pause
 from logstore.recovery.check import check
@@ -78,7 +78,7 @@ def one_round(soak: Soak, other: Path) -> str:
     if kind == "compact":
         runner.run(shared.engine, committer, threshold=soak.chance.choice((0.1, 0.5, 0.9)))
     elif kind == "background":
-        background.Compactor(shared.engine, committer).tick(no_pause)
+        compactor.Compactor(shared.engine, committer).tick(no_pause)
     elif kind == "purge":
         with suppress(logstore.ErasureIncompleteError):  # others may be at it in every pass
             runner.run(shared.engine, committer, purge=True)
@@ -111,11 +111,11 @@ def test_random_runs_end_in_what_a_model_says(
     print(f"LOGSTORE_SEED={seed - turn} turn {turn}")
     monkeypatch.setattr(checkpoint, "STREAMS_A_CHUNK", 2)
     monkeypatch.setattr(checkpoint, "NODES_A_CHUNK", 7)
-    monkeypatch.setattr(nodes, "NODES_A_BATCH", 9)
-    monkeypatch.setattr(background, "MIN_AGE_MS", 0)
-    monkeypatch.setattr(background, "INDEX_MIN_BYTES", 1 << 14)
-    monkeypatch.setattr(segments, "OPENS_A_COMMIT", 2)
-    monkeypatch.setattr(segments, "ITEMS_A_COMMIT", 3)
+    monkeypatch.setattr(node_choice, "NODES_A_BATCH", 9)
+    monkeypatch.setattr(compactor, "MIN_AGE_MS", 0)
+    monkeypatch.setattr(compactor, "INDEX_MIN_BYTES", 1 << 14)
+    monkeypatch.setattr(segment_rewrite, "OPENS_A_COMMIT", 2)
+    monkeypatch.setattr(segment_rewrite, "ITEMS_A_COMMIT", 3)
     soak = Soak(tmp_path / "store", random.Random(seed))
     rounds: list[str] = []
     try:

@@ -11,11 +11,11 @@ import pytest
 
 import logstore
 from logstore.api.opening import opened_of
-from logstore.compaction import deleted_bytes
+from logstore.compaction import erasure
 from logstore.compaction.usage import Usage, usage
 from logstore.engine.runtime import maintenance_locks
 from logstore.fs import LOCAL
-from logstore.log import names, reader
+from logstore.log import file_names, log_reader
 from tests.compaction.conftest import Store
 from tests.support.inside import roll
 
@@ -205,17 +205,17 @@ def test_of_a_long_log_a_sample_is_looked_at(
         roll(store)
         exact = store.info().deleted_bytes
         looked: list[int] = []
-        gone = deleted_bytes._gone_bytes
+        gone = erasure._gone_bytes
 
         def counted(view: Any, some: list[Any], **more: Any) -> int:
             looked.append(len(some))
             return gone(view, some=some, **more)
 
-        monkeypatch.setattr(deleted_bytes, "_gone_bytes", counted)
+        monkeypatch.setattr(erasure, "_gone_bytes", counted)
         assert store.info().deleted_bytes == exact
         every = sum(looked)
         looked.clear()
-        monkeypatch.setattr(deleted_bytes, "WHOLE_BYTES", log_bytes(path) // 8)
+        monkeypatch.setattr(erasure, "WHOLE_BYTES", log_bytes(path) // 8)
         assert 0.8 * exact < store.info().deleted_bytes < 1.25 * exact
         assert sum(looked) < every / 5
 
@@ -232,13 +232,13 @@ def test_hints_spare_the_reading_of_segments(
         maintenance_locks.write_missing_hints(store._engine())
         told = store.info()
         assert told.segments > 3
-        scan, read = reader.scan, []
+        scan, read = log_reader.scan, []
 
         def noted(file: Any, seed: int, number: int, *more: int) -> Any:
             read.append(number)
             return scan(file, seed, number, *more)
 
-        monkeypatch.setattr(reader, "scan", noted)
+        monkeypatch.setattr(log_reader, "scan", noted)
         assert store.info() == told
         assert set(read) <= {store._engine().wake.log().active_segment}
 
@@ -308,9 +308,9 @@ def path(tmp_path: Path) -> Path:
 
 def test_it_adds_up_to_the_files(path: Path) -> None:
     found = measured(path)
-    assert [use.number for use in found.segments] == names.segments(LOCAL, path)
+    assert [use.number for use in found.segments] == file_names.segments(LOCAL, path)
     for use in found.segments:
-        assert use.size_bytes == names.segment(path, use.number).stat().st_size
+        assert use.size_bytes == file_names.segment(path, use.number).stat().st_size
         assert use.live_bytes + use.tombstoned_bytes + use.dead_bytes == use.size_bytes
         assert sum(use.streams.values()) == use.live_bytes
         assert use.created_ms > 0

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.compaction import background, deleted_bytes
-from logstore.compaction.background import Compactor
+from logstore.compaction import compactor as background
+from logstore.compaction import erasure
+from logstore.compaction.compactor import Compactor
 from logstore.engine.runtime.background import no_pause
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.engine.procs import Waiting
 from tests.support.inside import engine_of
@@ -25,7 +26,7 @@ NODES = 2_500
 def test_one_process_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store"
     told, tell = os.pipe()
-    count = deleted_bytes.tombstoned_bytes
+    count = erasure.tombstoned_bytes
 
     def counted(*rest: object) -> dict[int, int]:
         os.write(tell, b"x")
@@ -57,9 +58,9 @@ def test_it_is_counted_in_slices(tmp_path: Path) -> None:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(NODES))
         rests: list[int] = []
-        deleted_bytes.tombstoned_bytes(engine_of(store), rests.append)
-        assert len(rests) >= NODES // deleted_bytes.NODES_A_SNAPSHOT
-        assert deleted_bytes.NODES_A_SNAPSHOT <= 1000
+        erasure.tombstoned_bytes(engine_of(store), rests.append)
+        assert len(rests) >= NODES // erasure.NODES_A_SNAPSHOT
+        assert erasure.NODES_A_SNAPSHOT <= 1000
 
 
 ROW = {"v": b"x" * 200}
@@ -71,7 +72,7 @@ def with_a_hole(folder: Path) -> Path:
     with logstore.open(live, sync="os", background=False, node_max_entries=10) as store:
         store.stream("kept").add_many([ROW] * 100)
         store.sync()
-        segment = names.segment(live, 1)
+        segment = file_names.segment(live, 1)
         begin = segment.stat().st_size
         store.stream("lost").add({"v": b"lost" * 100})
         end = segment.stat().st_size
@@ -80,9 +81,9 @@ def with_a_hole(folder: Path) -> Path:
         path.mkdir()
         shutil.copytree(live / "log", path / "log")
         shutil.copy(live / "STORE", path / "STORE")
-    data = bytearray(names.segment(path, 1).read_bytes())
+    data = bytearray(file_names.segment(path, 1).read_bytes())
     data[begin:end] = bytes(end - begin)
-    names.segment(path, 1).write_bytes(data)
+    file_names.segment(path, 1).write_bytes(data)
     return path
 
 
@@ -91,13 +92,13 @@ def test_a_segment_that_voids_another_stays_as_long_as_that_one(tmp_path: Path) 
     path = with_a_hole(tmp_path)
     with logstore.open(path, sync="os", background=False, node_max_entries=10) as store:
         assert store.recovery["torn_bytes"]
-        assert [*names.segments(LOCAL, path)] == [1, 2]
+        assert [*file_names.segments(LOCAL, path)] == [1, 2]
         store.stream("kept").add(ROW)  # an open node in the first would keep the second by itself
         store.stream("gone").add_many([ROW] * 100)
         store.drop("gone")
         for _ in range(2):
             store.compact()
-        assert names.segment(path, 1).exists()
+        assert file_names.segment(path, 1).exists()
         assert len(store.stream("kept")) == 101
         assert "lost" not in [name.decode() for name in store.streams()]
     found = check(path)
@@ -111,6 +112,6 @@ def test_a_segment_that_voids_another_stays_as_long_as_that_one(tmp_path: Path) 
         store.drop("kept")
         for _ in range(2):
             store.compact()
-        assert not names.segment(path, 1).exists()
-        assert not names.segment(path, 2).exists()
+        assert not file_names.segment(path, 1).exists()
+        assert not file_names.segment(path, 2).exists()
     assert not check(path).damage

@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from logstore.fs import LOCAL
-from logstore.log import chain, names, reader, storefile
-from logstore.log.reader import LogFrame
-from logstore.log.writer import crc_seed
+from logstore.log import chain, file_names, log_reader, storefile
+from logstore.log.log_reader import LogFrame
+from logstore.log.segment_writer import crc_seed
 
 
 def segments(store: Path) -> list[int]:
     """Numbers of all segments."""
-    return names.segments(LOCAL, store)
+    return file_names.segments(LOCAL, store)
 
 
 def of(store: Path, number: int) -> list[LogFrame]:
     """Every frame of a segment, in order."""
     uuid = storefile.read(LOCAL, store).uuid
     mains = {link.number: link for link in chain.main_links(LOCAL, store, uuid)}
-    file = LOCAL.open(names.segment(store, number))
+    file = LOCAL.open(file_names.segment(store, number))
     try:
         end = mains[number].end_offset if number in mains else file.size_bytes()
-        return list(reader.scan(file, crc_seed(uuid), number, 64, end))
+        return list(log_reader.scan(file, crc_seed(uuid), number, 64, end))
     finally:
         file.close()
 
@@ -50,12 +50,14 @@ def flip(path: Path, offset: int, bit: int = 0) -> None:
 
 def spoil(store: Path, frame: LogFrame) -> None:
     """Flip a bit in the middle of a frame."""
-    flip(names.segment(store, frame.segment), frame.offset + (32 + frame.payload_bytes) // 2, 3)
+    flip(
+        file_names.segment(store, frame.segment), frame.offset + (32 + frame.payload_bytes) // 2, 3
+    )
 
 
 def file(store: Path, number: int) -> Path:
     """The file of a segment."""
-    return names.segment(store, number)
+    return file_names.segment(store, number)
 
 
 def uuid(store: Path) -> bytes:

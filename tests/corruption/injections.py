@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from tests.corruption import frames
 
 HEAD_BYTES = 64

@@ -24,7 +24,7 @@ from logstore.errors import (
 )
 from logstore.ids import parse_id
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from logstore.recovery.salvage.run import salvage
@@ -72,7 +72,7 @@ class Hurt:
         self.victim = once[len(once) // 2]
         size = self.victim.end - self.victim.offset
         self.bad = (self.victim.offset + size // 2) // PAGE_BYTES * PAGE_BYTES
-        self.segment = names.segment(self.path, self.victim.segment)
+        self.segment = file_names.segment(self.path, self.victim.segment)
         assert self.segment != max((self.path / "log").glob("*.log"))  # it is sealed
 
     def spoil(self) -> None:

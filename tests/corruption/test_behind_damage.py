@@ -16,7 +16,7 @@ import pytest
 
 import logstore
 from logstore.format import Kind
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from tests.corruption import frames
 
 Truth = dict[str, dict[str, str]]

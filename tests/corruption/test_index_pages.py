@@ -18,7 +18,7 @@ import logstore
 from logstore.engine.shm.control_block import MAGIC, SIZE_BYTES, Wake
 from logstore.errors import CorruptFrameError, StoreError
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests import figures
 from tests.corruption import shop
@@ -159,9 +159,9 @@ def test_a_sealed_segment_without_a_byte(tmp_path: Path) -> None:
     with logstore.open(path, segment_bytes=1 << 16, background=False, encoding=None) as store:
         for name in (b"first", b"second"):
             store.stream(name).add_many({b"pad": b"p" * 300} for _ in range(400))
-    was = names.segment(path, 1).stat()
-    names.segment(path, 1).write_bytes(b"")
-    os.utime(names.segment(path, 1), ns=(was.st_atime_ns, was.st_mtime_ns))
+    was = file_names.segment(path, 1).stat()
+    file_names.segment(path, 1).write_bytes(b"")
+    os.utime(file_names.segment(path, 1), ns=(was.st_atime_ns, was.st_mtime_ns))
     with logstore.open(path, background=False, encoding=None) as store:
         with pytest.raises(CorruptFrameError, match="cut off") as caught:
             list(store.stream(b"first"))
@@ -175,13 +175,13 @@ def test_wake_of_another_length(tmp_path: Path, size: int) -> None:
     path = tmp_path / "store"
     with logstore.open(path, background=False) as store:
         store.stream("s").add({"n": 1})
-    (path / names.WAKE).write_bytes(MAGIC + bytes(max(0, size - len(MAGIC))))
-    os.truncate(path / names.WAKE, size)
+    (path / file_names.WAKE).write_bytes(MAGIC + bytes(max(0, size - len(MAGIC))))
+    os.truncate(path / file_names.WAKE, size)
     with pytest.raises(StoreError, match=f"has {size} bytes"):
-        Wake(LOCAL, path / names.WAKE)
+        Wake(LOCAL, path / file_names.WAKE)
     with logstore.open(path, background=False) as store:
         assert len(store.stream("s")) == 1
-        assert (path / names.WAKE).stat().st_size == SIZE_BYTES
-    (path / names.WAKE).write_bytes(MAGIC + bytes(max(0, size - len(MAGIC))))
+        assert (path / file_names.WAKE).stat().st_size == SIZE_BYTES
+    (path / file_names.WAKE).write_bytes(MAGIC + bytes(max(0, size - len(MAGIC))))
     with logstore.open(path, readonly=True) as store:
         assert len(store.stream("s")) == 1

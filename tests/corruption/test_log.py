@@ -16,9 +16,9 @@ import pytest
 import logstore
 from logstore.errors import CorruptFrameError, CorruptionError, Error
 from logstore.format import Kind
-from logstore.log import reader
-from logstore.log.reader import LogFrame
-from logstore.log.writer import crc_seed
+from logstore.log import log_reader
+from logstore.log.log_reader import LogFrame
+from logstore.log.segment_writer import crc_seed
 from logstore.recovery.check import check
 from logstore.recovery.report import Damage
 from logstore.recovery.salvage.run import salvage
@@ -82,9 +82,9 @@ def test_every_bit_of_a_frame(made: Shop) -> None:
         for place in range(frame.offset * 8, frame.end_offset * 8):
             memory.data[place // 8] ^= 1 << place % 8
             with pytest.raises(CorruptFrameError):
-                reader.read_frame(memory, seed, frame.segment, frame.offset, end)
+                log_reader.read_frame(memory, seed, frame.segment, frame.offset, end)
             if not place % 61:
-                following = reader.resume_offset(memory, seed, frame.segment, frame.offset, end)
+                following = log_reader.resume_offset(memory, seed, frame.segment, frame.offset, end)
                 assert following == frame.end_offset
             memory.data[place // 8] ^= 1 << place % 8
             bits += 1

@@ -167,9 +167,9 @@ def test_scans_and_plans_tell_it_too(store: Store) -> None:
     table: pa.Table = store.stream(b"large").scan().read_all()
     assert table.num_rows == LARGE
     lose(store, some_node(b"small"))
-    from logstore.scan import plan
+    from logstore.scan import split_plan
 
-    assert plan.make(store._engine(), [b"small", b"large"]).entries == SMALL + LARGE
+    assert split_plan.make(store._engine(), [b"small", b"large"]).entries == SMALL + LARGE
 
 
 def test_what_is_not_there_is_not_looked_for_in_the_log(store: Store) -> None:

@@ -13,7 +13,7 @@ import logstore
 from logstore.format import Kind
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import IMPORTING
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.rdb.value import GROUPS_AT_ONCE, GroupValue, StreamInfoValue, StreamValue
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import salvage
@@ -208,7 +208,7 @@ def test_very_many_groups_come_in_commits_of_their_own(tmp_path: Path) -> None:
     made.sort(key=lambda each: each.name)
     value = StreamValue([], StreamInfoValue(0, StreamID(9999, 0), ZERO_ID, ZERO_ID, 9999, made))
     with logstore.open(tmp_path / "store", background=False) as opened:
-        opened.restore(b"s", dump.encode(value))
+        opened.restore(b"s", dump_payload.encode(value))
         opened.stream(b"s").configure(max_entries=7)
         opened.stream(b"s").group(b"g5").configure(redeliver_after=3)
         opened.stream(b"s").expire(at=shop.FAR_MS)
@@ -216,7 +216,7 @@ def test_very_many_groups_come_in_commits_of_their_own(tmp_path: Path) -> None:
     assert (report.whole, report.streams, report.groups) == (True, 1, len(made))
     with logstore.open(tmp_path / "new", background=False) as opened:
         stream = opened.stream(b"s")
-        assert stream.dump() == dump.encode(value)
+        assert stream.dump() == dump_payload.encode(value)
         assert stream.settings.max_entries == 7
         assert stream.group(b"g5").settings.redeliver_after_ms == 3000
         assert stream.info().expires_at is not None

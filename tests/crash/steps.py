@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from logstore.api import opening
-from logstore.compaction import runner, segments
+from logstore.compaction import runner, segment_rewrite
 from logstore.compaction.output import Output
 from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
-from logstore.log.writer import CommitBuffer
+from logstore.log.segment_writer import CommitBuffer
 
 LINGER = 0.5
 LINGER_S = 0.008
@@ -88,13 +88,13 @@ class Task(IntEnum):
 # Whose call is which task.
 TASKS: tuple[tuple[Any, str, Task], ...] = (
     (checkpoint, "take_alone", Task.CHECKPOINT),
-    (segments, "seal", Task.COMPACTION_SEALING),
-    (segments, "write_and_adopt", Task.COMPACTION_WRITING),
+    (segment_rewrite, "seal", Task.COMPACTION_SEALING),
+    (segment_rewrite, "write_and_adopt", Task.COMPACTION_WRITING),
     (Output, "finish", Task.COMPACTION_WRITING),
-    (segments, "adopt", Task.COMPACTION_ADOPTING),
-    (segments, "rewrite_open_nodes", Task.COMPACTION_RESTATING),
-    (segments, "drop_dead", Task.COMPACTION_DROPPING),
-    (segments, "unlink", Task.COMPACTION_UNLINKING),
+    (segment_rewrite, "adopt", Task.COMPACTION_ADOPTING),
+    (segment_rewrite, "rewrite_open_nodes", Task.COMPACTION_RESTATING),
+    (segment_rewrite, "drop_dead", Task.COMPACTION_DROPPING),
+    (segment_rewrite, "unlink", Task.COMPACTION_UNLINKING),
     (runner, "_shrink_index", Task.COMPACTION_SHRINKING_THE_INDEX),
     (write_back, "follow_locked", Task.FOLLOWING),
 )

@@ -10,7 +10,7 @@ import pytest
 
 import logstore
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from tests.crash import script, steps
 from tests.crash.steps import Step
 
@@ -110,7 +110,7 @@ def test_at_each_step_of_a_roll(tmp_path: Path, step: Step, opener: str) -> None
         with script.open_store(path, "always") as store:
             assert rows(store) == ["1-1"]
             store.stream("a").add({"v": b"3"}, id="3-1")
-    assert len(names.segments(LOCAL, path)) == (1 if step == Step.ROLLING else 2)
+    assert len(file_names.segments(LOCAL, path)) == (1 if step == Step.ROLLING else 2)
     (path / "index").rename(tmp_path / "index")
     with script.open_store(path, "always") as store:
         assert rows(store) == ["1-1", "3-1"]

@@ -10,11 +10,11 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.errors import DamagedStoreError
 from logstore.fs import LOCAL
-from logstore.log import names, reader, segment, storefile
-from logstore.log.writer import crc_seed
+from logstore.log import file_names, log_reader, segment, storefile
+from logstore.log.segment_writer import crc_seed
 from tests.crash import script
 from tests.crash.script import State
 
@@ -43,8 +43,8 @@ class Prepared:
         self.uuid = storefile.read(LOCAL, self.path).uuid
         file = LOCAL.open(self.segment(1))
         start = fmt.SEGMENT_HEAD_BYTES
-        scanned = reader.scan(file, crc_seed(self.uuid), 1, start, len(self.data))
-        found = list(reader.commits(scanned, 0))
+        scanned = log_reader.scan(file, crc_seed(self.uuid), 1, start, len(self.data))
+        found = list(log_reader.commits(scanned, 0))
         file.close()
         self.ends = [start, *(fmt.offset_of(commit.end) for commit in found)]
         self.inner = found[-3].frames[-1].offset  # where the last frame of a late commit begins
@@ -52,7 +52,7 @@ class Prepared:
 
     def segment(self, number: int) -> Path:
         """The file of a segment."""
-        return names.segment(self.path, number)
+        return file_names.segment(self.path, number)
 
     def become(self, data: bytes) -> None:
         """Only this is left of the store."""
@@ -181,7 +181,7 @@ def test_a_log_that_ends_before_the_mark_of_a_clean_close(tmp_path: Path) -> Non
     path = tmp_path / "store"
     with script.open_store(path, "os") as store:
         store.stream("a").add({"v": b"x"}, id="1-1")
-    log = names.segment(path, 1)
+    log = file_names.segment(path, 1)
     log.write_bytes(log.read_bytes()[:-1])
     before = script.files(path)
     with pytest.raises(DamagedStoreError, match="clean close"):
@@ -199,7 +199,7 @@ def test_a_log_that_ends_before_a_checkpoint(tmp_path: Path) -> None:
         shutil.copytree(path, copy)
     shutil.rmtree(copy / "index")
     (copy / "BOOT").unlink()
-    log = names.segment(copy, 1)
+    log = file_names.segment(copy, 1)
     log.write_bytes(log.read_bytes()[:-1])
     with pytest.raises(DamagedStoreError, match="checkpoint"):
         script.open_store(copy, "os")
@@ -216,16 +216,16 @@ def test_what_an_opening_did_not_see_stays_unseen(
     seen = prepared.ends[9]
     prepared.become(prepared.data[:seen])
     for number, path in enumerate((prepared.path, cuts[0])):
-        monkeypatch.setattr(process, "boot_id", lambda number=number: f"boot {number}")
+        monkeypatch.setattr(process_identity, "boot_id", lambda number=number: f"boot {number}")
         with script.open_store(path, "os") as store:
             assert script.dump(store) == prepared.states[9]
             if number:
                 store.stream("c").add({"v": b"n" * size}, id="1-1")
             shutil.copytree(path, cuts[number])
-    file = names.segment(cuts[1], 1)
+    file = file_names.segment(cuts[1], 1)
     length = file.stat().st_size
     file.write_bytes(file.read_bytes()[:seen] + prepared.data[seen:length])
-    monkeypatch.setattr(process, "boot_id", lambda: "boot 2")
+    monkeypatch.setattr(process_identity, "boot_id", lambda: "boot 2")
     with script.open_store(cuts[1], "os") as store:
         found = script.dump(store)
         found.pop(b"c", None)

@@ -12,7 +12,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index.group_txn import FIRST, LAST
 from logstore.log import frame as frame_bodies
-from logstore.log import groupframe, reader
+from logstore.log import groupframe, log_reader
 from tests.support.inside import engine_of
 
 Store = logstore.Store[bytes]
@@ -86,7 +86,7 @@ def frames_of(store: Store, *, ids: bool = True) -> list[tuple[Any, ...]]:
     upto = engine.wake.applied
     number, end = fmt.position_parts(upto)
     source = engine.segments.source(number)
-    scanned = reader.scan(source, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, end)
+    scanned = log_reader.scan(source, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, end)
     for frame in scanned:
         body = frame.body()
         if isinstance(body, frame_bodies.Append) and not ids:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from logstore.engine import lane
-from logstore.engine.lane import loading as lane_loading
-from logstore.engine.reading import interface, pure
-from logstore.engine.reading import loading as reading_loading
+from logstore.engine.lane import lane_loading
+from logstore.engine.reading import pure_reader, reader_interface
+from logstore.engine.reading import reader_loading as reading_loading
 from tests.support.compiled import is_told, told
 
 STUB = ast.parse((Path(lane.__file__).parent / "native.pyi").read_text())
@@ -53,7 +53,7 @@ def methods_of(kind: type) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("kind", [interface.Reader, interface.NodeCache])
+@pytest.mark.parametrize("kind", [reader_interface.Reader, reader_interface.NodeCache])
 def test_the_read_core_takes_what_its_interface_says(kind: type) -> None:
     module = reading_loading.native_or_none
     if module is None:
@@ -64,4 +64,6 @@ def test_the_read_core_takes_what_its_interface_says(kind: type) -> None:
 
 
 def test_the_cache_in_python_takes_what_its_interface_says() -> None:
-    assert methods_of(interface.NodeCache).items() <= methods_of(pure.NodeCache).items()
+    assert (
+        methods_of(reader_interface.NodeCache).items() <= methods_of(pure_reader.NodeCache).items()
+    )

@@ -19,15 +19,15 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
-from logstore.features.schedule import ScheduleRows
-from logstore.features.settings import OF_GROUP, OF_STREAM, SettingRows
+from logstore.features.schedule_rows import ScheduleRows
+from logstore.features.setting_rows import OF_GROUP, OF_STREAM, SettingRows
 from logstore.fs import FileSystem
 from logstore.index.env import open_generation, open_untouched
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader
+from logstore.log import chain, file_names, log_reader
 from logstore.log import frame as frames
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from logstore.recovery import compare
 from tests.corruption import shop
 
@@ -36,9 +36,11 @@ def _log(engine: Engine) -> list[LogFrame]:
     """Every frame of the main segments, in order."""
     found: list[LogFrame] = []
     for link in chain.main_links(engine.fs, engine.path, engine.uuid):
-        file = engine.fs.open(names.segment(engine.path, link.number))
+        file = engine.fs.open(file_names.segment(engine.path, link.number))
         try:
-            found += reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
+            found += log_reader.scan(
+                file, engine.seed, link.number, link.start_offset, link.end_offset
+            )
         finally:
             file.close()
     return found
@@ -56,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_was_applied_may_be_applied_again(share: float, made: Path, tmp_path: Path) -> None:
     """From any place of the log on: the index is the same as before."""
     fs = FileSystem()
-    generation = names.generation(made, names.generations(fs, made)[-1])
+    generation = file_names.generation(made, file_names.generations(fs, made)[-1])
     copy = shutil.copytree(generation, tmp_path / "copy")
     store = shutil.copytree(made, tmp_path / "store")
     with logstore.open(store, encoding=None, background=False) as opened:

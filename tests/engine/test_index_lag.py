@@ -28,7 +28,7 @@ from logstore.errors import (
 )
 from logstore.format import offset_of, segment_of
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.engine.procs import Forked, Waiting
@@ -300,7 +300,7 @@ def test_no_checkpoint_is_taken_of_an_index_that_lags(
             broken.setattr(write_back, "follow_locked", lambda _, words: words)
             with pytest.raises(CorruptionError, match="no checkpoint is taken"):
                 store.checkpoint()
-            assert not names.checkpoints(inside.engine_of(store).fs, path)
+            assert not file_names.checkpoints(inside.engine_of(store).fs, path)
         store.checkpoint()
     _is_whole(path, [0, 1, 2, 3, 4, 5])
 
@@ -459,7 +459,7 @@ def test_a_damaged_tail_is_told_and_not_cut(tmp_path: Path) -> None:
         engine = inside.engine_of(store)
         at = inside.indexed(store)
         engine.cache.clear()
-        file = names.segment(path, segment_of(at))
+        file = file_names.segment(path, segment_of(at))
         before = bytearray(file.read_bytes())
         damaged = before[:]
         damaged[offset_of(at) + 60] ^= 1
@@ -468,8 +468,8 @@ def test_a_damaged_tail_is_told_and_not_cut(tmp_path: Path) -> None:
             with pytest.raises(DamagedStoreError, match="damaged before its durable end"):
                 work()
             assert file.read_bytes() == damaged
-            assert not (path / names.QUARANTINE).exists() or not any(
-                (path / names.QUARANTINE).iterdir()
+            assert not (path / file_names.QUARANTINE).exists() or not any(
+                (path / file_names.QUARANTINE).iterdir()
             )
         file.write_bytes(before)
         _add(store, 6)
@@ -507,7 +507,7 @@ def test_adds_that_were_told_are_never_told_as_failed(tmp_path: Path, what: str)
         assert not any(isinstance(error, CommittedError) for error in refused)
         with suppress(logstore.Error):
             store.checkpoint()
-        assert not names.checkpoints(inside.engine_of(store).fs, path)
+        assert not file_names.checkpoints(inside.engine_of(store).fs, path)
         fails[0] = False
         _add(store, 1000)
         found = _all(store)

@@ -22,7 +22,7 @@ from logstore.engine.commit.group_commit import CommitQueue
 from logstore.engine.commit.pipeline import Batch, Request
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import CommittedError, CommittedInterrupt, FileSystemError, ReentryError
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import Sync
 from tests import seeds
 from tests.engine.procs import Forked
@@ -333,8 +333,8 @@ def test_maintenance_from_inside_a_commit_waits_for_nobody(tmp_path: Path, work:
             "ship": lambda: store.ship(tmp_path / "shipped"),
         }
         with (
-            held(tmp_path / "store" / names.CHECKPOINTS),
-            held(tmp_path / "store" / names.PINS),
+            held(tmp_path / "store" / file_names.CHECKPOINTS),
+            held(tmp_path / "store" / file_names.PINS),
             pytest.raises(ReentryError, match="do this work outside"),
         ):
             committer_of(store).run(lambda _: calls[work]())

@@ -26,11 +26,12 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit import log_tail
 from logstore.engine.features import node_limits
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import control_block, wait_words
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
-from logstore.log import names, reader
+from logstore.log import file_names as names
+from logstore.log import log_reader
 from logstore.recovery.check import check
 from tests.engine.procs import Forked, Waiting
 from tests.support.inside import (
@@ -414,7 +415,7 @@ def test_a_few_rows_are_one_frame_as_through_the_pipeline(store: Store) -> None:
         segment, offset = fmt.position_parts(log.applied)
         end = engine.wake.applied & fmt.OFFSET_MAX
         file = engine.active_file(segment)
-        frame = reader.read_frame(file, engine.seed, segment, offset, end)
+        frame = log_reader.read_frame(file, engine.seed, segment, offset, end)
         assert (frame.kind, frame.last) == (fmt.Kind.APPEND, True)
         assert frame.end_offset == end
         frames.append(frame)

@@ -21,7 +21,7 @@ import logstore
 from logstore.clock import SYSTEM_CLOCK
 from logstore.codec import codec
 from logstore.engine.groups import claim, deliver
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm.wait_words import bucket_of
 from tests import seeds
 from tests.engine.lane_log import log_of, told_by, told_by_log

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from tests.engine.procs import Forked
 from tests.scan.look import make_plan, split_rows
 from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits

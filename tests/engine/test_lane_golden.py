@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime import record_cache
 from tests.engine.lane_log import Store, log_of
 from tests.support.inside import engine_of, follow, lane_commits

@@ -18,7 +18,7 @@ import pytest
 
 import logstore
 from logstore.engine.groups import admin, deliver
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.snapshots import snapshot
 from logstore.index import group_keys, group_txn
 from tests import seeds

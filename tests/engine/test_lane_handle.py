@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from logstore import format as fmt
 from logstore.codec import Codec, pure
 from logstore.codec import codec as codec_in_use
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.txn.nodes import OPEN_INLINE_MAX_BYTES
 from logstore.format import Kind
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
-from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.log.segment_writer import CommitBuffer, crc_seed
 from tests.codec.strategies import next_id, steps, texts
 from tests.engine.procs import Forked
 

@@ -15,13 +15,13 @@ import pytest
 
 import logstore
 from logstore.engine.lane.lane import IndexPort
-from logstore.engine.lane.loading import native_or_none
-from logstore.engine.shm import process
+from logstore.engine.lane.lane_loading import native_or_none
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.mailbox import NOTHING
 from logstore.engine.shm.waiters import IDLE, PACE, WAITING
 from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
-from logstore.log import reader as log_reader
+from logstore.log import log_reader
 from tests.engine import killing
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
@@ -172,7 +172,7 @@ def test_who_gives_up_in_between_gets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is looked at once more behind the offer."""
-    real = process.state_of
+    real = process_identity.state_of
     leaves: list[Callable[[], object]] = []
 
     def state_of(pid: int, start: int) -> int:
@@ -180,7 +180,7 @@ def test_who_gives_up_in_between_gets_nothing(
             leave()
         return real(pid, start)
 
-    monkeypatch.setattr(process, "state_of", state_of)
+    monkeypatch.setattr(process_identity, "state_of", state_of)
     with logstore.open(tmp_path / "store", sync="os", background=False) as store:
         warm(store)
         gone = reader(store, "first")

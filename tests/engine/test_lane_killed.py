@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm.control_block import LogWords
 from tests.engine.killing import ACKS, ADDS, READS, TRANSACTIONS, run_until_killed
 from tests.support.inside import engine_of, follow, lane_commits, let_lag

@@ -19,7 +19,7 @@ import pytest
 
 import logstore
 from logstore.engine.lane.indexed import Indexed
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds

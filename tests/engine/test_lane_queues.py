@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm import mailbox, wait_words, waiters
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot

@@ -22,10 +22,10 @@ import pytest
 
 import logstore
 from logstore.api.opening import opened_of
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from logstore.wire.server.group_commit import HELD_MAX_ADDS
+from logstore.wire.server.held_adds import HELD_MAX_ADDS
 from tests import seeds
 from tests.support import preload
 from tests.support.inside import engine_of, follow, lane_commits

@@ -16,8 +16,8 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.engine.commit import log_tail
-from logstore.engine.lane.loading import native_or_none
-from logstore.log import reader
+from logstore.engine.lane.lane_loading import native_or_none
+from logstore.log import log_reader
 from tests import seeds
 from tests.engine.lane_log import counts, frames_of, made, told_by, told_by_log, told_ids
 from tests.engine.procs import Forked
@@ -78,7 +78,7 @@ def test_plain_adds_of_a_transaction_are_one_commit_of_the_lane(store: Store) ->
     end, at = engine.wake.log(), log.applied
     for ordinal in range(3):
         segment, offset = fmt.position_parts(at)
-        frame = reader.read_frame(
+        frame = log_reader.read_frame(
             engine.active_file(segment), engine.seed, segment, offset, end.applied & fmt.OFFSET_MAX
         )
         assert (frame.kind, frame.ordinal) == (fmt.Kind.APPEND, ordinal)

@@ -15,7 +15,7 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.runtime import newest
-from logstore.engine.streams import latest
+from logstore.engine.streams import latest_entries
 from tests.support.inside import engine_of
 from tests.support.piped import Piped
 
@@ -113,8 +113,8 @@ class Shared:
 def test_the_newest_entry_is_what_a_read_of_the_stream_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, keys_max: int
 ) -> None:
-    monkeypatch.setattr(latest, "NODES_A_LOOK", 2)
-    for module in (latest, newest):
+    monkeypatch.setattr(latest_entries, "NODES_A_LOOK", 2)
+    for module in (latest_entries, newest):
         monkeypatch.setattr(module, "KEYS_MAX", keys_max)
     shared = Shared(tmp_path / "s", seed)
     steps = [shared.add] * 8 + [shared.delete] * 4

@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from tests.engine.procs import Forked, Waiting
 
 ROUNDS = 60
@@ -49,7 +49,7 @@ def dump(store: logstore.Store[bytes]) -> State:
 
 def generation(path: Path) -> int:
     """The newest one on disk; 0 if there is none."""
-    return max(names.generations(LOCAL, path), default=0)
+    return max(file_names.generations(LOCAL, path), default=0)
 
 
 def test_deleted_under_everybody(tmp_path: Path) -> None:

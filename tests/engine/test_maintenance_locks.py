@@ -15,7 +15,7 @@ import pytest
 import logstore
 from logstore import fsinfo
 from logstore.engine.runtime import maintenance_locks
-from logstore.log import names
+from logstore.log import file_names
 from tests.engine.procs import Forked
 
 
@@ -51,7 +51,7 @@ def test_the_holder_of_the_care_lock_is_named(
         child.kill()
         os.close(ready)
         os.close(say)
-    assert fsinfo.flock_owner(path / names.CHECKPOINTS) == 0
+    assert fsinfo.flock_owner(path / file_names.CHECKPOINTS) == 0
     with logstore.open(path, background=False) as store:
         store.checkpoint()
 

@@ -23,7 +23,7 @@ import logstore
 from logstore.directory_path import Directory
 from logstore.engine.runtime import identity
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
@@ -107,7 +107,7 @@ def test_a_renamed_store_stays_one_store(tmp_path: Path) -> None:
             assert writer.tell("close") == "3000"
     for each in (path, moved):
         assert check(each).damage == []
-        assert (len(names.segments(LOCAL, each)) > 1) == (each == moved)
+        assert (len(file_names.segments(LOCAL, each)) > 1) == (each == moved)
     with logstore.open(moved) as store:
         assert numbers(store) == list(range(3001))
         assert not store.recovery["rebuilt"]
@@ -168,14 +168,16 @@ def test_a_removed_store_says_so(tmp_path: Path, background: bool) -> None:
         assert again.streams() == []
 
 
-@pytest.mark.parametrize("part", [names.LOCK, names.USERS, names.LOG])
+@pytest.mark.parametrize("part", [file_names.LOCK, file_names.USERS, file_names.LOG])
 def test_a_part_that_was_replaced_ends_it(tmp_path: Path, part: str) -> None:
     """Who opens it then has another lock, or another log."""
     path = tmp_path / "store"
     store = logstore.open(path)
     store.stream("s").add({"a": 1})
     (path / part).rename(tmp_path / "aside")
-    shutil.copytree(tmp_path / "aside", path / part) if part == names.LOG else (path / part).touch()
+    shutil.copytree(tmp_path / "aside", path / part) if part == file_names.LOG else (
+        path / part
+    ).touch()
     error = until_gone(lambda: store.stream("s").add({"a": 2}))
     assert part in str(error)
     with pytest.raises(logstore.StoreGoneError):
@@ -191,7 +193,7 @@ def test_the_store_of_another_is_not_closed_over(tmp_path: Path) -> None:
     logstore.open(other).close()
     store = logstore.open(path, background=False)
     store.stream("s").add({"a": 1})
-    shutil.copy(other / names.STORE, path / names.STORE)
+    shutil.copy(other / file_names.STORE, path / file_names.STORE)
     before = sorted(path.rglob("*"))
     for call in (store.checkpoint, store.compact, store.close):
         with pytest.raises(logstore.StoreGoneError, match="STORE"):
@@ -202,7 +204,7 @@ def test_the_store_of_another_is_not_closed_over(tmp_path: Path) -> None:
 def test_an_index_that_was_removed_is_made_again(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store") as store:
         store.stream("s").add({"a": 1})
-        shutil.rmtree(tmp_path / "store" / names.INDEX)
+        shutil.rmtree(tmp_path / "store" / file_names.INDEX)
         with logstore.open(tmp_path / "store") as same:
             assert len(same.stream("s")) == 1
 

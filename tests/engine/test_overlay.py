@@ -18,7 +18,7 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.commit import log_tail
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime.overlaid_rows import OverlaidRows, Rows
 from logstore.engine.snapshots import snapshot
 from logstore.ids import StreamID

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine.shm import process
-from logstore.engine.shm.process import GONE, RUNS, STOPPED, WATCHED_MAX
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.process_identity import GONE, RUNS, STOPPED, WATCHED_MAX
 from logstore.fsinfo import SystemFile
 from tests.engine.procs import Forked
 
@@ -23,9 +23,9 @@ SOON_S = 60.0
 @pytest.fixture(autouse=True)
 def unwatched() -> Iterator[None]:
     """Nobody is watched before or after."""
-    process.forget()
+    process_identity.forget()
     yield
-    process.forget()
+    process_identity.forget()
 
 
 def held() -> int:
@@ -40,15 +40,15 @@ def held() -> int:
 def becomes(child: Forked, start: int, state: int) -> None:
     """Wait until it is seen in this state."""
     deadline = time.monotonic() + SOON_S
-    while process.state_of(child.pid, start) != state:
+    while process_identity.state_of(child.pid, start) != state:
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
 def test_what_it_does_is_seen_at_once() -> None:
     child = Forked(lambda: time.sleep(600))
-    start = process.start_ticks(child.pid)
-    assert process.state_of(child.pid, start) == RUNS
+    start = process_identity.start_ticks(child.pid)
+    assert process_identity.state_of(child.pid, start) == RUNS
     for _ in range(3):
         os.kill(child.pid, signal.SIGSTOP)
         becomes(child, start, STOPPED)
@@ -57,29 +57,31 @@ def test_what_it_does_is_seen_at_once() -> None:
     os.kill(child.pid, signal.SIGKILL)
     becomes(child, start, GONE)  # nobody has waited for it
     os.waitpid(child.pid, 0)
-    assert process.state_of(child.pid, start) == GONE
-    process.forget()
-    assert process.state_of(child.pid, start) == GONE
+    assert process_identity.state_of(child.pid, start) == GONE
+    process_identity.forget()
+    assert process_identity.state_of(child.pid, start) == GONE
 
 
 def test_another_of_the_same_pid_is_not_it() -> None:
     child = Forked(lambda: time.sleep(600))
-    start = process.start_ticks(child.pid)
-    assert process.state_of(child.pid, start + 1) == GONE
-    assert process.state_of(child.pid, start) == RUNS
-    assert process.state_of(child.pid, start + 1) == GONE
+    start = process_identity.start_ticks(child.pid)
+    assert process_identity.state_of(child.pid, start + 1) == GONE
+    assert process_identity.state_of(child.pid, start) == RUNS
+    assert process_identity.state_of(child.pid, start + 1) == GONE
     child.kill()
 
 
 def test_few_files_stay_open_and_none_when_they_are_forgotten() -> None:
     children = [Forked(lambda: time.sleep(600)) for _ in range(5)]
     for child in children:
-        assert process.lives(child.pid, process.start_ticks(child.pid))
+        assert process_identity.lives(child.pid, process_identity.start_ticks(child.pid))
     assert held() == 5
-    process.forget()
+    process_identity.forget()
     assert held() == 0
-    process._watched.update({(0, n): SystemFile("/proc/self/stat") for n in range(WATCHED_MAX)})
-    assert process.lives(children[0].pid, process.start_ticks(children[0].pid))
+    process_identity._watched.update(
+        {(0, n): SystemFile("/proc/self/stat") for n in range(WATCHED_MAX)}
+    )
+    assert process_identity.lives(children[0].pid, process_identity.start_ticks(children[0].pid))
     assert held() == 1
     for child in children:
         child.kill()
@@ -96,8 +98,8 @@ def test_a_name_tells_nothing_of_the_state() -> None:
     deadline = time.monotonic() + SOON_S
     while "Z" not in Path(f"/proc/{child.pid}/comm").read_text():
         assert time.monotonic() < deadline
-    start = process.start_ticks(child.pid)
-    assert [process.state_of(child.pid, start) for _ in range(3)] == [RUNS] * 3
+    start = process_identity.start_ticks(child.pid)
+    assert [process_identity.state_of(child.pid, start) for _ in range(3)] == [RUNS] * 3
     child.kill()
 
 
@@ -123,7 +125,7 @@ def test_one_that_proc_hides_lives_as_long_as_there_is_one_of_its_pid(tmp_path: 
     telling = told.open("w")  # nobody else may enter the folder
     child = Forked(lambda: time.sleep(600))
     dead = Forked(lambda: None)
-    start, started = process.start_ticks(child.pid), process.start_ticks(dead.pid)
+    start, started = process_identity.start_ticks(child.pid), process_identity.start_ticks(dead.pid)
     os.waitpid(dead.pid, 0)
 
     def look() -> None:
@@ -133,7 +135,10 @@ def test_one_that_proc_hides_lives_as_long_as_there_is_one_of_its_pid(tmp_path: 
             telling.write(str(error))
         else:
             hidden = not Path(f"/proc/{child.pid}/stat").exists()
-            states = process.state_of(child.pid, start), process.state_of(dead.pid, started or 1)
+            states = (
+                process_identity.state_of(child.pid, start),
+                process_identity.state_of(dead.pid, started or 1),
+            )
             telling.write(f"{hidden} {states}")
         telling.close()
 

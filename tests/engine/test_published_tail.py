@@ -15,13 +15,13 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.api.store import Store
-from logstore.engine.reading import loading
+from logstore.engine.reading import reader_loading
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, CorruptionError
 from logstore.ids import StreamID
 from logstore.index import keys
-from logstore.log import names
+from logstore.log import file_names
 from tests.engine.procs import Forked
 from tests.support import inside
 from tests.support.lagging import Lagging, commits_behind, follow
@@ -40,7 +40,7 @@ def row(number: int) -> dict[bytes, bytes]:
 @pytest.fixture(autouse=True)
 def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read takes a snapshot: the read core follows the log by itself."""
-    monkeypatch.setattr(loading, "IN_USE", False)
+    monkeypatch.setattr(reader_loading, "IN_USE", False)
 
 
 @pytest.fixture
@@ -361,7 +361,7 @@ def test_the_index_is_rebuilt_with_the_tail(store: Store[bytes]) -> None:
     lag(store, 20, 21)
     engine = inside.engine_of(store)
     inside.delete_index(engine.path)
-    assert names.generations(engine.fs, engine.path) == []
+    assert file_names.generations(engine.fs, engine.path) == []
     engine.replace_index(engine.wake.generation())
     assert numbers(store) == upto(22)
     assert commits_behind(store) == 0

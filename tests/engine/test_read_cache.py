@@ -16,8 +16,8 @@ import logstore
 from logstore import format as fmt
 from logstore.api.entry import entry_maker
 from logstore.api.store import Store
-from logstore.engine.reading import loading, pure
-from logstore.engine.reading.interface import NODES_MAX_BYTES
+from logstore.engine.reading import pure_reader, reader_loading
+from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
 from logstore.engine.shm import control_block
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
@@ -59,15 +59,15 @@ def is_kept(store: Store[bytes], id: StreamID = HERE, name: bytes = b"s") -> boo
     """Whether an entry is told, or said not to be there, without a snapshot."""
     reader = engine_of(store).reader
     assert reader is not None
-    return reader.get(name, id, entry_maker(None)) is not loading.MISS
+    return reader.get(name, id, entry_maker(None)) is not reader_loading.MISS
 
 
 @pytest.fixture(autouse=True, params=["core", "twin"])
 def has_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the read core is there; what is told is the same."""
-    if loading.native_or_none is None and request.param == "core":
+    if reader_loading.native_or_none is None and request.param == "core":
         pytest.skip("the read core is not built")
-    monkeypatch.setattr(loading, "IN_USE", request.param == "core")
+    monkeypatch.setattr(reader_loading, "IN_USE", request.param == "core")
     return bool(request.param == "core")
 
 
@@ -189,11 +189,11 @@ def test_what_a_snapshot_said_is_kept_only_at_its_own_position(
     assert reader is not None
     loaded = snapshot.read(engine, lambda view: reader.of(view, b"s"))
     store.stream("s").add(row(9), id=StreamID(9, 0))
-    assert reader.record(b"s") is loading.MISS  # it follows the log
+    assert reader.record(b"s") is reader_loading.MISS  # it follows the log
     reader.keep(loaded)
-    assert reader.record(b"s") is loading.MISS
+    assert reader.record(b"s") is reader_loading.MISS
     assert len(store.stream("s")) == len(IDS) + 1
-    assert reader.record(b"s") is not loading.MISS
+    assert reader.record(b"s") is not reader_loading.MISS
 
 
 def test_a_stream_that_expires_is_gone_in_time(tmp_path: Path) -> None:
@@ -241,10 +241,10 @@ def test_what_is_kept_is_bounded(store: Store[bytes], has_core: bool) -> None:
     ids = list(store.stream("big").add_many(rows))
     held = engine_of(store).segments.nodes
     if has_core:
-        assert loading.native_or_none is not None
-        small: Any = loading.native_or_none.NodeCache(100_000)
+        assert reader_loading.native_or_none is not None
+        small: Any = reader_loading.native_or_none.NodeCache(100_000)
     else:
-        small = pure.NodeCache(100_000)
+        small = pure_reader.NodeCache(100_000)
     for _ in range(2):
         for id, wanted in zip(ids, rows, strict=True):
             entry = store.stream("big").get(id)
@@ -265,15 +265,15 @@ def test_what_is_kept_is_bounded(store: Store[bytes], has_core: bool) -> None:
 
 
 def test_numbers_that_stand_twice_are_the_same() -> None:
-    if loading.native_or_none is None:
+    if reader_loading.native_or_none is None:
         return
-    words = loading.native_or_none.words_of_reading()
+    words = reader_loading.native_or_none.words_of_reading()
     assert words.pop("_DROPPED_OFFSET") == control_block._DROPPED_OFFSET
     assert words.pop("NODE_BODY") == fmt.NODE_BODY.size
     assert words.pop("NODE_KEY") == fmt.NODE_KEY.size
     assert words.pop("LOCATOR") == fmt.LOCATOR.size
     assert words == {name: fmt.Kind[name] for name in words}
-    limits = loading.native_or_none.limits_of_reading()
+    limits = reader_loading.native_or_none.limits_of_reading()
     assert limits == {name: getattr(ranges, name) for name in limits}
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
-from logstore.engine.reading import loading
+from logstore.engine.reading import reader_loading
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from tests.engine.procs import Forked
 from tests.model.store import StoreModel
@@ -235,9 +235,9 @@ def check_all_the_time(
 @pytest.fixture(params=["core", "twin"])
 def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the read core, and without."""
-    if loading.native_or_none is None and request.param == "core":
+    if reader_loading.native_or_none is None and request.param == "core":
         pytest.skip("the read core is not built")
-    monkeypatch.setattr(loading, "IN_USE", request.param == "core")
+    monkeypatch.setattr(reader_loading, "IN_USE", request.param == "core")
     return str(request.param)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import logstore
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import salvage
 from tests.support.inside import engine_of
@@ -81,7 +81,13 @@ def numbers(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
-    "files", [(names.WAKE,), (names.LOCK,), (names.USERS,), (names.LOCK, names.USERS, names.WAKE)]
+    "files",
+    [
+        (file_names.WAKE,),
+        (file_names.LOCK,),
+        (file_names.USERS,),
+        (file_names.LOCK, file_names.USERS, file_names.WAKE),
+    ],
 )
 def test_nobody_joins_past_a_copy_of_what_is_shared(
     tmp_path: Path, files: tuple[str, ...], how: str
@@ -110,7 +116,7 @@ def test_salvage_does_not_take_a_copy_of_users_for_an_idle_store(tmp_path: Path)
     path = tmp_path / "store"
     with Writer(path) as old:
         assert old.tell("add", 0, 10) == "10"
-        replace(path / names.USERS)
+        replace(path / file_names.USERS)
         with pytest.raises(logstore.StoreInUseError, match="open in another process"):
             salvage(path, tmp_path / "new")
     assert numbers(path) == list(range(10))
@@ -120,7 +126,7 @@ def test_salvage_does_not_take_a_copy_of_users_for_an_idle_store(tmp_path: Path)
 def test_an_older_wake_written_over_it_loses_nothing(tmp_path: Path, how: str) -> None:
     """45 entries were there where 48 were made: who added next stood where the older one did."""
     path = tmp_path / "store"
-    wake = path / names.WAKE
+    wake = path / file_names.WAKE
     with Writer(path, how) as first, Writer(path, how) as second:
         assert first.tell("add", 0, 5) == "5"
         early = wake.read_bytes()
@@ -146,12 +152,12 @@ def test_an_older_wake_written_over_it_loses_nothing(tmp_path: Path, how: str) -
 def test_an_older_wake_from_before_a_roll_loses_nothing(tmp_path: Path, how: str) -> None:
     """It names a segment that is sealed since, or was removed by a compaction."""
     path = tmp_path / "store"
-    wake = path / names.WAKE
+    wake = path / file_names.WAKE
     with Writer(path, how) as first:
         assert first.tell("add", 0, 5) == "5"
         early = wake.read_bytes()
         assert first.tell("compact", 5, 5) == "5"
-        assert names.segments(LOCAL, path)[-1] > 1
+        assert file_names.segments(LOCAL, path)[-1] > 1
         write_over(wake, early)
         assert first.tell("add", 10, 5) == "5"
         write_over(wake, early)
@@ -167,9 +173,9 @@ def test_an_older_wake_is_seen_by_who_only_closes_or_tidies(tmp_path: Path, how:
     for word in ("close", "sync", "checkpoint", "compact"):
         with Writer(path, how) as first:
             assert first.tell("add", 0, 5) == "5"
-            early = (path / names.WAKE).read_bytes()
+            early = (path / file_names.WAKE).read_bytes()
             assert first.tell("add", 5, 5) == "5"
-            write_over(path / names.WAKE, early)
+            write_over(path / file_names.WAKE, early)
             assert first.tell(word) == "0"
         assert numbers(path) == list(range(10))
         shutil.rmtree(path)
@@ -183,7 +189,7 @@ def test_a_copy_of_the_active_segment_ends_the_process_that_has_the_other(
     path = tmp_path / "store"
     with Writer(path, how) as first:
         assert first.tell("add", 0, 10) == "10"
-        replace(names.segment(path, 1))
+        replace(file_names.segment(path, 1))
         time.sleep(LOOKED_S)
         said = first.tell("add", 10, 1)
         assert said.startswith("0 StoreGoneError")
@@ -191,7 +197,7 @@ def test_a_copy_of_the_active_segment_ends_the_process_that_has_the_other(
     assert numbers(path) == list(range(10))
 
 
-@pytest.mark.parametrize("name", [names.BOOT, names.STORE])
+@pytest.mark.parametrize("name", [file_names.BOOT, file_names.STORE])
 def test_copies_of_what_is_only_read_change_nothing(tmp_path: Path, name: str) -> None:
     path = tmp_path / "store"
     with Writer(path) as first:
@@ -210,11 +216,11 @@ def test_a_copy_of_the_index_is_not_used(tmp_path: Path) -> None:
         assert first.tell("add", 0, 10) == "10"
         with logstore.open(path, background=False) as store:
             generation = engine_of(store).wake.generation()
-        replace(names.generation(path, generation) / "data.mdb")
+        replace(file_names.generation(path, generation) / "data.mdb")
         with Writer(path) as second:
             assert second.tell("add", 10, 10) == "10"
             assert first.tell("add", 20, 10) == "10"
-    assert os.listdir(path / names.INDEX) != [str(generation)]
+    assert os.listdir(path / file_names.INDEX) != [str(generation)]
     assert numbers(path) == list(range(30))
 
 
@@ -224,9 +230,11 @@ def test_bytes_behind_the_end_of_the_log_are_set_aside_first(tmp_path: Path, how
     path = tmp_path / "store"
     with Writer(path, how) as first:
         assert first.tell("add", 0, 10) == "10"
-        with names.segment(path, 1).open("ab") as file:
+        with file_names.segment(path, 1).open("ab") as file:
             file.write(b"no frame" * 9)
         time.sleep(LOOKED_S)
         assert first.tell("add", 10, 10) == "10"
-    assert [each.read_bytes() for each in (path / names.QUARANTINE).iterdir()] == [b"no frame" * 9]
+    assert [each.read_bytes() for each in (path / file_names.QUARANTINE).iterdir()] == [
+        b"no frame" * 9
+    ]
     assert numbers(path) == list(range(20))

@@ -15,7 +15,7 @@ import logstore
 from logstore.engine.runtime.engine import REBUILD_TRIES
 from logstore.errors import DamagedStoreError
 from logstore.fs import File, FileSystem
-from logstore.log import names
+from logstore.log import file_names as names
 from logstore.recovery.check import check
 from tests.crash.twins import in_place
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import logstore
 from logstore.errors import ClosedError, CommittedError, StoreFailedError
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.crash.states.look import Content
 from tests.crash.states.workload import Do, Session, Workload
@@ -230,7 +230,7 @@ class Trial:
             self._session.store.close()
         checked = check(path)
         assert checked.as_dict()["clean"], checked.damage
-        shutil.rmtree(path / names.INDEX)
+        shutil.rmtree(path / file_names.INDEX)
         self._session.open()
         assert self._session.content() == last, "rebuilt it held something else"
         self._session.store.close()

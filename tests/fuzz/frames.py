@@ -13,7 +13,7 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
-from logstore.log import frame, reader
+from logstore.log import frame, log_reader
 from logstore.log.frame import (
     Adopt,
     AdoptItem,
@@ -125,11 +125,11 @@ def _decode(kind: int, payload: bytes) -> None:
 def _scan(data: bytes) -> None:
     raw, sound = _segment(data)
     end = START + len(raw)
-    found = [each.offset for each in reader.next_valid(_Held(raw), SEED, SEGMENT, START, end)]
+    found = [each.offset for each in log_reader.next_valid(_Held(raw), SEED, SEGMENT, START, end)]
     # Sound frames inside of the body of a broken one are found as well.
     assert found == sorted(set(found))
     for offset in found:
-        frame_there = reader.read_frame(_Held(raw), SEED, SEGMENT, offset, end)
+        frame_there = log_reader.read_frame(_Held(raw), SEED, SEGMENT, offset, end)
         try:
             frame_there.body()
         except CorruptFrameError:

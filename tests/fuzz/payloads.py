@@ -17,7 +17,7 @@ from logstore.api.store import Store
 from logstore.codec import Codec, native_or_none, pure
 from logstore.errors import Error
 from logstore.ids import StreamID
-from logstore.rdb import codes, dump
+from logstore.rdb import codes, dump_payload
 from logstore.rdb.codes import crc64
 from logstore.rdb.value import (
     ConsumerValue,
@@ -52,7 +52,7 @@ def _value() -> StreamValue:
 
 def _seeds() -> list[bytes]:
     value = _value()
-    found = [dump.encode(value, kind)[:-10] for kind in (15, 19, 21)]
+    found = [dump_payload.encode(value, kind)[:-10] for kind in (15, 19, 21)]
     idempotent = b"\x3c\x0a\x01\x01p\x02\x03one\x05\x05\x03two\x05\x06\x07\x02"
     found.append(b"\x1a" + found[2][1:] + idempotent)
     empty = b"\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00"
@@ -93,7 +93,7 @@ def one(data: bytes) -> None:
     assert found[0] == found[-1]
     if found[0] is None:
         return
-    assert dump.decode(payload) is not None
+    assert dump_payload.decode(payload) is not None
     assert taken(CODECS[-1], found[0]) == found[0]
 
 

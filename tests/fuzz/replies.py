@@ -20,7 +20,7 @@ from pathlib import Path
 import logstore
 from logstore.api.store import Store
 from logstore.errors import Error
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.transfer import Follow, Server, Wanted, follow, import_server
 from tests.fuzz.payloads import _value, signed
 
@@ -47,7 +47,7 @@ def _flat(**pairs: bytes) -> bytes:
 
 ID, NAME = _bulk(b"5-8"), _bulk(b"pub1")
 SCAN = _list(_bulk(b"0"), _list(NAME, _bulk(b"other")))
-PAYLOAD = _bulk(signed(dump.encode(_value(), 15)[:-10]))
+PAYLOAD = _bulk(signed(dump_payload.encode(_value(), 15)[:-10]))
 ENTRY = _list(ID, _list(_bulk(b"f"), _bulk(b"v")))
 INFO = _flat(
     length=b":4\r\n", radix_tree_keys=b":1\r\n", last_generated_id=ID,

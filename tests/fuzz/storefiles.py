@@ -21,11 +21,11 @@ from logstore.crc import crc32c
 from logstore.engine.shm import control_block
 from logstore.errors import CorruptFrameError, Error
 from logstore.fs import LOCAL
-from logstore.log import checkpoint, hint, names, pinfile, segment, storefile
+from logstore.log import checkpoint_file, file_names, hint, pinfile, segment, storefile
 from logstore.log.chain import Link
-from logstore.log.checkpoint import CheckpointHead
+from logstore.log.checkpoint_file import CheckpointHead
 from logstore.log.frame import Create, Node, encode
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from logstore.log.segment import SegmentHead
 from logstore.options import StoreLimits
 from logstore.recovery import index_validity
@@ -153,7 +153,7 @@ def _read_hint(store: Path) -> None:
 
 
 def _read_head(store: Path) -> None:
-    file = LOCAL.open(names.segment(store, SEGMENT))
+    file = LOCAL.open(file_names.segment(store, SEGMENT))
     try:
         segment.read_head(file, SEGMENT, UUID)
     finally:
@@ -161,7 +161,7 @@ def _read_head(store: Path) -> None:
 
 
 def _read_checkpoint(store: Path) -> None:
-    head, chunks = checkpoint.read(LOCAL, store, UUID, POSITION)
+    head, chunks = checkpoint_file.read(LOCAL, store, UUID, POSITION)
     assert isinstance(head, CheckpointHead)
     assert isinstance(chunks, list)
 
@@ -179,9 +179,14 @@ FILES: list[tuple[Callable[[], bytes], Callable[[bytes], bytes], Callable[[Path]
 
 def _paths(store: Path) -> list[Path]:
     return [
-        store / names.STORE, store / names.BOOT, store / "WAKE", names.hint(store, SEGMENT),
-        names.checkpoint(store, POSITION), pinfile.path(store, PIN), names.segment(store, SEGMENT),
-    ]  # fmt: skip
+        store / file_names.STORE,
+        store / file_names.BOOT,
+        store / "WAKE",
+        file_names.hint(store, SEGMENT),
+        file_names.checkpoint(store, POSITION),
+        pinfile.path(store, PIN),
+        file_names.segment(store, SEGMENT),
+    ]
 
 
 @cache

@@ -12,7 +12,7 @@ import logstore
 from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.groups import ack, admin, claim, deliver, describe
+from logstore.engine.groups import ack, admin, claim, deliver, group_rows
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -257,7 +257,7 @@ class Ours:
         """As XPENDING."""
 
         def batch(view: Snapshot) -> Answer:
-            found = describe.summary(view, stream, group)
+            found = group_rows.summary(view, stream, group)
             return found.count, found.first, found.last, tuple(found.consumers)
 
         return self._look(batch)
@@ -269,7 +269,7 @@ class Ours:
         """As XPENDING of a range."""
 
         def batch(view: Snapshot) -> Answer:
-            rows = describe.detail(
+            rows = group_rows.detail(
                 view, stream, group, start, end, count, consumer=consumer,
                 min_idle_ms=min_idle_ms, now_ms=self._now_ms(),
             )  # fmt: skip
@@ -281,7 +281,7 @@ class Ours:
         """As XINFO GROUPS."""
 
         def batch(view: Snapshot) -> Answer:
-            return tuple(Group(*row[:6]) for row in describe.group_rows(view, stream))
+            return tuple(Group(*row[:6]) for row in group_rows.group_rows(view, stream))
 
         return self._look(batch)
 
@@ -290,7 +290,7 @@ class Ours:
 
         def batch(view: Snapshot) -> Answer:
             now_ms = self._now_ms()
-            rows = describe.consumer_rows(view, stream, group, now_ms)
+            rows = group_rows.consumer_rows(view, stream, group, now_ms)
             for row in rows:
                 assert row.idle_ms == max(0, now_ms - row.seen_ms)
                 assert row.inactive_ms == (max(0, now_ms - row.active_ms) if row.active_ms >= 0

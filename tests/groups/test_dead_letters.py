@@ -20,7 +20,7 @@ from logstore.api import coded, dead_letters
 from logstore.engine.groups import ack, dead_letter
 from logstore.errors import EntryNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
-from logstore.wire.runner import Runner
+from logstore.wire.command_runner import Runner
 from logstore.wire.steps import Change
 from tests.engine.procs import Forked
 from tests.groups.shop import numbers, shop

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import logstore
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.groups import ack, admin, claim, deliver, describe
+from logstore.engine.groups import ack, admin, claim, deliver, group_rows
 from logstore.engine.runtime.pending_set import PendingSet
 from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes, pel
@@ -106,11 +106,11 @@ def look(store: Any) -> Any:
     engine = store._engine()
 
     def once(view: Any) -> Any:
-        rows = describe.detail(view, b"s", b"g", ZERO_ID, MAX_ID, 10**6, now_ms=1 << 50)
-        consumers = describe.consumer_rows(view, b"s", b"g", 1 << 50)
+        rows = group_rows.detail(view, b"s", b"g", ZERO_ID, MAX_ID, 10**6, now_ms=1 << 50)
+        consumers = group_rows.consumer_rows(view, b"s", b"g", 1 << 50)
         found = view.index.group(view.record(b"s").number, b"g")
         runs = [run.pack() for run in view.index.groups.runs(found.number)]
-        return found, rows, consumers, describe.group_rows(view, b"s"), runs
+        return found, rows, consumers, group_rows.group_rows(view, b"s"), runs
 
     return snapshot.read(engine, once)
 

@@ -17,7 +17,7 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.engine.waiting.session import GroupRead
+from logstore.engine.waiting.wait_session import GroupRead
 from tests.conftest import ROOT
 from tests.engine.procs import Forked
 from tests.groups.shop import NOW_MS, numbers, shop

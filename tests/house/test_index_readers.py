@@ -23,8 +23,8 @@ UNDER_LOCK = {
     "logstore/engine/runtime/engine.py": "asks up to where a generation is, and nothing else",
     "logstore/engine/maintenance/due_work.py": "asks when work is due: rows that no add changes",
     "compaction/output.py": "writes a number of a segment, behind ``locked``",
-    "recovery/open_store.py": "opening and closing: where the index stands, when work is due",
-    "recovery/rebuild.py": "builds an index from the log",
+    "recovery/store_opening.py": "opening and closing: where the index stands, when work is due",
+    "recovery/replay.py": "builds an index from the log",
 }
 IN_A_COMMIT = {
     "logstore/engine/dump/copy.py": "sees what the commit sees",
@@ -36,7 +36,9 @@ OF_THEIR_OWN = {
     "recovery/compare.py": "an index that was closed cleanly, beside one that was built anew",
     "recovery/index_validity.py": "asks where an index stands that nobody has open",
     "recovery/salvage/lost.py": "the private index of a salvage",
-    "recovery/salvage/nodes.py": "the private index of a salvage, or one that was closed cleanly",
+    "recovery/salvage/salvaged_nodes.py": (
+        "the private index of a salvage, or one that was closed cleanly"
+    ),
     "recovery/salvage/run.py": "the private index of a salvage, or one that was closed cleanly",
     "recovery/taking_in.py": "the private index of a store that is only read, or one being built",
     "recovery/unsynced.py": "names by number: a stream that is added to plainly is in the index",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import logstore
 from logstore.engine import registry
 from logstore.engine.runtime import maintenance_locks
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import check as checking
 from tests.interleaving import stopping
 from tests.interleaving.handle import StoreHandle, Work
@@ -133,7 +133,7 @@ def _serve(
     tempfile.tempdir = str(path.parent)  # private indexes of read-only handles
     stops = stopping.install(stop)
     # Those who meet a stopped process shall not wait for minutes.
-    maintenance_locks.alone.__wrapped__.__defaults__ = (timeout_s, names.CHECKPOINTS)  # type: ignore[attr-defined]
+    maintenance_locks.alone.__wrapped__.__defaults__ = (timeout_s, file_names.CHECKPOINTS)  # type: ignore[attr-defined]
     checking.LOCK_WAIT_S = timeout_s
     handle = StoreHandle(path, timeout_s)
     stops.home = path

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.crash.states import look
 from tests.crash.states.model import begun as model_of
@@ -136,8 +136,8 @@ class Encounter:
         self.a.tell("A", point)
         stopped = self.a.hear()
         assert isinstance(stopped, Stopped), f"{point} was not met: {stopped}"
-        there = (self.path / names.STORE).exists()
-        self._named = (self.path / names.WAKE).exists()  # which tells who has LOCK
+        there = (self.path / file_names.STORE).exists()
+        self._named = (self.path / file_names.WAKE).exists()  # which tells who has LOCK
         did: list[Step] = []
         lost = self.scene.switches
         for work in meanwhile:
@@ -223,7 +223,7 @@ class Encounter:
         if not self._anew:
             return
         _agrees(self.c.do("read newly"), model, "after all were closed")
-        shutil.rmtree(self.path / names.INDEX)
+        shutil.rmtree(self.path / file_names.INDEX)
         _agrees(self.c.do("read newly"), model, "with an index built anew")
         report = check(self.path)
         assert report.as_dict()["clean"], report.damage

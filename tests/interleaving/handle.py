@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import logstore
-from logstore.log import names
+from logstore.log import file_names
 from tests.crash.states import look
 from tests.crash.states.model import pairs, text, told, value
 from tests.model.store import StoreModel
@@ -32,7 +32,7 @@ class StoreHandle:
             "sync": "always", "background": False, "clock": self.clock,
             "lock_timeout": self.lock_timeout,
         }  # fmt: skip
-        if not (self.path / names.STORE).exists():
+        if not (self.path / file_names.STORE).exists():
             given |= LIMITS
         return logstore.open(self.path, **given | options)
 

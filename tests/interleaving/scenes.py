@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import NamedTuple
 
-from logstore.log import names
+from logstore.log import file_names
 from tests.interleaving import works
 from tests.interleaving.handle import Answer, StoreHandle, Work
 from tests.interleaving.points import Point
@@ -30,7 +30,7 @@ class Scene(NamedTuple):
 def _repair(at: StoreHandle) -> Answer:
     """A fork closes the index, and then it is gone."""
     works.fork()
-    shutil.rmtree(at.path / names.INDEX)
+    shutil.rmtree(at.path / file_names.INDEX)
     return works.RANGE.do(at)
 
 

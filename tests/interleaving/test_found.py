@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logstore.log import names
+from logstore.log import file_names
 from tests.interleaving import works
 from tests.interleaving.actor import Actor, Got
 from tests.interleaving.found import WORKS, stopped
@@ -56,7 +56,7 @@ def test_a_checkpoint_waits_for_a_commit_that_only_lmdb_knows_of(tmp_path: Path)
         other.go()
         found = other.hear()
         assert (found.refused, found.owner) == ("LockTimeoutError", writer.pid)
-        assert not list((path / names.CHECKPOINTS).glob("*.ckpt"))
+        assert not list((path / file_names.CHECKPOINTS).glob("*.ckpt"))
         writer.go()
         assert writer.hear().answer
         assert other.do("checkpoint") == Got()

@@ -16,7 +16,7 @@ from typing import Any
 import logstore
 from logstore.engine.commit import durability
 from logstore.engine.runtime import maintenance_locks
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import check as checking
 from tests.crash.states import look
 from tests.crash.states.model import text
@@ -231,7 +231,7 @@ def _shrink(at: StoreHandle) -> Answer:
 
 
 def _lose(at: StoreHandle) -> Answer:
-    shutil.rmtree(at.path / names.INDEX, ignore_errors=True)
+    shutil.rmtree(at.path / file_names.INDEX, ignore_errors=True)
     at.store = at.open()
     try:
         return at.content()

@@ -16,8 +16,9 @@ import pytest
 
 import logstore
 from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionError
-from logstore.jobs import Job, Jobs, ends, worker
+from logstore.jobs import Job, Jobs, ends
 from logstore.jobs import gone as gone_workers
+from logstore.jobs import job_worker as worker
 from tests.engine.procs import Forked
 
 

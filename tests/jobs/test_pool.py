@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.jobs import Jobs, app
+from logstore.jobs import Jobs, jobs_app
 from tests.jobs.app import deadly, endless, flaky, held, once
 
 APP = "tests.jobs.app:jobs"
@@ -34,7 +34,7 @@ def pool(store: Path, *options: str) -> subprocess.Popen[str]:
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The queue of the program, over a store of this test's."""
     queue = Jobs(tmp_path / "s")
-    queue.tasks = dict(app.load(APP).tasks)
+    queue.tasks = dict(jobs_app.load(APP).tasks)
     for task in (once, deadly, endless, flaky, held):
         monkeypatch.setattr(task, "_jobs", queue)
     yield queue
@@ -102,7 +102,7 @@ def test_a_drained_queue_and_names_that_are_none(tmp_path: Path, jobs: Jobs) -> 
         "tests.jobs.test_pool": "0 queues",
     }.items():  # fmt: skip
         with pytest.raises(logstore.OptionError, match=told):
-            app.load(name)
+            jobs_app.load(name)
 
 
 def there(path: Path, running: subprocess.Popen[str]) -> None:

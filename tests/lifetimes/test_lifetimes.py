@@ -14,7 +14,7 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.engine.features import schedule
+from logstore.engine.features import due_entries
 from logstore.engine.streams import lifecycle
 from logstore.errors import (
     GroupNotFoundError,
@@ -127,7 +127,7 @@ def test_what_is_due_for_it_goes_along(tmp_path: Path) -> None:
         stream.expire(after=4)
         clock.ms += 10_000
         shared = store._live()
-        assert shared.committer.run(schedule.add_due) == 1  # before it was dropped
+        assert shared.committer.run(due_entries.add_due) == 1  # before it was dropped
         assert "a" not in store
         do_due_work(store)
         assert store.streams() == ["b"]

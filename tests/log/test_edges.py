@@ -13,10 +13,10 @@ from logstore import format as fmt
 from logstore.errors import CorruptFrameError, CorruptionError, FormatVersionError, NotAStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import chain, frame, hint, names, reader, segment, storefile
+from logstore.log import chain, file_names, frame, hint, log_reader, segment, storefile
 from logstore.log.segment import SegmentHead
+from logstore.log.segment_writer import CommitBuffer
 from logstore.log.storefile import StoreFile
-from logstore.log.writer import CommitBuffer
 from logstore.options import StoreLimits
 from tests.recovery.order import Told
 
@@ -27,10 +27,10 @@ HEAD = SegmentHead(fmt.Role.MAIN, 3, UUID, 5, 6, 7)
 def test_bytes_that_end_in_a_head_are_no_frame() -> None:
     for size in range(fmt.FRAME_HEAD_BYTES):
         with pytest.raises(CorruptFrameError, match="cut off") as caught:
-            reader.parse(bytes(size), 0, 0, 4, 5)
+            log_reader.parse(bytes(size), 0, 0, 4, 5)
         assert (caught.value.segment, caught.value.offset) == (4, 5)
     with pytest.raises(CorruptFrameError, match="no frame mark"):
-        reader.parse(bytes(fmt.FRAME_HEAD_BYTES), 0, 0, 4, 5)
+        log_reader.parse(bytes(fmt.FRAME_HEAD_BYTES), 0, 0, 4, 5)
 
 
 def test_an_error_names_its_place_if_it_has_one() -> None:
@@ -44,17 +44,17 @@ def test_an_error_names_its_place_if_it_has_one() -> None:
 
 
 def test_what_lies_under_a_temporary_name_is_written_over(tmp_path: Path) -> None:
-    (tmp_path / names.LOG).mkdir()
-    place = names.segment(tmp_path, 3)
-    place.with_name(place.name + names.TEMPORARY).write_bytes(b"x" * 500)
+    (tmp_path / file_names.LOG).mkdir()
+    place = file_names.segment(tmp_path, 3)
+    place.with_name(place.name + file_names.TEMPORARY).write_bytes(b"x" * 500)
     told = Told()
     file = segment.create(told, tmp_path, HEAD)
     assert file.path == place  # what an error of it names
     file.close()
     assert place.read_bytes() == segment.pack_head(HEAD)
-    temporary = place.name + names.TEMPORARY
-    assert told.done == [("sync", temporary), ("rename", place.name), ("directory", names.LOG)]
-    assert [each.name for each in (tmp_path / names.LOG).iterdir()] == [place.name]
+    temporary = place.name + file_names.TEMPORARY
+    assert told.done == [("sync", temporary), ("rename", place.name), ("directory", file_names.LOG)]
+    assert [each.name for each in (tmp_path / file_names.LOG).iterdir()] == [place.name]
 
 
 class Failing(FileSystem):
@@ -73,10 +73,10 @@ class Failing(FileSystem):
 
 
 def test_after_a_failed_sync_the_next_try_begins_anew(tmp_path: Path) -> None:
-    (tmp_path / names.LOG).mkdir()
+    (tmp_path / file_names.LOG).mkdir()
     with pytest.raises(OSError, match="fails"):
         segment.create(Failing(), tmp_path, HEAD)
-    assert list((tmp_path / names.LOG).iterdir()) == []
+    assert list((tmp_path / file_names.LOG).iterdir()) == []
 
 
 def test_half_a_hint_is_written_over(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_half_a_hint_is_written_over(tmp_path: Path) -> None:
         store.stream("s").add({"v": b"x" * 60_000})
         engine = store._engine()
         link = chain.main_links(engine.fs, path, engine.uuid)[0]
-        place = names.hint(path, 1)
-        temporary = place.with_name(place.name + names.TEMPORARY)
+        place = file_names.hint(path, 1)
+        temporary = place.with_name(place.name + file_names.TEMPORARY)
         temporary.write_bytes(b"x" * 5000)
         hint.write(engine.fs, path, engine.uuid, engine.seed, link)
         assert not temporary.exists()
@@ -101,7 +101,7 @@ def test_half_a_hint_is_written_over(tmp_path: Path) -> None:
 
 def test_the_marker_of_a_store_is_whole_or_refused(tmp_path: Path) -> None:
     content = StoreFile(UUID, StoreLimits(), 77)
-    place = tmp_path / names.STORE
+    place = tmp_path / file_names.STORE
     with pytest.raises(NotAStoreError, match="no file STORE"):
         storefile.read(LOCAL, tmp_path)
     data = storefile.pack(content)
@@ -130,7 +130,7 @@ def test_the_marker_of_a_store_is_whole_or_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_head_is_named_with_its_place(tmp_path: Path) -> None:
-    (tmp_path / names.LOG).mkdir()
+    (tmp_path / file_names.LOG).mkdir()
     file = segment.create(LOCAL, tmp_path, HEAD)
     file.pwrite(b"x", 20)
     with pytest.raises(CorruptFrameError) as caught:

@@ -14,7 +14,16 @@ from logstore import format as fmt
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpiredError
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import chain, checkpoint, hint, names, pinfile, segment, storefile, versioned
+from logstore.log import (
+    chain,
+    checkpoint_file,
+    file_names,
+    hint,
+    pinfile,
+    segment,
+    storefile,
+    versioned,
+)
 from logstore.log.chain import Link
 from logstore.log.pinfile import Pin
 from logstore.log.segment import SegmentHead
@@ -26,25 +35,25 @@ UUID = bytes(range(16))
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """The directories of a store, without more."""
-    for folder in (names.LOG, names.CHECKPOINTS, names.PINS):
+    for folder in (file_names.LOG, file_names.CHECKPOINTS, file_names.PINS):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     return tmp_path
 
 
 def test_only_numbers_are_segments(store: Path) -> None:
-    suffix = names.segment(store, 1).name.partition(".")[2]
-    ours = [names.segment(store, number).name for number in (7, 12)]
+    suffix = file_names.segment(store, 1).name.partition(".")[2]
+    ours = [file_names.segment(store, number).name for number in (7, 12)]
     odd = (f"9.{suffix}", f"{'²' * 20}.{suffix}", f"x.{suffix}", f".{suffix}", "9.other", "8")
     for name in (*ours, *odd):
-        (store / names.LOG / name).touch()
-    assert names.segments(FileSystem(), store) == [7, 12]
+        (store / file_names.LOG / name).touch()
+    assert file_names.segments(FileSystem(), store) == [7, 12]
 
 
 def test_a_header_is_of_one_number_and_one_store(store: Path) -> None:
     fs = FileSystem()
     head = SegmentHead(fmt.Role.MAIN, 3, UUID, 5, 6, 7)
     segment.create(fs, store, head).close()
-    file = fs.open(names.segment(store, 3), write=True)
+    file = fs.open(file_names.segment(store, 3), write=True)
     assert segment.read_head(file, 3, UUID) == head
     with pytest.raises(CorruptFrameError, match="another store or place"):
         segment.read_head(file, 4, UUID)
@@ -84,8 +93,8 @@ def test_a_pin_holds_until_its_time(store: Path) -> None:
 def test_a_hint_is_written_by_one_at_a_time(store: Path) -> None:
     """Who finds the temporary file in another's hands leaves it alone."""
     fs = FileSystem()
-    path = names.hint(store, 5)
-    temporary = path.with_name(path.name + names.TEMPORARY)
+    path = file_names.hint(store, 5)
+    temporary = path.with_name(path.name + file_names.TEMPORARY)
     other = fs.open(temporary, write=True, create=True)
     assert other.try_lock(exclusive=False)
     hint._write_alone(fs, path, b"ours")
@@ -104,17 +113,17 @@ def test_a_segment_that_goes_between_the_list_and_the_look_is_left_out(
         store.stream("s").add_many([{"pad": "x" * 1000}] * 300, batch=10)
         uuid = store._engine().uuid
         links, heads = chain.main_links(LOCAL, path, uuid), chain.heads(LOCAL, path, uuid)
-        listed = names.segments
+        listed = file_names.segments
 
         def listed_and_gone(fs: FileSystem, place: Path) -> list[int]:
             found = listed(fs, place)
-            names.segment(place, found[0]).unlink(missing_ok=True)
+            file_names.segment(place, found[0]).unlink(missing_ok=True)
             return found
 
-        monkeypatch.setattr(names, "segments", listed_and_gone)
+        monkeypatch.setattr(file_names, "segments", listed_and_gone)
         assert len(links) > 2
         assert chain.main_links(LOCAL, path, uuid) == links[1:]
-        monkeypatch.setattr(names, "segments", lambda *_: [99, *listed(LOCAL, path)])
+        monkeypatch.setattr(file_names, "segments", lambda *_: [99, *listed(LOCAL, path)])
         del heads[links[0].number]
         assert chain.heads(LOCAL, path, uuid) == heads
         assert chain.main_links(LOCAL, path, uuid) == links[1:]
@@ -129,10 +138,10 @@ ODD = (b"\x91\x01", b"\xa1\xff", b"\x81\x91\x01\x02", b"\x01\x02", b"\x81", b"\x
 @pytest.mark.parametrize("body", ODD)
 def test_what_is_no_content(tmp_path: Path, body: bytes) -> None:
     head = fmt.STORE_HEAD.pack(fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body))
-    (tmp_path / names.STORE).write_bytes(head + body)
+    (tmp_path / file_names.STORE).write_bytes(head + body)
     with pytest.raises(CorruptionError, match="STORE does not hold"):
         storefile.read(LOCAL, tmp_path)
-    (tmp_path / names.BOOT).write_bytes(crc32c(body).to_bytes(4, "little") + body)
+    (tmp_path / file_names.BOOT).write_bytes(crc32c(body).to_bytes(4, "little") + body)
     assert index_validity.read_marker(LOCAL, tmp_path) is None
     pin = "ab" * 16
     pinfile.path(tmp_path, pin).parent.mkdir()
@@ -148,11 +157,11 @@ def test_a_chunk_that_is_none(tmp_path: Path, body: bytes) -> None:
     )[:-4]
     crc = crc32c(front)
     own = crc32c(body, crc32c(bytes(4), crc))
-    path = names.checkpoint(tmp_path, POSITION)
+    path = file_names.checkpoint(tmp_path, POSITION)
     path.parent.mkdir()
     path.write_bytes(front + crc.to_bytes(4, "little") + fmt.CHUNK_HEAD.pack(len(body), own) + body)
     with pytest.raises(CorruptFrameError, match=r"chunk 0 of .* does not hold"):
-        checkpoint.read(LOCAL, tmp_path, OWN_UUID, POSITION)
+        checkpoint_file.read(LOCAL, tmp_path, OWN_UUID, POSITION)
 
 
 def test_packed_errors_name_the_place() -> None:
@@ -186,7 +195,7 @@ def _refused_hint(tmp_path: Path, magic: bytes, count: int, body: bytes) -> None
     front = fmt.HINT_HEAD.pack(
         magic, fmt.FORMAT_VERSION, 0, 1, 0, 900, count, len(body), OWN_UUID, 0
     )[:-4]
-    path = names.hint(tmp_path, 1)
+    path = file_names.hint(tmp_path, 1)
     path.parent.mkdir()
     path.write_bytes(front + crc32c(body, crc32c(front)).to_bytes(4, "little") + body)
     assert hint.read(LOCAL, tmp_path, OWN_UUID, Link(1, 64, 900, 900, 0)) is None

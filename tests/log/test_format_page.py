@@ -11,8 +11,8 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.errors import CorruptFrameError
 from logstore.log import frame as frames
-from logstore.log import reader
-from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.log import log_reader
+from logstore.log.segment_writer import CommitBuffer, crc_seed
 from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
 
@@ -39,14 +39,14 @@ def test_the_reader_understands_the_bytes_of_the_page() -> None:
     data = example()
     end = fmt.SEGMENT_HEAD_BYTES + len(data)
     source = Held(data, fmt.SEGMENT_HEAD_BYTES)
-    found = list(reader.scan(source, SEED, 1, fmt.SEGMENT_HEAD_BYTES, end))
+    found = list(log_reader.scan(source, SEED, 1, fmt.SEGMENT_HEAD_BYTES, end))
     assert found[0].body() == frames.Create(1, b"mystream")
     opened = found[1].body()
     assert isinstance(opened, frames.Open)
     assert opened.data is not None
     entries = codec().entries(opened.data, opened.master_ms, opened.master_seq)
     assert entries == [(0, 1526919030474, 55, [b"message", b"hello"])]
-    (commit,) = reader.commits(iter(found), 0)
+    (commit,) = log_reader.commits(iter(found), 0)
     assert commit.end == fmt.position(1, end)
 
 
@@ -59,7 +59,7 @@ def test_a_frame_is_valid_in_its_place_only(moved: tuple[str, int]) -> None:
     seed = crc_seed(bytes(16)) if what == "store" else SEED
     source = Held(data, offset)
     with pytest.raises(CorruptFrameError):
-        next(reader.scan(source, seed, segment, offset, offset + len(data)))
+        next(log_reader.scan(source, seed, segment, offset, offset + len(data)))
 
 
 def test_every_flipped_bit_is_found() -> None:
@@ -69,7 +69,7 @@ def test_every_flipped_bit_is_found() -> None:
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptFrameError):
-            list(reader.scan(Held(bytes(flipped), start), SEED, 1, start, start + len(data)))
+            list(log_reader.scan(Held(bytes(flipped), start), SEED, 1, start, start + len(data)))
 
 
 def test_the_table_of_kinds_is_complete() -> None:

@@ -17,17 +17,17 @@ from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
 from logstore.errors import CorruptFrameError, TooLargeError
-from logstore.features import schedule
+from logstore.features import schedule_rows
 from logstore.features.expiry import Expire
 from logstore.features.idempotent_ids import NOTHING, Idempotent
-from logstore.features.settings import SETTINGS_MAX_BYTES, Setting
+from logstore.features.setting_rows import SETTINGS_MAX_BYTES, Setting
 from logstore.format import Kind
 from logstore.fs import LOCAL
-from logstore.log import chain, hint, names, node_reader, reader, storefile
+from logstore.log import chain, file_names, hint, log_reader, node_reader, storefile
 from logstore.log import frame as frames
 from logstore.log import groupframe as groups
 from logstore.log.frame import Rename
-from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.log.segment_writer import CommitBuffer, crc_seed
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.log.heldbytes import Held
@@ -56,9 +56,9 @@ BODIES = [
     groups.Ack(1, bytes(range(48))),
     groups.Claim(1, 2, 3, 4, ((5, 6, 7, 8), (9, 10, 11, 12))),
     Setting(1, 2, {"a": 1, "b": "text", "c": None}),
-    schedule.Scheduled(1, 2, schedule.packed([b"f", b"", b"g", b"value"])),
-    schedule.Unscheduled(1, True, ((2, 3), (4, 5))),
-    schedule.Unscheduled(1, False, ()),
+    schedule_rows.Scheduled(1, 2, schedule_rows.packed([b"f", b"", b"g", b"value"])),
+    schedule_rows.Unscheduled(1, True, ((2, 3), (4, 5))),
+    schedule_rows.Unscheduled(1, False, ()),
     Expire(1, 2),
     Rename(1, b"name"),
 ]
@@ -92,7 +92,7 @@ BROKEN = {
     "a long field": (Kind.SCHEDULE, SCHEDULED[:-1]),
     "no fields": (Kind.SCHEDULE, SCHEDULED[: fmt.SCHEDULE_BODY.size + fmt.SCHEDULE_DUE.size]),
     "a field without a value": (
-        Kind.SCHEDULE, frames.encode(schedule.Scheduled(1, 2, schedule.packed([b"f"]))),
+        Kind.SCHEDULE, frames.encode(schedule_rows.Scheduled(1, 2, schedule_rows.packed([b"f"]))),
     ),
     "another form": (Kind.SCHEDULE, fmt.SCHEDULE_BODY.pack(1, 9)),
     "settings that are no map": (Kind.SETTING, fmt.SETTING_BODY.pack(1, 2) + b"\x01"),
@@ -128,8 +128,8 @@ def _log(*commits: list[frames.Body], first: int = 1, durable: int = 0) -> bytes
     return data
 
 
-def _scan(data: bytes) -> list[reader.LogFrame]:
-    return list(reader.scan(Held(data, START), SEED, 1, START, START + len(data)))
+def _scan(data: bytes) -> list[log_reader.LogFrame]:
+    return list(log_reader.scan(Held(data, START), SEED, 1, START, START + len(data)))
 
 
 NOTES = [frames.Note(b"one"), frames.Note(b"two"), frames.Note(b"three")]
@@ -141,7 +141,7 @@ def test_a_log_of_many_commits_and_large_frames() -> None:
     many = [frames.Note(b"%d" % number * 9) for number in range(20_000)]
     found = _scan(_log(NOTES, [large], many, [large, *NOTES]))
     assert [each.body() for each in found] == [*NOTES, large, *many, large, *NOTES]
-    commits = list(reader.commits(iter(found), None))
+    commits = list(log_reader.commits(iter(found), None))
     assert [(commit.number, len(commit.frames)) for commit in commits] == [
         (1, 3), (2, 1), (3, 20_000), (4, 4),
     ]  # fmt: skip
@@ -157,16 +157,16 @@ def test_whatever_is_read_at_once_the_frames_are_the_same(monkeypatch: pytest.Mo
     broken = bytearray(data)
     broken[wanted[4].offset - START + 40] ^= 1
     for chunk_bytes in (*range(fmt.FRAME_HEAD_BYTES, 120), 1000):
-        monkeypatch.setattr(reader, "_CHUNK_BYTES", chunk_bytes)
+        monkeypatch.setattr(log_reader, "_CHUNK_BYTES", chunk_bytes)
         assert _scan(data) == wanted
         end = START + len(data)
         for held, left in (
             (Held(data, START), wanted), (Held(bytes(broken), START), wanted[:4] + wanted[5:]),
         ):  # fmt: skip
-            assert list(reader.next_valid(held, SEED, 1, START, end)) == left
+            assert list(log_reader.next_valid(held, SEED, 1, START, end)) == left
         at, behind = wanted[4].offset, wanted[5].offset
-        assert reader.resume_offset(held, SEED, 1, at, end) == behind
-        assert reader.resume_offset(held, SEED, 1, wanted[-1].offset, end) == end
+        assert log_reader.resume_offset(held, SEED, 1, at, end) == behind
+        assert log_reader.resume_offset(held, SEED, 1, wanted[-1].offset, end) == end
 
 
 @pytest.mark.parametrize("cut", [1, 5, fmt.FRAME_HEAD_BYTES, fmt.FRAME_HEAD_BYTES + 4])
@@ -186,25 +186,25 @@ def test_a_commit_must_be_whole_and_follow_the_one_before() -> None:
         [*frames_of[:3], *frames_of[:3]],  # the same again
     ):
         with pytest.raises(CorruptFrameError):
-            list(reader.commits(iter(wrong), None))
+            list(log_reader.commits(iter(wrong), None))
     with pytest.raises(CorruptFrameError):
-        list(reader.commits(iter(frames_of), 1))
-    assert len(list(reader.commits(iter(frames_of), 0))) == 2
+        list(log_reader.commits(iter(frames_of), 1))
+    assert len(list(log_reader.commits(iter(frames_of), 0))) == 2
 
 
 def test_a_frame_is_of_one_place_and_one_store() -> None:
     data = _log(NOTES)
     held, end = Held(data, START), START + len(data)
-    assert reader.read_frame(held, SEED, 1, START, end).body() == NOTES[0]
+    assert log_reader.read_frame(held, SEED, 1, START, end).body() == NOTES[0]
     first = START + fmt.FRAME_HEAD_BYTES + 3
-    assert reader.read_frame(held, SEED, 1, START, first).body() == NOTES[0]  # ends right there
+    assert log_reader.read_frame(held, SEED, 1, START, first).body() == NOTES[0]  # ends right there
     with pytest.raises(CorruptFrameError, match="longer"):
-        reader.read_frame(held, SEED, 1, START, first - 1)
+        log_reader.read_frame(held, SEED, 1, START, first - 1)
     for seed, segment in ((SEED + 1, 1), (SEED, 2)):
         with pytest.raises(CorruptFrameError, match="checksum"):
-            reader.read_frame(held, seed, segment, START, end)
+            log_reader.read_frame(held, seed, segment, START, end)
     with pytest.raises(CorruptFrameError, match="checksum"):
-        reader.parse(data, 0, SEED, 1, START + 1)
+        log_reader.parse(data, 0, SEED, 1, START + 1)
 
 
 def test_frames_behind_damage_are_found_once_each() -> None:
@@ -212,15 +212,17 @@ def test_frames_behind_damage_are_found_once_each() -> None:
     size = fmt.FRAME_HEAD_BYTES + 3
     data[size - 1] ^= 1
     held, end = Held(bytes(data), START), START + len(data)
-    found = list(reader.next_valid(held, SEED, 1, START, end))
+    found = list(log_reader.next_valid(held, SEED, 1, START, end))
     assert [each.body() for each in found] == [*NOTES[1:], *NOTES]
-    assert reader.resume_offset(held, SEED, 1, START, end) == START + size
-    assert reader.resume_offset(held, SEED, 1, end - 5, end) == end
+    assert log_reader.resume_offset(held, SEED, 1, START, end) == START + size
+    assert log_reader.resume_offset(held, SEED, 1, end - 5, end) == end
     # A later frame knew 50 bytes to be durable; what is promised counts as well.
-    assert reader.behind(held, SEED, 1, START + 49, end, 0).damaged
-    assert reader.behind(held, SEED, 1, START + 50, end, 0) == (False, True)
-    assert reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 51)).damaged
-    assert not reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 50)).damaged
+    assert log_reader.behind(held, SEED, 1, START + 49, end, 0).damaged
+    assert log_reader.behind(held, SEED, 1, START + 50, end, 0) == (False, True)
+    assert log_reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 51)).damaged
+    assert not log_reader.behind(
+        held, SEED, 1, START + 50, end, fmt.position(1, START + 50)
+    ).damaged
 
 
 def test_a_node_is_read_only_where_its_locator_says() -> None:
@@ -378,7 +380,7 @@ def test_a_hint_of_single_adds_is_small(tmp_path: Path) -> None:
             log_tail.roll_locked(engine, words)
     uuid = storefile.read(LOCAL, path).uuid
     link = chain.main_links(LOCAL, path, uuid)[0]
-    place = names.hint(path, 1)
+    place = file_names.hint(path, 1)
     found = hint.read(LOCAL, path, uuid, link)
     assert found is not None
     appends = [each for each in found if each.kind == Kind.APPEND]
@@ -386,7 +388,7 @@ def test_a_hint_of_single_adds_is_small(tmp_path: Path) -> None:
     added = sum(fmt.APPEND_BODY.unpack_from(each.payload)[3] for each in appends)
     assert added + opens == 2000
     assert len(appends) < 130  # one for each of the 19 nodes that are sealed, and the last node's
-    assert place.stat().st_size < 0.1 * names.segment(path, 1).stat().st_size
+    assert place.stat().st_size < 0.1 * file_names.segment(path, 1).stat().st_size
     assert hint.read(LOCAL, path, uuid, link, joined=False) is None
     assert [each.offset for each in found] == sorted(each.offset for each in found)
 

@@ -22,7 +22,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.format import segment_of
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from logstore.scan import plan
+from logstore.scan import split_plan
 from tests.model import expected_info
 from tests.model.groups import ID, Given, Group, Pairs
 from tests.model.retention import Lies
@@ -333,7 +333,7 @@ class Both:
 
     def pin(self, name: bytes) -> None:
         """A scan begins."""
-        made = plan.make(self.store._engine(), [name])
+        made = split_plan.make(self.store._engine(), [name])
         self.same(made.entries, len(self.model.streams[name].entries), "scan")
         if made.pin_id:
             self.pinned[made.pin_id] = {

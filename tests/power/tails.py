@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from logstore.fs import LOCAL
-from logstore.log import names, reader, segment, storefile
-from logstore.log.writer import crc_seed
+from logstore.log import file_names, log_reader, segment, storefile
+from logstore.log.segment_writer import crc_seed
 from tests.power.intents import TAG
 
 KINDS = ("torn", "zeros", "0xff", "stale", "unfinished", "void")
@@ -32,7 +32,7 @@ class Shifted:
 
 def previous_end(store: Path, number: int) -> int:
     """Where the segment before this one ends, as this one says."""
-    file = LOCAL.open(names.segment(store, number))
+    file = LOCAL.open(file_names.segment(store, number))
     try:
         return segment.read_head(file, number, storefile.read(LOCAL, store).uuid).previous_end
     finally:
@@ -45,7 +45,7 @@ def kinds_of(store: Path, saved: Path, life: int) -> Counter[str]:
     number, at = (int(part) for part in saved.name.removesuffix(".tail").split("-"))
     seed = crc_seed(storefile.read(LOCAL, store).uuid)
     end = at + len(data)
-    whole = list(reader.next_valid(Shifted(data, at), seed, number, at, end))
+    whole = list(log_reader.next_valid(Shifted(data, at), seed, number, at, end))
     complete = {found.commit for found in whole if found.last}
     counts: Counter[str] = Counter()
     rest = bytearray(len(data))  # of each byte whether it is told already

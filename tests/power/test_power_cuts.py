@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from tests import figures, seeds
 from tests.power.cuts import POLICIES, Rig, Table
 from tests.power.disks import KINDS, why_not

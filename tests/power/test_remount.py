@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from tests.power import children
 from tests.power.conftest import MakeDisk
 
@@ -23,7 +23,7 @@ FIRST, LAST, TODAY = 1, 200, 500  # entries of yesterday, and of today: some seg
 
 def data_of(store: Path) -> Path:
     """The data file of the index's newest generation."""
-    return names.generation(store, names.generations(LOCAL, store)[-1]) / "data.mdb"
+    return file_names.generation(store, file_names.generations(LOCAL, store)[-1]) / "data.mdb"
 
 
 def over(path: Path, data: bytes) -> None:

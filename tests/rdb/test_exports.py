@@ -24,7 +24,7 @@ from logstore.errors import (
     SnapshotExpiredError,
     StreamNotFoundError,
 )
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
 from tests.store.conftest import OpenStore
@@ -181,7 +181,7 @@ def test_what_goes_between_two_pieces_makes_it_begin_again(
     monkeypatch.setattr(exports, "snapshot", Between(happens[what], times))
     engine = store._engine()
     with exports.pinned(engine, b"s") as found:  # else dropped segments make it begin again
-        payload = dump.encode(StreamValue(list(found.nodes(engine)), found.info))
+        payload = dump_payload.encode(StreamValue(list(found.nodes(engine)), found.info))
     monkeypatch.undo()
     assert payload == stream.dump()
 
@@ -223,7 +223,7 @@ def test_what_is_pinned_stays_readable(open_store: OpenStore) -> None:
             store.compact(threshold=0.9)
             store.sync()
         value = StreamValue(list(export.nodes(engine)), export.info)
-        assert dump.encode(value) == whole
+        assert dump_payload.encode(value) == whole
     assert not list((store.path / "pins").iterdir())
     store.restore("t", whole)
     with pytest.raises(SnapshotExpiredError):

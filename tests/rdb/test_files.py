@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from logstore.api.store import Store
 from logstore.engine.dump import export, restore
 from logstore.errors import InvalidPayloadError, TooLargeError
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader, verify
-from logstore.rdb.reader import Fill
-from logstore.rdb.writer import FileWriter, length
+from logstore.rdb.rdb_reader import Fill
+from logstore.rdb.rdb_writer import FileWriter, length
 from tests.peers import servers
 from tests.peers.servers import Peer
 from tests.rdb.bodies import body
@@ -174,7 +174,7 @@ def small() -> bytes:
     lp = bytes.fromhex("1d0000000a00010100010101816102000102010001000181620204 01ff")
     body = bytes((21, 1, 16)) + bytes(7) + b"\x01" + bytes(7) + b"\x01" + bytes((len(lp),)) + lp
     body += bytes((1, 1, 1, 1, 1, 0, 0, 1, 0)) + (11).to_bytes(2, "little")
-    value = dump.decode(body + crc64(body).to_bytes(8, "little"))
+    value = dump_payload.decode(body + crc64(body).to_bytes(8, "little"))
     writer.stream(b"s", 1, value.nodes, value.info, 123)
     writer.finish()
     return b"".join(pieces)

@@ -24,10 +24,10 @@ from logstore.errors import (
     TooLargeError,
 )
 from logstore.ids import StreamID
-from logstore.rdb import codes, dump
-from logstore.rdb.reader import Reader
+from logstore.rdb import codes, dump_payload
+from logstore.rdb.rdb_reader import Reader
+from logstore.rdb.rdb_writer import length
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
-from logstore.rdb.writer import length
 from tests.rdb.bodies import body, signed
 
 
@@ -145,7 +145,7 @@ def test_what_a_length_says_takes_no_memory(forged: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidPayloadError):
-            dump.decode(signed(forged, 13))
+            dump_payload.decode(signed(forged, 13))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -169,20 +169,20 @@ def test_counts_are_held_against_the_bytes_that_are_left(
     """At once, before the first of them is read."""
     rest = bytes(40_000 if "10001" in why else 5000)
     with pytest.raises(InvalidPayloadError, match=rf"{why}.* \(at byte {len(head + count) - 1}\)"):
-        dump.decode(signed(head + count + rest, 13))
+        dump_payload.decode(signed(head + count + rest, 13))
 
 
 def test_an_idempotent_id_that_stands_twice_is_refused_where_it_does() -> None:
     """Not behind the other two million."""
     head = b"\x1a\x00" + bytes(9) + b"\x09\x09\x01\x01p" + length(9000)
     with pytest.raises(InvalidPayloadError, match=rf"twice \(at byte {len(head) + 4 + 2 - 1}\)"):
-        dump.decode(signed(head + b"\x01a\x01\x00" * 9000 + bytes(2), 13))
+        dump_payload.decode(signed(head + b"\x01a\x01\x00" * 9000 + bytes(2), 13))
 
 
 def test_more_with_a_consumer_than_with_its_group_is_refused() -> None:
     head = b"\x15\x00" + bytes(8) + b"\x01\x01g\x00\x00\x00" + b"\x00" + b"\x01\x01c" + bytes(16)
     with pytest.raises(InvalidPayloadError, match="more is pending with a consumer"):
-        dump.decode(signed(head + b"\x02" + bytes(32)))
+        dump_payload.decode(signed(head + b"\x02" + bytes(32)))
 
 
 def test_very_many_groups_take_a_small_multiple_of_their_bytes() -> None:
@@ -193,18 +193,18 @@ def test_very_many_groups_take_a_small_multiple_of_their_bytes() -> None:
     del groups
     tracemalloc.start()
     try:
-        value = dump.decode(payload)
+        value = dump_payload.decode(payload)
         assert tracemalloc.get_traced_memory()[1] < 20 * len(payload)
         assert value.info.packed is not None
         assert len(value.info.packed) == count
         assert tracemalloc.get_traced_memory()[0] < 3 * len(payload)
     finally:
         tracemalloc.stop()
-    assert dump.encode(value) == payload
+    assert dump_payload.encode(value) == payload
 
 
 def test_lzf_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logstore.rdb.reader.EXPANDED_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("logstore.rdb.rdb_reader.EXPANDED_MAX_BYTES", 1 << 20)
     packed = b"\x00a" + b"\xe0\xff\x00" * 303  # one a, then 264 more, again and again
     bomb = Reader((b"\xc3" + length(len(packed)) + length(79_993) + packed) * 20)
     for _ in range(13):
@@ -215,18 +215,18 @@ def test_lzf_that_expands_without_end_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_a_version_that_cannot_be_is_refused(payload: bytes) -> None:
     with pytest.raises(InvalidPayloadError, match="version or checksum"):
-        dump.decode(signed(body(payload), 0))
+        dump_payload.decode(signed(body(payload), 0))
 
 
 def test_types_that_are_no_streams_are_refused_by_number(payload: bytes) -> None:
     for kind in set(range(256)) - set(codes.STREAMS):
         with pytest.raises(InvalidPayloadError, match=f"type {kind} "):
-            dump.decode(signed(bytes((kind,)) + body(payload)[1:]))
+            dump_payload.decode(signed(bytes((kind,)) + body(payload)[1:]))
 
 
 def test_bytes_behind_the_stream_are_refused(payload: bytes) -> None:
     with pytest.raises(InvalidPayloadError, match="behind"):
-        dump.decode(signed(body(payload) + b"\x00"))
+        dump_payload.decode(signed(body(payload) + b"\x00"))
 
 
 def test_an_existing_stream_stays(store: Store[bytes], payload: bytes) -> None:
@@ -278,16 +278,16 @@ def _pending(time_ms: int = 0, owner: int = 1) -> Change:
 def test_what_cannot_be_is_refused(
     store: Store[bytes], payload: bytes, change: Change, match: str
 ) -> None:
-    value = dump.decode(payload)
+    value = dump_payload.decode(payload)
     change(value)
     with pytest.raises(InvalidPayloadError, match=match):
-        store.restore("new", dump.encode(value))
+        store.restore("new", dump_payload.encode(value))
     assert b"new" not in store
 
 
 def test_overlapping_nodes_are_refused(store: Store[bytes], payload: bytes) -> None:
     """Servers take them, and then do not find what is in them."""
-    value = dump.decode(payload)
+    value = dump_payload.decode(payload)
     (_, first), (second, other), *rest = value.nodes
     for nodes in (
         [(second, first), ((100 << 64).to_bytes(16, "big"), other), *rest],
@@ -295,7 +295,7 @@ def test_overlapping_nodes_are_refused(store: Store[bytes], payload: bytes) -> N
     ):
         forged = StreamValue(sorted(nodes), value.info)
         with pytest.raises(InvalidPayloadError):
-            store.restore("new", dump.encode(forged))
+            store.restore("new", dump_payload.encode(forged))
 
 
 def test_too_large_a_stream_is_refused_before_it_is_looked_at(
@@ -304,10 +304,10 @@ def test_too_large_a_stream_is_refused_before_it_is_looked_at(
     monkeypatch.setattr(restore, "INSTALL_MAX_BYTES", 500)
     with pytest.raises(TooLargeError, match="add_many"):
         store.restore("new", payload)
-    monkeypatch.setattr(dump, "PAYLOAD_MAX_BYTES", 100)
+    monkeypatch.setattr(dump_payload, "PAYLOAD_MAX_BYTES", 100)
     with pytest.raises(TooLargeError, match="RDB file"):
         store.restore("new", payload)
     with pytest.raises(TooLargeError, match="RDB file"):
         store.stream("sample").dump()
     with pytest.raises(TooLargeError, match="RDB file"):
-        dump.encode(StreamValue([(bytes(16), bytes(101))], StreamInfoValue()))
+        dump_payload.encode(StreamValue([(bytes(16), bytes(101))], StreamInfoValue()))

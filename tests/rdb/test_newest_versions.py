@@ -21,11 +21,11 @@ from logstore.api.store import Store
 from logstore.engine.dump import export
 from logstore.errors import InvalidPayloadError, OptionError, UsageError
 from logstore.ids import StreamID
-from logstore.rdb import codes, dump, envelope, file_reader
+from logstore.rdb import codes, dump_payload, envelope, file_reader
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader
+from logstore.rdb.rdb_writer import length, string
 from logstore.rdb.value import Idempotence
-from logstore.rdb.writer import length, string
 from logstore.transfer import Report, Server, export_file, export_server, import_file
 from logstore.wire.table import Profile
 from tests.rdb.bodies import body, signed
@@ -369,22 +369,22 @@ def test_what_was_given_back_stands_in_its_order(store: Store[bytes]) -> None:
 def test_a_line_that_does_not_fit_is_refused(store: Store[bytes], line: tuple[int, ...]) -> None:
     ids = tuple(map(id_of, line))
     with pytest.raises(InvalidPayloadError):
-        dump.decode(signed(with_nacked(stream(store), id_of(1), id_of(2), line=ids), 14))
+        dump_payload.decode(signed(with_nacked(stream(store), id_of(1), id_of(2), line=ids), 14))
 
 
 def test_cut_off_at_every_byte(store: Store[bytes]) -> None:
     value = stream(store)
     for whole in (with_nacked(value, id_of(1)), b"\x1a" + value[1:] + tail(PLAIN_TYPES)):
-        dump.decode(signed(whole, 14))
+        dump_payload.decode(signed(whole, 14))
         for size in range(1, len(whole)):
             with pytest.raises(InvalidPayloadError):
-                dump.decode(signed(whole[:size], 14))
+                dump_payload.decode(signed(whole[:size], 14))
 
 
 def test_valkey_has_no_such_types(store: Store[bytes]) -> None:
     value = with_nacked(stream(store), id_of(1))
     with pytest.raises(InvalidPayloadError, match="type 27"):
-        dump.decode(signed(value, codes.VALKEY_VERSION))
+        dump_payload.decode(signed(value, codes.VALKEY_VERSION))
 
 
 def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None:
@@ -397,7 +397,7 @@ def test_very_many_idempotent_ids_take_many_commits(store: Store[bytes]) -> None
          for each in range(2)], 12_000, 3,
     )  # fmt: skip
     payload = signed(b"\x1a" + value[1:] + tail(many), 13)
-    assert dump.decode(payload).info.many
+    assert dump_payload.decode(payload).info.many
     store.restore("new", payload)
     found = export.read(store._engine(), b"new")
     assert found.info.idempotence == many

@@ -12,8 +12,8 @@ from logstore.api.store import Store
 from logstore.engine.dump import export
 from logstore.errors import OptionError
 from logstore.ids import U64_MAX, ZERO_ID, StreamID
-from logstore.rdb import codes, dump
-from logstore.rdb.reader import Reader
+from logstore.rdb import codes, dump_payload
+from logstore.rdb.rdb_reader import Reader
 from logstore.rdb.stream_reader import info
 from logstore.rdb.value import (
     GROUPS_AT_ONCE,
@@ -110,7 +110,7 @@ def test_older_types_are_read_as_servers_read_them(
 ) -> None:
     for seed in SEEDS[:6]:
         fill(peer, f"s{seed}", seed)
-        old = dump.encode(dump.decode(peer.command("DUMP", f"s{seed}")), kind)
+        old = dump_payload.encode(dump_payload.decode(peer.command("DUMP", f"s{seed}")), kind)
         peer.command("RESTORE", f"copy{seed}", 0, old)
         ours = store.restore(f"s{seed}", old).dump()
         assert body(ours) == body(peer.command("DUMP", f"copy{seed}"))
@@ -267,11 +267,11 @@ def test_each_group_is_the_same_in_every_form(kind: int) -> None:
 def test_a_name_that_stands_twice_is_refused_among_many() -> None:
     groups = [GroupValue(b"%d" % at, ZERO_ID, 0) for at in range(GROUPS_AT_ONCE + 5)]
     groups[-1].name = groups[3].name
-    payload = dump.encode(
+    payload = dump_payload.encode(
         StreamValue([], StreamInfoValue(0, StreamID(5, 0), ZERO_ID, ZERO_ID, 0, groups))
     )
     with pytest.raises(logstore.InvalidPayloadError, match="two groups have the same name"):
-        dump.decode(payload)
+        dump_payload.decode(payload)
 
 
 def test_restored_together_they_are_what_their_frames_say(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_restored_together_they_are_what_their_frames_say(tmp_path: Path) -> Non
         groups.append(made)
     groups.sort(key=lambda each: each.name)
     value = StreamValue([], StreamInfoValue(0, StreamID(5, 0), ZERO_ID, ZERO_ID, 9, groups))
-    payload, path = dump.encode(value), tmp_path / "store"
+    payload, path = dump_payload.encode(value), tmp_path / "store"
     with logstore.open(path, background=False) as store:
         store.restore(b"s", payload)
         assert store.stream(b"s").dump() == payload

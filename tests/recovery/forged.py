@@ -6,8 +6,8 @@ from pathlib import Path
 
 from logstore import format as fmt
 from logstore.fs import LOCAL
-from logstore.log import frame, names, storefile
-from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.log import file_names, frame, storefile
+from logstore.log.segment_writer import CommitBuffer, crc_seed
 from tests.corruption import frames
 from tests.support.inside import add_frame
 
@@ -22,5 +22,5 @@ def append(
     for body in bodies:
         add_frame(buffer, body)
     data = buffer.encode(crc_seed(storefile.read(LOCAL, path).uuid), durable_upto)
-    frames.patch(names.segment(path, last.segment), last.end_offset, data[: len(data) - cut])
+    frames.patch(file_names.segment(path, last.segment), last.end_offset, data[: len(data) - cut])
     return last.end_offset

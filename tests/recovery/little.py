@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import logstore
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from tests.corruption import frames
 
 Held = dict[bytes, list[int]]  # of each stream the first halves of its IDs

@@ -10,7 +10,7 @@ import logstore
 from logstore.engine.commit.committer import Committer
 from logstore.errors import DamagedStoreError
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import backup
 from logstore.recovery.check import check
 from tests.recovery.order import Told
@@ -41,15 +41,15 @@ def test_a_backup_takes_along_the_hints_that_there_are(tmp_path: Path) -> None:
         for _ in range(5):
             store.stream("s").add({"v": b"x" * 60_000})
         store.checkpoint()
-    assert names.hint(path, 1).exists()
-    names.hint(path, 2).unlink()
+    assert file_names.hint(path, 1).exists()
+    file_names.hint(path, 2).unlink()
     with logstore.open(path, background=False) as store:
         store.backup(copy)
         active = store._engine().wake.log().active_segment
-    assert names.hint(copy, 1).read_bytes() == names.hint(path, 1).read_bytes()
-    assert not names.hint(copy, 2).exists()
-    assert names.segments(LOCAL, copy) == list(range(1, active + 1))
-    assert names.checkpoints(LOCAL, copy) == names.checkpoints(LOCAL, path) != []
+    assert file_names.hint(copy, 1).read_bytes() == file_names.hint(path, 1).read_bytes()
+    assert not file_names.hint(copy, 2).exists()
+    assert file_names.segments(LOCAL, copy) == list(range(1, active + 1))
+    assert file_names.checkpoints(LOCAL, copy) == file_names.checkpoints(LOCAL, path) != []
     assert check(copy).as_dict()["clean"]
 
 
@@ -62,9 +62,9 @@ def test_a_backup_is_durable_before_it_is_a_store(tmp_path: Path) -> None:
         fs = engine.fs = Told()
         backup.take(engine, Committer(engine), copy)
         engine.fs = LOCAL
-    made = fs.done.index(("rename", names.STORE))
+    made = fs.done.index(("rename", file_names.STORE))
     for done in (
-        ("sync", names.segment(copy, 1).name), ("directory", names.LOG),
-        ("directory", names.CHECKPOINTS),
+        ("sync", file_names.segment(copy, 1).name), ("directory", file_names.LOG),
+        ("directory", file_names.CHECKPOINTS),
     ):  # fmt: skip
         assert done in fs.done[:made]

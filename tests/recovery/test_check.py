@@ -19,8 +19,8 @@ from logstore.engine.runtime import maintenance_locks
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.fs import LOCAL
-from logstore.log import frame, names, segment
-from logstore.log.reader import LogFrame
+from logstore.log import file_names, frame, segment
+from logstore.log.log_reader import LogFrame
 from logstore.log.segment import SegmentHead
 from logstore.recovery import check as checking
 from logstore.recovery.check import check
@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("findings") / "store"
     little.make(path)
     shutil.rmtree(path / "index")
-    (path / names.WAKE).unlink()  # it says how far the log was published
+    (path / file_names.WAKE).unlink()  # it says how far the log was published
     return path
 
 
@@ -159,10 +159,10 @@ def test_damage_that_comes_after_a_segment_was_looked_at_is_told(path: Path) -> 
 
 def test_a_writer_at_work_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While its commit is under way the sizes are not those of a moment between two commits."""
-    (path / names.LOCK).touch()
+    (path / file_names.LOCK).touch()
     at = forged.append(path, NODE, RECORD, cut=5)
     data = frames.file(path, 1).read_bytes()[at:]
-    lock = LOCAL.open(path / names.LOCK, write=True)
+    lock = LOCAL.open(path / file_names.LOCK, write=True)
     assert lock.try_lock(exclusive=True)
 
     def finish() -> None:
@@ -180,7 +180,7 @@ def test_a_writer_at_work_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPa
     assert found.entries == 20
     # One that does not end is not waited for without end.
     monkeypatch.setattr(checking, "LOCK_WAIT_S", 0.05)
-    lock = LOCAL.open(path / names.LOCK, write=True)
+    lock = LOCAL.open(path / file_names.LOCK, write=True)
     assert lock.try_lock(exclusive=True)
     assert check(path).entries == 20
     lock.close()
@@ -207,10 +207,10 @@ def test_a_damaged_header_hides_nothing_else(path: Path) -> None:
 def test_a_checkpoint_that_does_not_fit_the_log(path: Path) -> None:
     with logstore.open(path, background=False) as store:
         store.checkpoint()
-    (position,) = names.checkpoints(LOCAL, path)
+    (position,) = file_names.checkpoints(LOCAL, path)
     found = check(path)
     assert (found.checkpoints, found.damage) == (1, [])
-    place = names.checkpoint(path, position)
+    place = file_names.checkpoint(path, position)
     kept = place.read_bytes()
     frames.flip(place, len(kept) - 1)
     (damage,) = [each for each in check(path).damage if "chunk" in each.why]
@@ -232,7 +232,7 @@ ROWS = [{"v": b"x" * 500}] * 8
 def begun(path: Path) -> logstore.Store[bytes]:
     """Two sealed segments and an active one, nodes in all of them."""
     store = logstore.open(path, background=False, segment_bytes=64 * 1024, node_max_entries=4)
-    while len(list((path / names.LOG).glob("*.log"))) < 3:
+    while len(list((path / file_names.LOG).glob("*.log"))) < 3:
         store.stream("a").add_many(ROWS)
     store.stream("a").add_many(ROWS)
     return store
@@ -275,7 +275,7 @@ def test_a_segment_that_is_sealed_meanwhile_is_looked_at_again(tmp_path: Path) -
             maintenance_locks.write_missing_hints(store._live().engine)
 
         report, looks = checked(path, meanwhile)
-        assert report.hints == len(list((path / names.LOG).glob("*.hint"))) > 2
+        assert report.hints == len(list((path / file_names.LOG).glob("*.hint"))) > 2
         assert looks.count(looks[0]) == 2  # it was begun again
 
 
@@ -290,14 +290,14 @@ def test_segments_that_go_meanwhile_are_not_missed(tmp_path: Path) -> None:
 
         report, _ = checked(path, meanwhile)
         assert report.entries == 4
-        assert len(list((path / names.LOG).glob("*.log"))) < 3
+        assert len(list((path / file_names.LOG).glob("*.log"))) < 3
 
 
 def test_damage_is_told_also_of_a_store_that_changes(tmp_path: Path) -> None:
     """It is looked for again, and is still there."""
     path = tmp_path / "store"
     with begun(path) as store:
-        file = names.segment(path, 1)
+        file = file_names.segment(path, 1)
         data = bytearray(file.read_bytes())
         data[3000] ^= 1
         file.write_bytes(data)

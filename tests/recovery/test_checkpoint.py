@@ -16,8 +16,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.errors import DamagedStoreError
 from logstore.format import segment_of
 from logstore.fs import LOCAL
-from logstore.log import checkpoint as checkpoint_file
-from logstore.log import names
+from logstore.log import checkpoint_file, file_names
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from tests.compaction.dumps import Dump, dump
@@ -253,22 +252,22 @@ def test_the_segment_in_which_a_checkpoint_ends_must_not_be_missing(tmp_path: Pa
         stream = store.stream("s")
         stream.add_many({"n": n, "pad": "p" * 200} for n in range(400))
         store.checkpoint()
-        at = segment_of(names.checkpoints(LOCAL, path)[-1])
+        at = segment_of(file_names.checkpoints(LOCAL, path)[-1])
         stream.add({"behind": "the checkpoint"})
         while store._engine().wake.log().active_segment == at:
             stream.add({"pad": "p" * 20_000})
     shutil.rmtree(path / "index")
-    kept = names.segment(path, at).read_bytes()
+    kept = file_names.segment(path, at).read_bytes()
     for left in (path / "log").glob(f"*{at}.*"):
         left.unlink()
     with pytest.raises(DamagedStoreError, match="missing and was not dropped") as caught:
         logstore.open(path)
     assert caught.value.segment == at
-    names.segment(path, at).write_bytes(kept)
+    file_names.segment(path, at).write_bytes(kept)
     with logstore.open(path, background=False) as store:
         assert len(list(store.stream("s"))) == len(store.stream("s")) > 400
     shutil.rmtree(path / "index")
-    names.segment(path, at).unlink()
+    file_names.segment(path, at).unlink()
     report = recover(path)
     assert any(each.segment == at for each in report.damage)
 
@@ -280,7 +279,7 @@ def test_a_checkpoint_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> N
         store.stream("s").add({"f": "v"})
         store.checkpoint()
         engine = store._engine()
-        position = names.checkpoints(engine.fs, engine.path)[-1]
+        position = file_names.checkpoints(engine.fs, engine.path)[-1]
         head, chunks = checkpoint_file.read(engine.fs, engine.path, engine.uuid, position)
         chunks.append({"kind": "labels", "rows": []})
         checkpoint_file.write(engine.fs, engine.path, engine.uuid, head, chunks)

@@ -15,7 +15,7 @@ import logstore
 from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.fs import LOCAL
-from logstore.log import names, reader
+from logstore.log import file_names, log_reader
 from logstore.log.shipped import Place
 from logstore.recovery.recover import recover
 from tests.support.inside import engine_of
@@ -58,26 +58,28 @@ def made(path: Path) -> Store:
     return store
 
 
-def frames_of_active(store: Store) -> list[reader.LogFrame]:
+def frames_of_active(store: Store) -> list[log_reader.LogFrame]:
     """Of the segment that is written to."""
     engine = engine_of(store)
     number = engine.wake.log().active_segment
-    file = LOCAL.open(names.segment(Path(store.path), number))
+    file = LOCAL.open(file_names.segment(Path(store.path), number))
     try:
-        scanned = reader.scan(file, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, file.size_bytes())
+        scanned = log_reader.scan(
+            file, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, file.size_bytes()
+        )
         return list(scanned)
     finally:
         file.close()
 
 
 def active(store: Store) -> Path:
-    return names.segment(Path(store.path), engine_of(store).wake.log().active_segment)
+    return file_names.segment(Path(store.path), engine_of(store).wake.log().active_segment)
 
 
 def nothing_is_there(away: Path) -> bool:
     """Neither a backup nor anything at the URI."""
     at_uri = Place(str(away / "shipped")).manifest() if (away / "shipped").exists() else None
-    return at_uri is None and not (away / "backup" / names.STORE).exists()
+    return at_uri is None and not (away / "backup" / file_names.STORE).exists()
 
 
 @pytest.mark.parametrize("where", ["between two commits", "in a commit"])
@@ -123,7 +125,7 @@ def test_other_bytes_in_the_middle_are_copied_by_nobody(
     tmp_path: Path, deed: str, which: str
 ) -> None:
     store = made(tmp_path / "store")
-    path = active(store) if which == "active" else names.segment(Path(store.path), 1)
+    path = active(store) if which == "active" else file_names.segment(Path(store.path), 1)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     with path.open("r+b") as file:
@@ -143,10 +145,10 @@ def test_a_sealed_segment_that_was_cut_is_seen(tmp_path: Path, deed: str, compac
         store.stream("s").trim(maxlen=300)
         store.compact(threshold=0.0)
     engine = engine_of(store)
-    number = names.segments(LOCAL, Path(store.path))[0]
-    path = names.segment(Path(store.path), number)
+    number = file_names.segments(LOCAL, Path(store.path))[0]
+    path = file_names.segment(Path(store.path), number)
     file = LOCAL.open(path)
-    scanned = reader.scan(file, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, file.size_bytes())
+    scanned = log_reader.scan(file, engine.seed, number, fmt.SEGMENT_HEAD_BYTES, file.size_bytes())
     last = list(scanned)[-1]
     file.close()
     os.truncate(path, last.offset)

@@ -16,7 +16,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.log import chain, names, segment, storefile
+from logstore.log import chain, file_names, segment, storefile
 from logstore.log import frame as frames
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
@@ -308,14 +308,14 @@ def opened(path: Path) -> logstore.Store[bytes]:
 
 def forget(path: Path) -> None:
     """As a copy of the log has it: without index and marks."""
-    (path / names.BOOT).unlink()
-    shutil.rmtree(path / names.INDEX)
+    (path / file_names.BOOT).unlink()
+    shutil.rmtree(path / file_names.INDEX)
 
 
 def lose_newest(path: Path) -> int:
     """Its number."""
-    number = names.segments(LOCAL, path)[-1]
-    names.segment(path, number).unlink()
+    number = file_names.segments(LOCAL, path)[-1]
+    file_names.segment(path, number).unlink()
     return number
 
 
@@ -330,7 +330,7 @@ def test_a_seal_with_a_hint_had_a_successor(tmp_path: Path) -> None:
     for readonly in (False, True):
         with pytest.raises(logstore.DamagedStoreError, match=f"segment {number} is missing"):
             logstore.open(path, readonly=readonly)
-    assert number not in names.segments(LOCAL, path)
+    assert number not in file_names.segments(LOCAL, path)
     taken = salvage(path, tmp_path / "rescued")
     assert [each.segment for each in taken.damage] == [number]
     assert 0 < taken.entries < 20
@@ -349,7 +349,7 @@ def test_without_a_hint_it_was_a_dead_writer(tmp_path: Path) -> None:
     fill(path)
     forget(path)
     number = lose_newest(path)
-    names.hint(path, number - 1).unlink()
+    file_names.hint(path, number - 1).unlink()
     assert check(path).damage == []
     with logstore.open(path) as store:
         store.stream("s").add({"n": 20})
@@ -366,10 +366,10 @@ def test_after_a_clean_close_the_index_does_not_hide_it(tmp_path: Path) -> None:
         with store._live().committer.locked() as words:
             log_tail.roll_locked(engine, words)
     number = lose_newest(path)
-    assert names.hint(path, number - 1).exists()
+    assert file_names.hint(path, number - 1).exists()
     with pytest.raises(logstore.DamagedStoreError, match=rf"segment {number}.* is missing"):
         logstore.open(path)
-    assert number not in names.segments(LOCAL, path)
+    assert number not in file_names.segments(LOCAL, path)
     recover(path)
     with logstore.open(path) as store:
         assert len(store.stream("s")) == 20
@@ -384,9 +384,9 @@ def test_the_number_of_a_lost_segment_is_not_given_again(tmp_path: Path, *, mark
     if not marks:
         forget(path)
     newest, before = lose_newest(path), lose_newest(path)
-    assert names.hint(path, before).exists()
+    assert file_names.hint(path, before).exists()
     recover(path)
-    assert names.segments(LOCAL, path)[-1] > (newest if marks else before)
+    assert file_names.segments(LOCAL, path)[-1] > (newest if marks else before)
     with logstore.open(path) as store:
         assert 0 < len(store.stream("s")) < 20
         store.stream("s").add({"n": 20})
@@ -402,7 +402,7 @@ def test_a_checkpoint_in_a_lost_segment_does_not_keep_it_shut(tmp_path: Path) ->
     with pytest.raises(logstore.DamagedStoreError, match="ends before the position"):
         logstore.open(path)
     recover(path)
-    assert names.segments(LOCAL, path)[-1] > number
+    assert file_names.segments(LOCAL, path)[-1] > number
     for more in range(2):
         with logstore.open(path) as store:
             left = [int(entry.fields[b"n"]) for entry in store.stream("s")]
@@ -424,7 +424,7 @@ def test_a_compacted_segment_is_no_successor(tmp_path: Path) -> None:
     newest = chain.main_links(LOCAL, path, uuid)[-1].number
     head = segment.SegmentHead(fmt.Role.COMPACTED, newest + 1, uuid, 0, 0, 0)
     segment.create(LOCAL, path, head).close()
-    names.segment(path, newest).unlink()
+    file_names.segment(path, newest).unlink()
     with pytest.raises(logstore.DamagedStoreError, match=r"is missing|ends before"):
         logstore.open(path)
 
@@ -436,7 +436,7 @@ def test_an_index_that_is_still_trusted_knows_better(tmp_path: Path) -> None:
     with Forked(lambda: add(opened(path))):
         pass
     number = lose_newest(path)
-    assert not names.hint(path, number - 1).exists()
+    assert not file_names.hint(path, number - 1).exists()
     with pytest.raises(logstore.DamagedStoreError, match=f"segment {number} is missing"):
         logstore.open(path)
     assert recover(path).rebuilt

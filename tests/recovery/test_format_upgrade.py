@@ -18,7 +18,7 @@ from logstore import format as fmt
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import CorruptionError, FormatVersionError, StoreInUseError
 from logstore.fs import LOCAL
-from logstore.log import chain, checkpoint, hint, names, segment, storefile
+from logstore.log import chain, checkpoint_file, file_names, hint, segment, storefile
 from logstore.recovery import index_validity
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
@@ -60,7 +60,7 @@ def test_the_golden_store_has_what_it_is_for(old: Path) -> None:
     assert roles == {fmt.Role.MAIN, fmt.Role.COMPACTED}
     assert len(chain.main_links(LOCAL, old, bytes(range(16)))) > 2
     assert len(list((old / "log").glob("*.hint"))) > 2
-    assert names.checkpoints(LOCAL, old)
+    assert file_names.checkpoints(LOCAL, old)
     assert sum(len(each["entries"]) for each in EXPECTED.values()) > 100
 
 
@@ -102,8 +102,8 @@ def test_an_upgraded_store_goes_on_working(old: Path) -> None:
 def test_its_checkpoint_is_used_and_not_needed(old: Path) -> None:
     with logstore.open(old, readonly=True) as store:
         assert content(store) == EXPECTED
-    *_, newest = names.checkpoints(LOCAL, old)
-    names.checkpoint(old, newest).unlink()
+    *_, newest = file_names.checkpoints(LOCAL, old)
+    file_names.checkpoint(old, newest).unlink()
     with logstore.open(old, readonly=True) as store:
         assert content(store) == EXPECTED
     for path in (old / "log").glob("*.hint"):
@@ -203,7 +203,7 @@ def test_nothing_is_written_before_the_version(old: Path) -> None:
 
 def test_not_while_an_older_logstore_has_it_open(old: Path) -> None:
     """That one would meet frames it refuses, and write checkpoints without what it ignores."""
-    users = LOCAL.open(old / names.USERS, write=True, create=True)
+    users = LOCAL.open(old / file_names.USERS, write=True, create=True)
     assert users.try_lock(exclusive=False)
     before = names_and_bytes(old)
     with pytest.raises(StoreInUseError, match="close it there"):
@@ -247,7 +247,7 @@ def test_a_marker_of_another_version(old: Path, version: int, error: type[Except
 
 @pytest.mark.parametrize(("version", "error"), [(NEWER, FormatVersionError), (0, CorruptionError)])
 def test_a_segment_of_another_version(old: Path, version: int, error: type[Exception]) -> None:
-    path = names.segment(old, 6)
+    path = file_names.segment(old, 6)
     set_version(path, version, fmt.SEGMENT_HEAD_BYTES)
     file = LOCAL.open(path)
     with pytest.raises(error, match=f"format {version}"):
@@ -261,7 +261,7 @@ def test_a_segment_of_another_version(old: Path, version: int, error: type[Excep
 def test_a_hint_of_a_newer_version_is_as_good_as_none(old: Path) -> None:
     (link,) = [one for one in chain.main_links(LOCAL, old, bytes(range(16))) if one.number == 6]
     assert hint.read(LOCAL, old, bytes(range(16)), link) is not None
-    set_version(names.hint(old, 6), NEWER, fmt.HINT_HEAD.size, body_too=True)
+    set_version(file_names.hint(old, 6), NEWER, fmt.HINT_HEAD.size, body_too=True)
     assert hint.read(LOCAL, old, bytes(range(16)), link) is None
     assert [each.why for each in check(old).damage] == [
         "the hint does not fit its segment: remove the .hint file, it is made anew"
@@ -273,10 +273,10 @@ def test_a_hint_of_a_newer_version_is_as_good_as_none(old: Path) -> None:
 
 def test_a_checkpoint_of_a_newer_version_is_refused(old: Path) -> None:
     """To pass it over would lose what only a newer logstore understands."""
-    *_, newest = names.checkpoints(LOCAL, old)
-    set_version(names.checkpoint(old, newest), NEWER, fmt.CHECKPOINT_HEAD.size)
+    *_, newest = file_names.checkpoints(LOCAL, old)
+    set_version(file_names.checkpoint(old, newest), NEWER, fmt.CHECKPOINT_HEAD.size)
     with pytest.raises(FormatVersionError, match="upgrade logstore"):
-        checkpoint.read(LOCAL, old, bytes(range(16)), newest)
+        checkpoint_file.read(LOCAL, old, bytes(range(16)), newest)
     with pytest.raises(FormatVersionError, match=f"format {NEWER}"):
         logstore.open(old)
 
@@ -289,12 +289,12 @@ def test_a_failed_sync_outlives_the_upgrade(tmp_path: Path) -> None:
         store.stream("s").add({"a": 1})
         engine = store._engine()
         engine.wake.failed_at = 1
-        assert Wake.last_failure(LOCAL, path / names.WAKE) == 1
-    wake = bytearray((path / names.WAKE).read_bytes()[: 64 * 1024])
+        assert Wake.last_failure(LOCAL, path / file_names.WAKE) == 1
+    wake = bytearray((path / file_names.WAKE).read_bytes()[: 64 * 1024])
     wake[7] = 1
-    (path / names.WAKE).write_bytes(wake)
-    assert Wake.last_failure(LOCAL, path / names.WAKE) == 1
-    segment_one = names.segment(path, 1)
+    (path / file_names.WAKE).write_bytes(wake)
+    assert Wake.last_failure(LOCAL, path / file_names.WAKE) == 1
+    segment_one = file_names.segment(path, 1)
     before = segment_one.stat().st_ino
     with logstore.open(path) as store:
         assert segment_one.stat().st_ino != before  # written anew

@@ -18,7 +18,7 @@ import pytest
 import logstore
 from logstore.errors import DamagedStoreError, DiskFullError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import names
+from logstore.log import file_names as names
 from logstore.recovery import backup
 from logstore.recovery.check import check
 from logstore.recovery.filling import FOLDERS, filling

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from logstore.features import schedule
+from logstore.features import schedule_rows
 from logstore.features.expiry import ExpiryRows
 from logstore.features.idempotent_ids import ProducerRows
-from logstore.features.schedule import ScheduleRows
-from logstore.features.settings import OF_STREAM, SettingRows
+from logstore.features.schedule_rows import ScheduleRows
+from logstore.features.setting_rows import OF_STREAM, SettingRows
 from logstore.fs import FileSystem
 from logstore.index.env import Generation, open_generation, open_untouched
 from logstore.index.group_keys import idle_key, name_key
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import compare
 from tests.corruption import shop
 
@@ -99,7 +99,7 @@ def _due_row(index: IndexTxn) -> None:
     """One of its two rows, and its count stays."""
     (row,) = ScheduleRows(index).due()
     schedules = ScheduleRows(index)
-    key = schedule._DUE.pack(schedule._BY_DUE, row.due_ms, row.number)
+    key = schedule_rows._DUE.pack(schedule_rows._BY_DUE, row.due_ms, row.number)
     schedules._txn.delete(key, db=schedules._database)
 
 
@@ -159,7 +159,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of an index with rows of every kind."""
     store = tmp_path_factory.mktemp("compare") / "store"
     shop.make(store, 5)
-    return names.generation(store, names.generations(FileSystem(), store)[-1])
+    return file_names.generation(store, file_names.generations(FileSystem(), store)[-1])
 
 
 @pytest.fixture

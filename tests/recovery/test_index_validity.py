@@ -16,15 +16,15 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.errors import NotAStoreError
 from logstore.fs import LOCAL
 from logstore.index import env
 from logstore.index.env import open_generation
 from logstore.index.txn import IndexTxn
-from logstore.log import names, segment
+from logstore.log import file_names, segment
 from logstore.options import StoreOptions
-from logstore.recovery import compare, index_validity, readonly, rebuild
+from logstore.recovery import compare, index_validity, readonly, replay
 from logstore.recovery.check import check
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import Damage
@@ -84,7 +84,7 @@ def opened(path: Path, expected: State) -> dict[str, object]:
 
 def index_of(path: Path) -> Path:
     """The data file of the newest generation."""
-    return names.generation(path, names.generations(LOCAL, path)[-1]) / "data.mdb"
+    return file_names.generation(path, file_names.generations(LOCAL, path)[-1]) / "data.mdb"
 
 
 def test_a_clean_open_reads_no_segment_body(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_clean_open_reads_no_segment_body(tmp_path: Path) -> None:
     with script.open_store(path, "everysec") as store:
         for number in range(1, 12):
             store.stream("a").add({"v": b"x" * 20_000}, id=f"{number}-1")
-    assert len(names.segments(LOCAL, path)) > 3
+    assert len(file_names.segments(LOCAL, path)) > 3
     twin = twins.TwinFileSystem()
     with twins.in_place(twin), script.open_store(path, "everysec") as store:
         read = [(name, size, offset) for name, size, offset in twin.reads if name.endswith(".log")]
@@ -120,7 +120,7 @@ def test_after_a_kill_the_index_is_trusted_and_the_tail_checked(tmp_path: Path) 
 
 
 def _other_boot(path: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(process, "boot_id", lambda: "another boot")
+    patch.setattr(process_identity, "boot_id", lambda: "another boot")
 
 
 def _other_mount(path: Path, patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_a_doubtful_index_is_rebuilt_and_never_opened(
     assert not found["index_trusted"]
     assert found["why_not_trusted"]
     numbers = {
-        int(each.name.removesuffix(names.TEMPORARY))
+        int(each.name.removesuffix(file_names.TEMPORARY))
         for each in looked_at
         if each.is_relative_to(path)  # not what a store of another test still does
     }
@@ -336,7 +336,7 @@ def test_a_creation_that_was_cut_off_can_be_done_again(tmp_path: Path) -> None:
     shutil.rmtree(path / "index")
     with pytest.raises(NotAStoreError, match="STORE was lost"):
         script.open_store(path, "everysec")
-    log = names.segment(path, 1)
+    log = file_names.segment(path, 1)
     log.write_bytes(log.read_bytes()[:64])
     assert opened(path, {}) is not None
 
@@ -404,7 +404,7 @@ def test_a_segment_that_is_missing_amid_the_others_is_damage(
     left_behind: tuple[Path, int],
 ) -> None:
     path, _ = left_behind
-    segments = sorted((path / names.LOG).glob("*.log"))
+    segments = sorted((path / file_names.LOG).glob("*.log"))
     assert len(segments) > 2
     segments[-2].unlink()
     with pytest.raises(logstore.DamagedStoreError):
@@ -413,7 +413,7 @@ def test_a_segment_that_is_missing_amid_the_others_is_damage(
 
 def test_a_last_segment_that_is_missing_is_damage(left_behind: tuple[Path, int]) -> None:
     path, _ = left_behind
-    for file in (path / names.LOG).glob("*.log"):
+    for file in (path / file_names.LOG).glob("*.log"):
         file.unlink()
     with pytest.raises(logstore.DamagedStoreError):
         logstore.open(path, background=False)
@@ -430,7 +430,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _index(path: Path) -> Path:
-    return names.generation(path, names.generations(LOCAL, path)[-1])
+    return file_names.generation(path, file_names.generations(LOCAL, path)[-1])
 
 
 def _changed(path: Path, change: Callable[[IndexTxn], object]) -> None:
@@ -530,7 +530,7 @@ def test_an_index_that_is_not_as_it_was_closed_is_not_used(
 
 
 def test_boot_is_whole_or_none(path: Path) -> None:
-    place = path / names.BOOT
+    place = path / file_names.BOOT
     whole = place.read_bytes()
     known = index_validity.read_marker(LOCAL, path)
     assert known is not None
@@ -554,7 +554,7 @@ def test_boot_is_whole_or_none(path: Path) -> None:
 
 def test_zeros_are_no_boot(path: Path) -> None:
     """Four of them are the checksum of nothing."""
-    (path / names.BOOT).write_bytes(bytes(4))
+    (path / file_names.BOOT).write_bytes(bytes(4))
     assert index_validity.read_marker(LOCAL, path) is None
     assert index_validity.marker_is_damaged(LOCAL, path)
     assert little.held(path) == {b"x": X, b"y": Y}
@@ -604,7 +604,7 @@ def test_a_log_that_does_not_reach_so_far_is_damaged(path: Path) -> None:
     """With the place where it ends; not if it went on later, or if loss is accepted."""
     with logstore.open(path, background=False) as store:
         engine = store._engine()
-        size = names.segment(path, 1).stat().st_size
+        size = file_names.segment(path, 1).stat().st_size
         index_validity.check_log_reaches(engine, 1 << 32 | size)
         for position, place in ((1 << 32 | size + 1, (1, size)), (5 << 32 | 100, (5, 0))):
             with pytest.raises(logstore.DamagedStoreError) as caught:
@@ -613,7 +613,7 @@ def test_a_log_that_does_not_reach_so_far_is_damaged(path: Path) -> None:
         head = segment.SegmentHead(fmt.Role.MAIN, 7, engine.uuid, 6 << 32 | 64, 1, 0)
         segment.create(LOCAL, path, head).close()
         index_validity.check_log_reaches(engine, 5 << 32 | 100)
-        names.segment(path, 7).unlink()
+        file_names.segment(path, 7).unlink()
         engine.accept_loss = True
         index_validity.check_log_reaches(engine, 5 << 32 | 100)
         engine.accept_loss = False
@@ -623,22 +623,22 @@ def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:
     with logstore.open(path, background=False) as store:
         engine = store._engine()
         number = engine.index().number
-        half = names.generation(path, number + 1)
-        half = half.with_name(half.name + names.TEMPORARY)
+        half = file_names.generation(path, number + 1)
+        half = half.with_name(half.name + file_names.TEMPORARY)
         half.mkdir()
         shutil.copy(_index(path) / "data.mdb", half / "data.mdb")
         (half / "more").write_bytes(b"x")
         with engine._locked():
-            assert rebuild.copy_used(engine) == number + 1
+            assert replay.copy_used(engine) == number + 1
             known = index_validity.read_marker(LOCAL, path)
             assert known is not None
-            made = names.generation(path, number + 1)
+            made = file_names.generation(path, number + 1)
             assert known == index_validity.dirty_marker(
                 number + 1, index_validity.identity(made / "data.mdb"), engine.promised
             )
             assert sorted(each.name for each in made.iterdir()) == ["data.mdb"]
             assert not half.exists()
-            (names.generation(path, number + 5)).mkdir()
-            assert rebuild.copy_used(engine) == number + 6
-            engine.rebuild_locked(rebuild.copy_used)
+            (file_names.generation(path, number + 5)).mkdir()
+            assert replay.copy_used(engine) == number + 6
+            engine.rebuild_locked(replay.copy_used)
     assert little.held(path) == {b"x": X, b"y": Y}

@@ -17,13 +17,13 @@ import pytest
 
 import logstore
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.errors import CorruptionError, StoreInUseError
 from logstore.fs import LOCAL, FileStat, FileSystem
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import index_validity, open_store
+from logstore.recovery import index_validity, store_opening
 from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from tests.corruption import frames
@@ -78,7 +78,7 @@ def _other(path: Path, then: Callable[[Store], None] = lambda store: None) -> It
 
 def _joined(path: Path, fs: FileSystem = LOCAL) -> tuple[Engine, RecoveryReport]:
     options = StoreOptions(background=False)
-    return open_store.open_engine(fs, path, options, create=False, limits=StoreLimits())
+    return store_opening.open_engine(fs, path, options, create=False, limits=StoreLimits())
 
 
 def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
@@ -89,7 +89,7 @@ def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
         assert (report.index_trusted, report.rebuilt, report.why_not_trusted) == (True, False, "")
         assert (report.commits_finished, report.torn_bytes, report.at_risk) == (0, 0, None)
         assert engine.promised == index_validity.promised(LOCAL, path, known) > 0
-        open_store.close_engine(engine)
+        store_opening.close_engine(engine)
         now = index_validity.read_marker(LOCAL, path)
         assert now is not None
         assert not now.clean_applied  # another one has it open
@@ -103,12 +103,12 @@ def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
 
 def test_who_accepts_loss_promises_nothing(path: Path) -> None:
     with _other(path):
-        engine, _ = open_store.open_engine(
+        engine, _ = store_opening.open_engine(
             LOCAL, path, StoreOptions(background=False), create=False, limits=StoreLimits(),
             accept_loss=True,
         )  # fmt: skip
         assert engine.promised == 0
-        open_store.close_engine(engine)
+        store_opening.close_engine(engine)
 
 
 def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
         assert report.rebuilt
         with engine.index().env.begin() as txn:
             assert IndexTxn(engine.index(), txn).meta().applied == engine.wake.applied > 0
-        open_store.close_engine(engine)
+        store_opening.close_engine(engine)
         with _open(path) as store:
             assert _ids(store) == [1, 2, 3, 4, 5]
             store.stream("s").add({b"f": b"v"}, "6-0")
@@ -129,13 +129,13 @@ def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
 
 
 def test_a_damaged_store_is_not_recovered_while_another_one_has_it_open(path: Path) -> None:
-    before = sorted((path / names.LOG).iterdir())
+    before = sorted((path / file_names.LOG).iterdir())
     little.cut(path, frames.everything(path)[3])
     with _other(path):
         shutil.rmtree(path / "index")
         with pytest.raises(StoreInUseError, match="open in another process"):
             recover(path)
-        assert sorted((path / names.LOG).iterdir()) == before
+        assert sorted((path / file_names.LOG).iterdir()) == before
     report = recover(path)
     assert report.damage
     assert report.first_opener
@@ -167,7 +167,7 @@ def test_a_commit_whose_writer_died_is_finished_by_who_joins(path: Path) -> None
         engine, _ = _joined(path)
         assert not engine.wake.in_progress
         assert engine.wake.log().commit == 6
-        open_store.close_engine(engine)
+        store_opening.close_engine(engine)
         with _open(path) as store:
             assert _ids(store) == [1, 2, 3, 4, 5, 6]
 
@@ -177,7 +177,7 @@ def test_after_a_failed_sync_nothing_is_finished(path: Path) -> None:
     failed: list[int] = []
     with _other(path):
         _dies(path)
-        wake = open_store.Wake(LOCAL, path / names.WAKE)
+        wake = store_opening.Wake(LOCAL, path / file_names.WAKE)
         failed.append(wake.log().applied)
         wake.failed_at = failed[0]
         engine, report = _joined(path)
@@ -185,13 +185,13 @@ def test_after_a_failed_sync_nothing_is_finished(path: Path) -> None:
         assert report.at_risk is not None
         assert report.at_risk.from_position == failed[0]
         assert [each[1:] for each in report.at_risk.streams] == [((6, 0), (6, 0), 1)]
-        open_store.close_engine(engine)
+        store_opening.close_engine(engine)
         assert wake.failed_at == failed[0]  # nor is it closed cleanly
 
 
 def test_who_cannot_share_the_store_is_refused(path: Path) -> None:
     """Held exclusively, seen from another pid namespace, or without WAKE or the same LOCK."""
-    users = LOCAL.open(path / names.USERS, write=True, create=True)
+    users = LOCAL.open(path / file_names.USERS, write=True, create=True)
     assert users.try_lock(exclusive=True)
     with pytest.raises(StoreInUseError, match="held exclusively"):
         _joined(path)
@@ -200,7 +200,7 @@ def test_who_cannot_share_the_store_is_refused(path: Path) -> None:
     class Replaced(FileSystem):
         def stat(self, path: Path) -> FileStat:
             found = super().stat(path)
-            return found._replace(inode=found.inode + (path.name == names.LOCK))
+            return found._replace(inode=found.inode + (path.name == file_names.LOCK))
 
     with pytest.raises(StoreInUseError, match="was replaced"):
         _joined(path, Replaced())
@@ -216,10 +216,13 @@ def test_who_cannot_share_the_store_is_refused(path: Path) -> None:
         store._engine().wake.namespace = 0  # not known: the same then
 
     with _other(path, nowhere):
-        open_store.close_engine(_joined(path)[0])
+        store_opening.close_engine(_joined(path)[0])
     with _other(path):
-        assert open_store.Wake(LOCAL, path / names.WAKE).namespace == process.pid_namespace()
-        (path / names.WAKE).unlink()
+        assert (
+            store_opening.Wake(LOCAL, path / file_names.WAKE).namespace
+            == process_identity.pid_namespace()
+        )
+        (path / file_names.WAKE).unlink()
         with pytest.raises(StoreInUseError, match="was removed"):
             _joined(path)
 
@@ -235,9 +238,9 @@ def test_an_index_that_was_found_damaged_is_trusted_by_nobody(
         raise CorruptionError("a row is not right")
 
     with monkeypatch.context() as patch:
-        patch.setattr(open_store, "_mark_clean", damaged)
+        patch.setattr(store_opening, "_mark_clean", damaged)
         with pytest.raises(CorruptionError, match="not right"):
-            open_store.close_engine(engine)
+            store_opening.close_engine(engine)
     known = index_validity.read_marker(LOCAL, path)
     assert known == index_validity.ShutdownMarker(
         0, index_validity.Identity("", 0, 0, 0, 0), 0, 0, 0, durable=durable
@@ -252,8 +255,8 @@ def test_a_store_that_another_process_makes_meanwhile(
 ) -> None:
     """It is listed half made, and whole when it is looked at: it is joined, as any other is."""
     path = tmp_path / "store"
-    half = names.segment(path, 1)
-    half = half.with_name(half.name + names.TEMPORARY)
+    half = file_names.segment(path, 1)
+    half = half.with_name(half.name + file_names.TEMPORARY)
     half.parent.mkdir(parents=True)
     half.write_bytes(b"")
     listed, ends = FileSystem.names, []

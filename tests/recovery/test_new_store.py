@@ -10,7 +10,7 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.errors import FileSystemError, NotAStoreError
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import StoreLimits
 from logstore.recovery import create
 from tests.recovery.order import Told
@@ -27,12 +27,12 @@ def test_a_new_store_is_durable_from_the_outside_in(tmp_path: Path) -> None:
     fs.done.clear()
     create.create_store(fs, place, LIMITS, 1)
     assert fs.done[0] == ("directory", "b")
-    number = fs.done.index(("rename", names.segment(place, 1).name))
-    store = fs.done.index(("rename", names.STORE))
+    number = fs.done.index(("rename", file_names.segment(place, 1).name))
+    store = fs.done.index(("rename", file_names.STORE))
     whole = [at for at, done in enumerate(fs.done) if done == ("directory", "store")]
     assert any(number < at < store for at in whole)
     assert whole[-1] > store
-    assert ("directory", names.LOG) in fs.done[number:store]
+    assert ("directory", file_names.LOG) in fs.done[number:store]
 
 
 def test_a_directory_that_may_become_a_store(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_a_directory_that_may_become_a_store(tmp_path: Path) -> None:
     create.check_free(fs, tmp_path)
     for folder in create.FOLDERS:
         (tmp_path / folder).mkdir()
-    (tmp_path / names.LOCK).touch()
-    (tmp_path / f"x{names.TEMPORARY}").touch()
-    first = names.segment(tmp_path, 1)
+    (tmp_path / file_names.LOCK).touch()
+    (tmp_path / f"x{file_names.TEMPORARY}").touch()
+    first = file_names.segment(tmp_path, 1)
     first.write_bytes(bytes(fmt.SEGMENT_HEAD_BYTES))
     create.check_free(fs, tmp_path)
     first.write_bytes(bytes(fmt.SEGMENT_HEAD_BYTES + 1))
@@ -51,9 +51,9 @@ def test_a_directory_that_may_become_a_store(tmp_path: Path) -> None:
         create.check_free(fs, tmp_path)
     with pytest.raises(NotAStoreError, match="other files"):
         create.create_store(fs, tmp_path, LIMITS, 1)
-    (tmp_path / names.STORE).touch()
+    (tmp_path / file_names.STORE).touch()
     create.check_free(fs, tmp_path)  # it is one: whoever reads STORE judges it
-    for name in (names.STORE, names.segment(tmp_path, 1)):
+    for name in (file_names.STORE, file_names.segment(tmp_path, 1)):
         (tmp_path / name).unlink()
     (tmp_path / "letter.txt").touch()
     with pytest.raises(NotAStoreError, match="other files"):

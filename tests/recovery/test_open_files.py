@@ -17,15 +17,15 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import maintenance_locks, segments
 from logstore.engine.runtime.engine import Engine
 from logstore.fs import File, FileSystem
-from logstore.log import chain, names, pinfile, segment
+from logstore.log import chain, file_names, pinfile, segment
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import backup, open_store, readonly, repaired_view, unsynced
+from logstore.recovery import backup, readonly, repaired_view, store_opening, unsynced
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from logstore.recovery.repaired_view import Repaired
-from logstore.recovery.salvage import nodes
-from logstore.recovery.salvage.nodes import Wanted
+from logstore.recovery.salvage import salvaged_nodes
 from logstore.recovery.salvage.run import salvage
+from logstore.recovery.salvage.salvaged_nodes import Wanted
 from tests.corruption import frames, shop
 from tests.recovery import little
 
@@ -70,7 +70,7 @@ def path(made: Path, tmp_path: Path) -> Path:
 
 def _opened(path: Path, fs: FileSystem) -> Engine:
     options = StoreOptions(background=False)
-    return open_store.open_engine(fs, path, options, create=False, limits=StoreLimits())[0]
+    return store_opening.open_engine(fs, path, options, create=False, limits=StoreLimits())[0]
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ def test_a_recovery(path: Path, fs: Kept) -> None:
 
 
 def test_a_recovery_that_scans(path: Path, fs: Kept) -> None:
-    for hint in (path / names.LOG).glob("*.hint"):
+    for hint in (path / file_names.LOG).glob("*.hint"):
         hint.unlink()
-    shutil.rmtree(path / names.CHECKPOINTS)
+    shutil.rmtree(path / file_names.CHECKPOINTS)
     little.cut(path, frames.everything(path)[20])
     little.cut(path, frames.of(path, frames.segments(path)[-1])[-5])
     assert recover(path, fs=fs).damage
@@ -122,9 +122,9 @@ def test_a_reader(path: Path, fs: Kept) -> None:
 
 def test_an_opening_and_a_closing(path: Path, fs: Kept) -> None:
     for _ in range(2):
-        open_store.close_engine(_opened(path, fs))
-    (path / names.LOCK).unlink()
-    users = FileSystem().open(path / names.USERS, write=True)
+        store_opening.close_engine(_opened(path, fs))
+    (path / file_names.LOCK).unlink()
+    users = FileSystem().open(path / file_names.USERS, write=True)
     assert users.try_lock(exclusive=True)
     with pytest.raises(logstore.StoreInUseError):
         _opened(path, fs)
@@ -137,11 +137,11 @@ def test_a_compaction(path: Path, fs: Kept) -> None:
     runner.run(engine, committer, threshold=0.0)
     runner.run(engine, committer, purge=True)
     maintenance_locks.write_missing_hints(engine)
-    open_store.close_engine(engine)
+    store_opening.close_engine(engine)
 
 
 def test_a_pin(tmp_path: Path, fs: Kept) -> None:
-    (tmp_path / names.PINS).mkdir()
+    (tmp_path / file_names.PINS).mkdir()
     pin = pinfile.Pin(pinfile.new_id(), None, 1000, 500, 77)
     pinfile.write(fs, tmp_path, pin)
     assert pinfile.renew(fs, tmp_path, pin.id, 999).expires_ms == 1499
@@ -157,20 +157,20 @@ def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:
     assert unsynced.at_risk(engine, links[0].number << 32 | links[0].start_offset) is not None
     assert set(fs.left) == held
     wanted = [Wanted(number, logstore.StreamID(1, 0), 1 << 64) for number in range(1, 9)]
-    nodes.find(fs, path, engine.uuid, engine.seed, wanted)
+    salvaged_nodes.find(fs, path, engine.uuid, engine.seed, wanted)
     assert set(fs.left) == held
     with pytest.raises(logstore.CorruptFrameError):
-        segment.read_head(fs.open(path / names.STORE), 1, engine.uuid)
+        segment.read_head(fs.open(path / file_names.STORE), 1, engine.uuid)
     fs.files.pop().close()
     home = tmp_path / "home"
     home.mkdir()
     Repaired(fs, path, home)
     assert set(fs.left) == held
     backup.take(engine, committer, tmp_path / "backup")
-    assert set(fs.left) <= held | {names.segment(path, links[-1].number).name}
-    open_store.close_engine(engine)
+    assert set(fs.left) <= held | {file_names.segment(path, links[-1].number).name}
+    store_opening.close_engine(engine)
     engine = _opened(path, fs)
     held = set(fs.left)
     assert unsynced.rewrite(engine, links[-2].number << 32) == 2
     assert set(fs.left) == held
-    open_store.close_engine(engine)
+    store_opening.close_engine(engine)

@@ -15,12 +15,12 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.engine.runtime.engine import REBUILD_TRIES, Engine
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, DamagedStoreError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.txn import IndexTxn
-from logstore.log import frame, names
+from logstore.log import file_names, frame
 from logstore.options import StoreOptions
 from logstore.recovery import index_validity, readonly
 from logstore.recovery.check import check
@@ -289,7 +289,7 @@ def alone(tmp_path: Path) -> Path:
     path = tmp_path / "alone"
     little.make(path)
     shutil.rmtree(path / "index")
-    (path / names.WAKE).unlink()
+    (path / file_names.WAKE).unlink()
     return path
 
 
@@ -334,7 +334,7 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
     """A writer of this boot says how far it is; one of another boot says nothing."""
     path = tmp_path / "store"
     little.make(path)
-    here = process.boot_id()
+    here = process_identity.boot_id()
     if not here:
         pytest.skip("this system does not tell its boots apart")
     end = 1 << 32 | frames.everything(path)[-1].end_offset
@@ -344,17 +344,17 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
     assert readonly.published(engine, "") is None
     assert readonly.published(engine, here + "x") is None
     assert _added(engine) == 10
-    words = engine.wake.peek(LOCAL, path / names.WAKE)
+    words = engine.wake.peek(LOCAL, path / file_names.WAKE)
     assert words is not None
-    wake = type(engine.wake)(LOCAL, path / names.WAKE)
+    wake = type(engine.wake)(LOCAL, path / file_names.WAKE)
     wake.set_log(words._replace(applied=0))
     assert readonly.published(engine, here) is None
     assert _added(engine) == 99
     wake.set_log(words)
-    kept = (path / names.BOOT).read_bytes()
-    (path / names.BOOT).unlink()
+    kept = (path / file_names.BOOT).read_bytes()
+    (path / file_names.BOOT).unlink()
     assert readonly.published(engine, here) is None
-    (path / names.BOOT).write_bytes(kept)
+    (path / file_names.BOOT).write_bytes(kept)
     assert readonly.published(engine, here) == end
     known = index_validity.read_marker(LOCAL, path)
     assert known is not None
@@ -363,7 +363,7 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
     )
     assert readonly.published(engine, here) is None
     assert readonly.published(engine, "other") == end
-    (path / names.WAKE).unlink()
+    (path / file_names.WAKE).unlink()
     assert readonly.published(engine, "other") is None
 
 
@@ -388,7 +388,7 @@ class Gone(FileSystem):
     def open(
         self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
     ) -> File:
-        if path.suffix == names.segment(path, 1).suffix and self.times:
+        if path.suffix == file_names.segment(path, 1).suffix and self.times:
             self.times -= 1
             raise FileNotFoundError(path)
         return super().open(path, write=write, create=create, exclusive=exclusive)
@@ -413,7 +413,7 @@ class Here(FileSystem):
     def open(
         self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
     ) -> File:
-        if path.suffix == names.segment(path, 1).suffix:
+        if path.suffix == file_names.segment(path, 1).suffix:
             self.opened += 1
             if self.opened % 2 == 0:
                 raise FileNotFoundError(path)
@@ -428,7 +428,7 @@ def test_why_a_store_cannot_be_read_is_told(alone: Path) -> None:
     assert isinstance(caught.value.__cause__, FileNotFoundError)
     assert fs.opened == 2 * REBUILD_TRIES * readonly.BUILD_TRIES
     assert [each.exists() for each in fs.homes] == [False]
-    names.segment(alone, 1).unlink()
+    file_names.segment(alone, 1).unlink()
     fs = Here()
     with pytest.raises(DamagedStoreError, match="has no segment"):
         readonly.open_engine(fs, alone, OPTIONS)

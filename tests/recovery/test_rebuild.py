@@ -23,7 +23,7 @@ from logstore.index import txn as index_txn
 from logstore.index.env import DATABASES, open_untouched
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import SegmentRow, StreamRecord
-from logstore.log import names
+from logstore.log import file_names as names
 from logstore.recovery import compare, index_validity
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump

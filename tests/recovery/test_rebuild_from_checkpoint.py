@@ -18,8 +18,8 @@ from logstore.errors import DamagedStoreError
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.log import chain, checkpoint, names, segment
-from logstore.recovery import restore
+from logstore.log import chain, checkpoint_file, file_names, segment
+from logstore.recovery import checkpoint_load
 from logstore.recovery.recover import recover
 from logstore.recovery.report import Damage, RecoveryReport
 from logstore.recovery.salvage.run import salvage
@@ -57,24 +57,24 @@ def _built(path: Path) -> int:
 
 
 def test_the_newest_checkpoint_that_fits_is_taken(path: Path) -> None:
-    older, newest = names.checkpoints(LOCAL, path)
+    older, newest = file_names.checkpoints(LOCAL, path)
     assert older < newest
     assert _built(path) == newest
-    place = names.checkpoint(path, newest)
+    place = file_names.checkpoint(path, newest)
     whole = place.read_bytes()
     frames.flip(place, len(whole) - 1)
     shutil.rmtree(path / "index")
     assert _built(path) == older
     place.write_bytes(whole)
     uuid = frames.uuid(path)
-    head, chunks = checkpoint.read(LOCAL, path, uuid, newest)
-    checkpoint.write(LOCAL, path, uuid, head._replace(commit=head.commit + 1), chunks)
+    head, chunks = checkpoint_file.read(LOCAL, path, uuid, newest)
+    checkpoint_file.write(LOCAL, path, uuid, head._replace(commit=head.commit + 1), chunks)
     shutil.rmtree(path / "index")
     assert _built(path) == older
     place.unlink()
     shutil.rmtree(path / "index")
     assert _built(path) == older
-    names.checkpoint(path, older).unlink()
+    file_names.checkpoint(path, older).unlink()
     shutil.rmtree(path / "index")
     assert _built(path) == 0
 
@@ -125,7 +125,7 @@ def test_a_segment_ends_where_the_next_one_says(path: Path) -> None:
     segment.create(LOCAL, path, head).close()
     with frames.file(path, 1).open("ab") as file:
         file.write(b"void")
-    for left in (names.checkpoints(LOCAL, path), []):
+    for left in (file_names.checkpoints(LOCAL, path), []):
         with _open(path) as store:
             engine = store._engine()
             rows = snapshot.read(engine, lambda view: view.index.segment_rows())
@@ -136,7 +136,7 @@ def test_a_segment_ends_where_the_next_one_says(path: Path) -> None:
         assert little.held(path) == {b"s": list(range(1, 21))}
         shutil.rmtree(path / "index")
         for position in left:
-            names.checkpoint(path, position).unlink()
+            file_names.checkpoint(path, position).unlink()
 
 
 class Compacted:
@@ -184,7 +184,7 @@ def test_the_nodes_of_a_segment_and_what_stands_behind_damage(moved: Compacted) 
 
         def look() -> tuple[list[int], list[int], list[Damage]]:
             report = RecoveryReport()
-            sure, unsure = restore._node_frames(engine, moved.link, report)
+            sure, unsure = checkpoint_load._node_frames(engine, moved.link, report)
             return [n.position for n in sure], [n.position for n in unsure], report.damage
 
         for hint in (moved.path / "log").glob("*.hint"):
@@ -198,7 +198,7 @@ def test_the_nodes_of_a_segment_and_what_stands_behind_damage(moved: Compacted) 
             damage = [Damage(moved.number, at.offset, at.end_offset, why)]
             assert look() == (places[:nth], places[nth + 1 :], damage)
             little.cut(moved.path, at)
-        names.segment(moved.path, moved.number).rename(moved.path / "away")
+        file_names.segment(moved.path, moved.number).rename(moved.path / "away")
         found = look()
         assert found[:2] == ([], [])
         assert [each[:3] for each in found[2]] == [(moved.number, 0, 0)]
@@ -207,7 +207,7 @@ def test_the_nodes_of_a_segment_and_what_stands_behind_damage(moved: Compacted) 
         with pytest.raises(DamagedStoreError, match="is missing and was not dropped") as caught:
             look()
         assert caught.value.segment == moved.number
-        (moved.path / "away").rename(names.segment(moved.path, moved.number))
+        (moved.path / "away").rename(file_names.segment(moved.path, moved.number))
 
 
 S = [1, *range(4, 20)]
@@ -246,7 +246,7 @@ def test_a_compacted_segment_that_nothing_left_speaks_of(moved: Compacted, tmp_p
     shutil.rmtree(path / "index")
     mains = [link.number for link in chain.main_links(LOCAL, path, moved.uuid)]
     for number in mains[:-1]:
-        names.segment(path, number).unlink()
+        file_names.segment(path, number).unlink()
     for hint in (path / "log").glob("*.hint"):
         hint.unlink()
     report = recover(path)
@@ -269,7 +269,7 @@ def test_of_streams_that_no_frame_names_their_nodes_are_left(tmp_path: Path) -> 
         each.unlink()
     shutil.rmtree(path / "index")
     for link in chain.main_links(LOCAL, path, made.uuid)[:-1]:
-        names.segment(path, link.number).unlink()
+        file_names.segment(path, link.number).unlink()
     for hint in (path / "log").glob("*.hint"):
         hint.unlink()
     report = recover(path)
@@ -290,7 +290,7 @@ def test_of_streams_that_no_frame_names_their_nodes_are_left(tmp_path: Path) -> 
 
 def test_without_a_main_segment_there_is_nothing_to_go_by(moved: Compacted, tmp_path: Path) -> None:
     for link in chain.main_links(LOCAL, moved.path, moved.uuid):
-        names.segment(moved.path, link.number).unlink()
+        file_names.segment(moved.path, link.number).unlink()
     with pytest.raises(DamagedStoreError, match="no main segment"):
         salvage(moved.path, tmp_path / "new")
     with pytest.raises(DamagedStoreError, match="no segment"):

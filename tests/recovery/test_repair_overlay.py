@@ -17,7 +17,7 @@ from logstore.errors import (
     OptionError,
 )
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import chain, names, segment, storefile
+from logstore.log import chain, file_names, segment, storefile
 from logstore.options import StoreLimits
 from logstore.recovery import create
 from logstore.recovery.check import check
@@ -130,7 +130,7 @@ def test_a_segment_without_a_frame_is_left_out(path: Path, tmp_path: Path) -> No
     assert found.fs.hidden == {file}
     assert [each[:3] for each in found.damage] == [(1, 0, size)]
     assert found.damage[0].why.endswith("nor a frame")
-    assert names.segments(found.fs, path) == [2]
+    assert file_names.segments(found.fs, path) == [2]
     frames.flip(frames.file(path, 2), 20)  # what comes behind it is looked at all the same
     assert [each[:3] for each in _repaired(path, tmp_path).damage] == [(1, 0, size), (2, 0, 64)]
     frames.file(path, 2).write_bytes(bytes(300))
@@ -149,7 +149,7 @@ def test_behind_damage_the_active_segment_gets_an_end(path: Path, tmp_path: Path
         fmt.Role.MAIN, 3, found.content.uuid, fmt.position(2, log[-1].end_offset), log[-1].commit,
         chain.heads(LOCAL, path, found.content.uuid)[2][0].created_ms,
     )  # fmt: skip
-    assert not names.segment(path, 3).exists()
+    assert not file_names.segment(path, 3).exists()
     little.cut(path, log[1])
     little.cut(path, log[-1])  # nothing valid is behind it: a torn tail, as far as is known
     assert not _repaired(path, tmp_path).fs.moved
@@ -157,7 +157,7 @@ def test_behind_damage_the_active_segment_gets_an_end(path: Path, tmp_path: Path
 
 def test_a_marker_that_is_lost_or_damaged_is_made_anew(path: Path, tmp_path: Path) -> None:
     content = storefile.read(LOCAL, path)
-    (path / names.STORE).unlink()
+    (path / file_names.STORE).unlink()
     found = _repaired(path, tmp_path)
     assert found.content == storefile.StoreFile(content.uuid, StoreLimits(), 0)
     assert storefile.read(found.fs, path) == found.content
@@ -178,13 +178,13 @@ def test_with_a_hint_damage_is_told_once(path: Path) -> None:
     with logstore.open(path, background=False):
         pass
     shutil.rmtree(path / "index")
-    assert names.hint(path, 1).exists()
+    assert file_names.hint(path, 1).exists()
     assert check(path).damage == []
     log = frames.of(path, 1)
     little.cut(path, log[5])
     assert [each[:3] for each in check(path).damage] == [(1, log[5].offset, log[5].end_offset)]
     little.cut(path, log[5])
-    frames.flip(names.hint(path, 1), 200)
+    frames.flip(file_names.hint(path, 1), 200)
     (found,) = check(path).damage
     assert found[:3] == (1, 0, 0)
     assert "the hint does not fit" in found.why
@@ -206,9 +206,9 @@ def test_where_names_cannot_be_made_durable_no_store_is_made(tmp_path: Path) -> 
     place.mkdir()
     with pytest.raises(FileSystemError, match="cannot be synced"):
         create.create_store(Refused(OSError(5, "EIO")), place, StoreLimits(), 1)
-    assert not (place / names.STORE).exists()
+    assert not (place / file_names.STORE).exists()
     create.create_store(Refused(PermissionError(13, "EACCES")), place, StoreLimits(), 1)
-    assert (place / names.STORE).exists()
+    assert (place / file_names.STORE).exists()
 
 
 def test_no_store_is_made_with_limits_that_cannot_be(tmp_path: Path) -> None:

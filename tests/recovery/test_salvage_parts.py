@@ -14,7 +14,7 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.compaction.segments import CompactionReport
+from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptNodeError
@@ -22,17 +22,17 @@ from logstore.features.expiry import ExpiryRows
 from logstore.format import Kind
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
-from logstore.log import chain, frame, names, reader
-from logstore.log.writer import CommitBuffer
+from logstore.log import chain, file_names, frame, log_reader
+from logstore.log.segment_writer import CommitBuffer
 from logstore.recovery import replay_guard, unsynced
 from logstore.recovery.check import CheckReport, _Check
 from logstore.recovery.recover import recover
 from logstore.recovery.replay_guard import ReplayGuard
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.recovery.salvage import lost
-from logstore.recovery.salvage import nodes as left_nodes
+from logstore.recovery.salvage import salvaged_nodes as left_nodes
 from logstore.recovery.salvage.lost import _DamagedFrame
-from logstore.recovery.salvage.nodes import Wanted
+from logstore.recovery.salvage.salvaged_nodes import Wanted
 from tests.corruption import frames
 from tests.recovery import forged, little
 from tests.recovery.order import Told
@@ -51,9 +51,9 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
         engine = store._engine()
         links = list(chain.main_links(engine.fs, engine.path, engine.uuid))
         assert len(links) >= 4
-        files = [names.segment(engine.path, link.number) for link in links]
+        files = [file_names.segment(engine.path, link.number) for link in links]
         before = [(path.read_bytes(), path.stat().st_ino) for path in files]
-        left = files[1].with_name(files[1].name + names.TEMPORARY)
+        left = files[1].with_name(files[1].name + file_names.TEMPORARY)
         left.write_bytes(bytes(len(before[1][0]) + 9000))  # of a run that did not end
         fs = engine.fs = Told()
         assert unsynced.rewrite(engine, fmt.position(links[1].number, 99)) == len(links) - 1
@@ -63,8 +63,8 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
             assert path.stat().st_size <= len(data)
             assert path.stat().st_ino != inode
             at = fs.done.index(("rename", path.name))
-            assert fs.done[at - 1] == ("sync", path.name + names.TEMPORARY)
-            assert fs.done[at + 1] == ("directory", names.LOG)
+            assert fs.done[at - 1] == ("sync", path.name + file_names.TEMPORARY)
+            assert fs.done[at + 1] == ("directory", file_names.LOG)
         assert files[0].stat().st_ino == before[0][1]
 
 
@@ -94,8 +94,9 @@ def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
         frames = [
             each
             for link in chain.main_links(engine.fs, engine.path, engine.uuid)
-            for each in reader.scan(
-                engine.fs.open(names.segment(engine.path, link.number)), engine.seed, link.number,
+            for each in log_reader.scan(
+                engine.fs.open(file_names.segment(engine.path, link.number)),
+                engine.seed, link.number,
                 link.start_offset, link.end_offset,
             )
         ]  # fmt: skip
@@ -233,9 +234,9 @@ def test_a_damaged_segment_is_durable_before_another_says_where_it_ends(path: Pa
     little.cut(path, log[5])
     fs = Told()
     recover(path, fs=fs)
-    begun = fs.done.index(("rename", names.segment(path, 2).name))
-    assert ("sync", names.segment(path, 1).name) in fs.done[:begun]
-    assert ("directory", names.LOG) in fs.done[begun:]
+    begun = fs.done.index(("rename", file_names.segment(path, 2).name))
+    assert ("sync", file_names.segment(path, 1).name) in fs.done[:begun]
+    assert ("directory", file_names.LOG) in fs.done[begun:]
     head = chain.heads(LOCAL, path, frames.uuid(path))[2][0]
     assert head.previous_end == fmt.position(1, log[-1].end_offset)
     assert head[4] == log[-1].commit

@@ -16,7 +16,7 @@ from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import segment
 from logstore.log.frame import Node
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from logstore.recovery.report import Gone

@@ -17,9 +17,9 @@ from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.index import env
 from logstore.index.keys import StreamRecord
-from logstore.log.reader import LogFrame
-from logstore.recovery.salvage.nodes import SalvageableNodes
+from logstore.log.log_reader import LogFrame
 from logstore.recovery.salvage.run import salvage
+from logstore.recovery.salvage.salvaged_nodes import SalvageableNodes
 from tests.corruption import frames
 from tests.recovery import little
 

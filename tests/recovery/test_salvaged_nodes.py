@@ -22,12 +22,12 @@ from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
 from logstore.log import chain
-from logstore.log.reader import LogFrame
-from logstore.recovery import restore
+from logstore.log.log_reader import LogFrame
+from logstore.recovery import checkpoint_load
 from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
-from logstore.recovery.salvage import nodes
-from logstore.recovery.salvage.nodes import Wanted
+from logstore.recovery.salvage import salvaged_nodes as nodes
+from logstore.recovery.salvage.salvaged_nodes import Wanted
 from tests.corruption import frames
 from tests.recovery import little
 
@@ -157,7 +157,7 @@ def test_which_nodes_come_back(name: str, made: Path, tmp_path: Path) -> None:
             there = {master for master, _ in state.index.nodes(1)}
             report = RecoveryReport()
             given = [other._replace(offset=1 << 20), *nodes, other]
-            restore._load_unsure(state, given, {}, report)
+            checkpoint_load._load_unsure(state, given, {}, report)
             found = {master.ms: at for master, at in state.index.nodes(1) if master not in there}
             assert sorted(found, reverse=True) == masters
             assert [
@@ -181,7 +181,7 @@ def test_a_vector_counts_for_its_version_alone(made: Path, tmp_path: Path) -> No
 
         def step(state: WriteTxn) -> None:
             for version, kept in ((node.position, b"\x05"), (node.position + 1, b"")):
-                restore._put(state, node, {(1, 1, 1): (version, b"\x05")})
+                checkpoint_load._put(state, node, {(1, 1, 1): (version, b"\x05")})
                 locator = state.index.node(1, StreamID(1, 1))
                 assert locator is not None
                 assert locator.vector == kept
@@ -209,7 +209,7 @@ def test_live_bits_count_the_nodes_of_a_segment(role: int, made: Path, tmp_path:
             def step(state: WriteTxn) -> None:
                 for master, _ in list(state.index.nodes(1)):
                     state.index.delete_node(1, master)
-                unsure = restore._load_segment(
+                unsure = checkpoint_load._load_segment(
                     engine, state, (number, role, size), bits.to_bytes(2, "little"), {}, position,
                     RecoveryReport(),
                 )  # fmt: skip

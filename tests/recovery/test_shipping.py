@@ -25,7 +25,7 @@ from logstore.errors import (
     SnapshotExpiredError,
 )
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.log.shipped import MANIFEST, OBJECTS, Place
 from logstore.recovery import fetch
 from logstore.recovery.check import check
@@ -112,10 +112,10 @@ def test_a_segment_that_is_gone_is_damage_while_the_pin_holds(tmp_path: Path) ->
     """To ship again would end the same way, for ever."""
     uri = tmp_path / "away"
     with filled(tmp_path / "store") as store:
-        last = max(names.segments(LOCAL, tmp_path / "store")) - 1
+        last = max(file_names.segments(LOCAL, tmp_path / "store")) - 1
 
         def lose() -> None:
-            names.segment(tmp_path / "store", last).unlink()
+            file_names.segment(tmp_path / "store", last).unlink()
 
         with at_once(1, lose) as progress, pytest.raises(CorruptionError, match="did not remove"):
             ship(store, uri, progress)

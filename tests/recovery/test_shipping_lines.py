@@ -15,7 +15,7 @@ import msgpack
 import pytest
 
 import logstore
-from logstore.log import names, versioned
+from logstore.log import file_names, versioned
 from logstore.log.shipped import MANIFEST, Place, digest
 from tests.tools.commands import invoke, ok
 
@@ -186,11 +186,11 @@ def as_before_lines(uri: Path, store: Path) -> None:
     del body["line"]
     text = json.dumps(body)
     (uri / MANIFEST).write_text(json.dumps({"manifest": text, "sha256": digest(text.encode())}))
-    data = versioned.unsealed((store / names.SHIPPED).read_bytes())
+    data = versioned.unsealed((store / file_names.SHIPPED).read_bytes())
     assert data is not None
     record = msgpack.unpackb(data)
     del record["line"]
-    (store / names.SHIPPED).write_bytes(versioned.sealed(msgpack.packb(record)))
+    (store / file_names.SHIPPED).write_bytes(versioned.sealed(msgpack.packb(record)))
 
 
 def test_what_an_older_logstore_shipped_is_gone_on_with(tmp_path: Path) -> None:

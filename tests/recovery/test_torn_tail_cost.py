@@ -19,11 +19,11 @@ import logstore
 from logstore import format as fmt
 from logstore.codec import Codec, native_or_none, pure
 from logstore.fs import File, FileSystem
+from logstore.log import file_names, log_reader
 from logstore.log import frame as frames
-from logstore.log import names, reader
-from logstore.log.writer import CommitBuffer, crc_seed
+from logstore.log.segment_writer import CommitBuffer, crc_seed
 from logstore.options import StoreLimits, StoreOptions
-from logstore.recovery import open_store
+from logstore.recovery import store_opening
 from logstore.recovery.check import check
 from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
@@ -41,7 +41,7 @@ def torn(folder: Path, tail: bytes) -> Path:
         path.mkdir()
         shutil.copytree(live / "log", path / "log")
         shutil.copy(live / "STORE", path / "STORE")
-    with names.segment(path, 1).open("ab") as file:
+    with file_names.segment(path, 1).open("ab") as file:
         file.write(tail)
     return path
 
@@ -102,10 +102,10 @@ def test_an_opening_reads_a_tail_a_few_times(tmp_path: Path, kind: str) -> None:
     """Two scans, one search, one copy; whatever stands there."""
     tail = TAILS[kind]()
     path, fs = torn(tmp_path, tail), Counting()
-    engine, report = open_store.open_engine(
+    engine, report = store_opening.open_engine(
         fs, path, StoreOptions(background=False), create=False, limits=StoreLimits()
     )
-    open_store.close_engine(engine)
+    store_opening.close_engine(engine)
     assert report.torn_bytes == len(tail)
     assert Path(report.saved_to).read_bytes() == tail
     assert fs.read_bytes <= 8 * len(tail) + 8 * MIB
@@ -228,11 +228,11 @@ def test_frames_behind_each_of_many_damaged_places() -> None:
     """Where frames and damage alternate, none is left out, and none is found twice."""
     data = bytearray(_log(*[[frames.Note(bytes([n]) * (n * 37 % 300))] for n in range(200)]))
     held = Held(bytes(data), 64)
-    whole = list(reader.scan(held, SEED, 1, 64, 64 + len(data)))
+    whole = list(log_reader.scan(held, SEED, 1, 64, 64 + len(data)))
     for each in whole[::3]:
         data[each.offset - 64 + 9] ^= 1
     left = [each for place, each in enumerate(whole) if place % 3]
     held = Held(bytes(data), 64)
-    assert list(reader.next_valid(held, SEED, 1, 64, 64 + len(data))) == left
-    some = reader.next_valid(held, SEED, 1, 64, 64 + len(data), after_commit=0, bodies=False)
+    assert list(log_reader.next_valid(held, SEED, 1, 64, 64 + len(data))) == left
+    some = log_reader.next_valid(held, SEED, 1, 64, 64 + len(data), after_commit=0, bodies=False)
     assert [each.offset for each in some] == [each.offset for each in left]

@@ -17,7 +17,7 @@ import pytest
 import logstore
 from logstore.engine.runtime import maintenance_locks
 from logstore.errors import LockTimeoutError, OptionError
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery.check import check
 from tests import seeds
 from tests.engine.procs import Forked
@@ -134,7 +134,7 @@ def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
         store.stream("s").configure(max_entries=10)
         shared = store._live()
         retention = Retention(shared.engine, shared.committer)
-        with maintenance_locks.alone(shared.engine, 0, names.INDEX):
+        with maintenance_locks.alone(shared.engine, 0, file_names.INDEX):
             retention.tick()
             assert len(store.stream("s")) == 500
         retention.tick()

@@ -14,7 +14,7 @@ import logstore
 import logstore.aio
 from logstore import EntryTypeError, OptionError
 from logstore.api.store import Store
-from logstore.engine.streams import latest
+from logstore.engine.streams import latest_entries
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.model.groups import ID, Pairs
@@ -122,7 +122,7 @@ def test_only_the_newest_entry_of_each_key_stays(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With adds, deletes, lost indexes, checkpoints and compaction in between, at any time."""
-    monkeypatch.setattr(latest, "ENTRIES_A_COMMIT", 7)
+    monkeypatch.setattr(latest_entries, "ENTRIES_A_COMMIT", 7)
     kept = Kept(tmp_path / "s", seed)
     steps = (kept.add, kept.add, kept.add, kept.delete, kept.keep, kept.again)
     for _ in range(60):

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.compaction import background
-from logstore.compaction.background import Compactor
+from logstore.compaction import compactor as background
+from logstore.compaction.compactor import Compactor
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.background import StoppedError, Throttle, no_pause
 from logstore.recovery.check import check

@@ -11,9 +11,9 @@ from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.scan import plan, read
+from logstore.scan import split_plan, split_reads
 from logstore.scan.arrow import Gather
-from logstore.scan.plan import Plan
+from logstore.scan.split_plan import Plan
 
 Row = tuple[str, list[tuple[bytes, bytes]]]
 
@@ -33,7 +33,7 @@ def rows_of(stream: Stream[bytes], start: StreamID = ZERO_ID, end: StreamID = MA
 
 def make_plan(store: Store[bytes], *names: bytes, **options: Any) -> Plan:
     """A plan of some streams."""
-    return plan.make(store._engine(), names, **options)
+    return split_plan.make(store._engine(), names, **options)
 
 
 def batch_rows(batches: Any) -> list[Row]:
@@ -56,7 +56,7 @@ def split_rows(made: Plan, now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms) -> l
         row
         for split in made.splits
         for row in batch_rows(
-            read.batches(
+            split_reads.batches(
                 split, Gather(["id", "pairs"], batch_rows=50, binary=["pairs"]), now_ms=now_ms
             )
         )

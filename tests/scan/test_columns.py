@@ -15,7 +15,7 @@ import pytest
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError
-from logstore.scan import column_names, read
+from logstore.scan import column_names, split_reads
 from logstore.scan.arrow import Gather
 from tests import seeds
 from tests.scan.look import make_plan, make_store
@@ -39,7 +39,7 @@ def test_no_columns_are_still_rows(store: Store[bytes]) -> None:
     assert all(batch.num_columns == 0 for batch in batches)
     assert stream.scan(columns=[]).read_all().num_rows == 1000
     split = make_plan(store, b"none", min_partitions=1).splits[0]
-    assert sum(batch.num_rows for batch in read.batches(split, Gather([]))) == 1000
+    assert sum(batch.num_rows for batch in split_reads.batches(split, Gather([]))) == 1000
 
 
 def test_the_last_of_repeated_fields_wins_everywhere(store: Store[bytes]) -> None:

@@ -22,11 +22,11 @@ from logstore.errors import (
 )
 from logstore.format import Kind
 from logstore.ids import StreamID
-from logstore.log.reader import LogFrame
-from logstore.scan import absent, read
+from logstore.log.log_reader import LogFrame
+from logstore.scan import absent, split_reads
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
-from logstore.scan.plan import Plan
+from logstore.scan.split_plan import Plan
 from tests import seeds
 from tests.corruption import frames
 from tests.corruption.injections import INJECTIONS
@@ -70,7 +70,7 @@ def read_rest(plan: Plan) -> tuple[list[Row], Losses]:
     rows: list[Row] = []
     for split in plan.splits:
         gather = Gather(["id", "pairs"], batch_rows=50, binary=["pairs"])
-        rows += batch_rows(read.batches(split, gather, losses=losses))
+        rows += batch_rows(split_reads.batches(split, gather, losses=losses))
     return rows, losses
 
 
@@ -106,7 +106,7 @@ def test_neighbours_are_one_loss(
     first = losses.found[0]
     words = f"from {first.first} to {first.last}, {first.entries} at most in 3 nodes, cannot be"
     with pytest.raises(CorruptionError, match=words) as raised:
-        [list(read.batches(split, Gather())) for split in planned[1].splits]
+        [list(split_reads.batches(split, Gather())) for split in planned[1].splits]
     assert (raised.value.stream, raised.value.segment) == (b"x", 2)
     assert raised.value.offset == nodes[3].offset
 
@@ -117,12 +117,12 @@ def test_what_is_told_lies_in_the_interval(path: Path) -> None:
         (whole,) = make_plan(store, b"x").splits
         frames.spoil(path, frame)
         losses = Losses(passed_over=True)
-        list(read.batches(whole, Gather(["ms"]), losses=losses))
+        list(split_reads.batches(whole, Gather(["ms"]), losses=losses))
         (found,) = losses.found
         inner = StreamID(found.first.ms + 1, 0), StreamID(found.last.ms - 1, 0)
         for split in make_plan(store, b"x", start=inner[0], end=inner[1]).splits:
             losses = Losses(passed_over=True)
-            list(read.batches(split, Gather(["ms"]), losses=losses))
+            list(split_reads.batches(split, Gather(["ms"]), losses=losses))
             assert (losses.found[0].first, losses.found[0].last) == inner
 
 

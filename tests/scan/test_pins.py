@@ -16,14 +16,14 @@ from crc32c import crc32c
 
 from logstore import format as fmt
 from logstore.api.store import Store
-from logstore.engine.maintenance import worker
+from logstore.engine.maintenance import maintenance_thread
 from logstore.engine.runtime import pins
-from logstore.engine.shm import process
-from logstore.engine.shm.process import Identity
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.process_identity import Identity
 from logstore.errors import FileSystemError, OptionError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import pinfile
-from logstore.scan import read
+from logstore.scan import split_reads
 from logstore.scan.arrow import Gather
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 from tests.support.threads import run_all
@@ -203,10 +203,10 @@ def test_a_pin_goes_with_the_process_it_is_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with someone() as owner, make_store(path, background=False) as store:
         fill(store)
-        made = make_plan(store, b"x", owner=process.identity(owner.pid))
+        made = make_plan(store, b"x", owner=process_identity.identity(owner.pid))
         (pin,) = pins.living(LOCAL, path, store._engine().clock.now_ms())
         assert (pin.id, pin.pid, pin.purpose) == (made.pin_id, owner.pid, "")
-        assert pins.owner(pin) == process.identity(owner.pid)
+        assert pins.owner(pin) == process_identity.identity(owner.pid)
         owner.kill()
         owner.wait()
         assert pins.pinned_segments(LOCAL, path, store._engine().clock.now_ms()) == set()
@@ -218,10 +218,10 @@ def test_a_pin_goes_with_the_process_it_is_for(tmp_path: Path) -> None:
 def test_the_background_gives_back_what_the_dead_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "PINS_LOOK_S", 0.1)
+    monkeypatch.setattr(maintenance_thread, "PINS_LOOK_S", 0.1)
     with someone() as owner, make_store(tmp_path / "s") as store:
         fill(store)
-        make_plan(store, b"x", owner=process.identity(owner.pid))
+        make_plan(store, b"x", owner=process_identity.identity(owner.pid))
         time.sleep(1)
         assert len(files(tmp_path / "s")) == 2
         owner.kill()
@@ -234,12 +234,12 @@ def test_the_background_gives_back_what_the_dead_left(
 
 def test_only_a_process_that_is_seen_to_be_gone_is_gone() -> None:
     with someone() as owner:
-        there = process.identity(owner.pid)
+        there = process_identity.identity(owner.pid)
         owner.kill()
         owner.wait()
     assert there.is_gone()
     assert there._replace(pid=1, start=there.start + 1).is_gone()  # another one has the pid
-    assert not process.identity().is_gone()
+    assert not process_identity.identity().is_gone()
     assert not there._replace(system="another boot:1").is_gone()
     assert not there._replace(system="").is_gone()
     assert not there._replace(start=0).is_gone()
@@ -279,7 +279,7 @@ def test_a_pin_lives_as_long_as_somebody_reads(store: Store[bytes], tmp_path: Pa
         fill(store)
         split = make_plan(store, b"x", min_partitions=1).splits[0]
         clock = ticking(10 * 60 * 1000)
-        batches = read.batches(split, Gather(batch_rows=4), now_ms=clock)
+        batches = split_reads.batches(split, Gather(batch_rows=4), now_ms=clock)
         found = sum(batch.num_rows for batch in batches)
         assert found == 2000
         assert clock() - time.time_ns() // 1_000_000 > 24 * HOUR_MS
@@ -287,7 +287,7 @@ def test_a_pin_lives_as_long_as_somebody_reads(store: Store[bytes], tmp_path: Pa
         assert pin is not None
         assert pin.expires_ms - clock() <= HOUR_MS
         with pytest.raises(SnapshotExpiredError, match="ran out"):
-            list(read.batches(split, Gather(batch_rows=4), now_ms=ticking(40 * HOUR_MS)))
+            list(split_reads.batches(split, Gather(batch_rows=4), now_ms=ticking(40 * HOUR_MS)))
 
 
 def test_who_sleeps_over_the_end_of_a_pin_is_told(store: Store[bytes]) -> None:
@@ -296,7 +296,7 @@ def test_who_sleeps_over_the_end_of_a_pin_is_told(store: Store[bytes]) -> None:
         fill(store)
         split = make_plan(store, b"x", min_partitions=1).splits[0]
         now = [time.time_ns() // 1_000_000]
-        batches = read.batches(split, Gather(batch_rows=4), now_ms=lambda: now[0])
+        batches = split_reads.batches(split, Gather(batch_rows=4), now_ms=lambda: now[0])
         next(batches)
         now[0] += HOUR_MS + 1
         with pytest.raises(SnapshotExpiredError):
@@ -324,7 +324,7 @@ def test_plans_of_one_position_share_a_pin_and_a_file(store: Store[bytes], tmp_p
         others = [
             make_plan(store, b"x", min_partitions=2),
             make_plan(store, b"x", min_partitions=3, end=store["x"].first.id),
-            make_plan(store, b"x", min_partitions=3, owner=process.identity(1)),
+            make_plan(store, b"x", min_partitions=3, owner=process_identity.identity(1)),
         ]
         assert len({each.pin_id for each in (made[0], *others)}) == 4
         store["x"].add({"n": "more"})
@@ -375,7 +375,7 @@ def test_what_is_held_by_whom_and_since_when(store: Store[bytes], tmp_path: Path
         made = make_plan(store, b"x", purpose="spark")
         (info,) = store.pins()
         assert (info.id, info.purpose) == (made.pin_id, "spark")
-        me = process.identity()
+        me = process_identity.identity()
         assert (info.host, info.pid) == (me.host, me.pid)
         assert info.since is not None
         assert abs((info.since - before).total_seconds()) < 60
@@ -413,13 +413,13 @@ def test_an_export_that_is_read_slowly_keeps_its_pin(store: Store[bytes], tmp_pa
         engine = store._engine()
         with export.pinned(engine, b"x") as found:
             (pin,) = store.pins()
-            assert (pin.purpose, pin.pid) == ("dump", process.identity().pid)
+            assert (pin.purpose, pin.pid) == ("dump", process_identity.identity().pid)
             assert len(list(found.nodes(engine))) == found.node_count
         assert store.pins() == []
 
 
 def test_identities_are_plain_values() -> None:
-    me = process.identity()
+    me = process_identity.identity()
     assert Identity(*me) == me
     assert me.pid > 0
     assert me.start > 0

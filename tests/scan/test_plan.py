@@ -16,7 +16,7 @@ from logstore.codec import codec
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
-from logstore.scan import listing, plan
+from logstore.scan import listing, split_plan
 from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()
@@ -65,7 +65,7 @@ def test_runs_are_of_about_equal_sums(sizes: list[int], parts: int) -> None:
     nodes = codec().NodeList()
     for size in sizes:
         nodes.add(1, size, 1, (1, 1), (1, 1), b"")
-    cuts = plan.bounds(nodes, parts)
+    cuts = split_plan.bounds(nodes, parts)
     runs = [sum(sizes[low:high]) for low, high in itertools.pairwise(cuts)]
     assert cuts[0] == 0
     assert cuts[-1] == len(sizes)
@@ -78,27 +78,27 @@ def test_runs_are_of_about_equal_sums(sizes: list[int], parts: int) -> None:
 @pytest.mark.parametrize(
     ("data_bytes", "nodes", "asked", "cores", "count"),
     [
-        (10 * plan.SPLIT_BYTES, 10_000, None, 2, 10),
-        (10 * plan.SPLIT_BYTES + 1, 10_000, None, 2, 12),  # as many for each core
-        (9 * plan.SPLIT_BYTES, 10_000, None, 8, 16),
+        (10 * split_plan.SPLIT_BYTES, 10_000, None, 2, 10),
+        (10 * split_plan.SPLIT_BYTES + 1, 10_000, None, 2, 12),  # as many for each core
+        (9 * split_plan.SPLIT_BYTES, 10_000, None, 8, 16),
         (100, 10_000, None, 8, 8),
         (100, 3, None, 8, 3),
-        (100 * plan.SPLIT_BYTES, 10_000, 7, 2, 7),
+        (100 * split_plan.SPLIT_BYTES, 10_000, 7, 2, 7),
         (100, 5, 1000, 2, 5),
     ],
 )
 def test_the_number_of_splits(
     data_bytes: int, nodes: int, asked: int | None, cores: int, count: int
 ) -> None:
-    found = plan.partition_count(data_bytes, nodes, min_partitions=asked, cores=cores)
+    found = split_plan.partition_count(data_bytes, nodes, min_partitions=asked, cores=cores)
     assert found == count
 
 
 def test_to_count_takes_no_more_tasks_than_help(
     store: Store[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "COUNT_ENTRIES", 100)
-    monkeypatch.setattr(plan, "SPLIT_BYTES", 200)
+    monkeypatch.setattr(split_plan, "COUNT_ENTRIES", 100)
+    monkeypatch.setattr(split_plan, "SPLIT_BYTES", 200)
     for name, size in ((b"few", 100), (b"some", 101), (b"many", 1000)):
         store.stream(name).add_many([{"f": "v" * 9}] * size)
     for name, cores, count in ((b"few", 8, 1), (b"some", 8, 2), (b"many", 8, 8), (b"many", 32, 10)):

@@ -16,10 +16,10 @@ from logstore.engine.runtime import pins
 from logstore.errors import CorruptFrameError, CorruptionError, NotAStoreError, SnapshotExpiredError
 from logstore.fs import LOCAL
 from logstore.log import pinfile
-from logstore.scan import read
+from logstore.scan import split_reads
 from logstore.scan.arrow import Gather
 from logstore.scan.losses import Losses
-from logstore.scan.plan import Plan
+from logstore.scan.split_plan import Plan
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 
 WITHOUT_INDEX = """
@@ -124,12 +124,12 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     for path in (snapshot, pin):
         aside = path.rename(tmp_path / "aside")
         with pytest.raises(SnapshotExpiredError, match="load again"):
-            list(read.batches(split, Gather()))
+            list(split_reads.batches(split, Gather()))
         aside.rename(path)
     segment.rename(tmp_path / "aside")  # by hand: what a pin holds is not removed by logstore
     with pytest.raises(CorruptionError, match=r"from 1-1 to .*logstore did not remove it"):
-        list(read.batches(split, Gather()))
-    reading = read.batches(split, Gather(batch_rows=1), losses=Losses(passed_over=True))
+        list(split_reads.batches(split, Gather()))
+    reading = split_reads.batches(split, Gather(batch_rows=1), losses=Losses(passed_over=True))
     (tmp_path / "aside").rename(segment)
     assert next(reading).num_rows
     for other in (store / "log").glob("*.log"):
@@ -144,7 +144,7 @@ def test_a_host_without_the_mount_is_told_so(planned: Plan, tmp_path: Path) -> N
     (tmp_path / "s").rename(tmp_path / "elsewhere")
     for _ in range(2):
         with pytest.raises(NotAStoreError, match="as by a mount"):
-            list(read.batches(planned.splits[0], Gather()))
+            list(split_reads.batches(planned.splits[0], Gather()))
         (tmp_path / "s").mkdir(exist_ok=True)
 
 
@@ -152,7 +152,7 @@ def test_a_pin_that_ran_out_is_said(planned: Plan) -> None:
     pin = pinfile.read(LOCAL, Path(planned.splits[0].store), planned.pin_id)
     assert pin is not None
     with pytest.raises(SnapshotExpiredError, match="ran out"):
-        list(read.batches(planned.splits[0], Gather(), now_ms=lambda: pin.expires_ms))
+        list(split_reads.batches(planned.splits[0], Gather(), now_ms=lambda: pin.expires_ms))
 
 
 def test_every_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
@@ -167,12 +167,12 @@ def test_every_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
     for offset in range(end):
         flip(path, offset, 1 << offset % 8)
         with pytest.raises(CorruptionError, match="load again"):
-            list(read.batches(made.splits[0], Gather()))
+            list(split_reads.batches(made.splits[0], Gather()))
         path.write_bytes(whole)
     for size in range(0, end, 7):
         path.write_bytes(whole[:size])
         with pytest.raises(CorruptionError, match="load again"):
-            list(read.batches(made.splits[0], Gather()))
+            list(split_reads.batches(made.splits[0], Gather()))
 
 
 def test_a_snapshot_of_another_plan_is_refused(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_snapshot_of_another_plan_is_refused(tmp_path: Path) -> None:
         pinfile.snapshot_path(tmp_path / "s", one.pin_id),
     )
     with pytest.raises(CorruptionError, match="another store or pin"):
-        list(read.batches(one.splits[0], Gather()))
+        list(split_reads.batches(one.splits[0], Gather()))
 
 
 def test_damage_in_a_segment_is_found(planned: Plan, tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def test_damage_in_a_segment_is_found(planned: Plan, tmp_path: Path) -> None:
     at = whole.index(b"t" * 90)
     flip(path, at)
     with pytest.raises(CorruptFrameError) as raised:
-        list(read.batches(planned.splits[0], Gather()))
+        list(split_reads.batches(planned.splits[0], Gather()))
     assert raised.value.segment == 1
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CorruptFrameError):
-        list(read.batches(planned.splits[0], Gather()))
+        list(split_reads.batches(planned.splits[0], Gather()))
     path.write_bytes(whole)
     assert len(split_rows(planned)) == rows
 
@@ -208,7 +208,7 @@ def test_ids_past_two_to_the_63(store: Store[bytes]) -> None:
     for id in ids:
         stream.add({"a": "b"}, id=id)
     made = make_plan(store, b"big")
-    for batches in (read.read_split(made.splits[0]), stream.scan()):
+    for batches in (split_reads.read_split(made.splits[0]), stream.scan()):
         found = batches.read_all().to_pydict()
         assert found["id"] == ids
         assert found["ms"] == [1, 2**63 - 1, None, None]
@@ -220,14 +220,14 @@ def test_bytes_that_are_no_text(store: Store[bytes]) -> None:
     stream = store[b"\xff\xfename"]
     stream.add([(b"k\xff", b"v\xfe"), (b"k\xff", b"again")])
     made = make_plan(store, b"\xff\xfename")
-    row = read.read_split(made.splits[0]).read_all().to_pylist()[0]
+    row = split_reads.read_split(made.splits[0]).read_all().to_pylist()[0]
     assert row["stream"] == "\ufffd\ufffdname"
     assert row["fields"] == [("k\ufffd", "again")]
     assert [tuple(pair.values()) for pair in row["pairs"]] == [
         ("k\ufffd", "v\ufffd"), ("k\ufffd", "again"),
     ]  # fmt: skip
     gather = Gather(["pairs", "fields", "id"], binary=["pairs", "fields"])
-    batch = next(read.batches(made.splits[0], gather))
+    batch = next(split_reads.batches(made.splits[0], gather))
     assert batch.schema.names == ["pairs", "fields", "id"]
     assert batch.to_pylist()[0]["fields"] == [("k\ufffd", b"again")]
     assert [pair["value"] for pair in batch.to_pylist()[0]["pairs"]] == [b"v\xfe", b"again"]
@@ -242,6 +242,6 @@ def test_the_schema_is_exactly_this(store: Store[bytes]) -> None:
         ("id_key", pa.binary()),
         ("pairs", pa.list_(pa.struct([("field", pa.string()), ("value", pa.string())]))),
     ])  # fmt: skip
-    for reader in (read.read_split(made.splits[0]), store["schema"].scan()):
+    for reader in (split_reads.read_split(made.splits[0]), store["schema"].scan()):
         assert reader.schema == wanted
         assert reader.read_all().schema == wanted

@@ -27,7 +27,7 @@ from logstore.errors import ClosedError, CorruptNodeError, DamagedStoreError, Op
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import storefile
-from logstore.log.writer import crc_seed
+from logstore.log.segment_writer import crc_seed
 from logstore.scan import arrow, counting, listing, live
 from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 

@@ -12,7 +12,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
-from logstore.features import schedule
+from logstore.features import schedule_rows
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
@@ -73,7 +73,7 @@ def test_a_checkpoint_while_all_changes(
                     step(store, clock, chance)
             return read(engine, batch, *args)
 
-        monkeypatch.setattr(schedule, "ROWS_A_CHUNK", 2)
+        monkeypatch.setattr(schedule_rows, "ROWS_A_CHUNK", 2)
         monkeypatch.setattr(checkpoint.snapshot, "read", between)
         for _ in range(30):
             step(store, clock, chance)
@@ -151,7 +151,7 @@ def test_check_sees_a_schedule_that_the_index_lost(tmp_path: Path) -> None:
         assert key is not None
         generation = store._engine().index()
         with generation.env.begin(write=True) as txn:
-            assert schedule.ScheduleRows(IndexTxn(generation, txn)).delete(1, tuple(key))
+            assert schedule_rows.ScheduleRows(IndexTxn(generation, txn)).delete(1, tuple(key))
     assert [each.why for each in check(path).damage] == [
         "index: scheduled entries differ: delete the index directory",
     ]

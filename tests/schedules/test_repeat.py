@@ -14,8 +14,8 @@ import pytest
 import logstore
 from logstore import OptionError, aio
 from logstore.api.store import Store
-from logstore.features import repeat
-from logstore.features.repeat import Repeat
+from logstore.features import cron as repeat
+from logstore.features.cron import Repeat
 from logstore.ids import MAX_ID
 from logstore.recovery.check import check
 from tests import seeds

@@ -13,7 +13,7 @@ import logstore
 from logstore import OptionError, ScheduleKey, StreamID, TooLargeError
 from logstore.api.scheduling import DUE_MAX_MS, FIELDS_MAX_BYTES, when
 from logstore.api.store import Store
-from logstore.engine.features import schedule
+from logstore.engine.features import due_entries
 from logstore.errors import (
     CorruptFrameError,
     EntryTypeError,
@@ -21,7 +21,7 @@ from logstore.errors import (
     ReadOnlyError,
     UsageError,
 )
-from logstore.features.schedule import Scheduled, Unscheduled, packed
+from logstore.features.schedule_rows import Scheduled, Unscheduled, packed
 from logstore.format import Kind
 from logstore.ids import MAX_ID
 from logstore.log import frame
@@ -53,13 +53,13 @@ def test_entries_come_in_the_order_of_time_then_of_scheduling(
 ) -> None:
     """Also over several streams and commits, and behind entries that were added meanwhile."""
     a, b = store.stream("a"), store.stream("b")
-    for number in range(2 * schedule.BATCH_ENTRIES):
+    for number in range(2 * due_entries.BATCH_ENTRIES):
         (a, b)[number % 2].schedule({"n": str(number)}, at=START_MS + 10 + number % 7 // 3)
     a.schedule({"n": "late"}, at=START_MS + 5_000)
     clock.ms += 1_000
     a.add({"n": "first"})
     do_due_work(store)
-    order = sorted(range(2 * schedule.BATCH_ENTRIES), key=lambda number: number % 7 // 3)
+    order = sorted(range(2 * due_entries.BATCH_ENTRIES), key=lambda number: number % 7 // 3)
     assert values(a) == ["first", *(str(each) for each in order if each % 2 == 0)]
     assert values(b) == [str(each) for each in order if each % 2]
     assert waiting(a) == ["late"]
@@ -189,7 +189,7 @@ def test_a_stream_without_an_id_left_keeps_nobody_waiting(
     full.delete(MAX_ID)
     store.drop("full")
     full.schedule({"n": "3"}, after=1)
-    clock.ms += schedule.PUT_OFF_MS
+    clock.ms += due_entries.PUT_OFF_MS
     do_due_work(store)
     assert values(full) == ["3"]
 
@@ -272,7 +272,7 @@ def test_a_batch_does_not_end_in_the_middle_of_an_entry(
     store: Store[Any], clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large entries make small batches; each is added, in order."""
-    monkeypatch.setattr(schedule, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(due_entries, "BATCH_BYTES", 1000)
     stream = store.stream("a")
     for number in range(10):
         stream.schedule({"n": str(number), "v": "x" * 600}, after=1)

@@ -20,7 +20,7 @@ import logstore
 import logstore.aio
 from logstore import Entry
 from logstore.api.store import Store
-from logstore.engine.features import schedule
+from logstore.engine.features import due_entries
 from logstore.engine.maintenance import due_work
 from logstore.engine.shm.waiters import PACE
 from logstore.errors import DiskFullError
@@ -179,7 +179,7 @@ def test_many_readers_and_one_entry(store: Store[Any]) -> None:
 
 def test_more_than_a_batch_reaches_who_waits_for_the_last(store: Store[Any]) -> None:
     """A reader of another stream adds what is in front of its own entry."""
-    count = 3 * schedule.BATCH_ENTRIES
+    count = 3 * due_entries.BATCH_ENTRIES
     due_ms = time.time_ns() // 1_000_000 + 300
     with store.transaction() as tx:
         for number in range(count):

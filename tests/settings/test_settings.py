@@ -14,7 +14,7 @@ import pytest
 import logstore
 from logstore import GroupSettings, OptionError, StreamSettings
 from logstore.errors import CorruptFrameError
-from logstore.features.settings import Setting
+from logstore.features.setting_rows import Setting
 from logstore.format import Kind
 from logstore.log import frame
 from logstore.recovery.check import check

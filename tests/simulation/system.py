@@ -28,7 +28,7 @@ from typing import Any, Self
 import lmdb
 
 from logstore import fs
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm import control_block, futex, writer_lock
 from logstore.errors import typed
 from logstore.index.env import Generation

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from tests.simulation.plants import COMPILED, PYTHON
 from tests.simulation.playing import played
 from tests.support import rebuilt

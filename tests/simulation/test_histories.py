@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from tests import figures, seeds
 from tests.simulation.playing import played
 

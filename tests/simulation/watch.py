@@ -17,7 +17,7 @@ from pathlib import Path
 
 from logstore.engine.shm import control_block
 from logstore.format import position_parts
-from logstore.log import names
+from logstore.log import file_names
 from tests.simulation.judge import Wrong
 from tests.simulation.system import STORED
 
@@ -38,11 +38,11 @@ def look(store: Path, at: tuple[object, ...], synced: Mapping[str, int]) -> None
         return
     words, durable, failed = found
     number, end = position_parts(durable)
-    there = synced.get(names.segment(store, number).name, 0)
+    there = synced.get(file_names.segment(store, number).name, 0)
     if there < end:
         raise Wrong(f"{at}: durable up to {end} of segment {number}, and {there} bytes were synced")
     number, end = position_parts(words.applied)
-    size = _size(names.segment(store, number))
+    size = _size(file_names.segment(store, number))
     if size < end:
         raise Wrong(f"{at}: published up to {end} of segment {number}, which has {size} bytes")
     alone = number == words.active_segment and not failed
@@ -56,7 +56,7 @@ def _words(store: Path) -> tuple[control_block.LogWords, int, int] | None:
     """The words, up to where the log is durable, and where a sync failed; None where they do not
     stand for the log yet."""
     try:
-        fd = os.open(store / names.WAKE, os.O_RDONLY)
+        fd = os.open(store / file_names.WAKE, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
@@ -80,7 +80,7 @@ def _size(path: Path) -> int:
 
 
 def _is_free(store: Path) -> bool:
-    fd = os.open(store / names.LOCK, os.O_RDWR)
+    fd = os.open(store / file_names.LOCK, os.O_RDWR)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -23,7 +23,7 @@ def rows_and_readers(frame: Any) -> tuple[list[list[Any]], list[list[Any]]]:
     def with_reader(batches: Any) -> Any:  # made here, so that it is sent whole
         import pyarrow as pa
 
-        from logstore.engine.shm import process
+        from logstore.engine.shm import process_identity
 
         try:
             import lmdb  # noqa: F401
@@ -32,7 +32,7 @@ def rows_and_readers(frame: Any) -> tuple[list[list[Any]], list[list[Any]]]:
         else:
             has_lmdb = True
         for batch in batches:
-            executor = pa.array([process.ancestor("java")] * batch.num_rows, pa.int64())
+            executor = pa.array([process_identity.ancestor("java")] * batch.num_rows, pa.int64())
             lmdb_there = pa.array([has_lmdb] * batch.num_rows)
             names = [*batch.schema.names, "executor", "has_lmdb"]
             yield pa.RecordBatch.from_arrays([*batch.columns, executor, lmdb_there], names)

@@ -36,7 +36,7 @@ def a_write(spark: Any, path: Path, aside: Path) -> None:
     def hold(batches: Any) -> Any:  # made here, so that it is sent whole
         from pyspark import TaskContext
 
-        from logstore.engine.shm import process
+        from logstore.engine.shm import process_identity
 
         task = TaskContext.get()
         assert task is not None
@@ -49,7 +49,7 @@ def a_write(spark: Any, path: Path, aside: Path) -> None:
             if number == KILLED_TRIES:
                 raise RuntimeError("on purpose")
             with open(f"{where}/try.part", "w") as told:
-                told.write(str(process.ancestor("java")))
+                told.write(str(process_identity.ancestor("java")))
             os.rename(f"{where}/try.part", f"{where}/try-{number}")
             until = time.monotonic() + wait_s
             while not os.path.exists(f"{where}/go-{number}") and time.monotonic() < until:
@@ -72,7 +72,7 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
     def hold(batches: Any) -> Any:  # made here, so that it is sent whole
         import pyarrow as pa
 
-        from logstore.engine.shm import process
+        from logstore.engine.shm import process_identity
 
         if OF_EXECUTORS in os.environ:  # in the cluster: its executors read and write files only
             try:
@@ -87,7 +87,7 @@ def a_copy(spark: Any, path: Path, aside: Path) -> Any:
                 yield batch.slice(0, 3)
                 batch = batch.slice(3)  # noqa: PLW2901
                 with open(held + ".part", "w") as told:
-                    told.write(str(process.ancestor("java")))
+                    told.write(str(process_identity.ancestor("java")))
                 os.rename(held + ".part", held)
                 until = time.monotonic() + wait_s
                 while not os.path.exists(go) and time.monotonic() < until:

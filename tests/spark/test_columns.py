@@ -161,7 +161,8 @@ def test_columns_that_differ_by_case_are_refused_by_name(path: Path) -> None:
     from pyspark.sql.types import StringType, StructField, StructType
 
     from logstore.errors import OptionError
-    from logstore.spark_io import options, schema
+    from logstore.spark_io import schema
+    from logstore.spark_io import source_options as options
 
     parsed = options.parse({"path": str(path), "stream": "x"})
     for names in (("temp", "TEMP"), ("id", "ID"), ("a", "a")):

@@ -23,7 +23,7 @@ import pytest
 
 from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.runtime import pins
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from tests.scan.look import make_store
@@ -168,6 +168,6 @@ def pins_of(path: Path) -> list[Any]:
 
 def wait_for_end(pin: Any) -> None:
     until = time.monotonic() + WAIT_S
-    while process.lives(pin.pid, pin.start):
+    while process_identity.lives(pin.pid, pin.start):
         assert time.monotonic() < until
         time.sleep(0.05)

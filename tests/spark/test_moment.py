@@ -20,7 +20,7 @@ import pytest
 
 from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.runtime import pins
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.fs import LOCAL
 from tests.scan.look import make_store
 from tests.spark.conftest import SCRATCH
@@ -147,7 +147,7 @@ def test_loads_of_one_position_share_a_pin_for_the_driver(spark: Any, path: Path
     assert pin.purpose == "spark"
     gateway = spark.sparkContext._gateway
     jvm = int(gateway.jvm.java.lang.ProcessHandle.current().pid())
-    assert pins.owner(pin) == process.identity(jvm)
+    assert pins.owner(pin) == process_identity.identity(jvm)
     assert 0 < pin.expires_ms - now_ms <= 3_600_000
 
 

@@ -11,8 +11,7 @@ from pyspark import cloudpickle
 
 import logstore
 from logstore.errors import NotAStoreError, OptionError
-from logstore.spark_io import options as source_options
-from logstore.spark_io import planning
+from logstore.spark_io import planning, source_options
 from logstore.spark_io.partition import SplitPartition
 from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
 from tests.scan.look import make_store

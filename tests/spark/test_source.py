@@ -16,7 +16,7 @@ import pytest
 
 import logstore
 from logstore.log import pinfile
-from logstore.scan import read
+from logstore.scan import split_reads as read
 from tests.scan.look import make_store, rows_of
 
 Load = Callable[..., Any]

@@ -14,7 +14,7 @@ import pytest
 import logstore
 import logstore.aio
 from logstore import CorruptionError, EntryTypeError, InvalidEntryError, OptionError
-from logstore.api.read import Following
+from logstore.api.entry_reads import Following
 from logstore.api.store import Store
 from logstore.scan import sift
 from tests.store.conftest import OpenStore

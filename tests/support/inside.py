@@ -20,13 +20,13 @@ from logstore.engine import registry
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
-from logstore.engine.features import latest
+from logstore.engine.features import latest_upkeep
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
-from logstore.log.writer import CommitBuffer
+from logstore.log.segment_writer import CommitBuffer
 
 __all__ = [
     "START_MS", "Engine", "FixedClock", "add_frame", "close_gives_back", "committer_of",
@@ -110,7 +110,7 @@ def do_due_work(store: Store[Any]) -> None:
 
 def keep_newest(store: Store[Any]) -> int:
     """Delete what newer entries of their keys replace, and look at nothing behind the commit."""
-    return latest.run(engine_of(store), committer_of(store))
+    return latest_upkeep.run(engine_of(store), committer_of(store))
 
 
 def roll(store: Store[Any]) -> None:

@@ -21,7 +21,7 @@ from logstore.compaction.usage import usage
 from logstore.engine.runtime import pins
 from logstore.engine.shm.control_block import Wake
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.tools.views import doctor_rules
 from logstore.tools.views.doctor_findings import SLOW, Examined, Limits
 from tests.corruption import frames
@@ -99,22 +99,22 @@ def scheduled(store: Store[bytes]) -> None:
 
 
 def full(path: Path) -> None:
-    (path / names.RESERVE).unlink()
+    (path / file_names.RESERVE).unlink()
 
 
 def failed_sync(path: Path) -> None:
-    Wake.create(LOCAL, path / names.WAKE, failed_at=1 << 32 | 64)
+    Wake.create(LOCAL, path / file_names.WAKE, failed_at=1 << 32 | 64)
 
 
 def damage(path: Path) -> None:
     number = frames.segments(path)[0]
     middle = frames.of(path, number)
     frames.spoil(path, middle[len(middle) // 2])
-    names.hint(path, number).unlink()  # else nobody looks there
+    file_names.hint(path, number).unlink()  # else nobody looks there
 
 
 def no_first_segment(path: Path) -> None:
-    names.segment(path, frames.segments(path)[0]).unlink()
+    file_names.segment(path, frames.segments(path)[0]).unlink()
 
 
 OPEN: dict[str, Callable[[Store[bytes]], None]] = {

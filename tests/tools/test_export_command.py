@@ -18,7 +18,7 @@ import logstore
 from logstore.api.entry import TextRows, entry_maker
 from logstore.codec import codec
 from logstore.errors import UsageError
-from logstore.scan.records import entry_object, json_lines
+from logstore.scan.scan_records import entry_object, json_lines
 from logstore.tools.interchange.export_command import CsvWriter
 from tests.tools.commands import invoke, objects, ok, process
 from tests.tools.conftest import ODD_NAME

@@ -17,7 +17,7 @@ from logstore.api.opening import opened_of
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log.groupframe import Ack
-from logstore.log.reader import LogFrame
+from logstore.log.log_reader import LogFrame
 from logstore.tools.views import inspected
 from tests.corruption import frames, shop
 from tests.corruption.injections import INJECTIONS, Inject, segment_missing

@@ -18,7 +18,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.errors import TooLargeError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import IMPORTING
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.rdb.value import GroupValue, StreamInfoValue, StreamValue
 from logstore.wire.catalogue import service_of
 from logstore.wire.session import Session
@@ -35,7 +35,7 @@ with logstore.open(sys.argv[1]) as store:
 def payload(groups: int) -> bytes:
     """A stream without entries, of so many groups."""
     made = [GroupValue(b"%d" % at, ZERO_ID, 0) for at in range(groups)]
-    return dump.encode(
+    return dump_payload.encode(
         StreamValue([], StreamInfoValue(0, StreamID(5, 0), ZERO_ID, ZERO_ID, 0, made))
     )
 

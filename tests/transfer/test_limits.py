@@ -16,9 +16,9 @@ from logstore.api.store import Store
 from logstore.errors import InvalidPayloadError, TooLargeError
 from logstore.ids import StreamID
 from logstore.options import NAME_MAX_BYTES
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
+from logstore.rdb.rdb_writer import FileWriter
 from logstore.rdb.value import ConsumerValue, GroupValue, StreamInfoValue, StreamValue
-from logstore.rdb.writer import FileWriter
 from logstore.transfer import export_file, import_file, import_server
 from logstore.transfer.peer_server import Server
 from tests.tools.commands import invoke
@@ -53,9 +53,13 @@ FACES: dict[str, Callable[[Store[Any], bytes], object]] = {
     "rename": lambda store, name: (store.stream("s").add({"a": 1}), store.rename("s", name)),
     "group": lambda store, name: store.stream("s").group(name, start="0"),
     "consumer": lambda store, name: store.stream("s").group("g", start="0").read(name),
-    "restore": lambda store, name: store.restore(name, dump.encode(value(b"g", b"c"))),
-    "group restored": lambda store, name: store.restore("t", dump.encode(value(name, b"c"))),
-    "consumer restored": lambda store, name: store.restore("t", dump.encode(value(b"g", name))),
+    "restore": lambda store, name: store.restore(name, dump_payload.encode(value(b"g", b"c"))),
+    "group restored": lambda store, name: store.restore(
+        "t", dump_payload.encode(value(name, b"c"))
+    ),
+    "consumer restored": lambda store, name: store.restore(
+        "t", dump_payload.encode(value(b"g", name))
+    ),
 }
 
 
@@ -142,7 +146,7 @@ def test_an_import_goes_on_past_compressed_names(store: Store[Any], tmp_path: Pa
 
 def test_a_server_has_streams_that_cannot_be_taken(store: Store[Any]) -> None:
     """What is wrong with one payload, or one name, says nothing of the others."""
-    good, names = dump.encode(value(b"g", b"c")), [b"a", b"b", TOO_LONG, b"z"]
+    good, names = dump_payload.encode(value(b"g", b"c")), [b"a", b"b", TOO_LONG, b"z"]
     with hostile(good) as server:
         server.script = {
             "SCAN": array(bulk(b"0"), array(*map(bulk, names))),

@@ -20,7 +20,7 @@ import redis
 import logstore
 from logstore.api.store import Store
 from logstore.errors import OptionError, PeerError, StreamExistsError
-from logstore.rdb import dump
+from logstore.rdb import dump_payload
 from logstore.transfer import (
     Server,
     Wanted,
@@ -92,7 +92,7 @@ def test_a_file_of_ours_is_loaded_by_a_server(
 
 def entries_and_groups(payload: bytes, *, times: bool = True) -> Any:
     """What is in a payload but the shape of the nodes."""
-    value = dump.decode(payload)
+    value = dump_payload.decode(payload)
     info = value.info
     groups = [
         (

@@ -11,7 +11,7 @@ from typing import Any
 import logstore
 from logstore.api.group import Group
 from logstore.api.store import Store
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.mailbox import NO_ONE
 from logstore.engine.shm.waiters import FREE
 from logstore.engine.waiting import thread
@@ -104,8 +104,8 @@ def reader(store: Store[Any], who: str, times: int = 1, **options: Any) -> Forke
 def stop(pid: int) -> None:
     """SIGSTOP, and wait until it has stopped."""
     os.kill(pid, signal.SIGSTOP)
-    start = process.start_ticks(pid)
-    eventually(lambda: process.state_of(pid, start) == process.STOPPED)
+    start = process_identity.start_ticks(pid)
+    eventually(lambda: process_identity.state_of(pid, start) == process_identity.STOPPED)
 
 
 def queued(store: Store[Any], work: Callable[[], object]) -> Forked:

@@ -13,7 +13,7 @@ import pytest
 from logstore import aio
 from logstore.aio.store import THREADS, AsyncGroup
 from logstore.api.store import Store
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.crowd import SOON_S

@@ -17,7 +17,7 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.shm.waiters import SERVED
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.readers import Reading, add, commits, killed_handing_over

@@ -20,7 +20,7 @@ from logstore.engine.shm import futex
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.engine.waiting import handoff
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.compaction.dumps import everywhere
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of

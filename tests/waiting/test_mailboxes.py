@@ -26,7 +26,7 @@ from logstore.engine.shm.waiters import IDLE
 from logstore.engine.streams import add as adds
 from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.readers import Reading, add, killed_handing_over

@@ -15,7 +15,7 @@ from logstore.engine.groups import deliver as deliveries
 from logstore.engine.shm.mailbox import NOTHING
 from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.errors import Error
-from logstore.log.writer import CommitBuffer
+from logstore.log.segment_writer import CommitBuffer
 from tests.support.inside import engine_of
 from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
 from tests.waiting.readers import Reading, add

@@ -17,7 +17,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.shm import waiters
 from logstore.engine.shm.waiters import FREE, PACE
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting import crowd

@@ -12,7 +12,7 @@ import pytest
 from logstore.api.store import Store
 from logstore.engine.shm.waiters import BARE_MAX, Waiters
 from logstore.engine.waiting import probe
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
 from tests.waiting import crowd
 from tests.waiting.readers import Again, Reading, add, commits

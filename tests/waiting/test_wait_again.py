@@ -22,11 +22,11 @@ import pytest
 import logstore
 from logstore.api.group import making
 from logstore.api.store import Store
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm.mailbox import OFFERED
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting import thread
-from logstore.engine.waiting.session import WaitSession
+from logstore.engine.waiting.wait_session import WaitSession
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of, let_lag
 from tests.waiting import crowd

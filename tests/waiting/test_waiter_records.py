@@ -22,8 +22,8 @@ from logstore.engine.shm.mailbox import Mailboxes
 from logstore.engine.shm.wait_words import Waits, every_offset
 from logstore.engine.shm.waiters import BARE_MAX, NEW_ONLY, PACE, WAITING
 from logstore.engine.waiting import probe
-from logstore.engine.waiting import queue as ticket
-from logstore.engine.waiting.queue import NONE, Ticket
+from logstore.engine.waiting import wait_queue as ticket
+from logstore.engine.waiting.wait_queue import NONE, Ticket
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.waiting import crowd

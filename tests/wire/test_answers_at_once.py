@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from logstore.api.opening import OpenStore, opened_of
-from logstore.engine.lane.loading import native_or_none
-from logstore.wire.runner import Runner, cost_of
+from logstore.engine.lane.lane_loading import native_or_none
+from logstore.wire.command_runner import Runner, cost_of
 from logstore.wire.server.at_once import AtOnce
-from logstore.wire.server.group_commit import LIGHT_COST, GroupCommit
+from logstore.wire.server.held_adds import LIGHT_COST, GroupCommit
 from logstore.wire.server.listening import Listen
 from logstore.wire.session import Session
 from logstore.wire.steps import Change

@@ -12,7 +12,7 @@ import pytest
 
 import logstore
 from logstore.api import describe
-from logstore.compaction import deleted_bytes
+from logstore.compaction import erasure
 from tests.tools.commands import COMMAND, environment, invoke
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served, serving
@@ -37,7 +37,7 @@ def test_info_looks_at_no_entries(served: Served, monkeypatch: pytest.MonkeyPatc
         raise AssertionError("all that is deleted was looked for")
 
     monkeypatch.setattr(describe, "store_info", refused)
-    monkeypatch.setattr(deleted_bytes, "deleted_bytes", refused)
+    monkeypatch.setattr(erasure, "deleted_bytes", refused)
     with Line(served.port) as line:
         line("XADD", "s", "1-0", "a", "b")
         line("XDEL", "s", "1-0")

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from logstore.rdb.writer import length
+from logstore.rdb.rdb_writer import length
 from tests.figures import times
 from tests.peers import servers
 from tests.peers.servers import Peer

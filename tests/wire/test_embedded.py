@@ -13,7 +13,7 @@ import redis
 import valkey
 
 import logstore
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.errors import OptionError
 from logstore.redis import Redis
 from logstore.redis.asyncio import Redis as AsyncRedis

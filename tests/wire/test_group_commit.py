@@ -24,13 +24,13 @@ import pytest
 
 import logstore
 from logstore.api.opening import OpenStore, opened_of
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.wire.catalogue import service_of
 from logstore.wire.log_limiter import Seldom
 from logstore.wire.resp import failures
 from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.requests import RequestParser
-from logstore.wire.server import group_commit
+from logstore.wire.server import held_adds
 from logstore.wire.service import Service
 from logstore.wire.session import Session
 from logstore.wire.steps import Step
@@ -53,7 +53,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture(autouse=True)
 def _together_however_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "TOGETHER_NS", 1 << 62)
+    monkeypatch.setattr(held_adds, "TOGETHER_NS", 1 << 62)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_a_long_read_of_one_client_does_not_hold_up_who_writes(served: Served) -
 def test_who_came_later_waits_for_the_lock_as_long_as_who_came_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "TOGETHER_NS", 100_000_000)
+    monkeypatch.setattr(held_adds, "TOGETHER_NS", 100_000_000)
     with (
         serving(tmp_path / "store", store={"lock_timeout": 6.0}) as served,
         Line(served.port) as first, Line(served.port) as second, Line(served.port) as third,
@@ -279,7 +279,7 @@ def test_a_full_disk_refuses_those_that_do_not_fit_and_keeps_the_others(
 KILLED = """
 import asyncio, logging, os, signal, sys, logstore
 from logstore.wire.catalogue import service_of
-from logstore.wire.runner import NOT_RUN
+from logstore.wire.command_runner import NOT_RUN
 from logstore.wire.server import group_commit
 from logstore.wire.server.server import Listen, Server
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 
-from logstore.engine.reading.loading import native_or_none
+from logstore.engine.reading.reader_loading import native_or_none
 from logstore.engine.snapshots import snapshot
 from logstore.redis import Redis
 from tests import seeds

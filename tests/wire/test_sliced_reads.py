@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from logstore.wire.command_runner import Runner
 from logstore.wire.commands.walking import SLICE_ENTRIES, EntriesWalk
 from logstore.wire.partial_commits import PART_ENTRIES, Begun
-from logstore.wire.runner import Runner
 from logstore.wire.server import read_turns
 from tests.wire.collected import wait_for
 from tests.wire.lines import Line, Refusal, request

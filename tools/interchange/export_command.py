@@ -35,7 +35,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.api.entry import TextRows
-    from logstore.scan.records import TextRow
+    from logstore.scan.scan_records import TextRow
     from logstore.transfer.parquet_export import ParquetReport
 
 
@@ -214,9 +214,9 @@ def _export_text(
     output: Output, path: Path, name: str, target: Path, chosen: ExportOptions, *, as_csv: bool
 ) -> int:
     """JSON lines or CSV; how many entries."""
-    from logstore.api import arguments, read
+    from logstore.api import arguments, entry_reads
     from logstore.api.opening import opened_of
-    from logstore.scan import records
+    from logstore.scan import scan_records
 
     with options.reading(path) as store, output.progress("Exporting") as progress:
         stream = options.existing(store, name)
@@ -226,7 +226,7 @@ def _export_text(
         def batches() -> Iterator[TextRows]:
             if low > high:  # nothing was ever added there
                 return iter(())
-            return read.text_rows(opened_of(stream), stream.name, low, high)
+            return entry_reads.text_rows(opened_of(stream), stream.name, low, high)
 
         writer = None
         if as_csv:
@@ -238,7 +238,7 @@ def _export_text(
                 packed.write(writer.header())
             for rows in batches():
                 if writer is None:
-                    packed.write(records.json_lines(rows))
+                    packed.write(scan_records.json_lines(rows))
                 else:
                     packed.writelines(writer(rows))
                 count += len(rows)

@@ -27,7 +27,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.options import Sync
-    from logstore.web.server import Server
+    from logstore.web.web_server import Server
     from logstore.wire.table import Profile
 
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
@@ -131,7 +131,7 @@ def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
 
 
 def _server_class() -> type[Server]:
-    from logstore.web.server import Server
+    from logstore.web.web_server import Server
 
     return Server
 
@@ -156,7 +156,7 @@ def work(output: Output, app: str, processes: int, batch: int, grace: float, dra
     again, which it waits for. Jobs that are scheduled for later stay. Stopped before, it ends
     with 1 if jobs are left.
     """
-    from logstore.jobs.app import load as load_jobs
+    from logstore.jobs.jobs_app import load as load_jobs
     from logstore.jobs.pool import Pool
 
     with load_jobs(app) as jobs:

@@ -17,7 +17,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.maintenance import space_alarm
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
-from logstore.log import names
+from logstore.log import file_names as names
 from logstore.log.pinfile import Pin
 from logstore.recovery import index_validity
 from logstore.tools.group_commands import dead_letter_streams

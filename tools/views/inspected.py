@@ -32,9 +32,9 @@ from logstore.ids import StreamID, parse_end, parse_id
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
 from logstore.index.keys import StreamRecord
-from logstore.log import checkpoint, hint, names, reader, segment, storefile
+from logstore.log import checkpoint_file, file_names, hint, log_reader, segment, storefile
 from logstore.log import frame as frames
-from logstore.log.writer import crc_seed
+from logstore.log.segment_writer import crc_seed
 from logstore.recovery.repaired_view import uuid_of_segments
 from logstore.tools import command_options as options
 from logstore.tools.command_output import EXIT_ERROR, Output
@@ -73,17 +73,19 @@ class Inspected:
             self.damaged = exc.message
         self.end_offset = _end_offset(path, number, self.uuid, self.file_bytes)
 
-    def frames(self) -> Iterator[reader.LogFrame | tuple[int, int, str]]:
+    def frames(self) -> Iterator[log_reader.LogFrame | tuple[int, int, str]]:
         """Frames, and bytes that are no frame: from where to where, and why."""
         offset, commit = fmt.SEGMENT_HEAD_BYTES, 0
         while offset < self.end_offset:
             try:
-                scanned = reader.scan(self.file, self.seed, self.number, offset, self.end_offset)
+                scanned = log_reader.scan(
+                    self.file, self.seed, self.number, offset, self.end_offset
+                )
                 for found in scanned:
                     offset, commit = found.end_offset, found.commit
                     yield found
             except CorruptFrameError as exc:
-                upto = reader.resume_offset(
+                upto = log_reader.resume_offset(
                     self.file, self.seed, self.number, offset, self.end_offset, commit or None
                 )
                 yield offset, upto, exc.message
@@ -92,20 +94,20 @@ class Inspected:
 
 def _opened(path: Path, number: int) -> File:
     try:
-        return LOCAL.open(names.segment(path, number))
+        return LOCAL.open(file_names.segment(path, number))
     except FileNotFoundError:
-        there = ", ".join(map(str, names.segments(LOCAL, path))) or "none"
+        there = ", ".join(map(str, file_names.segments(LOCAL, path))) or "none"
         raise UsageError(f"there is no segment {number}; there are: {there}") from None
 
 
 def _end_offset(path: Path, number: int, uuid: bytes, file_bytes: int) -> int:
     """Where the segment ends: as the header of the next main one says, if there is one, and it is
     whole; else with its file."""
-    for each in names.segments(LOCAL, path):
+    for each in file_names.segments(LOCAL, path):
         if each <= number:
             continue
         try:
-            file = LOCAL.open(names.segment(path, each))
+            file = LOCAL.open(file_names.segment(path, each))
         except FileNotFoundError:  # it was just dropped
             continue
         try:
@@ -137,7 +139,7 @@ def _segment_rows(found: Inspected) -> Iterator[dict[str, Any]]:
     else:
         yield {**head, **found.head._asdict(), "uuid": found.head.uuid.hex()}
     for each in found.frames():
-        if isinstance(each, reader.LogFrame):
+        if isinstance(each, log_reader.LogFrame):
             yield frame_row(each)
         else:
             yield {"what": "invalid", "offset": each[0], "end": each[1], "why": each[2]}
@@ -145,7 +147,7 @@ def _segment_rows(found: Inspected) -> Iterator[dict[str, Any]]:
         yield {"what": "void", "offset": found.end_offset, "end": found.file_bytes}
 
 
-def frame_row(found: reader.LogFrame) -> dict[str, Any]:
+def frame_row(found: log_reader.LogFrame) -> dict[str, Any]:
     """What there is to tell of a frame; ``wrong`` if its body is not what its kind has."""
     row = {"what": "frame", "offset": found.offset, "end": found.end_offset}
     row["kind"] = kind_name(found.kind)
@@ -172,11 +174,11 @@ def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: 
         if offset >= found.file_bytes:
             raise UsageError(f"segment {number} has {found.file_bytes} bytes: give a lower offset")
         try:
-            frame = reader.read_frame(found.file, found.seed, number, offset, found.end_offset)
+            frame = log_reader.read_frame(found.file, found.seed, number, offset, found.end_offset)
         except CorruptFrameError as exc:
             output.exit_code = EXIT_ERROR
             raw = found.file.pread(BYTES_SHOWN, offset)
-            head = reader.head_of(raw)
+            head = log_reader.head_of(raw)
             row: dict[str, Any] = {"what": "invalid", "offset": offset, "why": exc.message}
             row["head"] = None if head is None else head._asdict()
             entries = []
@@ -201,7 +203,7 @@ def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: 
         output.line(f"and {len(raw) - len(shown):,} bytes more: --bytes 0 shows all")
 
 
-def _frame_entries(found: reader.LogFrame) -> Iterator[Entry[bytes]]:
+def _frame_entries(found: log_reader.LogFrame) -> Iterator[Entry[bytes]]:
     """The live entries of a valid node, or of an open node as it was then."""
     body = found.body()
     if isinstance(body, frames.Node | frames.Open) and body.data is not None:
@@ -215,7 +217,7 @@ def kind_name(kind: int) -> str:
     return fmt.Kind(kind).name if kind in fmt.Kind._value2member_map_ else str(kind)
 
 
-def _body(found: reader.LogFrame) -> dict[str, Any]:
+def _body(found: log_reader.LogFrame) -> dict[str, Any]:
     """What the frame says, and what is wrong with that, although its checksum is right."""
     try:
         body = found.body()
@@ -256,12 +258,12 @@ def _shortened(values: Mapping[str, Any]) -> str:
 # -- hints and checkpoints ------------------------------------------------------------------------
 def show_hint(output: Output, path: Path, number: int) -> None:
     """Write the hint of a segment."""
-    if not LOCAL.exists(names.hint(path, number)):
-        there = ", ".join(map(str, names.hints(LOCAL, path))) or "none"
+    if not LOCAL.exists(file_names.hint(path, number)):
+        there = ", ".join(map(str, file_names.hints(LOCAL, path))) or "none"
         raise UsageError(f"segment {number} has no hint; there are: {there}")
     found = hint.inspected(LOCAL, path, uuid_of(path), number)
     if found is None:
-        rows = [_invalid_file(names.hint(path, number), "it is passed over")]
+        rows = [_invalid_file(file_names.hint(path, number), "it is passed over")]
     else:
         head = {"what": "head", "offset": 0, "end": fmt.HINT_HEAD.size}
         head |= {"segment_bytes": found.segment_bytes, "joined": found.joined}
@@ -271,7 +273,7 @@ def show_hint(output: Output, path: Path, number: int) -> None:
 
 def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
     """Write the checkpoint of a position, or the newest."""
-    positions = names.checkpoints(LOCAL, path)
+    positions = file_names.checkpoints(LOCAL, path)
     if not positions:
         raise UsageError("the store has no checkpoint: 'logstore checkpoint' takes one")
     if position not in (None, *positions):
@@ -281,11 +283,11 @@ def show_checkpoint(output: Output, path: Path, position: int | None) -> None:
     if position is None and len(positions) > 1 and not output.json:
         output.words(f"older ones: {', '.join(map(str, positions[:-1]))}")
     try:
-        head, chunks = checkpoint.read(LOCAL, path, uuid_of(path), chosen)
+        head, chunks = checkpoint_file.read(LOCAL, path, uuid_of(path), chosen)
     except CorruptionError as exc:
-        _show_rows(output, [_invalid_file(names.checkpoint(path, chosen), exc.message)])
+        _show_rows(output, [_invalid_file(file_names.checkpoint(path, chosen), exc.message)])
         return
-    fits = checkpoint.fits_log(LOCAL, path, uuid_of(path), head)
+    fits = checkpoint_file.fits_log(LOCAL, path, uuid_of(path), head)
     segment, offset = fmt.position_parts(head.position)
     shown = {**head._asdict(), "segment": segment, "offset": offset, "fits_the_log": fits}
     output.exit_code = 0 if fits else EXIT_ERROR

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore import format as fmt
-from logstore.engine.apply import groups
+from logstore.engine.apply import group_frames
 from logstore.engine.runtime.plain_frames import extend_node, mark_open, restate_record
 from logstore.engine.txn import nodes
-from logstore.features.registry import DROPPED, FRAMES
+from logstore.features.feature_list import DROPPED, FRAMES
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
 from logstore.index.txn import put_nodes
@@ -27,7 +27,7 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     from logstore.codec.node_batch import Place
     from logstore.engine.txn.view import TxnView
-    from logstore.log import reader
+    from logstore.log import log_reader
 
 MAX_POSITION = U64_MAX
 
@@ -39,9 +39,9 @@ def apply(txn: TxnView, at: int, payload_bytes: int, body: frames.Body) -> None:
 
 def apply_commit(
     txn: TxnView,
-    commit: reader.Commit,
-    some: Sequence[reader.LogFrame] | None = None,
-    check: Callable[[TxnView, reader.LogFrame, Any], None] | None = None,
+    commit: log_reader.Commit,
+    some: Sequence[log_reader.LogFrame] | None = None,
+    check: Callable[[TxnView, log_reader.LogFrame, Any], None] | None = None,
 ) -> None:
     """Apply all frames of a complete commit, or ``some``: the others are of no concern here.
 
@@ -97,7 +97,7 @@ def _create(txn: TxnView, at: int, _: int, body: frames.Create) -> None:
 
 def _drop(txn: TxnView, at: int, _: int, body: frames.Drop) -> None:
     txn.drop_nodes(body.stream, ZERO_ID, MAX_ID, MAX_POSITION)
-    groups.drop_all(txn, body.stream, at)
+    group_frames.drop_all(txn, body.stream, at)
     record = txn.record(body.stream)
     if record is not None and record.position >= at:
         return
@@ -325,6 +325,6 @@ APPLY: dict[type, Callable[[Any, int, int, Any], None]] = {
     frames.DropSegment: _drop_segment,
     frames.Note: _note,
     frames.Rename: _rename,
-    **groups.APPLY,
+    **group_frames.APPLY,
     **{body: _of_feature(frame.apply) for frame in FRAMES.values() for body in frame.bodies},
 }

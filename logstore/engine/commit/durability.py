@@ -23,7 +23,7 @@ from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.snapshots import snapshot
 from logstore.errors import DamagedStoreError, FileSystemError, StoreGoneError
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import SYNC_INTERVAL_MS
 
 
@@ -71,7 +71,7 @@ def flush_seen(engine: Engine, committer: Committer) -> int:
 def _sync_segment(engine: Engine, number: int) -> None:
     """Sync by a file of our own: the committer's may move on meanwhile."""
     try:
-        file = engine.fs.open(names.segment(engine.path, number), write=True)
+        file = engine.fs.open(file_names.segment(engine.path, number), write=True)
     except FileNotFoundError:
         identity.check(engine)
         if number >= engine.wake.log().active_segment:

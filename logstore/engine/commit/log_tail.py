@@ -25,12 +25,12 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError, UnreadableError
-from logstore.features.registry import first_due
+from logstore.features.feature_list import first_due
 from logstore.format import Kind
 from logstore.fs import File
 from logstore.index import env
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, names, reader, segment
+from logstore.log import chain, file_names, log_reader, segment
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
@@ -82,11 +82,11 @@ def _check_last(engine: Engine, words: LogWords) -> None:
         return
     number, offset = fmt.position_parts(words.last_frame)
     try:
-        file = engine.fs.open(names.segment(engine.path, number))
+        file = engine.fs.open(file_names.segment(engine.path, number))
     except FileNotFoundError:
         return  # it was sealed, and dropped since
     try:
-        frame = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
+        frame = log_reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
         if (frame.crc, frame.commit) != (words.last_crc, words.commit):
             raise CorruptFrameError("another commit stands there", segment=number, offset=offset)
     except UnreadableError:
@@ -141,7 +141,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         txn = WriteTxn(engine, index, meta, meta.applied, meta.commit)
         links = chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied))
         for place, link in enumerate(links):
-            file = engine.fs.open(names.segment(engine.path, link.number), write=True)
+            file = engine.fs.open(file_names.segment(engine.path, link.number), write=True)
             try:
                 last = place == len(links) - 1
                 finished, torn = _segment(engine, txn, file, link, published, last=last)
@@ -158,7 +158,7 @@ def check_locked(engine: Engine, *, sync: bool = True) -> tuple[LogWords, TailRe
         _complete_roll(engine, txn)
         if sync and txn.meta.active_segment != meta.active_segment:
             # Its maker may have died, or failed, between the rename and the directory's sync.
-            engine.fs.sync_directory(engine.path / names.LOG)
+            engine.fs.sync_directory(engine.path / file_names.LOG)
         due_ms = first_due(index)
         if txn.meta != meta or count:
             txn.flush()
@@ -198,9 +198,9 @@ def _follow(engine: Engine, words: LogWords) -> None:
         if meta.active_segment == number:
             start = fmt.offset_of(fmt.start_of_next(meta.applied, number))
             end = fmt.offset_of(fmt.start_of_next(words.applied, number))
-            scanned = reader.scan(engine.active_file(number), engine.seed, number, start, end)
+            scanned = log_reader.scan(engine.active_file(number), engine.seed, number, start, end)
             try:
-                for commit in reader.commits(scanned, meta.commit):
+                for commit in log_reader.commits(scanned, meta.commit):
                     apply_commit(txn, commit)
             except CorruptFrameError as exc:
                 raise _damaged(exc, fmt.position(number, start)) from exc
@@ -233,16 +233,16 @@ def _segment(
             offset=link.end_offset,
         )
     count, good = 0, start
-    scanned = reader.scan(file, engine.seed, link.number, start, link.end_offset)
+    scanned = log_reader.scan(file, engine.seed, link.number, start, link.end_offset)
     try:
-        for commit in reader.commits(scanned, txn.meta.commit):
+        for commit in log_reader.commits(scanned, txn.meta.commit):
             apply_commit(txn, commit)
             count += 1
             good = fmt.offset_of(commit.end)
     except UnreadableError as exc:  # no crash leaves that: what stands there may have counted
         raise _damaged(exc, fmt.position(link.number, good)) from exc
     except CorruptFrameError as exc:
-        behind = reader.behind(
+        behind = log_reader.behind(
             file,
             engine.seed,
             link.number,
@@ -294,12 +294,12 @@ def _cut(
     the two finds the same tail again.
     """
     size = link.end_offset - good
-    saved = engine.path / names.QUARANTINE / f"{link.number:020d}-{good:010d}.tail"
+    saved = engine.path / file_names.QUARANTINE / f"{link.number:020d}-{good:010d}.tail"
     engine.fs.make_directory(saved.parent)
     engine.fs.sync_directory(engine.path)
     engine.fs.copy_atomic(saved, file, good, size)
     if void:
-        number = max(names.segments(engine.fs, engine.path)[-1] + 1, txn.meta.next_segment)
+        number = max(file_names.segments(engine.fs, engine.path)[-1] + 1, txn.meta.next_segment)
         end = fmt.position(link.number, good)
         engine.sync_file(file, end)
         make_segment(engine, number, end, txn.meta.commit)
@@ -316,7 +316,7 @@ def _complete_roll(engine: Engine, txn: WriteTxn) -> None:
     it was lost, with all that was acknowledged in it.
     """
     following = txn.meta.active_segment
-    if engine.fs.exists(names.segment(engine.path, following)):
+    if engine.fs.exists(file_names.segment(engine.path, following)):
         return
     from logstore.log import hint
 
@@ -326,7 +326,7 @@ def _complete_roll(engine: Engine, txn: WriteTxn) -> None:
     except SegmentGone:
         raise _newest_missing(following) from None
     end = fmt.offset_of(txn.meta.applied)
-    last_frame = reader.read_frame(source, engine.seed, number, offset, end)
+    last_frame = log_reader.read_frame(source, engine.seed, number, offset, end)
     if last_frame.kind != Kind.SEAL or hint.lost_successor(
         engine.fs, engine.path, engine.uuid, number
     ):
@@ -360,7 +360,7 @@ def roll_locked(engine: Engine, words: LogWords) -> LogWords:
         txn = WriteTxn(
             engine, index, meta, fmt.start_of_next(words.applied, words.active_segment), number
         )
-        following = max(meta.next_segment, names.segments(engine.fs, engine.path)[-1] + 1)
+        following = max(meta.next_segment, file_names.segments(engine.fs, engine.path)[-1] + 1)
         txn.emit(frames.Seal(following))
         buffer = txn.buffer
         engine.wake.begin(number)

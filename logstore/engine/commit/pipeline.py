@@ -40,8 +40,8 @@ from logstore.errors import (
 from logstore.index import env
 from logstore.index.keys import Meta
 from logstore.index.txn import IndexTxn
-from logstore.log import reader
-from logstore.log.writer import SegmentTooFull
+from logstore.log import log_reader
+from logstore.log.segment_writer import SegmentTooFull
 from logstore.options import SYNC_RANK
 
 # Of a tuple that is there: 2,000 instructions less than to call the class, in every commit.
@@ -376,7 +376,7 @@ def _in_log(engine: Engine, batch: Batch) -> bool:
     number, offset = fmt.position_parts(batch.last_frame)
     file = engine.active_file(number)
     try:
-        frame = reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
+        frame = log_reader.read_frame(file, engine.seed, number, offset, file.size_bytes())
     except UnreadableError:
         raise  # it may stand there
     except CorruptFrameError:

@@ -42,7 +42,7 @@ from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.index.txn import IndexTxn
-from logstore.log import reader
+from logstore.log import log_reader
 
 INDEX_LAG_MAX_COMMITS: int = 256  # 0: every commit writes its rows
 INDEX_LAG_MAX_BYTES = 64 * 1024
@@ -132,8 +132,8 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
     txn = WriteTxn(engine, None, meta, at, meta.commit)
     try:
         file, end_offset = engine.active_file(number), fmt.offset_of(words.applied)
-        scanned = reader.scan(file, engine.seed, number, offset, end_offset)
-        for commit in reader.commits(scanned, meta.commit):
+        scanned = log_reader.scan(file, engine.seed, number, offset, end_offset)
+        for commit in log_reader.commits(scanned, meta.commit):
             streams = _grown(cache, commit)
             if streams is None:
                 break
@@ -155,7 +155,7 @@ def catch_up_locked(engine: Engine, words: LogWords) -> None:
     cache.applied, cache.meta = words.applied, txn.meta
 
 
-def _grown(cache: RecordCache, commit: reader.Commit) -> set[int] | None:
+def _grown(cache: RecordCache, commit: log_reader.Commit) -> set[int] | None:
     """The streams that a commit that may be plain added to; None if it is not plain, or the cache
     has not all of them."""
     streams: set[int] = set()

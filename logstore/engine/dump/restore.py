@@ -25,12 +25,12 @@ from typing import Any, TypeAlias
 
 from logstore.codec import ID, codec
 from logstore.codec.node_batch import NodeBatch, index_rows
-from logstore.engine.apply import groups as apply_groups
+from logstore.engine.apply import group_frames as apply_groups
 from logstore.engine.apply.streams import Placed, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import idempotent_ids
+from logstore.engine.dump import dumped_ids
 from logstore.engine.streams import add, lifecycle
-from logstore.engine.txn import groups
+from logstore.engine.txn import group_view as groups
 from logstore.errors import (
     CorruptNodeError,
     Error,
@@ -49,7 +49,7 @@ from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE, NewGroup
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.log import groupframe
-from logstore.log.writer import SegmentTooFull
+from logstore.log.segment_writer import SegmentTooFull
 from logstore.options import IMPORTING, NAME_MAX_BYTES, check_name
 from logstore.rdb.value import (
     NOBODY,
@@ -153,7 +153,7 @@ def check_info(info: StreamInfoValue, edge: Edge) -> None:
     if info.too_long is not None:
         raise TooLargeError(info.too_long)
     if info.idempotence is not None:
-        idempotent_ids.check(info.idempotence, info.last)
+        dumped_ids.check(info.idempotence, info.last)
     for group in info.groups:
         _check_group(group)
     added = info.length if info.entries_added is None else info.entries_added
@@ -226,7 +226,7 @@ def described(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> N
     added = info.length if info.entries_added is None else info.entries_added
     txn.emit(frames.Record(number, info.length, added, *info.last, *first, *info.max_deleted))
     if info.idempotence is not None:
-        idempotent_ids.install(txn, number, info.idempotence)
+        dumped_ids.install(txn, number, info.idempotence)
 
 
 def grouped(txn: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
@@ -382,7 +382,7 @@ def remember(
     txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, found: Idempotence
 ) -> None:
     """Let the stream remember some of its idempotent IDs. StreamExistsError."""
-    idempotent_ids.install(txn, _unchanged(txn, temporary, info).number, found)
+    dumped_ids.install(txn, _unchanged(txn, temporary, info).number, found)
 
 
 def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) -> None:
@@ -445,7 +445,7 @@ def complete(
     few = not info.many
     if not few:
         commit(lambda txn: describe(txn, temporary, edge, replace_(info, idempotence=None)))
-        for one in idempotent_ids.by_producer(info.idempotence):
+        for one in dumped_ids.by_producer(info.idempotence):
             commit(partial(remember, temporary=temporary, info=info, found=one))
         for some in _some(info):
             commit(partial(_add_groups, temporary=temporary, info=info, groups=some))

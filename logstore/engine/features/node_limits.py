@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine
-from logstore.log import names, storefile
+from logstore.log import file_names, storefile
 from logstore.options import StoreLimits
 
 
@@ -23,7 +23,7 @@ def change(engine: Engine, committer: Committer, wanted: dict[str, int]) -> Stor
         content = storefile.read(engine.fs, engine.path)
         limits = content.limits._replace(**wanted)
         engine.fs.write_atomic(
-            engine.path / names.STORE, storefile.pack(content._replace(limits=limits))
+            engine.path / file_names.STORE, storefile.pack(content._replace(limits=limits))
         )
         engine.limits = limits
     return limits

@@ -27,11 +27,11 @@ from logstore.engine.streams.removal import state_record
 from logstore.engine.txn import nodes
 from logstore.engine.txn.nodes import NodeRef, View
 from logstore.errors import CorruptionError, LockTimeoutError
-from logstore.features.settings import OF_STREAM, SettingRows
+from logstore.features.setting_rows import OF_STREAM, SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
+from logstore.log import file_names, shipfile
 from logstore.log import frame as frames
-from logstore.log import names, shipfile
 from logstore.log.shipfile import ShipRecord
 from logstore.settings import StreamSettings, restored
 from logstore.tuples import NamedTuple
@@ -176,7 +176,7 @@ class Retention:
             self._look()
         if self._due:
             try:
-                with maintenance_locks.alone(self._engine, 0, names.INDEX):
+                with maintenance_locks.alone(self._engine, 0, file_names.INDEX):
                     self._work(now_s + TICK_S)
             except LockTimeoutError:
                 self._due.clear()  # another process does it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import add
-from logstore.engine.txn.groups import UNKNOWN, signed
+from logstore.engine.txn.group_view import UNKNOWN, signed
 from logstore.errors import GroupExistsError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord

@@ -19,7 +19,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.streams.budget import ByteBudget
-from logstore.engine.txn import groups, nodes, pel
+from logstore.engine.txn import group_view, nodes, pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
@@ -134,7 +134,7 @@ def deliver(
     """These, the next of the group, are this consumer's."""
     txn.counts["deliveries"] += len(new)
     ids = [delivered.id for delivered in new]
-    (last_ms, last_seq), read = groups.delivered(record, group, ids)
+    (last_ms, last_seq), read = group_view.delivered(record, group, ids)
     pending = b"" if noack else _PACK_IDS(ids)[0]
     read_now = group.number, consumer, txn.now_ms, last_ms, last_seq, read, int(noack), pending
     txn.emit(frames.Deliver(*read_now))

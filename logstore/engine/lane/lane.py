@@ -17,18 +17,18 @@ from logstore import format as fmt
 from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.lane.indexed import Indexed
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.plain_frames import mark_sealed
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.shm.writer_lock import PASSED_OVER_MAX, through
 from logstore.errors import FileSystemError, typed
-from logstore.features.settings import SettingRows
+from logstore.features.setting_rows import SettingRows
 from logstore.fs import FileSystem
 from logstore.index.group_txn import LAST
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def open_lane(engine: Engine, committer: Committer) -> Lane | None:
 def make(engine: Engine, committer: Committer) -> Lane:
     """The lane of an engine, wherever it is: ``open_lane`` asks whether there may be one."""
     assert native_or_none is not None
-    packed, port = process.packed_self(), IndexPort(engine)
+    packed, port = process_identity.packed_self(), IndexPort(engine)
     lane: Lane = native_or_none.Lane(
         engine,
         committer.calls,
@@ -78,8 +78,8 @@ def make(engine: Engine, committer: Committer) -> Lane:
         log_tail.END_LOOK_NS,
         PASSED_OVER_MAX,
         port,
-        process.state_of,
-        (process.RUNS, process.STOPPED),
+        process_identity.state_of,
+        (process_identity.RUNS, process_identity.STOPPED),
         PACE,
     )
     engine.lane = lane
@@ -241,7 +241,7 @@ def _ask(
     """Raise what a failed append, or with ``synced`` a failed sync, means for its commit; nothing
     if that counts and all is well. The mutex and LOCK are held."""
     port.take_back()  # the tail check writes to the index
-    path = names.segment(engine.path, fmt.segment_of(start))
+    path = file_names.segment(engine.path, fmt.segment_of(start))
     exc: Exception = FileSystemError(f"{path} could not be synced before")
     if error:
         exc = typed(OSError(error, os.strerror(error)), path, "syncing" if synced else "writing")

@@ -72,7 +72,7 @@ from zlib import crc32
 
 from logstore.codec import codec as _codec
 from logstore.codec import PendingRun as _PendingRun
-from logstore.engine.reading.loading import MISS as _MISS
+from logstore.engine.reading.reader_loading import MISS as _MISS
 from logstore.engine.runtime.record_cache import SealedNode as _SealedNode
 from logstore.errors import CommittedError, CorruptNodeError, TooLargeError
 from logstore.ids import MAX_ID as _MAX_ID

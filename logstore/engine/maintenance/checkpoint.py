@@ -28,12 +28,12 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import CorruptionError
 from logstore.features.feature import Copied
-from logstore.features.registry import FEATURES
+from logstore.features.feature_list import FEATURES
 from logstore.format import Kind
 from logstore.index.group_keys import ConsumerRecord, GroupRecord, PendingRun
 from logstore.index.keys import RECORD_BYTES
 from logstore.index.txn import IndexTxn
-from logstore.log import chain, checkpoint, hint, names, reader
+from logstore.log import chain, checkpoint_file, file_names, hint, log_reader
 
 STREAMS_A_CHUNK = 2000
 NODES_A_CHUNK = 20_000
@@ -55,7 +55,7 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
         _check_followed(engine, words.applied)
     if not words.applied:
         return 0  # there is no commit that it could follow
-    head = checkpoint.CheckpointHead(
+    head = checkpoint_file.CheckpointHead(
         words.applied, words.commit, fmt.offset_of(words.last_frame), words.last_crc
     )
     pieces = whole_log.upto(engine, words.applied)
@@ -77,9 +77,9 @@ def take_alone(engine: Engine, committer: Committer, pause: Pause = no_pause) ->
     # Last, not first: a snapshot may have seen commits behind the position, and what is in the file
     # must not be lost from the log.
     durability.flush_seen(engine, committer)
-    size = checkpoint.write(engine.fs, engine.path, engine.uuid, head, chunks)
-    for old in names.checkpoints(engine.fs, engine.path)[: -checkpoint.KEPT]:
-        engine.fs.remove(names.checkpoint(engine.path, old))
+    size = checkpoint_file.write(engine.fs, engine.path, engine.uuid, head, chunks)
+    for old in file_names.checkpoints(engine.fs, engine.path)[: -checkpoint_file.KEPT]:
+        engine.fs.remove(file_names.checkpoint(engine.path, old))
     engine.metrics.count("checkpoints")
     return size
 
@@ -222,14 +222,16 @@ def _live_row(
     return (link.number, int(role), link.end_offset, bitmap)
 
 
-def node_frames(engine: Engine, link: chain.Link) -> list[reader.LogFrame]:
+def node_frames(engine: Engine, link: chain.Link) -> list[log_reader.LogFrame]:
     """The node frames of a segment, in order, from its hint or from the segment."""
     kept = hint.read(engine.fs, engine.path, engine.uuid, link)
     if kept is not None:
         return [frame for frame in kept if frame.kind == Kind.NODE]
-    file = engine.fs.open(names.segment(engine.path, link.number))
+    file = engine.fs.open(file_names.segment(engine.path, link.number))
     try:
-        scanned = reader.scan(file, engine.seed, link.number, link.start_offset, link.end_offset)
+        scanned = log_reader.scan(
+            file, engine.seed, link.number, link.start_offset, link.end_offset
+        )
         return [hint.shortened(frame) for frame in scanned if frame.kind == Kind.NODE]
     finally:
         file.close()

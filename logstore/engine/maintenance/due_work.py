@@ -20,11 +20,11 @@ from logstore.engine.runtime.background import Repeated
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.errors import ClosedError
-from logstore.features.registry import first_due
+from logstore.features.feature_list import first_due
 from logstore.index.txn import IndexTxn
 
 if TYPE_CHECKING:
-    from logstore.engine.features.registry import Timed
+    from logstore.engine.features.due_features import Timed
 
 RETRY_S = 1.0
 BUSY_S = 0.002  # another thread of this process is at it
@@ -50,7 +50,9 @@ class DueWorker:
         if not self._busy.acquire(blocking=False):
             return BUSY_S
         try:
-            from logstore.engine.features.registry import TIMED  # (not loaded where nothing is due)
+            from logstore.engine.features.due_features import (
+                TIMED,  # (not loaded where nothing is due)
+            )
 
             engine = self._engine
             engine.check_open()

@@ -15,7 +15,7 @@ from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.engine import Engine
 from logstore.errors import CorruptFrameError, DamagedStoreError, UnreadableError
 from logstore.fs import File
-from logstore.log import chain, hint, names, reader
+from logstore.log import chain, file_names, hint, log_reader
 from logstore.tuples import NamedTuple
 
 
@@ -47,11 +47,11 @@ def now(engine: Engine, committer: Committer) -> Moment:
     pieces = upto(engine, position)
     active = fmt.segment_of(position)
     hints = [
-        names.hint(store, piece.link.number) for piece in pieces if piece.link.number != active
+        file_names.hint(store, piece.link.number) for piece in pieces if piece.link.number != active
     ]
     checkpoints = [
-        names.checkpoint(store, each)
-        for each in names.checkpoints(fs, store)
+        file_names.checkpoint(store, each)
+        for each in file_names.checkpoints(fs, store)
         if each <= words.applied
     ]
     return Moment(words.applied, active, pieces, [*filter(fs.exists, hints), *checkpoints])
@@ -88,7 +88,7 @@ def verify(engine: Engine, file: File, link: chain.Link, start_offset: int = 0) 
     start = max(start_offset, link.start_offset)
     good = start
     try:
-        for found in reader.scan(
+        for found in log_reader.scan(
             file, engine.seed, link.number, start, link.end_offset, bodies=False
         ):
             good = found.end_offset

@@ -41,8 +41,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from logstore.codec import codec as _codec
-from logstore.engine.reading.interface import PAGE_NODES as _PAGE_NODES
-from logstore.engine.reading.interface import STREAMS_MAX_BYTES as _STREAMS_MAX_BYTES
+from logstore.engine.reading.reader_interface import PAGE_NODES as _PAGE_NODES
+from logstore.engine.reading.reader_interface import STREAMS_MAX_BYTES as _STREAMS_MAX_BYTES
 from logstore.errors import CorruptionError as _CorruptionError
 from logstore.errors import CorruptNodeError, TooLargeError
 from logstore.fs import File as _File

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from logstore import format as fmt
 from logstore.clock import Clock
-from logstore.engine.reading.loading import open_reader
+from logstore.engine.reading.reader_loading import open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.newest import NewestOfStreams
 from logstore.engine.runtime.overlaid_rows import Overlay
@@ -25,7 +25,7 @@ from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.users import Users
+from logstore.engine.shm.users_file import Users
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.writer_lock import PAUSE_S, WriterLock, through
 from logstore.errors import (
@@ -40,13 +40,13 @@ from logstore.errors import (
 from logstore.fs import File, FileSystem, named
 from logstore.index.env import LOST_PAGES, Generation, open_generation, translated
 from logstore.index.txn import IndexTxn
-from logstore.log import names
-from logstore.log.writer import crc_seed
+from logstore.log import file_names
+from logstore.log.segment_writer import crc_seed
 from logstore.logger import Logger
 from logstore.options import StoreLimits, StoreOptions
 
 if TYPE_CHECKING:
-    from logstore.engine.reading.interface import Reader
+    from logstore.engine.reading.reader_interface import Reader
     from logstore.engine.runtime.renewed_index import Renewing
 
 log = Logger("logstore")
@@ -186,7 +186,7 @@ class Engine:
         opened = self.generation
         if opened is not None and opened.number == number:
             return opened
-        path = names.generation(self.index_home, number)
+        path = file_names.generation(self.index_home, number)
         self.fs.check_held(self.path)
         made = open_generation(self.fs, path, number)
         try:
@@ -241,7 +241,7 @@ class Engine:
         for left in reversed(range(REBUILD_TRIES)):
             try:
                 number = (build or self._rebuild)(self)
-                path = names.generation(self.index_home, number)
+                path = file_names.generation(self.index_home, number)
                 made = open_generation(self.fs, path, number)
                 self.generation = made
                 self.settle_generation(made)
@@ -249,9 +249,9 @@ class Engine:
                 if not left:
                     raise DamagedStoreError("files go while they are read: try again") from exc
                 continue
-            for old in names.generations(self.fs, self.index_home):
+            for old in file_names.generations(self.fs, self.index_home):
                 if old != number:  # processes that still have it open keep what they mapped
-                    self.fs.remove_tree(names.generation(self.index_home, old))
+                    self.fs.remove_tree(file_names.generation(self.index_home, old))
             return
 
     def repair_index(self) -> None:
@@ -304,7 +304,7 @@ class Engine:
         before = self.active
         if before is not None and self.active_number == number:
             return before
-        opened = self.fs.open(names.segment(self.path, number), write=True)
+        opened = self.fs.open(file_names.segment(self.path, number), write=True)
         self.active = opened
         self.active_number = number
         if before is not None:

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Protocol
 from logstore.directory_path import PUT_BACK, gone
 from logstore.engine.shm.control_block import SIZE_BYTES
 from logstore.errors import NotAStoreError, StoreGoneError
-from logstore.log import names, storefile
+from logstore.log import file_names, storefile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from logstore.engine.shm.control_block import Wake
-    from logstore.engine.shm.users import Users
+    from logstore.engine.shm.users_file import Users
     from logstore.engine.shm.writer_lock import WriterLock
     from logstore.fs import File, FileSystem
 
@@ -67,12 +67,12 @@ def check(engine: Held) -> None:
         raise
     engine.check_open()
     if engine.users is not None:
-        wake = engine.path / names.WAKE
+        wake = engine.path / file_names.WAKE
         _same(engine, engine.wake.file_id, wake, _SHARED)
         if engine.fs.size_bytes(wake) != SIZE_BYTES:  # it was cut
             raise _gone(engine, wake, _SHARED)
-        _same(engine, engine.lock.file.stat()[:2], engine.path / names.LOCK, _SHARED)
-        _same(engine, engine.users.file.stat()[:2], engine.path / names.USERS, _SHARED)
+        _same(engine, engine.lock.file.stat()[:2], engine.path / file_names.LOCK, _SHARED)
+        _same(engine, engine.users.file.stat()[:2], engine.path / file_names.USERS, _SHARED)
 
 
 def check_whole(engine: Held) -> None:
@@ -83,14 +83,14 @@ def check_whole(engine: Held) -> None:
     except NotAStoreError:
         uuid = b""
     if uuid != engine.uuid:
-        raise _gone(engine, engine.path / names.STORE)
+        raise _gone(engine, engine.path / file_names.STORE)
 
 
 def check_active_locked(engine: Held, number: int) -> None:
     """Before a commit: is the file that it goes to still the active segment by name?"""
     engine.looked_ns = time.monotonic_ns()
     check(engine)
-    path = names.segment(engine.path, number)
+    path = file_names.segment(engine.path, number)
     try:
         file = engine.active_file(number)
     except FileNotFoundError:

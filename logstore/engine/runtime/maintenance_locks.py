@@ -20,7 +20,7 @@ from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import CorruptFrameError, LockTimeoutError
 from logstore.fs import File
-from logstore.log import chain, names
+from logstore.log import chain, file_names
 
 CARE_TIMEOUT_S = 600.0
 TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
@@ -28,14 +28,14 @@ TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
 
 @contextmanager
 def alone(
-    engine: Engine, timeout_s: float = CARE_TIMEOUT_S, what: str = names.CHECKPOINTS
+    engine: Engine, timeout_s: float = CARE_TIMEOUT_S, what: str = file_names.CHECKPOINTS
 ) -> Iterator[None]:
     """Hold a maintenance lock: a flock on a directory, by default of all that copies or moves.
 
     ``what``: another one of the store's directories, but for log/, which every process that has the
     store open holds (``shm.users``).
     """
-    assert what != names.LOG
+    assert what != file_names.LOG
     engine.refuse_inside()  # others would wait with it, for whoever has the lock
     folder = engine.path / what
     engine.fs.make_directory(folder)
@@ -86,14 +86,14 @@ def _who(pid: int) -> str:
 
 def write_missing_hints(engine: Engine, but: Collection[int] = ()) -> int:
     """Write the hints that sealed main segments lack, ``but`` those of some; how many."""
-    present = set(engine.fs.names(engine.path / names.LOG))
+    present = set(engine.fs.names(engine.path / file_names.LOG))
     active = engine.wake.log().active_segment
     lacking = [
         number
-        for number in names.segments(engine.fs, engine.path)
+        for number in file_names.segments(engine.fs, engine.path)
         if number < active
         and number not in but
-        and names.hint(engine.path, number).name not in present
+        and file_names.hint(engine.path, number).name not in present
     ]
     if not lacking:
         return 0
@@ -112,5 +112,5 @@ def write_missing_hints(engine: Engine, but: Collection[int] = ()) -> int:
 
 def compacted_link(engine: Engine, number: int) -> chain.Link:
     """A compacted segment as a link, to read its hint or frames."""
-    size = engine.fs.stat(names.segment(engine.path, number)).size_bytes
+    size = engine.fs.stat(file_names.segment(engine.path, number)).size_bytes
     return chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, 0)

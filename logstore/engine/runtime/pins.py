@@ -22,10 +22,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from logstore.engine.shm import process
-from logstore.engine.shm.process import Identity
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.process_identity import Identity
 from logstore.fs import FileSystem
-from logstore.log import names, pinfile
+from logstore.log import file_names, pinfile
 from logstore.log.pinfile import Pin
 
 LEASE_MS_MAX = 3_600_000
@@ -37,7 +37,7 @@ def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: st
 
     For this process, until ``narrow`` says for whom.
     """
-    me = process.identity()
+    me = process_identity.identity()
     pin = Pin(
         pinfile.new_id(),
         None,
@@ -50,7 +50,7 @@ def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: st
         now_ms,
         purpose,
     )
-    fs.make_directory(store / names.PINS)
+    fs.make_directory(store / file_names.PINS)
     pinfile.write(fs, store, pin)
     return pin
 
@@ -93,15 +93,15 @@ def renew(fs: FileSystem, store: Path, pin_id: str, now_ms: int) -> Pin:
 def release(fs: FileSystem, store: Path, pin_id: str) -> None:
     """Give a pin back, and remove its snapshot file and what a killed writer left of it."""
     fs.remove(pinfile.path(store, pin_id))
-    for name in fs.names(store / names.PINS):
+    for name in fs.names(store / file_names.PINS):
         if name.startswith(pin_id + "."):
-            fs.remove(store / names.PINS / name)
+            fs.remove(store / file_names.PINS / name)
 
 
 def living(fs: FileSystem, store: Path, now_ms: int, *, clean: bool = True) -> list[Pin]:
     """Pins that hold, the oldest first; what is left of others is removed if ``clean``."""
     pins: dict[str, Pin] = {}
-    listed = fs.names(store / names.PINS)
+    listed = fs.names(store / file_names.PINS)
     for name in listed:
         if pinfile.is_id(name):
             pin = pinfile.read(fs, store, name)
@@ -134,12 +134,12 @@ def held_bytes(fs: FileSystem, store: Path, held: Iterable[Pin]) -> int:
     held = list(held)
     segments: set[int] = set()
     for pin in held:
-        segments |= set(names.segments(fs, store)) if pin.segments is None else pin.segments
-    files = [names.segment(store, number) for number in segments]
+        segments |= set(file_names.segments(fs, store)) if pin.segments is None else pin.segments
+    files = [file_names.segment(store, number) for number in segments]
     files += [pinfile.snapshot_path(store, pin.id) for pin in held]
-    staged = {name for name in fs.names(store / names.PINS) if name.endswith(pinfile.STAGED)}
+    staged = {name for name in fs.names(store / file_names.PINS) if name.endswith(pinfile.STAGED)}
     ids = {pin.id for pin in held}
-    files += [store / names.PINS / name for name in staged if name.partition(".")[0] in ids]
+    files += [store / file_names.PINS / name for name in staged if name.partition(".")[0] in ids]
     return sum(fs.size_bytes(file) for file in files)
 
 
@@ -147,14 +147,14 @@ def _remove_orphan(fs: FileSystem, store: Path, name: str, stem: str) -> None:
     """Snapshot and staged files are made after their pin; a temporary pin is renamed at once."""
     made_after = (pinfile.SNAPSHOT, pinfile.STAGED)
     if name.endswith(made_after) and not fs.exists(pinfile.path(store, stem)):
-        fs.remove(store / names.PINS / name)
+        fs.remove(store / file_names.PINS / name)
 
 
 def pinned_segments(fs: FileSystem, store: Path, now_ms: int) -> set[int]:
     """Segments that a living pin names; ask after the commit that emptied a segment."""
     pinned: set[int] = set()
     for pin in living(fs, store, now_ms):
-        pinned |= set(names.segments(fs, store)) if pin.segments is None else pin.segments
+        pinned |= set(file_names.segments(fs, store)) if pin.segments is None else pin.segments
     return pinned
 
 
@@ -166,24 +166,24 @@ def revoke_all(fs: FileSystem, store: Path) -> int:
     takes its file away, or the file is there when the directory is listed once more.
     """
     count = removed = 0
-    while listed := list(filter(pinfile.is_ours, fs.names(store / names.PINS))):
+    while listed := list(filter(pinfile.is_ours, fs.names(store / file_names.PINS))):
         for name in sorted(listed, key=len):  # pins first: their names are the shortest
             count += pinfile.is_id(name)
-            fs.remove(store / names.PINS / name)
+            fs.remove(store / file_names.PINS / name)
         removed += len(listed)
     if removed:
-        fs.sync_directory(store / names.PINS)
+        fs.sync_directory(store / file_names.PINS)
     return count
 
 
 def revoke(fs: FileSystem, store: Path, segments: Collection[int]) -> int:
     """Remove, durably, the pins that may name one of these segments; how many."""
     count = 0
-    for name in filter(pinfile.is_id, fs.names(store / names.PINS)):
+    for name in filter(pinfile.is_id, fs.names(store / file_names.PINS)):
         pin = pinfile.read(fs, store, name)
         if pin is not None and (pin.segments is None or not pin.segments.isdisjoint(segments)):
             release(fs, store, name)
             count += 1
     if count:
-        fs.sync_directory(store / names.PINS)
+        fs.sync_directory(store / file_names.PINS)
     return count

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from logstore.features.settings import SettingCache
+from logstore.features.setting_rows import SettingCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, Near

@@ -28,7 +28,7 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.writer_lock import through
 from logstore.index import env
 from logstore.index.env import Generation
-from logstore.log import names
+from logstore.log import file_names
 from logstore.row_seal import LostRowsError
 
 REBUILDS_MAX = 3  # of one process: a loss that a rebuild does not end is the log's
@@ -59,7 +59,7 @@ def reopen(engine: Engine, lost: Generation) -> bool:
     with engine.mutex:
         if engine.generation is not lost:
             return True
-        if lost.path != names.generation(engine.index_home, lost.number):
+        if lost.path != file_names.generation(engine.index_home, lost.number):
             return False
         if not _close_locked(engine, lost):
             return False

@@ -16,7 +16,7 @@ from typing import TypeVar
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import DiskFullError, FileSystemError
 from logstore.fs import FileSystem
-from logstore.log import names
+from logstore.log import file_names
 
 RESERVE_BYTES = 1 << 20
 T = TypeVar("T")
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 def ensure(engine: Engine) -> None:
     """Set the space aside if it is not."""
-    path = engine.path / names.RESERVE
+    path = engine.path / file_names.RESERVE
     if engine.fs.exists(path):
         engine.wake.full = False
         return
-    temporary = path.with_name(path.name + names.TEMPORARY)
+    temporary = path.with_name(path.name + file_names.TEMPORARY)
     try:
         file = engine.fs.open_new(temporary)
         try:
@@ -47,7 +47,7 @@ def ensure(engine: Engine) -> None:
 
 def release(engine: Engine) -> bool:
     """Give space up; False if there is nothing left that can be."""
-    path = engine.path / names.RESERVE
+    path = engine.path / file_names.RESERVE
     engine.wake.full = True
     if not engine.fs.exists(path):
         return give_up_hints(engine.fs, engine.path)
@@ -58,9 +58,9 @@ def release(engine: Engine) -> bool:
 
 def give_up_hints(fs: FileSystem, store: Path) -> bool:
     """Remove the hints; False if there are none. They are written again when there is room."""
-    hints = [name for name in fs.names(store / names.LOG) if names.is_hint(name)]
+    hints = [name for name in fs.names(store / file_names.LOG) if file_names.is_hint(name)]
     for name in hints:
-        fs.remove(store / names.LOG / name)
+        fs.remove(store / file_names.LOG / name)
     if hints:
         log.warning("the disk is full: %d hints are given up", len(hints))
     return bool(hints)

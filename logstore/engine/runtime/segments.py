@@ -16,15 +16,15 @@ from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import codec
-from logstore.engine.reading.loading import node_cache
+from logstore.engine.reading.reader_loading import node_cache
 from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.fs import File, FileSystem, named
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
+from logstore.log import file_names, log_reader, node_reader
 from logstore.log import frame as frames
-from logstore.log import names, node_reader, reader
-from logstore.log.writer import CommitBuffer
+from logstore.log.segment_writer import CommitBuffer
 
 OPEN_FILES_MAX = 64
 _HEAD_BYTES = fmt.FRAME_HEAD_BYTES
@@ -71,7 +71,7 @@ class Segments:
                 self.files.move_to_end(number)
                 return opened
         try:
-            file = self._fs.open(names.segment(self._store, number))
+            file = self._fs.open(file_names.segment(self._store, number))
         except FileNotFoundError:
             raise SegmentGone(number) from None
         with self._lock:
@@ -91,12 +91,12 @@ class Segments:
             self.files.clear()
         self.nodes.clear()
 
-    def frame(self, position: int, payload_bytes: int) -> reader.LogFrame:
+    def frame(self, position: int, payload_bytes: int) -> log_reader.LogFrame:
         """The frame at a position, checked."""
         segment, offset = fmt.position_parts(position)
         self.body_reads += 1
-        data = reader.read(self.source(segment), _HEAD_BYTES + payload_bytes, segment, offset)
-        parsed = reader.parse(data, 0, self.seed, segment, offset)
+        data = log_reader.read(self.source(segment), _HEAD_BYTES + payload_bytes, segment, offset)
+        parsed = log_reader.parse(data, 0, self.seed, segment, offset)
         if parsed.payload_bytes != payload_bytes:
             raise CorruptFrameError(
                 "a frame has not the length that its locator says", segment=segment, offset=offset
@@ -119,7 +119,7 @@ class Segments:
         """Unchecked bytes of a segment from a position on, as far as they can be read."""
         segment, offset = fmt.position_parts(position)
         self.body_reads += 1
-        return reader.readable(self.source(segment), size_bytes, offset)
+        return log_reader.readable(self.source(segment), size_bytes, offset)
 
     def run_bytes(self, run: Run) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""

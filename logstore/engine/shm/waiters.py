@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 
 from logstore.clock import monotonic_ms
-from logstore.engine.shm import futex, process
+from logstore.engine.shm import futex, process_identity
 from logstore.tuples import NamedTuple
 
 WAITERS_MAX = 1024
@@ -93,13 +93,17 @@ class WaiterRecord(NamedTuple):
 
     def alive(self) -> bool:
         """Whether its owner lives and stirs."""
-        return self.owner_state() != process.GONE
+        return self.owner_state() != process_identity.GONE
 
     def owner_state(self) -> int:
         """As ``process.state_of`` says; gone, too, is one that does not stir."""
         if monotonic_ms() - self.beat_ms > PACE.stale_ms:
-            return process.GONE
-        return process.RUNS if self.pid == os.getpid() else process.state_of(self.pid, self.start)
+            return process_identity.GONE
+        return (
+            process_identity.RUNS
+            if self.pid == os.getpid()
+            else process_identity.state_of(self.pid, self.start)
+        )
 
 
 class Waiters:
@@ -111,7 +115,7 @@ class Waiters:
         self._words = memory.cast("I")
         self._longs = memory.cast("Q")
         self._address = address
-        self._self = struct.unpack("<QQ", process.packed_self())
+        self._self = struct.unpack("<QQ", process_identity.packed_self())
         self._mine: dict[int, int] = {}  # numbers of the records of this process, and their tickets
 
     @property
@@ -219,7 +223,7 @@ class Waiters:
         """
         if record.pid == self._self[0] and record.start == self._self[1]:
             return record.number in self._mine
-        return record.state != FREE and process.lives(record.pid, record.start)
+        return record.state != FREE and process_identity.lives(record.pid, record.start)
 
     def set_wanted(self, number: int, bucket: int, min_idle_ms: int) -> None:
         """For what it waits, and what it would take besides new entries; before it waits."""
@@ -236,7 +240,7 @@ class Waiters:
         """Give back all records of this process: it closes the store."""
         for number, ticket in list(self._mine.items()):
             self.free(number, ticket)
-        process.forget()
+        process_identity.forget()
 
     def set_aside(self) -> None:
         """In a child after fork: the records are its parent's."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.metrics import Metrics
 from logstore.errors import LockTimeoutError
@@ -53,7 +53,7 @@ class WriterLock:
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.file: File = fs.open(path, write=True, create=True)
-        self._packed_self = process.packed_self()
+        self._packed_self = process_identity.packed_self()
         self.metrics = Metrics()  # the engine's
         self.held = False
         # Releases in a row at which somebody waited; a lane of plain adds counts its own.
@@ -131,7 +131,7 @@ class WriterLock:
         """The error of who waited so long, which names the owner; it is counted."""
         self.metrics.count("lock_timeouts")
         pid, start = wake.owner if wake is not None else (0, 0)
-        if pid and start and process.start_ticks(pid) != start:
+        if pid and start and process_identity.start_ticks(pid) != start:
             who = f"a process that took over from pid {pid}"
         elif pid:
             who = f"process {pid}"

@@ -32,7 +32,7 @@ from logstore.errors import CorruptionError
 from logstore.format import Kind
 from logstore.index.env import Generation
 from logstore.index.txn import IndexTxn
-from logstore.log import reader
+from logstore.log import log_reader
 
 OF_STREAMS = frozenset({Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.RECORD})
 OF_GROUPS = frozenset({Kind.CONSUMER, Kind.DELIVER, Kind.ACK, Kind.CLAIM})
@@ -75,15 +75,15 @@ def _extended(
     view = TxnView(engine, index, meta, start, meta.commit)
     view.cache = RecordCache()  # that of the engine is of those who commit
     source = engine.segments.source(segment)
-    scanned = reader.scan(source, engine.seed, segment, offset, fmt.offset_of(upto))
-    for commit in reader.commits(scanned, meta.commit):
+    scanned = log_reader.scan(source, engine.seed, segment, offset, fmt.offset_of(upto))
+    for commit in log_reader.commits(scanned, meta.commit):
         apply_commit(view, commit, check=_check)
     view.flush()
     changed = {name: each for name, each in rows.items() if each.ordered}
     return over._replace(meta=view.meta, rows=changed)
 
 
-def _check(view: TxnView, frame: reader.LogFrame, body: Any) -> None:
+def _check(view: TxnView, frame: log_reader.LogFrame, body: Any) -> None:
     """Is this a frame that the index may lack, and has it what the frame is about?"""
     at = frame.position
     if frame.kind in OF_GROUPS:

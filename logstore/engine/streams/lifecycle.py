@@ -9,11 +9,11 @@ name are woken. Every refusal comes before the first frame.
 from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import idempotency, latest, ttl
+from logstore.engine.streams import idempotency, latest_entries, ttl
 from logstore.engine.streams.add import create, existing
 from logstore.engine.streams.removal import vacate
 from logstore.engine.txn import nodes
-from logstore.engine.txn.groups import UNKNOWN, signed
+from logstore.engine.txn.group_view import UNKNOWN, signed
 from logstore.errors import OptionError, UsageError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
@@ -92,7 +92,7 @@ def set_id(
     if lowered:
         idempotency.forget_above(txn, record.number, last)
         compact = txn.settings.stream(record.number).compact_by is not None
-        latest.forget(txn, record.number, remembered=compact)
+        latest_entries.forget(txn, record.number, remembered=compact)
         ttl.forget_above(txn, record.number, last)
     if reads_follow:
         for group in list(txn.groups.of_stream(record.number)):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from logstore.codec import codec
-from logstore.engine.reading.loading import MISS
+from logstore.engine.reading.reader_loading import MISS
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -21,8 +21,8 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.codec.entry_objects import EntryMaker
-    from logstore.codec.interface import ID
-    from logstore.engine.reading.interface import Reader
+    from logstore.codec.node_types import ID
+    from logstore.engine.reading.reader_interface import Reader
 
 NODES_MAX = 64
 BYTES_MAX = 1 << 20

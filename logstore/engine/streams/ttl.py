@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.features.ttl import TTL, TTLForgotten, TTLRows, packed
+from logstore.features.entry_ttl import TTL, TTLForgotten, TTLRows, packed
 from logstore.ids import StreamID
 
 

@@ -19,13 +19,13 @@ from logstore.engine.runtime.group_state import GroupState
 from logstore.engine.runtime.plain_frames import grow_record
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
-from logstore.features.registry import first_due
-from logstore.features.settings import SettingRows, TxnSettings
+from logstore.features.feature_list import first_due
+from logstore.features.setting_rows import SettingRows, TxnSettings
 from logstore.format import Kind, position, segment_of
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import Locator, Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn, Mark
-from logstore.log.writer import CommitBuffer
+from logstore.log.segment_writer import CommitBuffer
 from logstore.options import StoreLimits
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import deliver
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import Waits
 from logstore.engine.shm.waiters import NEW_ONLY, WaiterRecord
@@ -138,10 +138,10 @@ def _takers(
         if offered and settle_locked(txn.groups.index, waits, waiter.key, waiter.number):
             continue
         owner = waiter.owner_state()
-        if owner == process.GONE:
+        if owner == process_identity.GONE:
             continue
         known = mailbox.consumer != NO_ONE and txn.groups.consumer(group.number, mailbox.consumer)
-        if waiter.min_idle_ms != NEW_ONLY or not known or owner == process.STOPPED:
+        if waiter.min_idle_ms != NEW_ONLY or not known or owner == process_identity.STOPPED:
             return found, False
         found.append((waiter, mailbox))
         wanted += mailbox.most or enough

@@ -16,7 +16,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.engine.txn.nodes import Lookup
-from logstore.features.settings import SettingRows
+from logstore.features.setting_rows import SettingRows
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord

@@ -11,8 +11,8 @@ from typing import Any
 
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.shm.waiters import NEW_ONLY, SavedWaiter, owner_of
-from logstore.engine.waiting.session import GroupRead, Making, Moved, WaitSession
-from logstore.engine.waiting.wait import left_of, over, wait_streams
+from logstore.engine.waiting.stream_wait import left_of, over, wait_streams
+from logstore.engine.waiting.wait_session import GroupRead, Making, Moved, WaitSession
 
 
 def kept_record(read: GroupRead, owner: tuple[object, bytes]) -> tuple[int, SavedWaiter] | None:

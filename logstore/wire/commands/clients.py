@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from logstore.wire.commands.connection import checked_name
+from logstore.wire.commands.connection_commands import checked_name
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.reply import NO_REPLY, OK, Reply, Simple, Verbatim
 from logstore.wire.resp.words import Words, integer, printable, shown

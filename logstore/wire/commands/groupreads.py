@@ -19,7 +19,7 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
-from logstore.wire.commands.reading import ReadOptions, ReadParser
+from logstore.wire.commands.read_commands import ReadOptions, ReadParser
 from logstore.wire.commands.walking import Budget
 from logstore.wire.partial_commits import PART_ENTRIES, Share
 from logstore.wire.resp.failures import SYNTAX, Failed

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.groups import ack, admin, claim, describe
+from logstore.engine.groups import ack, admin, claim, group_rows
 from logstore.engine.groups.claim import ATTEMPTS_AN_ENTRY
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams.budget import ByteBudget
@@ -149,7 +149,7 @@ def xpending(_client: Client, words: Words) -> Step:
         while True:
             page, following = reader.once(
                 partial(
-                    describe.detail_page,
+                    group_rows.detail_page,
                     stream=key,
                     group=group,
                     start=start,
@@ -171,7 +171,7 @@ def xpending(_client: Client, words: Words) -> Step:
 
 def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
     rows = reader.rows()
-    bounds = reader.once(lambda view: describe.pending_bounds(view, key, group))
+    bounds = reader.once(lambda view: group_rows.pending_bounds(view, key, group))
     if bounds is None:
         return [0, None, None, NULL_ARRAY]
     count, first, last = bounds

@@ -9,8 +9,8 @@ from logstore.api import describe
 from logstore.api.entry import Entry
 from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.api.opening import opened_of
-from logstore.engine.groups import describe as describing
-from logstore.engine.txn.groups import signed
+from logstore.engine.groups import group_rows as describing
+from logstore.engine.txn.group_view import signed
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Rows
 from logstore.wire.resp.reply import Reply, Simple

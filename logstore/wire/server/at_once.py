@@ -25,11 +25,11 @@ from typing import TypeAlias
 
 from logstore.codec import codec
 from logstore.ids import StreamID
+from logstore.wire.command_runner import NOT_RUN, NotRun, Outcome, is_shared
 from logstore.wire.resp.outgoing import RUN_BYTES, OwedBytes
 from logstore.wire.resp.reply import NO_REPLY, Reply, encode
-from logstore.wire.runner import NOT_RUN, NotRun, Outcome, is_shared
 from logstore.wire.server.admission import Place
-from logstore.wire.server.group_commit import GroupCommit, HandedIn, HeldAdd
+from logstore.wire.server.held_adds import GroupCommit, HandedIn, HeldAdd
 from logstore.wire.session import Batches
 from logstore.wire.steps import Step
 

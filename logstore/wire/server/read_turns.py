@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
 
+from logstore.wire.command_runner import Reading, Runner
 from logstore.wire.resp.outgoing import Cut
 from logstore.wire.resp.reply import Reply
-from logstore.wire.runner import Reading, Runner
 
 ROUND_S = 0.001
 FEW_SLICES = 4

@@ -26,12 +26,12 @@ from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
+from logstore.wire.command_runner import Reading, is_shared, told
 from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.reply import Made, Reply, encode
-from logstore.wire.runner import Reading, is_shared, told
 from logstore.wire.server.admission import Arrivals, Place
 from logstore.wire.server.at_once import AtOnce, Runs
-from logstore.wire.server.group_commit import GroupCommit
+from logstore.wire.server.held_adds import GroupCommit
 from logstore.wire.server.listening import Listen, UnixSocket, tcp_sockets
 from logstore.wire.server.read_turns import ReadTurns
 from logstore.wire.service import Database, Service

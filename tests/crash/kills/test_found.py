@@ -16,7 +16,7 @@ import pytest
 import logstore
 from logstore.engine.runtime.engine import Engine
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import chain, hint, names
+from logstore.log import chain, file_names, hint
 from logstore.recovery.check import check
 from tests.crash.kills import strace
 from tests.crash.kills.strace import Hit
@@ -73,7 +73,7 @@ def test_a_hint_that_two_write_is_whole_if_one_is_killed(tmp_path: Path) -> None
     engine, link = sealed(tmp_path / "s")
     kept = hint.read(LOCAL, engine.path, engine.uuid, link)
     assert kept
-    names.hint(engine.path, link.number).unlink()
+    file_names.hint(engine.path, link.number).unlink()
     came: list[bool] = []
 
     def come_in() -> None:
@@ -92,21 +92,21 @@ def test_a_hint_that_two_write_is_whole_if_one_is_killed(tmp_path: Path) -> None
 def test_a_half_hint_of_a_dead_process_is_written_anew(tmp_path: Path) -> None:
     """Its temporary file is in nobody's way."""
     engine, link = sealed(tmp_path / "s")
-    path = names.hint(engine.path, link.number)
-    path.rename(path.with_name(path.name + names.TEMPORARY))
+    path = file_names.hint(engine.path, link.number)
+    path.rename(path.with_name(path.name + file_names.TEMPORARY))
     with logstore.open(engine.path):
         pass
     assert hint.read(LOCAL, engine.path, engine.uuid, link)
-    assert not path.with_name(path.name + names.TEMPORARY).exists()
+    assert not path.with_name(path.name + file_names.TEMPORARY).exists()
 
 
 def test_compaction_removes_what_dead_processes_left(tmp_path: Path) -> None:
     """Checkpoints without a name, and hints of segments that are gone; nothing else."""
     engine, link = sealed(tmp_path / "s")
     left = [
-        names.checkpoint(engine.path, 1 << 32).with_suffix(".ckpt.tmp"),
-        names.hint(engine.path, 1000),
-        names.hint(engine.path, 1001).with_suffix(".hint.tmp"),
+        file_names.checkpoint(engine.path, 1 << 32).with_suffix(".ckpt.tmp"),
+        file_names.hint(engine.path, 1000),
+        file_names.hint(engine.path, 1001).with_suffix(".hint.tmp"),
     ]
     for path in left:
         path.parent.mkdir(exist_ok=True)
@@ -114,7 +114,7 @@ def test_compaction_removes_what_dead_processes_left(tmp_path: Path) -> None:
     with logstore.open(engine.path, background=False) as store:
         store.compact(threshold=1.0)
         assert not [path for path in left if path.exists()]
-    assert names.hint(engine.path, link.number).exists()
+    assert file_names.hint(engine.path, link.number).exists()
     assert check(engine.path).as_dict()["clean"]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore.engine.lane.loading import native_or_none
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.options import Sync
 from tests import figures, seeds
 from tests.crash.kills import script, strace

@@ -12,14 +12,16 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from logstore.log import names
+from logstore.log import file_names
 from tests.crash.states.disk import SYNCS, Disk, Image, Inode
 from tests.crash.states.recording import STORE, Index, Moment
 from tests.crash.states.steps import Step
 from tests.crash.states.workload import Run
 
 SAME, REMOUNTED, RESTARTED = "same boot", "remounted", "another boot"
-NOT_COUNTED = tuple(f"{STORE}/{name}" for name in (names.WAKE, names.LOCK, names.USERS))
+NOT_COUNTED = tuple(
+    f"{STORE}/{name}" for name in (file_names.WAKE, file_names.LOCK, file_names.USERS)
+)
 
 
 @lru_cache(maxsize=256)
@@ -94,7 +96,7 @@ def _state(
 def _kills(run: Run, disk: Disk, cut: int, moment: Moment) -> Iterator[State]:
     """Killed before the operation, or in the middle of a write: the kernel keeps what it has."""
     image = disk.everything()
-    wake = f"{STORE}/{names.WAKE}"
+    wake = f"{STORE}/{file_names.WAKE}"
     if wake in image:
         image[wake] = moment.wake
     yield _state(run, cut, moment, "killed", image, moment.index, SAME)
@@ -132,7 +134,7 @@ def _losses(
 ) -> State:  # fmt: skip
     rng = random.Random(f"{seed}/{run.workload.name}/{cut}/{number}")
     image = disk.after_power_cut(rng)
-    wake = f"{STORE}/{names.WAKE}"
+    wake = f"{STORE}/{file_names.WAKE}"
     if wake in image and rng.random() < 0.5:
         image[wake] = moment.wake
     kind = rng.choice(("absent", "synced", "current", "junk"))

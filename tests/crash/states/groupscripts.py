@@ -10,7 +10,7 @@ from typing import Any
 
 import logstore
 from logstore.index.group_keys import NOBODY
-from logstore.log import names
+from logstore.log import file_names
 from tests.crash.states.model import pairs, value
 from tests.crash.states.scripts import CHECKPOINT, COMPACT, PURGE, REOPEN, add, batch, delete
 from tests.crash.states.workload import Begun, Do, Session, Workload
@@ -397,7 +397,9 @@ def _begun(path: Path) -> Begun:
         return Begun(session.content())
     finally:
         session.store.close()
-        shutil.rmtree(path / names.INDEX / "1")  # it was not recorded, so nobody is to trust it
+        shutil.rmtree(
+            path / file_names.INDEX / "1"
+        )  # it was not recorded, so nobody is to trust it
 
 
 AGAIN = (

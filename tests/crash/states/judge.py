@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.api import opening
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.index.env import Generation
-from logstore.log import names, segment, storefile
+from logstore.log import file_names, segment, storefile
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.crash.states.explore import REMOUNTED, RESTARTED, State
@@ -29,7 +29,7 @@ from tests.crash.states.look import Content
 from tests.crash.states.recording import BOOT_ID, BORN_NS, MOUNT, STORE
 from tests.crash.states.workload import Run, Session
 
-FOLDERS = (names.LOG, names.CHECKPOINTS)
+FOLDERS = (file_names.LOG, file_names.CHECKPOINTS)
 
 
 class Verdict(NamedTuple):
@@ -83,8 +83,8 @@ def _is_end(store: Path, at: dict[str, int]) -> bool:
     """Whether a new segment says that the one before ends there, whatever stands behind."""
     end = fmt.position(at["segment"], at["offset"])
     uuid = storefile.read(LOCAL, store).uuid
-    for number in names.segments(LOCAL, store):
-        file = LOCAL.open(names.segment(store, number))
+    for number in file_names.segments(LOCAL, store):
+        file = LOCAL.open(file_names.segment(store, number))
         try:
             if segment.read_head(file, number, uuid).previous_end == end:
                 return True
@@ -108,17 +108,17 @@ class Judge:
     @contextmanager
     def sitting(self) -> Iterator[Judge]:
         """In place of the real file system, clock of boots and identity of files."""
-        identity, boot_id, sync = fsinfo.file_identity, process.boot_id, Generation.sync
+        identity, boot_id, sync = fsinfo.file_identity, process_identity.boot_id, Generation.sync
         uuid, before = storefile.new_uuid, opening.FILES[0]
         fsinfo.file_identity = self._identity
-        process.boot_id = lambda: RESTARTED if self._boot == RESTARTED else BOOT_ID
+        process_identity.boot_id = lambda: RESTARTED if self._boot == RESTARTED else BOOT_ID
         Generation.sync = lambda generation: None  # type: ignore[method-assign]
         storefile.new_uuid = lambda: bytes(range(16))
         opening.FILES[0] = self._fs
         try:
             yield self
         finally:
-            fsinfo.file_identity, process.boot_id = identity, boot_id
+            fsinfo.file_identity, process_identity.boot_id = identity, boot_id
             Generation.sync = sync  # type: ignore[method-assign]
             storefile.new_uuid, opening.FILES[0] = uuid, before
 
@@ -179,7 +179,7 @@ class Judge:
         for name, content in sorted(before.items()):
             key.update(name.encode() + b"\x00" + content)
         if trusted:
-            for data in sorted((path / names.INDEX).glob("*/data.mdb")):
+            for data in sorted((path / file_names.INDEX).glob("*/data.mdb")):
                 key.update(data.read_bytes())
         if key.digest() in self._settled:
             return
@@ -239,7 +239,7 @@ def lay_out(root: Path, state: State) -> dict[int, tuple[int, int]]:
         else:
             with where.open("wb") as file:
                 file.write(content)
-    home = root / STORE / names.INDEX
+    home = root / STORE / file_names.INDEX
     if home.exists():
         for name, kept in state.index.items():
             data = home / name / "data.mdb"
@@ -252,7 +252,7 @@ def lay_out(root: Path, state: State) -> dict[int, tuple[int, int]]:
 
 def log_files(path: Path) -> dict[str, bytes]:
     """What recovery is about, byte for byte."""
-    found = {names.STORE: (path / names.STORE).read_bytes()}
+    found = {file_names.STORE: (path / file_names.STORE).read_bytes()}
     for folder in FOLDERS:
         for each in (path / folder).iterdir():
             found[f"{folder}/{each.name}"] = each.read_bytes()

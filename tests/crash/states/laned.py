@@ -22,11 +22,11 @@ from logstore import format as fmt
 from logstore.api import opening
 from logstore.engine.commit import write_back
 from logstore.engine.lane import lane as plain_lane
-from logstore.engine.reading.loading import node_cache, open_reader
+from logstore.engine.reading.reader_loading import node_cache, open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.shm.control_block import LogWords, Wake
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.options import Sync
 from tests.crash.states import look
 from tests.crash.states.disk import Event
@@ -117,7 +117,7 @@ class RecordedPort(plain_lane.IndexPort):
         def recorded() -> None:
             wake = self._engine.wake
             number, offset = fmt.position_parts(ends[0])
-            log = names.segment(self.recorder.store, number)
+            log = file_names.segment(self.recorder.store, number)
             self.in_order = log.stat().st_size == offset and wake.log().applied == framed[0][1]
             self.before, self.indexed_upto = self.recorder.index(), wake.indexed_upto
             commit()
@@ -145,7 +145,8 @@ class RecordedLane:
         engine = self.engine
         engine.reader = open_reader(
             engine.wake.memory, engine.seed, node_cache(), {},
-            lambda number: LOCAL.open(names.segment(recorder.store, number)), engine.clock.now_ms,
+            lambda number: LOCAL.open(file_names.segment(recorder.store, number)),
+            engine.clock.now_ms,
         )  # fmt: skip
 
     def add(self, *args: Any) -> Any:
@@ -188,7 +189,7 @@ class RecordedLane:
         return getattr(self._lane, name)
 
     def _recorded(self, what: str, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        wake, path = self.engine.wake, self._recorder.store / names.WAKE
+        wake, path = self.engine.wake, self._recorder.store / file_names.WAKE
         before, image = wake.log(), path.read_bytes()
         durable, port = wake.durable_upto, self._port
         port.before = None
@@ -199,8 +200,8 @@ class RecordedLane:
         assert found is not None
         done, index = path.read_bytes(), self._recorder.index()
         number, offset = fmt.position_parts(before.applied)
-        segment = names.segment(Path(STORE), number).as_posix()
-        data = names.segment(self._recorder.store, number).read_bytes()
+        segment = file_names.segment(Path(STORE), number).as_posix()
+        data = file_names.segment(self._recorder.store, number).read_bytes()
         data = data[offset : fmt.offset_of(after.applied)]
         laid = dict.fromkeys(LANE_STEPS, Event("mark", ""))
         laid["write segment"] = Event("write", segment, 0, offset, data)

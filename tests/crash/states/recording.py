@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import fsinfo
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
-from logstore.log import names, storefile
+from logstore.log import file_names, storefile
 from tests.crash.states.disk import Event, Image
 from tests.crash.states.steps import Step, step_of
 from tests.crash.twins import in_place
@@ -70,7 +70,7 @@ class _RecordedFile(File):
         super().truncate(size_bytes)
 
     def allocate(self, size_bytes: int) -> None:
-        if self.path.name.startswith(names.RESERVE):
+        if self.path.name.startswith(file_names.RESERVE):
             return  # a megabyte of nothing in every state
         self.recorder.note("truncate", self.path, self.number, size_bytes)
         super().allocate(size_bytes)
@@ -116,7 +116,10 @@ class Recorder(FileSystem):
         where = path.relative_to(self.root).as_posix() if path != self.root else ""
         step = step_of(sys._getframe(1), kind, target or path)
         outside = kind
-        if path.is_relative_to(self.store / names.INDEX) and path != self.store / names.INDEX:
+        if (
+            path.is_relative_to(self.store / file_names.INDEX)
+            and path != self.store / file_names.INDEX
+        ):
             outside, inode = "mark", 0  # LMDB's
         self._keep(Event(outside, where, inode, offset, data, into), step)
         if self.failing is not None:
@@ -138,7 +141,7 @@ class Recorder(FileSystem):
     ) -> None:
         if wake is None:
             try:
-                wake = (self.store / names.WAKE).read_bytes()
+                wake = (self.store / file_names.WAKE).read_bytes()
             except FileNotFoundError:
                 wake = b""
         if index is None:
@@ -150,7 +153,7 @@ class Recorder(FileSystem):
     def index(self) -> Index:
         """The index as it is now."""
         found: Index = {}
-        folder = self.store / names.INDEX
+        folder = self.store / file_names.INDEX
         for name in sorted(os.listdir(folder)) if folder.exists() else ():
             data = folder / name / "data.mdb"
             try:
@@ -252,7 +255,7 @@ def recording(root: Path) -> Iterator[Recorder]:
     """Stores are opened through a recorder; what tells boots and mounts apart is set."""
     recorder = Recorder(root)
     recorder.load()
-    uuid, identity, boot_id = storefile.new_uuid, fsinfo.file_identity, process.boot_id
+    uuid, identity, boot_id = storefile.new_uuid, fsinfo.file_identity, process_identity.boot_id
 
     def known(path: Path) -> tuple[int, int, int, int]:
         found = os.stat(path)
@@ -269,13 +272,13 @@ def recording(root: Path) -> Iterator[Recorder]:
     ]  # fmt: skip
     storefile.new_uuid = lambda: bytes(range(16))
     fsinfo.file_identity = known
-    process.boot_id = lambda: BOOT_ID
+    process_identity.boot_id = lambda: BOOT_ID
     try:
         with in_place(recorder):
             yield recorder
     finally:
         storefile.new_uuid = uuid
         fsinfo.file_identity = identity
-        process.boot_id = boot_id
+        process_identity.boot_id = boot_id
         for each in undo:
             each()

@@ -15,7 +15,7 @@ import logstore
 from logstore import format as fmt
 from logstore.errors import CommittedError, FileSystemError
 from logstore.fs import LOCAL
-from logstore.log import names
+from logstore.log import file_names
 from logstore.recovery import index_validity
 from tests.crash.states import look
 from tests.crash.states.explore import SAME, State, states
@@ -75,7 +75,7 @@ def _put(path: Path, state: State) -> None:
     lay_out(path.parent.parent, state)
     known = index_validity.read_marker(LOCAL, path)
     if state.boot == SAME and known is not None:  # its index stays the one that it was
-        found = (path / names.INDEX / str(known.generation) / "data.mdb").stat()
+        found = (path / file_names.INDEX / str(known.generation) / "data.mdb").stat()
         here = index_validity.Identity(BOOT_ID, MOUNT, found.st_dev, found.st_ino, BORN_NS)
         index_validity.write_marker(LOCAL, path, known._replace(identity=here))
 
@@ -89,7 +89,7 @@ def failed_sync(path: Path) -> Begun:
             session.store.stream("a").add({"v": b"1"}, id="1-1")
             session.store.stream("a").add({"v": b"2" * 9000}, id="2-1")
             before = session.content()
-            segment = names.segment(path, 1)
+            segment = file_names.segment(path, 1)
             durable = segment.read_bytes()
 
             def fail(kind: str, where: Path) -> None:
@@ -108,7 +108,7 @@ def failed_sync(path: Path) -> Begun:
     after = look.content(store, FixedClock())
     store.close()
     shutil.rmtree(copy)
-    shutil.rmtree(path / names.INDEX / "1")
+    shutil.rmtree(path / file_names.INDEX / "1")
     assert len(after["a"]["rows"]) == 3
     return Begun(after, before, {f"{STORE}/{segment.relative_to(path)}": durable})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from logstore.log import names
+from logstore.log import file_names
 
 COMMIT, ROLL, CHECKPOINT, COMPACTION = "commit", "seal and roll", "checkpoint", "compaction"
 RECOVERY, CREATE, CLOSE, UPGRADE = "recovery", "create", "close", "upgrade"
@@ -122,20 +122,26 @@ def _owns(here: tuple[str, str], found: tuple[str, str]) -> bool:
 def _creating(frame: FrameType) -> bool:
     """Whether an opening makes the store: it did, or there is none so far."""
     report, store = frame.f_locals.get("report"), frame.f_locals["path"]
-    return bool(getattr(report, "created", False)) or not (store / names.STORE).exists()
+    return bool(getattr(report, "created", False)) or not (store / file_names.STORE).exists()
 
 
 def _called(path: Path) -> str:
     """What kind of file it is."""
-    if path.parent.name == names.INDEX or names.INDEX in path.parts[-3:-1]:
+    if path.parent.name == file_names.INDEX or file_names.INDEX in path.parts[-3:-1]:
         return "index/<generation>"
-    temporary = ".tmp" if path.name.endswith(names.TEMPORARY) else ""
-    plain = path.name.removesuffix(names.TEMPORARY)
+    temporary = ".tmp" if path.name.endswith(file_names.TEMPORARY) else ""
+    plain = path.name.removesuffix(file_names.TEMPORARY)
     kinds = {".log": "segment", ".hint": "hint", ".ckpt": "checkpoint", ".tail": "quarantined tail"}
     suffix = Path(plain).suffix
     if suffix in kinds:
         return kinds[suffix] + temporary
-    folders = {names.LOG, names.CHECKPOINTS, names.PINS, names.INDEX, names.QUARANTINE}
+    folders = {
+        file_names.LOG,
+        file_names.CHECKPOINTS,
+        file_names.PINS,
+        file_names.INDEX,
+        file_names.QUARANTINE,
+    }
     if plain in folders:
         return f"{plain}/"
     if plain == "store":

@@ -10,8 +10,8 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.fs import LOCAL, FileSystem
-from logstore.log import chain, names, reader, segment, storefile
-from logstore.log.writer import crc_seed
+from logstore.log import chain, file_names, log_reader, segment, storefile
+from logstore.log.segment_writer import crc_seed
 from logstore.recovery.check import check
 from tests.crash.twins import in_place
 
@@ -32,7 +32,7 @@ def test_the_name_of_a_new_store_is_durable(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "store"
     with in_place(Watching()), logstore.open(path, background=False, sync="always") as store:
         store.stream("s").add({"v": 1})
-        assert {each.parent for each in undone} <= {path / names.INDEX}
+        assert {each.parent for each in undone} <= {path / file_names.INDEX}
 
 
 def test_a_store_in_a_directory_that_is_there_is_made_durable(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_segment_that_is_void_from_its_start(tmp_path: Path) -> None:
         shutil.copytree(path, left, ignore=shutil.ignore_patterns("index", "BOOT"))
     uuid = storefile.read(LOCAL, left).uuid
     *_, last = chain.main_links(LOCAL, left, uuid)
-    file = LOCAL.open(names.segment(left, last.number), write=True)
-    scanned = reader.scan(file, crc_seed(uuid), last.number, last.start_offset, last.end_offset)
+    file = LOCAL.open(file_names.segment(left, last.number), write=True)
+    scanned = log_reader.scan(file, crc_seed(uuid), last.number, last.start_offset, last.end_offset)
     assert len({found.commit for found in scanned}) == 1
     file.pwrite(bytes(512), 1024)
     file.close()
@@ -85,7 +85,7 @@ def test_what_a_compaction_wrote_that_was_cut_off(tmp_path: Path, adopted: bool)
         store.stream("s").add_many([{"v": b"x" * 500}] * 40)
         if adopted:
             store.compact(purge=True)
-        number = names.segments(LOCAL, path)[-1] + 1
+        number = file_names.segments(LOCAL, path)[-1] + 1
     uuid = storefile.read(LOCAL, path).uuid
     if not adopted:
         head = segment.SegmentHead(fmt.Role.COMPACTED, number, uuid, 0, 0, 0)
@@ -95,7 +95,7 @@ def test_what_a_compaction_wrote_that_was_cut_off(tmp_path: Path, adopted: bool)
     else:
         heads = chain.heads(LOCAL, path, uuid)
         (number,) = [n for n, (head, _) in heads.items() if head.role == fmt.Role.COMPACTED]
-        file = LOCAL.open(names.segment(path, number), write=True)
+        file = LOCAL.open(file_names.segment(path, number), write=True)
         file.pwrite(b"!", 500)
         file.close()
     report = check(path)

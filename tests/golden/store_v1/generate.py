@@ -19,7 +19,7 @@ from typing import Any
 
 import logstore
 from logstore import format as fmt
-from logstore.compaction import segments
+from logstore.compaction import segment_rewrite
 from logstore.log import storefile
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ class Ticking:
 def seal(store: logstore.Store[bytes]) -> None:
     """Begin the next segment, as compaction does."""
     shared = store._live()
-    segments.seal(shared.engine, shared.committer)
+    segment_rewrite.seal(shared.engine, shared.committer)
 
 
 def fill(store: logstore.Store[bytes]) -> None:

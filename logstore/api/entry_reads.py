@@ -1,0 +1,460 @@
+"""Reading on: entries above an ID, at once, after a wait, or as they come.
+
+Invariants: where a read begins is settled once, when it is called (``"$"`` is the last ID then); a
+wait holds nothing; a time-out is never early. Nothing here takes a lock; an iterator is lazy and
+takes a snapshot a batch. It knows no logic of the disk.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import chain, islice, takewhile
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from logstore.api import arguments
+from logstore.api.arguments import Limits, deadline_of
+from logstore.api.entry import Entry, TextRows, entry_maker, make_entry
+from logstore.api.opening import OpenStore
+from logstore.engine.streams import read as ranges
+from logstore.engine.streams.budget import ByteBudget
+from logstore.engine.waiting.stream_wait import over, wait_streams
+from logstore.errors import OptionError, UsageError, shown
+from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id
+from logstore.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from logstore.api.matching import Matching
+    from logstore.api.times import When
+    from logstore.api.values import Values
+    from logstore.engine.runtime.engine import Engine
+
+T = TypeVar("T", bytes, str)
+FOLLOW_COUNT = 1000  # entries read at once while following
+# Of an interval, so many entries at most, what was begun with.
+_ReadBatch: TypeAlias = Callable[[StreamID, StreamID, int, ranges.Interval | None], ranges.Batch]
+
+
+# -- what is there ----------------------------------------------------------------------------
+def entries(
+    opened: OpenStore[T],
+    name: bytes,
+    low: StreamID,
+    high: StreamID,
+    left: int,
+    *,
+    reverse: bool = False,
+    where: Matching | None = None,
+    values: Values | None = None,
+) -> Iterator[Entry[T]]:
+    """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative.
+
+    ``values``: how they are read, of a stream with a codec; what ``where`` finds knows it itself.
+    """
+    engine = opened.engine
+    maker = entry_maker(opened.encoding) if values is None else values.maker
+    if where is not None:
+        return chain.from_iterable(
+            _batches(_sifting(engine, name, reverse, where), low, high, left)
+        )
+
+    read = _reading(engine, name, maker, reverse=reverse)
+    return chain.from_iterable(_batches(read, low, high, left))
+
+
+def text_rows(
+    opened: OpenStore[Any], name: bytes, low: StreamID, high: StreamID
+) -> Iterator[TextRows]:
+    """What the entries of a closed interval hold as text, in which bytes that are no UTF-8 are lone
+    surrogates; lazily, as many at a time as are read at once."""
+    read = _reading(opened.engine, name, entry_maker("utf-8"))
+    return map(TextRows, _batches(read, low, high, -1))
+
+
+def _reading(
+    engine: Callable[[], Engine], name: bytes, maker: ranges.Maker, *, reverse: bool = False
+) -> _ReadBatch:
+    """Reads what a maker makes of nodes."""
+
+    def read(
+        low: StreamID, high: StreamID, left: int, walked: ranges.Interval | None
+    ) -> ranges.Batch:
+        return ranges.read_batch(
+            engine(), name, low, high, left, reverse=reverse, walked=walked, maker=maker
+        )
+
+    return read
+
+
+def _sifting(
+    engine: Callable[[], Engine], name: bytes, reverse: bool, where: Matching
+) -> _ReadBatch:
+    """Reads what matches, of more and more nodes at once: often the first ones have it all."""
+    from logstore.scan import sift
+
+    nodes = sift.NODES_MIN
+
+    def read(
+        low: StreamID, high: StreamID, left: int, walked: ranges.Interval | None
+    ) -> ranges.Batch:
+        nonlocal nodes
+        now, nodes = nodes, min(2 * nodes, sift.NODES_MAX)
+        return sift.read_batch(engine(), name, low, high, left, where, walked, now, reverse=reverse)
+
+    return read
+
+
+def _batches(
+    read: _ReadBatch, low: StreamID, high: StreamID, left: int
+) -> Iterator[list[Entry[Any]]]:
+    """What ``read`` gives of an interval, batch by batch, each of a snapshot of its own."""
+    walked: ranges.Interval | None = None
+    while True:
+        batch = read(low, high, left, walked)
+        walked = walked or (low, high)
+        yield batch.entries
+        left -= len(batch.entries) if left >= 0 else 0
+        if batch.rest is None or left == 0:
+            return
+        low, high = batch.rest
+
+
+def merged(
+    opened: OpenStore[T],
+    names: Sequence[bytes],
+    low: StreamID,
+    high: StreamID,
+    left: int,
+    *,
+    reverse: bool = False,
+) -> Iterator[tuple[T, Entry[T]]]:
+    """Entries of several streams in the order of IDs, ``left`` of them as in `entries`."""
+
+    def of(name: bytes) -> Iterator[tuple[T, Entry[T]]]:
+        text = opened.text(name)
+        for entry in entries(opened, name, low, high, left, reverse=reverse):
+            yield text, entry
+
+    every = heapq.merge(*map(of, names), key=lambda each: each[1].id, reverse=reverse)
+    return every if left < 0 else islice(every, left)
+
+
+def latest(
+    opened: OpenStore[T], name: bytes, key: object, values: Values | None
+) -> Entry[T] | None:
+    """The newest entry of a key: among what was not gone through yet, or that of the key's row."""
+    from logstore.api.matching import Matching, matching
+    from logstore.engine.streams import latest_entries as compact
+
+    wanted = matching({"key": key}, opened.encoding, values, what="latest")
+    if wanted is None:
+        return None
+    engine = opened.engine
+    looked = compact.look(engine(), name, wanted.where[1])
+    if looked is None:
+        return None
+    if looked.entry is not None:
+        return make_entry(looked.entry, opened.encoding)
+    row = None
+    if looked.low <= looked.high:
+        match = Matching(looked.where, opened.encoding)
+        found = entries(opened, name, looked.low, looked.high, 1, reverse=True, where=match)
+        entry = next(found, None)
+        compact.learn(engine(), looked, name, None if entry is None else entry.id)
+        if entry is not None:
+            return entry
+        row = opened.view(lambda view: compact.find(view, name, looked.where))
+    return None if row is None else make_entry(row, opened.encoding)
+
+
+class Start(NamedTuple):
+    """Where a read of a stream begins."""
+
+    name: bytes
+    above: StreamID
+    newest: list[Any]  # the last entry itself, where "+" asks for it
+
+
+def start_of(
+    opened: OpenStore[Any], name: bytes, after: IDLike, where: Matching | None = None
+) -> Start:
+    """Where ``after`` is now; ``"$"`` and ``"+"`` are what they are at this moment."""
+    if after not in ("$", b"$", "+", b"+"):
+        return Start(name, parse_id(after), [])
+    record = opened.record(name)
+    above = ZERO_ID if record is None else record.last
+    if after in ("$", b"$"):
+        return Start(name, above, [])
+    newest = entries(opened, name, ZERO_ID, MAX_ID, 1, reverse=True, where=where)
+    return Start(name, above, list(newest))
+
+
+class Budget:
+    """What one read has left of its limits, over all its streams."""
+
+    def __init__(self, allowed: Limits) -> None:
+        self._allowed = allowed
+        self._left = -1 if allowed.max_count is None else allowed.max_count
+        self._room = None if allowed.max_bytes is None else ByteBudget(allowed.max_bytes)
+
+    def read(self, opened: OpenStore[T], start: Start) -> list[Entry[T]]:
+        """Entries of a stream, as many as it may give."""
+        if start.newest:
+            return self.take(start.newest)
+        if start.above == MAX_ID or not self._left:
+            return []
+        most = self._allowed.count or -1
+        if self._left >= 0:
+            most = self._left if most < 0 else min(most, self._left)
+        return self.take(entries(opened, start.name, start.above.next(), MAX_ID, most))
+
+    def take(self, given: Iterable[Entry[T]]) -> list[Entry[T]]:
+        """Those of the entries that are within the limits."""
+        if not self._left:
+            return []
+        room = self._room
+        if room is None:
+            taken = list(given)
+        else:
+            taken = list(takewhile(lambda entry: room.fits(entry.size_bytes), given))
+            if room.full:
+                self._left = 0  # nothing behind it either: entries come in order
+        if self._left > 0:
+            self._left -= len(taken)
+        return taken
+
+
+# -- reading on -------------------------------------------------------------------------------
+def read_stream(
+    opened: OpenStore[T],
+    name: bytes,
+    after: IDLike,
+    allowed: Limits,
+    timeout: float | timedelta | None,
+) -> list[Entry[T]]:
+    """Entries of one stream above an ID."""
+    deadline = deadline_of(timeout)
+    start = start_of(opened, name, after)
+    if start.newest:
+        return start.newest
+
+    def look() -> list[Entry[T]]:
+        return Budget(allowed).read(opened, start)
+
+    entries_now = look()
+    if entries_now or over(deadline):
+        return entries_now
+    return wait_streams(opened.engine(), [name], look, deadline, opened.engine) or []
+
+
+def by_name(
+    opened: OpenStore[Any], given: Iterable[tuple[str | bytes, IDLike]]
+) -> list[tuple[bytes, IDLike]]:
+    """IDs by the names of streams as they are stored; UsageError if two names are one stream,
+    whose entries would be told once."""
+    found: dict[bytes, IDLike] = {}
+    for name, each in given:
+        stored = arguments.stream_name(name, opened.encoding)
+        if stored in found:
+            raise UsageError(f"stream {shown(stored)} is named twice: give one ID for it")
+        found[stored] = each
+    return list(found.items())
+
+
+class ReadMany(Generic[T]):
+    """A read of several streams, each above its ID, as it was settled when the read was made.
+
+    Streams are read in the order in which they are named: what the first ones use up of the limits
+    is not left for the others.
+    """
+
+    def __init__(
+        self,
+        opened: OpenStore[T],
+        after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+        allowed: Limits,
+    ) -> None:
+        if not isinstance(after, Mapping):
+            raise UsageError(
+                f"give the ID to read after by stream, {{name: id}}, not {type(after).__name__}"
+            )
+        self._opened: OpenStore[T] = opened
+        self._allowed = allowed
+        self._starts = [
+            start_of(opened, name, given) for name, given in by_name(opened, after.items())
+        ]
+
+    def names(self, deadline: float | None) -> list[bytes]:
+        """The streams to wait for; UsageError where that would be for nothing, and for ever."""
+        if not self._starts and deadline is None:
+            raise UsageError("no stream is named: there is nothing to wait for")
+        return [start.name for start in self._starts]
+
+    def look(self) -> dict[T, list[Entry[T]]]:
+        """What there is now, without the streams that have nothing."""
+        budget = Budget(self._allowed)
+        read = [(start.name, budget.read(self._opened, start)) for start in self._starts]
+        return {self._opened.text(name): given for name, given in read if given}
+
+
+def read_many(
+    opened: OpenStore[T],
+    after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
+    allowed: Limits,
+    timeout: float | timedelta | None,
+) -> dict[T, list[Entry[T]]]:
+    """What such a read finds, at once or until the time-out; {} if none of them has anything."""
+    deadline = deadline_of(timeout)
+    read = ReadMany(opened, after, allowed)
+    found = read.look()
+    if found or over(deadline):
+        return found
+    names = read.names(deadline)
+    return wait_streams(opened.engine(), names, read.look, deadline, opened.engine) or {}
+
+
+def beginning(opened: OpenStore[Any], after: IDLike, since: When | None) -> IDLike:
+    """Where to begin: ``after``, or right before a moment. OptionError if both are given."""
+    if since is None:
+        return after
+    if after not in ("$", b"$"):
+        raise OptionError("after and since are both where to begin: give one of them")
+    from logstore.api import times
+
+    first = times.since_id(since, opened.engine().clock.now_ms())
+    return first if first == ZERO_ID else first.previous()
+
+
+def follow(
+    opened: OpenStore[T],
+    name: bytes,
+    after: IDLike,
+    count: int | None,
+    timeout: float | timedelta | None,
+    where: Matching | None = None,
+) -> Iterator[Entry[T]]:
+    """Entries of one stream above an ID, and those that come."""
+    arguments.check_count(count, "count")
+    deadline_of(timeout)
+    if where is not None:
+        found = follow_many(opened, {name: after}, timeout, count or FOLLOW_COUNT, where)
+        return (entry for _, entry in found)
+    start = start_of(opened, name, after)
+    return _follow(opened, start, Limits(count or FOLLOW_COUNT), timeout)
+
+
+def _follow(
+    opened: OpenStore[T], start: Start, allowed: Limits, timeout: float | timedelta | None
+) -> Iterator[Entry[T]]:
+    above = start.above
+    given = start.newest or read_stream(opened, start.name, above, allowed, timeout)
+    while given:
+        yield from given
+        above = max(above, given[-1].id)
+        given = read_stream(opened, start.name, above, allowed, timeout)
+
+
+def starts(
+    opened: OpenStore[Any],
+    after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
+    since: When | None,
+) -> dict[bytes, IDLike]:
+    """Where to begin by stream: of a mapping its IDs, of names "$" or a moment.
+
+    Raises:
+        UsageError: there is no name.
+        OptionError: ``since`` is given with IDs, or is no moment.
+    """
+    if isinstance(after, str | bytes) or not isinstance(after, Iterable):
+        raise UsageError(
+            f"give the names of the streams, or the ID to read after by stream: not {shown(after)}"
+        )
+    given: dict[Any, IDLike]
+    given = dict(after) if isinstance(after, Mapping) else dict.fromkeys(after, "$")
+    if not given:
+        raise UsageError("no stream is named: there is nothing to follow")
+    return {name: beginning(opened, each, since) for name, each in by_name(opened, given.items())}
+
+
+class Following(Generic[T]):
+    """A read of several streams that goes on: what it gave is not given again.
+
+    What is read at once is in the order of IDs; of each stream all is, or what matches. What was
+    looked at and did not match is not looked at again.
+    """
+
+    def __init__(
+        self,
+        opened: OpenStore[T],
+        after: Mapping[bytes, IDLike],
+        count: int,
+        where: Matching | None = None,
+    ) -> None:
+        self._opened: OpenStore[T] = opened
+        self._count = count
+        self._where = where
+        begun = {name: start_of(opened, name, given, where) for name, given in after.items()}
+        self._newest: list[tuple[T, Entry[T]]] = [
+            (opened.text(name), entry) for name, start in begun.items() for entry in start.newest
+        ]
+        self._above: dict[bytes, StreamID] = {name: start.above for name, start in begun.items()}
+
+    @property
+    def names(self) -> list[bytes]:
+        """The streams."""
+        return list(self._above)
+
+    def look(self) -> list[tuple[T, Entry[T]]]:
+        """What came since, with the names of the streams."""
+        found, self._newest = self._newest, []
+        for name, above in self._above.items():
+            if above == MAX_ID:
+                continue
+            # The last ID is looked up first: what comes after is for the next look.
+            upto = MAX_ID if self._where is None else self._last(name)
+            entries_now = list(
+                entries(self._opened, name, above.next(), upto, self._count, where=self._where)
+            )
+            if entries_now:
+                found += [(self._opened.text(name), entry) for entry in entries_now]
+            if len(entries_now) == self._count or (entries_now and self._where is None):
+                self._above[name] = entries_now[-1].id
+            elif self._where is not None:
+                self._above[name] = max(above, upto)
+        found.sort(key=lambda each: each[1].id)
+        return found
+
+    def _last(self, name: bytes) -> StreamID:
+        record = self._opened.record(name)
+        return ZERO_ID if record is None else record.last
+
+
+def follow_many(
+    opened: OpenStore[T],
+    after: dict[bytes, IDLike],
+    timeout: float | timedelta | None,
+    count: int,
+    where: Matching | None = None,
+) -> Iterator[tuple[T, Entry[T]]]:
+    """Entries of several streams, and those that come."""
+    following = Following(opened, after, count, where)
+    return _following(opened, following, timeout)
+
+
+def _following(
+    opened: OpenStore[T], following: Following[T], timeout: float | timedelta | None
+) -> Iterator[tuple[T, Entry[T]]]:
+    while True:
+        deadline = deadline_of(timeout)
+        found = following.look()
+        if not found and not over(deadline):
+            found = (
+                wait_streams(
+                    opened.engine(), following.names, following.look, deadline, opened.engine
+                )
+                or []
+            )
+        if not found:
+            return
+        yield from found

@@ -1,0 +1,80 @@
+"""Deciding settings of streams and groups.
+
+Invariants: every refusal comes before the first frame; a frame holds all settings of its stream or
+group after it; what changes nothing makes no frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.groups import admin
+from logstore.engine.streams import add, idempotency, latest_entries
+from logstore.errors import OptionError
+from logstore.features.setting_rows import Setting
+from logstore.settings import GroupSettings, StreamSettings, stored
+
+
+def stream(
+    txn: WriteTxn, name: bytes, changes: Mapping[str, Any], *, create: bool
+) -> StreamSettings:
+    """Change settings of a stream; all of them after it. StreamNotFoundError unless ``create``."""
+    StreamSettings(**changes).check()
+    record = txn.record_by_name(name)
+    if record is None:
+        record = add.create(txn, name) if create else add.existing(txn, name)
+    before = txn.settings.stream(record.number)
+    after = before._replace(**changes)
+    if after != before:
+        txn.emit(Setting(record.number, 0, stored(after)))
+    if _remembers(after) != _remembers(before):  # as XCFGSET: another value clears what is known
+        idempotency.forget_all(txn, record.number)
+    if after.compact_by != before.compact_by:
+        latest_entries.forget(txn, record.number, remembered=before.compact_by is not None)
+    return after
+
+
+def keep_codec(txn: WriteTxn, name: bytes, codec: str, *, create: bool) -> bool:
+    """Keep the name of a stream's codec; False if there is no stream and it is not to be made.
+
+    A stream whose entries were all deleted may change to another one.
+    """
+    record = txn.record_by_name(name)
+    if record is None and not create:
+        return False
+    kept = None if record is None else txn.settings.stream(record.number).codec
+    if record is not None and record.length:
+        check_codec(kept, codec)
+    if kept != codec:
+        stream(txn, name, {"codec": codec}, create=create)
+    return True
+
+
+def check_codec(kept: str | None, codec: str) -> None:
+    """OptionError if a stream is to be used with another codec than the one that it has."""
+    if kept is not None and kept != codec:
+        raise OptionError(
+            f"the stream has the codec {kept!r}, and not {codec!r}: give that one, or none to have "
+            "its values as they are stored"
+        )
+
+
+def _remembers(settings: StreamSettings) -> tuple[int, int]:
+    return settings.idempotent_duration_s, settings.idempotent_max_ids
+
+
+def group(
+    txn: WriteTxn, stream: bytes, name: bytes, changes: Mapping[str, Any]
+) -> GroupSettings[bytes]:
+    """Change settings of a group; all of them after it. GroupNotFoundError."""
+    record, group_record = admin.existing(txn, stream, name)
+    before = txn.settings.group(group_record.number)
+    after = before._replace(**changes)
+    after.check()
+    if after.dead_letter == stream:
+        raise OptionError("dead_letter must be another stream: its entries would come back")
+    if after != before:
+        txn.emit(Setting(record.number, group_record.number, stored(after)))
+    return after

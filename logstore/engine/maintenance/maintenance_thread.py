@@ -1,0 +1,175 @@
+"""The maintenance thread: one a process, which does for the store what nobody waits for.
+
+It writes the hints that sealed segments lack; removes pins that are over, or whose process is gone;
+takes a checkpoint when operation frames since the last one exceed the larger of 64 MiB and its own
+size; warns when the disk gets full; does the periodic work of features, such as retention;
+compacts, under a rate limit, if a way to do that was handed in.
+
+Invariants: nothing here is needed for correctness, nor for the promise of ``everysec``, which
+has a thread of its own; if another process has the maintenance lock, it is left to that one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from logstore.engine.commit.committer import Committer
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.errors import LockTimeoutError, StoreGoneError
+from logstore.format import Role, segment_of
+from logstore.log import file_names
+
+if TYPE_CHECKING:
+    from logstore.engine.features.due_features import Periodic
+    from logstore.engine.maintenance.space_alarm import SpaceAlarm
+
+POLL_S = 0.2
+SETTLED_S = 1.0  # who has a store open for less loads nothing of compaction
+PINS_LOOK_S = 20.0  # how soon what the dead left is given back
+OPERATIONS_MAX_BYTES = 64 << 20
+CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
+Compact = Callable[[Pause], None]
+
+
+class MaintenanceThread:
+    """Looks after one store for one process."""
+
+    def __init__(
+        self, engine: Engine, committer: Committer, compact: Compact | None = None
+    ) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._compact = compact
+        self._space: SpaceAlarm | None = None  # made when it first looks: many are open for less
+        self._periodic: list[Periodic] | None = None  # made at the first look, for the same reason
+        self._active = 0
+        self._pins_next_s = 0.0
+        self._waiting = 0  # callers that want the maintenance lock
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; a daemon thread, so that it never keeps a process alive."""
+        self._thread = threading.Thread(target=self._run, name="logstore-maintenance", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, in the midst of a compaction too: what it did so far counts."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """For work by call that needs the maintenance lock: what this process does in the
+        background ends soon, and does not begin meanwhile.
+        """
+        with self._guard:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._waiting -= 1
+
+    def _run(self) -> None:
+        trouble = Repeated("work in the background")
+        settled_s = time.monotonic() + SETTLED_S
+        while not self._stop.wait(POLL_S):
+            try:
+                self.tick()
+                if time.monotonic() >= settled_s:
+                    self._compact_some()
+                trouble.went()
+            except StoppedError:
+                continue
+            except StoreGoneError:
+                return  # the flusher says it
+            except Exception as exc:  # noqa: BLE001  it is tried again; what it is for can wait
+                trouble.failed(exc)
+                if self._engine.wake.failed_at:
+                    return
+
+    def tick(self) -> None:
+        """Do what is due, but for compaction."""
+        self._committer.leave_sealed()
+        active = self._engine.wake.log().active_segment
+        # A compaction by call seals a segment first, and mostly empties it: it needs no hint.
+        if active != self._active and not self._waiting:
+            self._active = active
+            self._after_seal()
+        if time.monotonic() >= self._pins_next_s:
+            self._pins_next_s = time.monotonic() + PINS_LOOK_S
+            self._look_at_pins()
+        self._tick_features()
+
+    def _compact_some(self) -> None:
+        rate = self._engine.options.compact_rate_bytes_s
+        if self._compact is not None and rate > 0 and not self._waiting:
+            self._compact(self._throttle(rate))
+
+    def _tick_features(self) -> None:
+        if self._space is None:
+            from logstore.engine.maintenance.space_alarm import SpaceAlarm
+
+            self._space = SpaceAlarm(self._engine)
+        self._space.tick()
+        if self._periodic is None:
+            from logstore.engine.features.due_features import PERIODIC
+
+            self._periodic = [make(self._engine, self._committer) for make in PERIODIC]
+        for periodic in self._periodic:
+            periodic.tick()
+
+    def _look_at_pins(self) -> None:
+        engine = self._engine
+        if engine.fs.names(engine.path / file_names.PINS):
+            from logstore.engine.runtime import pins  # (not loaded where there are none)
+
+            pins.living(engine.fs, engine.path, engine.clock.now_ms())
+
+    def _throttle(self, rate_bytes_s: float) -> Pause:
+        return Throttle(
+            rate_bytes_s, self._stop, self._tick_features, lambda: self._waiting > 0
+        ).spend
+
+    def _after_seal(self) -> None:
+        maintenance_locks.write_missing_hints(self._engine)
+        if due(self._engine):
+            try:
+                from logstore.engine.maintenance import checkpoint
+
+                with maintenance_locks.alone(self._engine, 0):
+                    pause = self._throttle(CHECKPOINT_BYTES_S)
+                    checkpoint.take_alone(self._engine, self._committer, pause)
+            except LockTimeoutError:
+                return  # somebody compacts or takes one already
+
+
+def due(engine: Engine) -> bool:
+    """Whether enough operation frames stand behind the last checkpoint."""
+    positions = file_names.checkpoints(engine.fs, engine.path)
+    last = positions[-1] if positions else 0
+    own = 0
+    if last:
+        own = engine.fs.size_bytes(file_names.checkpoint(engine.path, last))
+    since = snapshot.read(engine, lambda view: _operation_bytes(view, segment_of(last)))
+    return since > max(OPERATIONS_MAX_BYTES, own)
+
+
+def _operation_bytes(view: Snapshot, from_segment: int) -> int:
+    """Bytes of sealed main segments that are no living nodes."""
+    return sum(
+        row.total_bytes - row.live_bytes
+        for number, row in view.index.segment_rows().items()
+        if row.role == Role.MAIN and number >= from_segment and row.total_bytes
+    )

@@ -1,0 +1,65 @@
+"""The compiled read core, where it was built, and the cache of nodes that fits.
+
+Invariants: chosen once, when this is imported; who asks for the pure codec (LOGSTORE_CODEC) gets
+nothing that is compiled from Cython. It may not know what they do.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from logstore.codec import codec_name
+from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from logstore.engine.reading.reader_interface import NodeCache, Reader
+    from logstore.fs import File
+
+
+def _load() -> ModuleType | None:
+    if codec_name() != "native":
+        return None
+    try:
+        return importlib.import_module("logstore.engine.reading.native")
+    except ImportError:
+        return None
+
+
+native_or_none = _load()
+IN_USE = True  # tests that want the twin say False
+# What a look gives that could not be made: of no stream, and of nobody.
+MISS: object = object() if native_or_none is None else native_or_none.MISS
+
+
+def node_cache(most_bytes: int = NODES_MAX_BYTES) -> NodeCache:
+    """An empty cache of nodes."""
+    if native_or_none is not None:
+        made: NodeCache = native_or_none.NodeCache(most_bytes)
+        return made
+    from logstore.engine.reading import pure_reader
+
+    return pure_reader.NodeCache(most_bytes)
+
+
+def open_reader(
+    memory: Any,
+    seed: int,
+    nodes: NodeCache,
+    files: dict[int, File],
+    source: Callable[[int], File],
+    now_ms: Callable[[], int],
+) -> Reader | None:
+    """The read core of an engine, which keeps nothing yet; None where it was not built.
+
+    ``memory``: the control block; ``seed``: what checksums of the store's frames begin with;
+    ``files``: open segments, to which ``source`` adds the one that it gives; ``now_ms``: the
+    store's clock (unix ms).
+    """
+    if native_or_none is None or not IN_USE:
+        return None
+    made: Reader = native_or_none.Reader(memory, seed, nodes, files, source, now_ms)
+    return made
