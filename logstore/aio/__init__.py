@@ -1,6 +1,5 @@
 """The store for asyncio: ``async with logstore.aio.open(path) as store``."""
 
-from logstore.aio.delivery import AsyncDelivery
-from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream, open  # noqa: A004  as the plain
+from logstore.aio.store import AsyncDelivery, AsyncGroup, AsyncStore, AsyncStream, open  # noqa: A004  as the plain
 
 __all__ = ["AsyncDelivery", "AsyncGroup", "AsyncStore", "AsyncStream", "open"]

@@ -34,7 +34,18 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 from weakref import WeakSet
 
 from logstore.aio.awaited import (
@@ -47,7 +58,6 @@ from logstore.aio.awaited import (
     pages_of_group,
     pages_of_stream,
 )
-from logstore.aio.delivery import AsyncAutoclaimed, AsyncDelivery, async_delivery
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher, closed, wait_for
 from logstore.aio.worker import AsyncWorker
@@ -55,7 +65,7 @@ from logstore.api import arguments, worker
 from logstore.api import entry_reads as reading
 from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
-from logstore.api.group import ConsumeOptions, Delivery, Group, deliveries_of
+from logstore.api.group import ConsumeOptions, DeletedDelivery, Delivery, Group, deliveries_of
 from logstore.api.handlers import check_callable
 from logstore.api.open_store import OpenOptions, open_store
 from logstore.api.opening import OpenStore, opened_of
@@ -67,7 +77,7 @@ from logstore.api.transaction import Transaction
 from logstore.codec import Row
 from logstore.engine.waiting.stream_wait import over
 from logstore.ids import IDLike, StreamID
-from logstore.options import Sync
+from logstore.options import NackMode, Sync
 from logstore.settings import GroupSettings, StreamSettings
 
 if TYPE_CHECKING:
@@ -82,6 +92,86 @@ R = TypeVar("R")
 T = TypeVar("T", bytes, str)
 THREADS = 4
 STOP_S = 0.5  # at least so often a worker looks whether it is to stop: nobody wakes it for that
+
+
+class AsyncDelivery(Delivery[T]):
+    """A :class:`logstore.Delivery` of an AsyncGroup, which is its ``group``."""
+
+    __slots__ = ("_plain", "_run")
+
+    def __init__(self, group: AsyncGroup[T], plain: Delivery[T]) -> None:
+        self.id, self._flat, self._encoding = plain.id, plain._flat, plain._encoding
+        self.deleted, self.delivery_count, self.idle = (
+            plain.deleted,
+            plain.delivery_count,
+            plain.idle,
+        )
+        self._consumer, self._delivered_ms = plain._consumer, plain._delivered_ms
+        self.group: AsyncGroup[T] = group  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._plain: Delivery[T] = plain
+        self._run = group._run
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        return self._plain.__reduce_ex__(protocol)  # copied elsewhere it is the plain one
+
+    @property
+    def consumer(self) -> T:
+        """The consumer it was handed to, as bytes or in the store's encoding."""
+        return self._plain.consumer
+
+    @property
+    def _settled(self) -> bool:
+        return self._plain._settled
+
+    @_settled.setter
+    def _settled(self, settled: bool) -> None:
+        self._plain._settled = settled
+
+    async def ack(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Done, as ``Delivery.ack``."""
+        done: bool = await self._run(self._plain.ack)
+        return done
+
+    async def nack(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        mode: NackMode = "fail",
+        *,
+        delay: timedelta | float | None = None,
+        error: str = "",
+    ) -> bool:
+        """Not done, as ``Delivery.nack``."""
+        done: bool = await self._run(lambda: self._plain.nack(mode, delay=delay, error=error))
+        return done
+
+    def _fenced(self) -> tuple[bytes, tuple[Any, ...]]:
+        return self._plain._fenced()
+
+    def _fence(self) -> dict[str, Any]:
+        return self._plain._fence()
+
+
+class AsyncDeletedDelivery(  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+    AsyncDelivery[T], DeletedDelivery[T]
+):
+    """A delivery of an entry that was deleted while it was pending."""
+
+    __slots__ = ()
+
+
+class AsyncAutoclaimed(Generic[T]):
+    """What ``AsyncGroup.autoclaim`` gave: ``entries``, ``deleted`` IDs, and a ``cursor``."""
+
+    __slots__ = ("cursor", "deleted", "entries")
+
+    def __init__(
+        self, cursor: StreamID, entries: list[AsyncDelivery[T]], deleted: list[StreamID]
+    ) -> None:
+        self.cursor = cursor
+        self.entries: list[AsyncDelivery[T]] = entries
+        self.deleted = deleted
+
+    def __repr__(self) -> str:
+        return f"AsyncAutoclaimed({self.cursor}, {self.entries!r}, deleted={self.deleted!r})"
 
 
 class AsyncGroup(Generic[T]):
@@ -107,7 +197,7 @@ class AsyncGroup(Generic[T]):
     @property
     def stream(self) -> AsyncStream[T]:
         """The stream, an :class:`logstore.aio.AsyncStream`."""
-        return self._store.stream(self._group._stream)
+        return AsyncStream(self._store, cast(Stream[T], self._group.stream))
 
     # -- the group itself -----------------------------------------------------------------------
     create = of_group(Group[T].create)
@@ -130,7 +220,10 @@ class AsyncGroup(Generic[T]):
 
     def _delivered(self, found: Sequence[Delivery[T]]) -> list[AsyncDelivery[T]]:
         """Deliveries as this face gives them."""
-        return [async_delivery(self, each, self._run) for each in found]
+        return [self._made(each) for each in found]
+
+    def _made(self, plain: Delivery[T]) -> AsyncDelivery[T]:
+        return (AsyncDeletedDelivery if plain.deleted else AsyncDelivery)(self, plain)
 
     async def _wait(
         self,
@@ -154,8 +247,11 @@ class AsyncGroup(Generic[T]):
         return deliveries_of(group, who, found)
 
     @declared_by(Group.backlog)
-    async def backlog(self, *asked: Any, **options: Any) -> list[AsyncDelivery[T]]:
-        return self._delivered(await self._run(self._group.backlog, *asked, **options))
+    async def backlog(
+        self, *asked: Any, **options: Any
+    ) -> list[AsyncDelivery[T] | AsyncDeletedDelivery[T]]:
+        found = await self._run(self._group.backlog, *asked, **options)
+        return list[Any](self._delivered(found))
 
     # -- done, or not ---------------------------------------------------------------------------
     ack = of_group(Group[T].ack)
@@ -204,8 +300,7 @@ class AsyncGroup(Generic[T]):
         arguments.check_names(options, ConsumeOptions, "consume")
         check_callable(handler, "handler")
         loop = worker.Loop(self._group, consumer, worker.Work(handler, **options))
-        made = partial(async_delivery, self, run=self._run)
-        return await AsyncWorker(loop, self._run, self._wait, made).run()
+        return await AsyncWorker(loop, self._run, self._wait, self._made).run()
 
 
 class AsyncStream(Generic[T]):
@@ -255,6 +350,7 @@ class AsyncStream(Generic[T]):
     ) -> IDRuns:
         """Add rows, as ``Stream.add_many``: of an iterable, which runs in a thread, or of an async
         one, which runs in the event loop and holds no thread while it waits."""
+        arguments.check_names(options, RowOptions, "add_many")
         if not isinstance(rows, AsyncIterable):
             add = partial(self._stream.add_many, rows, batch=batch, create=create)
             return await self._run(lambda: add(**options))

@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, TypeVar
 
-from logstore.aio.delivery import AsyncDelivery
 from logstore.api import worker
 from logstore.api.group import Delivery
 from logstore.api.handlers import not_done
@@ -29,12 +28,12 @@ class AsyncWorker(Generic[T]):
         loop: worker.Loop[T],
         run: Callable[[Callable[[], Any]], Awaitable[Any]],
         wait: Callable[..., Awaitable[list[Delivery[T]]]],
-        made: Callable[[Delivery[T]], AsyncDelivery[T]],
+        made: Callable[[Delivery[T]], Delivery[T]],
     ) -> None:
         self._loop: worker.Loop[T] = loop
         self._run = run
         self._wait: Callable[..., Awaitable[list[Delivery[T]]]] = wait
-        self._made: Callable[[Delivery[T]], AsyncDelivery[T]] = made
+        self._made: Callable[[Delivery[T]], Delivery[T]] = made
         handler: Any = loop.work.handler
         called = getattr(type(handler), "__call__", None)  # noqa: B004  an async one
         self._awaits = any(map(inspect.iscoroutinefunction, (handler, called)))

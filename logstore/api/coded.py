@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from logstore.api import arguments
-from logstore.api.adding import RowOptions
+from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
 from logstore.api.info import StreamInfo
 from logstore.api.opening import OpenStore
@@ -56,6 +56,7 @@ class CodedStream(Stream[Any]):
             made = self._opened.add_plain(self._name, row, asked)
             if made:  # which it is only where there is the stream
                 return made
+        arguments.check_names(options, AddOptions, "add")
         arguments.check_flag(create, "create")
         self._keep(create=create, expected=options.get("expected_last_id"))
         added = super().add(row, id, create=False, **options)

@@ -23,7 +23,6 @@ from logstore.options import Sync
 
 if TYPE_CHECKING:
     from logstore.api.group import Group
-    from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scheduling import ScheduledEntry, ScheduleKey, ScheduleOptions
     from logstore.engine.features.stream_expiry import Condition
     from logstore.settings import StreamSettings
@@ -253,48 +252,3 @@ class Stream(StreamEntries[T]):
             with suppress(GroupExistsError):  # another process was faster
                 found.create(start, entries_read=entries_read)
         return found
-
-    # -- what it tells ------------------------------------------------------------------------
-    def info(self) -> StreamInfo[T]:
-        """Tell what XINFO STREAM tells, and more.
-
-        Returns:
-            The description, of one moment.
-
-        Raises:
-            StreamNotFoundError: there is no stream.
-        """
-        from logstore.api import describe
-
-        name, encoding = self._name, self._opened.encoding
-        return self._opened.view(lambda view: describe.stream_info(view, name, encoding))
-
-    def info_full(self, count: int = 10) -> FullStreamInfo[T]:
-        """Tell what XINFO STREAM FULL tells: entries, groups, consumers, what is pending with them.
-
-        Args:
-            count: at most so many of each list, those with the smallest IDs; 0: all, in memory.
-
-        Returns:
-            The description; what is long is looked at in steps, each of a moment of its own.
-
-        Raises:
-            StreamNotFoundError: there is no stream.
-            OptionError: ``count`` is negative or no integer.
-        """
-        from logstore.api import describe
-
-        return describe.full_info(self._opened, self._name, arguments.read_count(count))
-
-    def groups(self) -> list[GroupInfo[T]]:
-        """Tell what XINFO GROUPS tells.
-
-        Returns:
-            All groups, by name.
-
-        Raises:
-            StreamNotFoundError: there is no stream.
-        """
-        from logstore.api import describe
-
-        return describe.group_infos(self._opened, self._name)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from logstore.api.dump import Peer
+    from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.matching import Matching, Where
     from logstore.api.scan import Scan
     from logstore.api.times import When
@@ -387,6 +388,7 @@ class StreamEntries(Generic[T]):
             OptionError: options contradict each other, or are not valid.
             UsageError: a DataFrame, without pyarrow or for a stream that has a codec.
         """
+        arguments.check_names(options, RowOptions, "add_many")
         given = IDRuns()
         if not options and create is True and self._add_few(given, rows, batch):
             return given
@@ -470,7 +472,6 @@ class StreamEntries(Generic[T]):
         are no rows; asked once more, it goes on with what came since.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        arguments.check_names(options, RowOptions, "add_many")
         terms = adding.terms(create, options)
         if _is_table(rows):
             if options.get("producer") is not None:
@@ -667,6 +668,51 @@ class StreamEntries(Generic[T]):
         )
         done: None = self._opened.commit(step, sync)
         return done
+
+    # -- what it tells ------------------------------------------------------------------------
+    def info(self) -> StreamInfo[T]:
+        """Tell what XINFO STREAM tells, and more.
+
+        Returns:
+            The description, of one moment.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+        """
+        from logstore.api import describe
+
+        name, encoding = self._name, self._opened.encoding
+        return self._opened.view(lambda view: describe.stream_info(view, name, encoding))
+
+    def info_full(self, count: int = 10) -> FullStreamInfo[T]:
+        """Tell what XINFO STREAM FULL tells: entries, groups, consumers, what is pending with them.
+
+        Args:
+            count: at most so many of each list, those with the smallest IDs; 0: all, in memory.
+
+        Returns:
+            The description; what is long is looked at in steps, each of a moment of its own.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+            OptionError: ``count`` is negative or no integer.
+        """
+        from logstore.api import describe
+
+        return describe.full_info(self._opened, self._name, arguments.read_count(count))
+
+    def groups(self) -> list[GroupInfo[T]]:
+        """Tell what XINFO GROUPS tells.
+
+        Returns:
+            All groups, by name.
+
+        Raises:
+            StreamNotFoundError: there is no stream.
+        """
+        from logstore.api import describe
+
+        return describe.group_infos(self._opened, self._name)
 
     # -- in bulk ------------------------------------------------------------------------------
     def scan(

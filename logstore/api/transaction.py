@@ -39,7 +39,7 @@ from logstore.engine.groups import ack
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.streams import add, lifecycle
 from logstore.engine.streams.add import Added
-from logstore.errors import DiskFullError, EntryTypeError, UsageError
+from logstore.errors import DiskFullError, EntryTypeError, OptionError, UsageError
 from logstore.ids import IDLike, StreamID
 from logstore.options import SYNC_RANK, NackMode, Sync, check_sync
 
@@ -99,12 +99,18 @@ class Steps(Generic[T]):
         self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
-        self.purges = False  # what is deleted is erased after the commit
 
     def check_open(self) -> None:
         """UsageError if the transaction is over."""
         if self.over:
             raise UsageError("the transaction is over: begin a new one")
+
+    def ask_for(self, sync: Sync | None) -> None:
+        """Have the commit keep this promise, unless it keeps a stronger one. OptionError."""
+        if sync is not None:
+            check_sync(sync)
+            if self._sync is None or SYNC_RANK[sync] > SYNC_RANK[self._sync]:
+                self._sync = sync
 
     def do(self, decide: Callable[..., Any], **asked: Any) -> Pending[Any]:
         """Take a step that a function of the engine decides, with these arguments."""
@@ -125,10 +131,7 @@ class Steps(Generic[T]):
         """Take a step; ``made`` makes the result of what it gives, after the commit. ``sync`` asks
         for more than the steps before did."""
         self.check_open()
-        if sync is not None:
-            check_sync(sync)
-            if self._sync is None or SYNC_RANK[sync] > SYNC_RANK[self._sync]:
-                self._sync = sync
+        self.ask_for(sync)
         if self._added:
             self._through_pipeline()
         pending: Pending[R] = Pending(made)
@@ -217,8 +220,6 @@ class Steps(Generic[T]):
         done = self.opened.commit_telling(run, self._sync, frees=self._frees)
         for (_, pending), value in zip(taken, done, strict=True):
             pending.settle(value)
-        if self.purges:
-            self.opened.compact(purge=True)
         return True
 
 
@@ -252,10 +253,6 @@ class Recording(Generic[T]):
 
     def delete_plain(self, *_: object) -> None:
         """Nothing is committed at once."""
-
-    def compact(self, *, purge: bool) -> None:
-        """Erase what is deleted once it is committed."""
-        self._steps.purges = purge
 
 
 def _acked(txn: WriteTxn, stream: bytes, fence: tuple[Any, ...]) -> int:
@@ -307,6 +304,11 @@ def of_group(call: Callable[Concatenate[Group[T], P], R]) -> Taken[P, R]:
 def _taken(call: Callable[..., R]) -> Taken[Any, R]:
     @wraps(call)
     def taken(self: Any, *args: Any, **named: Any) -> Any:
+        if named.get("purge", False) is not False:
+            raise OptionError(
+                "purge= is no step of a transaction: after its commit, erase what it deleted with "
+                "store.compact(purge=True)"
+            )
         return call(self._plain, *args, **named)
 
     return cast(Any, taken)  # type: ignore[no-any-return]
@@ -368,8 +370,9 @@ class TransactionStream(Generic[T]):
         encoding = self._steps.opened.encoding
         row = self._coded(fields)
         step, _ = adding.one(self._name, row, id, encoding, create, options)
+        self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
-        return self._steps.take(step, _first, sync=options.get("sync"))
+        return self._steps.take(step, _first)
 
     def add_many(
         self,
@@ -393,8 +396,9 @@ class TransactionStream(Generic[T]):
                 on = on.behind(added)
             return given
 
+        self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
-        return self._steps.take(run, sync=options.get("sync"))
+        return self._steps.take(run)
 
     @overload
     def schedule(
@@ -410,8 +414,9 @@ class TransactionStream(Generic[T]):
         """Keep an entry until its time; ``after`` counts from the commit. The result: its key."""
         row = self._coded(fields)
         step = scheduling.step(self._name, row, self._steps.opened, create, options)
+        self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
-        return self._steps.take(step, scheduling.typed_key, sync=options.get("sync"))
+        return self._steps.take(step, scheduling.typed_key)
 
     cancel = of_stream(Stream[T].cancel)
     expire = of_stream(Stream[T].expire)

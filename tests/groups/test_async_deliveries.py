@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -122,5 +123,32 @@ def test_all_ways_to_come_by_deliveries(tmp_path: Path) -> None:
             assert [await each.ack() for each in taken.entries] == [True, True]
             assert await claimed.ack() is False  # it was acked by then
             assert (await group.pending()).count == 0
+
+    asyncio.run(run())
+
+
+def test_its_group_is_awaited_and_its_stream_keeps_the_codec(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with aio.open(tmp_path / "store", sync="os", background=False) as store:
+            stream = store.stream("s", codec="json")
+            await stream.add({"n": {"x": 1}})
+            (given,) = await (await stream.group("g", "0")).read("w")
+            assert isinstance(given.group, AsyncGroup)
+            again = await given.group.stream.add({"n": "1"})
+            found = await given.group.stream.get(again)
+            assert found is not None
+            assert found["n"] == "1"
+            assert await given.group.ack(given.id) == 1
+
+    asyncio.run(run())
+
+
+def test_a_copy_of_it_is_plain(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with group_of(tmp_path, 1) as group:
+            (given,) = await group.read("w")
+            copy = pickle.loads(pickle.dumps(given))
+            assert (type(copy), copy.id, copy["n"]) == (Delivery, given.id, b"0")
+            copy.group._opened.close()
 
     asyncio.run(run())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from logstore import IDOrderError, UsageError
+from logstore import IDOrderError, OptionError, UsageError
 from logstore.api.store import Store
 from logstore.options import Sync
 from tests.store.conftest import OpenStore
@@ -153,27 +153,27 @@ def test_a_step_may_ask_for_a_stronger_promise(open_store: OpenStore, weak: Sync
         assert [entry["n"] for entry in store.stream("a")] == [b"1", b"2"]
 
 
-def test_what_a_transaction_purges_is_erased_after_its_commit(open_store: OpenStore) -> None:
-    with open_store() as store:
-        kept = store.stream("a").add({"n": "kept"})
-        secret = store.stream("a").add({"n": "s3cr3t"})
-        with store.transaction() as tx:
-            gone = tx.stream("a").delete(secret, purge=True)
-            assert any(b"s3cr3t" in file.read_bytes() for file in store.path.glob("log/*.log"))
-        assert gone.result == 1
-        assert not any(b"s3cr3t" in file.read_bytes() for file in store.path.glob("log/*.log"))
-        assert [entry.id for entry in store.stream("a")] == [kept]
+def test_an_erasure_is_no_step(store: Store[bytes]) -> None:
+    """A commit that counts, and then fails to erase, would look as if nothing had happened."""
+    secret = store.stream("a").add({"n": "s3cr3t"})
+    with store.transaction() as tx:
+        with pytest.raises(OptionError, match=r"compact\(purge=True\)"):
+            tx.stream("a").delete(secret, purge=True)
+        with pytest.raises(OptionError, match="purge"):
+            tx.stream("a").delete_range("-", "+", purge=True)
+    assert [entry.id for entry in store.stream("a")] == [secret]
 
 
-def test_a_transaction_that_fails_purges_nothing(open_store: OpenStore) -> None:
-    with open_store() as store:
-        secret = store.stream("a").add({"n": "s3cr3t"})
-        tx = store.transaction()
-        tx.stream("a").delete(secret, purge=True)
-        tx.stream("a").add({"n": 1}, id="1-1")
-        with pytest.raises(IDOrderError):
-            tx.commit()
-        assert [entry.id for entry in store.stream("a")] == [secret]
+def test_a_promise_that_there_is_not_leaves_no_step_behind(store: Store[bytes]) -> None:
+    wrong: Any = "bogus"
+    with store.transaction() as tx:
+        stream = tx.stream("x", codec="json")
+        for call in (stream.add, lambda row, **how: stream.add_many([row], **how)):
+            with pytest.raises(OptionError, match="sync"):
+                call({"a": 1}, sync=wrong)
+        with pytest.raises(OptionError, match="sync"):
+            stream.schedule({"a": 1}, after=1, sync=wrong)
+    assert store.streams() == []
 
 
 def test_an_option_that_there_is_not_is_refused(store: Store[bytes]) -> None:
@@ -186,4 +186,9 @@ def test_an_option_that_there_is_not_is_refused(store: Store[bytes]) -> None:
         tx.stream("a").add({"n": 1}, **given)
     with pytest.raises(TypeError, match=r"schedule\(\)"):
         store.stream("a").schedule({"n": 1}, after=1, **given)
+    coded = store.stream("c", codec="json")
+    with pytest.raises(TypeError, match=r"add_many\(\)"):
+        coded.add_many([{"n": 1}], **given)
+    with pytest.raises(TypeError, match=r"add\(\)"):
+        coded.add({"n": 1}, **given)
     assert store.streams() == []

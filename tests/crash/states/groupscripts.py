@@ -113,7 +113,7 @@ def expecting(n: int) -> Do:
 def claim(who: str, n: int, ms: int) -> Do:
     """Taken over."""
     return at_ms(ms, on(
-        f"claim {n}", lambda of: of.claim(who, n, 1, min_idle=0),
+        f"claim {n}", lambda of: of.claim(who, (n, 1), min_idle=0),
         lambda model, stream, now: model.claim(stream, who.encode(), now, [(n, 1)], min_idle=0),
     ))  # fmt: skip
 
