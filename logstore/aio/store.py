@@ -40,7 +40,6 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    SupportsIndex,
     TypeVar,
     Unpack,
     cast,
@@ -111,8 +110,8 @@ class AsyncDelivery(Delivery[T]):
         self._plain: Delivery[T] = plain
         self._run = group._run
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        return self._plain.__reduce_ex__(protocol)  # copied elsewhere it is the plain one
+    def __reduce__(self) -> Any:
+        return _as_it_is, (self._plain,)  # pickled or copied it is the plain one
 
     @property
     def consumer(self) -> T:
@@ -148,6 +147,10 @@ class AsyncDelivery(Delivery[T]):
 
     def _fence(self) -> dict[str, Any]:
         return self._plain._fence()
+
+
+def _as_it_is(plain: Delivery[T]) -> Delivery[T]:
+    return plain
 
 
 class AsyncDeletedDelivery(  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
