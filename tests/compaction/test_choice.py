@@ -204,7 +204,7 @@ def test_tombstones_are_counted_now_and_then(
     """Not twice at the same place of the log, nor within a minute."""
     counted: list[int] = []
     monkeypatch.setattr(
-        background.deleted_bytes, "tombstoned_bytes", lambda *_: counted.append(1) or {1: 5}
+        background.erasure, "tombstoned_bytes", lambda *_: counted.append(1) or {1: 5}
     )
     monkeypatch.setattr(measure, "rows_and_active", lambda engine: ({1: _row(7)}, 9))
     compactor._counted_at = -1

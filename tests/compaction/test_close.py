@@ -132,7 +132,7 @@ def test_a_close_that_cannot_compact_closes(
 
 KILLED = """
 import logstore, os, signal, sys
-from logstore.compaction import segments
+from logstore.compaction import segment_rewrite as segments
 from logstore.engine.maintenance import checkpoint
 point, calls = sys.argv[2], 0
 def dying(*arguments, **options):

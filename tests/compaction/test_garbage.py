@@ -58,7 +58,7 @@ def test_leftovers_go_and_nothing_else(tmp_path: Path) -> None:
 KILLED_AT_ADOPT = """
 import os, signal, sys
 import logstore
-from logstore.compaction import segments
+from logstore.compaction import segment_rewrite as segments
 from logstore.engine.commit import pipeline
 
 adopt = segments.adopt

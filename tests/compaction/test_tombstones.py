@@ -32,7 +32,7 @@ def test_one_process_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         os.write(tell, b"x")
         return count(*rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(background.deleted_bytes, "tombstoned_bytes", counted)
+    monkeypatch.setattr(background.erasure, "tombstoned_bytes", counted)
 
     def work() -> None:
         with logstore.open(path, background=False) as theirs:

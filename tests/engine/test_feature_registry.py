@@ -118,7 +118,7 @@ from logstore.features.labels import LabelRows
 from logstore.fs import LOCAL
 from logstore.index import env
 from logstore.index.txn import IndexTxn
-from logstore.log import names
+from logstore.log import file_names as names
 from logstore.recovery import compare
 from logstore.recovery.check import check
 
@@ -191,8 +191,8 @@ def test_a_new_feature_is_two_modules_a_line_of_the_registry_and_its_format(tmp_
     shutil.copytree(ROOT / "logstore", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "features" / "labels.py").write_text(STORED)
     (package / "engine" / "features" / "labels.py").write_text(DECIDED)
-    registry = package / "features" / "registry.py"
-    edit(registry, "import expiry, idempotent_ids,", "import expiry, idempotent_ids, labels,")
+    registry = package / "features" / "feature_list.py"
+    edit(registry, "expiry, idempotent_ids, latest,", "expiry, idempotent_ids, labels, latest,")
     edit(registry, "FEATURES = (\n", "FEATURES = (\n    labels.FEATURE,\n")
     layouts = package / "format.py"
     edit(layouts, "    TTL = 46\n", "    TTL = 46\n    LABEL = 47\n")
@@ -205,7 +205,7 @@ def test_a_new_feature_is_two_modules_a_line_of_the_registry_and_its_format(tmp_
     assert (done.stdout, done.stderr) == ("whole\n", "")
     files = touched(package)
     assert files == {
-        "features/labels.py", "features/registry.py", "engine/features/labels.py", "format.py",
+        "features/labels.py", "features/feature_list.py", "engine/features/labels.py", "format.py",
     }  # fmt: skip
     told = (ROOT / "docs" / "internals.md").read_text()
     for file in files:

@@ -44,7 +44,7 @@ sys.stdin.read()
 """
 USE = """
 import os, sys, logging, logstore
-from logstore.engine.shm import process
+from logstore.engine.shm import process_identity as process
 path, how, command, done = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 logging.basicConfig(stream=sys.stderr)
 if "reboot" in how:

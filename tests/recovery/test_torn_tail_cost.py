@@ -124,7 +124,7 @@ MEASURE = """
 import sys, time
 from pathlib import Path
 import logstore
-from logstore.log import names
+from logstore.log import file_names as names
 from tests.support.inside import add_frame
 path = Path(sys.argv[1])
 def mb():

@@ -299,7 +299,7 @@ def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: Any) -> None:
 
 CHURN = """
 import os, sys, time, logstore
-from logstore.compaction import background
+from logstore.compaction import compactor as background
 from logstore.engine.features import retention
 background.LOOK_S, background.SHARE, background.MIN_AGE_MS = 0.1, 0.9, 0
 retention.LOOK_S = 0.1

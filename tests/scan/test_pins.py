@@ -247,7 +247,7 @@ def test_only_a_process_that_is_seen_to_be_gone_is_gone() -> None:
 
 def test_the_nearest_ancestor_of_a_name() -> None:
     code = (
-        "import os; from logstore.engine.shm import process; "
+        "import os; from logstore.engine.shm import process_identity as process; "
         "print(process.ancestor('sh'), process.ancestor('nobody'), os.getppid())"
     )
     done = subprocess.run(

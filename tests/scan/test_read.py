@@ -26,7 +26,7 @@ WITHOUT_INDEX = """
 import sys
 sys.modules["lmdb"] = None
 import pickle
-from logstore.scan import read
+from logstore.scan import split_reads as read
 rows = sum(batch.num_rows for split in pickle.load(sys.stdin.buffer)
            for batch in read.read_split(split))
 named = [name for name in sys.modules if name.startswith(("logstore.engine", "logstore.index"))]

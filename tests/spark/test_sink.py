@@ -259,7 +259,7 @@ def test_what_a_dead_driver_staged_goes_with_the_next_open(path: Path) -> None:
 
     program = (
         "import sys, pathlib\n"
-        "from logstore.engine.shm import process\n"
+        "from logstore.engine.shm import process_identity as process\n"
         "from logstore.fs import LOCAL\n"
         "from logstore.log import stagefile\n"
         "import time\n"

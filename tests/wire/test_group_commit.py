@@ -280,7 +280,7 @@ KILLED = """
 import asyncio, logging, os, signal, sys, logstore
 from logstore.wire.catalogue import service_of
 from logstore.wire.command_runner import NOT_RUN
-from logstore.wire.server import group_commit
+from logstore.wire.server import held_adds as group_commit
 from logstore.wire.server.server import Listen, Server
 
 path, commits = sys.argv[1], int(sys.argv[2])
