@@ -2,8 +2,8 @@
 
 Three files are shared: LOCK, USERS and WAKE. If one of them is not the file that the others have,
 two processes would write over each other's entries, so nobody joins then. What tells is the locks
-that living processes hold (``shm.users``, ``shm.control_block``), which no copy of a file has, and
-for LOCK the inode that WAKE names.
+that living processes hold (``shm.users_file``, ``shm.control_block``), which no copy of a file has,
+and for LOCK the inode that WAKE names.
 
 Invariants: LOCK is held; nothing of the store is changed before it is known who has it open; what
 looks replaced is looked at again for a while, for a process may be dying meanwhile.

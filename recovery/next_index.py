@@ -4,7 +4,7 @@ It is a copy of the rows of the one there is, as of a moment, so that it is as s
 and has no byte of what was deleted. Then it takes in what was published since, until little is
 left, or those who commit are as fast. The rest is taken in under LOCK, a slice at a time, and
 others commit in between; so is the switch done. From checkpoint and log an index is built only
-where there is none to copy (``recovery.rebuild``): somebody adds about as fast as frames are
+where there is none to copy (``recovery.replay``): somebody adds about as fast as frames are
 applied, so that would not come to an end.
 
 Lock order: the maintenance lock is held all the time; the mutex and LOCK only in ``follow_locked``

@@ -147,7 +147,7 @@ def splits(
     counting: bool = False,
 ) -> list[Split]:
     """The splits of a new plan, in the order of the stores, the streams and their IDs; ``counting``
-    as `scan.plan.make` has it.
+    as `scan.split_plan.make` has it.
 
     Errors, and lines of the log, as `_names` says.
     """

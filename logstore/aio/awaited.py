@@ -1,8 +1,8 @@
 """Calls of the plain faces, awaited: what they declare once, the faces for asyncio have by name.
 
 ``get = of_stream(Stream.get)`` gives ``AsyncStream`` a coroutine function with the arguments, the
-result and the documentation of ``Stream.get``, which runs in a thread of the store; ``pages_of``
-does so for a call that gives an iterator.
+result and the documentation of ``Stream.get``, which runs in a thread of the store;
+``pages_of_stream`` does so for a call that gives an iterator.
 
 Invariant: nothing is fetched from an iterator before it is asked for, and no page is larger than
 ``PAGE_ENTRIES``.

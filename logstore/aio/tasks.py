@@ -1,4 +1,4 @@
-"""How asyncio tasks wait in the queue of a group: the steps of ``waiting.session``, awaited.
+"""How asyncio tasks wait in the queue of a group: the steps of ``waiting.wait_session``, awaited.
 
 Each step runs in a thread; in between the task waits for its event, which the thread that watches
 the store sets when its waiter record was called (``aio.wait``). So tasks stand in one queue with

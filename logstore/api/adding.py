@@ -55,7 +55,6 @@ class AddOptions(RowOptions, total=False):
 
 
 _TRIMMING: Final = frozenset({"maxlen", "minid", "approximate", "limit"})
-_TOLD: Final = _TRIMMING | {"references"}
 
 
 class Terms(NamedTuple):
@@ -95,8 +94,9 @@ def lane_options(id: IDLike, options: AddOptions, create: Any) -> Options | bool
 def _are_usual(options: AddOptions) -> bool:
     """Whether what the lane does not know was given as it is if it is left out."""
     arguments.check_names(options, AddOptions, "add")
+    others = options.keys() - _TRIMMING - {"references"}
     return options.get("references", "keep") == "keep" and all(
-        value is None for name, value in options.items() if name not in _TOLD
+        value is None for name, value in options.items() if name in others
     )
 
 
@@ -121,8 +121,7 @@ def one(
     """What adds one entry, and what the engine is asked for by it."""
     arguments.check_names(options, AddOptions, "add")
     ids = arguments.add_id(id)
-    asked_of = terms(create, options)
-    request = asked_of.request(name, arguments.rows([fields], encoding), ids)
+    request = terms(create, options).request(name, arguments.rows([fields], encoding), ids)
     producer, idempotent_id = options.get("producer"), options.get("idempotent_id")
     if producer is None and idempotent_id is None:
         return partial(add.add, request=request), request
@@ -146,7 +145,6 @@ def steps(
         for ids, batch in arguments.batches(rows, size, made):
             yield partial(_adding, name, batch, ids)
         return
-
     for asked, batch in _asked_batches(rows, size, producer, encoding, made):
         yield partial(_adding_once, name, batch, asked)
 

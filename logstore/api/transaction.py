@@ -232,11 +232,9 @@ class Recording(Generic[T]):
         self.encoding = steps.opened.encoding
         self.engine = steps.opened.engine
 
-    def commit(
-        self, op: Op, sync: Sync | None = None, *, made: Callable[[Any], Any] | None = None
-    ) -> Any:
+    def commit(self, op: Op, sync: Sync | None = None) -> Any:
         """Take a step."""
-        return self._steps.take(op, made, sync=sync)
+        return self._steps.take(op, sync=sync)
 
     def free(
         self, op: Op, sync: Sync | None = None, *, made: Callable[[Any], Any] | None = None

@@ -1,4 +1,4 @@
-"""The codec in pure Python, under the names of `interface.Codec`: the specification that runs.
+"""The codec in pure Python, under the names of `backend.Codec`: the specification that runs.
 
 Invariants: nothing but names stands here. It may not know that a compiled codec exists.
 """

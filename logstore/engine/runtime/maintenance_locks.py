@@ -33,7 +33,7 @@ def alone(
     """Hold a maintenance lock: a flock on a directory, by default of all that copies or moves.
 
     ``what``: another one of the store's directories, but for log/, which every process that has the
-    store open holds (``shm.users``).
+    store open holds (``shm.users_file``).
     """
     assert what != file_names.LOG
     engine.refuse_inside()  # others would wait with it, for whoever has the lock
