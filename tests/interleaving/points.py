@@ -10,22 +10,28 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from tests.crash.states.steps import step_of
+from logstore.engine.features import retention
+from logstore.engine.runtime import maintenance_locks
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots import snapshot
+from logstore.scan import split_plan
+from recovery import backup, check, readonly, replay
+from tests.crash.states.steps import code_of, step_of
 from tests.crash.states.table import label
 
-# (module, function), wherever it stands among the callers: what it does is called so.
+# A function, wherever it stands among the callers: what it does is called so.
 OUTER = {
-    ("check", "run"): "check",
-    ("readonly", "open_engine"): "read-only",
-    ("readonly", "follow"): "read-only",
-    ("backup", "take"): "backup",
-    ("plan", "make"): "plan of a scan",
-    ("engine", "repair_index"): "an index that is gone",
-    ("maintenance_locks", "write_missing_hints"): "hints",
-    ("retention", "run"): "retention",
+    code_of(check.check): "check",
+    code_of(readonly.open_engine): "read-only",
+    code_of(readonly.Follower.follow): "read-only",
+    code_of(backup.take): "backup",
+    code_of(split_plan.make): "plan of a scan",
+    code_of(Engine.repair_index): "an index that is gone",
+    code_of(maintenance_locks.write_missing_hints): "hints",
+    code_of(retention.run): "retention",
 }
 # Only if nothing else has a name.
-INNER = {("snapshot", "read"): "reader", ("rebuild", "copy_used"): "copy of the index"}
+INNER = {code_of(snapshot.read): "reader", code_of(replay.copy_used): "copy of the index"}
 
 
 class Point(NamedTuple):
@@ -40,12 +46,11 @@ def name_of(frame: FrameType | None, kind: str, path: Path | None) -> str:
     inner = ""
     at = frame
     while at is not None:
-        key = at.f_code.co_filename.rpartition("/")[2].removesuffix(".py"), at.f_code.co_name
-        found = OUTER.get(key)
+        found = OUTER.get(at.f_code)
         if found is not None:
             step = step_of(frame, kind, path)
             return f"{found}: {_within(step.protocol, step.part)}{step.doing}"
-        inner = inner or INNER.get(key, "")
+        inner = inner or INNER.get(at.f_code, "")
         at = at.f_back
     step = step_of(frame, kind, path)
     return f"{inner}: {step.doing}" if inner else f"{step.protocol}: {label(step)}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import fsinfo
+from logstore.engine.commit import log_tail, write_back
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
@@ -22,11 +23,13 @@ from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import file_names, storefile
 from tests.crash.states.disk import Event, Image
-from tests.crash.states.steps import Step, step_of
+from tests.crash.states.steps import Step, code_of, step_of
 from tests.crash.twins import in_place
 
 STORE = "new/store"  # below the root, so that the names above the store count, too
 MOUNT, BORN_NS, BOOT_ID = 7, 9, "the boot of the recording"
+
+FOLLOWING = (code_of(write_back.follow_locked), code_of(log_tail.follow_locked))
 
 
 class IndexFile(NamedTuple):
@@ -235,7 +238,7 @@ def _followed(recorder: Recorder) -> Callable[[], None]:
     words: Any = vars(Wake)["indexed_upto"]
 
     def store(wake: Wake, position: int) -> None:
-        follows = sys._getframe(1).f_code.co_name == "follow_locked"
+        follows = sys._getframe(1).f_code in FOLLOWING
         if follows:
             recorder.mark("LMDB has committed")
         words.fset(wake, position)

@@ -1,16 +1,22 @@
 """Which step of which protocol an operation belongs to, told by who called for it.
 
-The functions of the code under test that stand for a step are named here; one that is renamed makes
-``LOOKED_FOR`` fail in the test, so that the table cannot lose a row in silence.
+The functions of the code under test that stand for a step are the keys here, and not their names:
+one that is renamed fails the import. ``LOOKED_FOR`` holds that the table loses no row.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import NamedTuple
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
+from compaction import closing, output, runner, segment_rewrite
+from logstore.engine.commit import committer, log_tail, pipeline, write_back
+from logstore.engine.maintenance import checkpoint
 from logstore.log import file_names
+from recovery import create, replay, store_opening, unsynced
 
 COMMIT, ROLL, CHECKPOINT, COMPACTION = "commit", "seal and roll", "checkpoint", "compaction"
 RECOVERY, CREATE, CLOSE, UPGRADE = "recovery", "create", "close", "upgrade"
@@ -39,39 +45,45 @@ class Step(NamedTuple):
     doing: str
 
 
-# (module, function): protocol, part. The innermost one that is found names the step.
-CALLERS: dict[tuple[str, str], tuple[str, str]] = {
-    ("pipeline", "commit_locked"): (COMMIT, ""),
-    ("committer", "run"): (COMMIT, ""),
-    ("write_back", "follow_locked"): (FOLLOW, ""),
-    ("log_tail", "follow_locked"): (FOLLOW, ""),
-    ("log_tail", "roll_locked"): (ROLL, ""),
-    ("checkpoint", "take_alone"): (CHECKPOINT, ""),
-    ("create", "create_store"): (CREATE, ""),
-    ("open_store", "_upgrade"): (UPGRADE, ""),
-    ("open_store", "close_engine"): (CLOSE, ""),
-    ("open_store", "_leave_hints"): (CLOSE, "hints"),
-    ("open_store", "_mark_clean"): (CLOSE, "clean mark"),
-    ("open_store", "open_engine"): (RECOVERY, "open"),
-    ("open_store", "_finish_tail"): (RECOVERY, "tail"),
-    ("log_tail", "check_locked"): (RECOVERY, "tail"),
-    ("log_tail", "_cut"): (RECOVERY, "cut the tail"),
-    ("log_tail", "_complete_roll"): (RECOVERY, "end a roll"),
-    ("unsynced", "rewrite"): (RECOVERY, "after a failed sync"),
-    ("rebuild", "build"): (RECOVERY, "rebuild"),
-    ("runner", "run"): (COMPACTION, "run"),
-    ("closing", "_copy_index"): (COMPACTION, "copy the index"),
-    ("segments", "seal"): (COMPACTION, "seal"),
-    ("segments", "write_and_adopt"): (COMPACTION, "write"),
-    ("segments", "adopt"): (COMPACTION, "adopt"),
-    ("output", "finish"): (COMPACTION, "write"),
-    ("segments", "rewrite_open_nodes"): (COMPACTION, "rewrite open nodes"),
-    ("segments", "drop_dead"): (COMPACTION, "drop"),
-    ("segments", "unlink"): (COMPACTION, "unlink"),
-    ("segments", "remove_garbage"): (COMPACTION, "garbage"),
-    ("runner", "_erase_copies"): (COMPACTION, "erase copies"),
-    ("runner", "_shrink_index"): (COMPACTION, "shrink the index"),
+def code_of(function: Callable[..., Any]) -> CodeType:
+    """What a frame of it runs."""
+    return inspect.unwrap(function).__code__
+
+
+# A function: protocol, part. The innermost one that is found names the step.
+_FUNCTIONS: dict[Callable[..., Any], tuple[str, str]] = {
+    pipeline.commit_locked: (COMMIT, ""),
+    committer.Committer.run: (COMMIT, ""),
+    write_back.follow_locked: (FOLLOW, ""),
+    log_tail.follow_locked: (FOLLOW, ""),
+    log_tail.roll_locked: (ROLL, ""),
+    checkpoint.take_alone: (CHECKPOINT, ""),
+    create.create_store: (CREATE, ""),
+    store_opening._upgrade: (UPGRADE, ""),
+    store_opening.close_engine: (CLOSE, ""),
+    store_opening._leave_hints: (CLOSE, "hints"),
+    store_opening._mark_clean: (CLOSE, "clean mark"),
+    store_opening.open_engine: (RECOVERY, "open"),
+    store_opening._finish_tail: (RECOVERY, "tail"),
+    log_tail.check_locked: (RECOVERY, "tail"),
+    log_tail._cut: (RECOVERY, "cut the tail"),
+    log_tail._complete_roll: (RECOVERY, "end a roll"),
+    unsynced.rewrite: (RECOVERY, "after a failed sync"),
+    replay.build: (RECOVERY, "rebuild"),
+    runner.run: (COMPACTION, "run"),
+    closing._copy_index: (COMPACTION, "copy the index"),
+    segment_rewrite.seal: (COMPACTION, "seal"),
+    segment_rewrite.write_and_adopt: (COMPACTION, "write"),
+    segment_rewrite.adopt: (COMPACTION, "adopt"),
+    output.Output.finish: (COMPACTION, "write"),
+    segment_rewrite.rewrite_open_nodes: (COMPACTION, "rewrite open nodes"),
+    segment_rewrite.drop_dead: (COMPACTION, "drop"),
+    segment_rewrite.unlink: (COMPACTION, "unlink"),
+    segment_rewrite.remove_garbage: (COMPACTION, "garbage"),
+    runner._erase_copies: (COMPACTION, "erase copies"),
+    runner._shrink_index: (COMPACTION, "shrink the index"),
 }
+CALLERS = {code_of(function): step for function, step in _FUNCTIONS.items()}
 # A part that others call for, too, and whose it is then.
 PARTS_OF = {("unlink", "garbage"), ("rebuild", "shrink the index")}
 _KINDS = {
@@ -86,15 +98,13 @@ def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
     creating = False
     whole = ""
     while frame is not None:
-        code = frame.f_code
-        name = code.co_filename.rpartition("/")[2].removesuffix(".py")
-        here = CALLERS.get((name, code.co_name))
+        here = CALLERS.get(frame.f_code)
         if here is not None:
             if found is None or _owns(here, found):
                 found = here
             if here[1] == "open":
                 creating = _creating(frame)
-        whole = _whole(name, frame) or whole
+        whole = _whole(frame) or whole
         frame = frame.f_back
     protocol, part = found if found is not None else (COMMIT, "")
     if creating and protocol == RECOVERY:
@@ -105,13 +115,11 @@ def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
     return Step(protocol, part, what)
 
 
-def _whole(module: str, frame: FrameType) -> str:
+def _whole(frame: FrameType) -> str:
     """What a compaction as a whole is part of, if that is told by itself."""
-    if frame.f_code.co_name != "run":
-        return ""
-    if module == "closing":
+    if frame.f_code is code_of(closing.run):
         return GIVING_BACK
-    return FULL if module == "runner" and frame.f_locals["full"] else ""
+    return FULL if frame.f_code is code_of(runner.run) and frame.f_locals["full"] else ""
 
 
 def _owns(here: tuple[str, str], found: tuple[str, str]) -> bool:

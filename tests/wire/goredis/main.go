@@ -1,4 +1,4 @@
-// Asks a server through go-redis, and prints what that makes of each answer: see test_go_redis.py.
+// Asks a server through go-redis, and prints what that makes of each answer: see test_other_clients.py.
 package main
 
 import (

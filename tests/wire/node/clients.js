@@ -1,5 +1,5 @@
 // Asks a server through ioredis and node-redis, and prints what they make of each answer: see
-// test_other_languages.py.
+// test_other_clients.py.
 const [host, port] = process.argv[2].split(':');
 const say = (what, v) => console.log(what + ': ' + (v instanceof Error ? 'error ' + v.message : JSON.stringify(v)));
 const t = async (what, p) => { try { say(what, await p()); } catch (e) { say(what, e); } };
