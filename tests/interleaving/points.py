@@ -14,8 +14,8 @@ from logstore.engine.features import retention
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
+from logstore.recovery import backup, check, readonly, replay
 from logstore.scan import split_plan
-from recovery import backup, check, readonly, replay
 from tests.crash.states.steps import code_of, step_of
 from tests.crash.states.table import label
 

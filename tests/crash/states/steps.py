@@ -12,11 +12,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from compaction import closing, output, runner, segment_rewrite
+from logstore.compaction import closing, output, runner, segment_rewrite
 from logstore.engine.commit import committer, log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.log import file_names
-from recovery import create, replay, store_opening, unsynced
+from logstore.recovery import create, replay, store_opening, unsynced
 
 COMMIT, ROLL, CHECKPOINT, COMPACTION = "commit", "seal and roll", "checkpoint", "compaction"
 RECOVERY, CREATE, CLOSE, UPGRADE = "recovery", "create", "close", "upgrade"
