@@ -146,7 +146,7 @@ def _add_beside(folder: Path) -> Work:
     keyed.add(ROW)
     keyed.latest("12.5")
     keyed.schedule(ROW, every=3600, name="hourly")
-    keyed.group("g", start="0").configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
+    keyed.group("g", start="0").configure(max_deliveries=3, dead_letter="dead", min_idle=30)
     return _each(stream.add, iter(_rows(CALLS * NODE)), NODE)
 
 

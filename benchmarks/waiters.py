@@ -54,8 +54,8 @@ def _wait(store: Store[Any], kind: str, who: str) -> None:
         "read-only": lambda: stream.read(timeout=NEVER_S),
         "group": lambda: group.read(who, timeout=NEVER_S),
         QUEUED: lambda: group.read(who, timeout=NEVER_S),
-        "claim": lambda: group.read(who, timeout=NEVER_S, claim_idle=NEVER_S),
-        "worker": lambda: group.consume(who, print, claim_idle=NEVER_S),
+        "claim": lambda: group.read(who, timeout=NEVER_S, min_idle=NEVER_S),
+        "worker": lambda: group.consume(who, print, min_idle=NEVER_S),
     }
     with suppress(logstore.ClosedError):
         reads[kind]()
@@ -63,9 +63,9 @@ def _wait(store: Store[Any], kind: str, who: str) -> None:
 
 async def _idle_task(path: str, kind: str, seconds: float) -> float:
     async with aio.open(path, create=False) as store:
-        claim_idle = NEVER_S if kind == "asyncio claim" else None
+        min_idle = NEVER_S if kind == "asyncio claim" else None
         group = await store.stream("s").group(kind)
-        task = asyncio.create_task(group.read("c", timeout=NEVER_S, claim_idle=claim_idle))
+        task = asyncio.create_task(group.read("c", timeout=NEVER_S, min_idle=min_idle))
         await asyncio.sleep(SETTLED_S)
         began = time.process_time()
         await asyncio.sleep(seconds)

@@ -56,8 +56,8 @@ def _time_outs(bench: Bench, path: Path) -> list[Result]:
         reads: dict[str, Callable[[str, float], object]] = {
             "stream.read": lambda _, timeout: stream.read(timeout=timeout),
             "group.read": lambda who, timeout: group.read(who, timeout=timeout),
-            "group.read(claim_idle=)": lambda who, timeout: group.read(
-                who, timeout=timeout, claim_idle=NEVER_S
+            "group.read(min_idle=)": lambda who, timeout: group.read(
+                who, timeout=timeout, min_idle=NEVER_S
             ),
         }
         results = [

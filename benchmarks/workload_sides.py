@@ -91,7 +91,7 @@ class Ours(Side):
         """Add, and keep the newest thousand."""
         add = self._store.stream("capped").add
         for doc in docs:
-            add(doc, maxlen=CAPPED)
+            add(doc, max_entries=CAPPED)
 
     def add_given(self, docs: list[Fields]) -> None:
         """Add with IDs of the caller's."""

@@ -210,7 +210,7 @@ def _adds(bench: Bench, drawn: random.Random) -> list[Work]:
         )  # fmt: skip
     return [
         *found,
-        Work("add with maxlen=1000", 0.8, len(half), "add_capped", (half,)),
+        Work("add with max_entries=1000", 0.8, len(half), "add_capped", (half,)),
         Work("add, the ID given", 1.0, len(half), "add_given", (half,)),
         Work("transaction of two adds", 0.45, len(quarter), "add_pairs", (quarter,)),
         Work("add_many of ten, an entry", 0.6, count, "add_tens", (docs,)),

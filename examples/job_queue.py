@@ -33,7 +33,7 @@ def charge(tx: Any, account: str, cents: int) -> None:
 @jobs.task(every=timedelta(seconds=1), transaction=True)
 def heartbeat(tx: Any) -> None:
     """A job that repeats, each time once, however many workers there are."""
-    tx.stream("heartbeats").add({"alive": "yes"}, maxlen=1000)
+    tx.stream("heartbeats").add({"alive": "yes"}, max_entries=1000)
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ async def page(_request: Request) -> Response:
 async def post(request: Request) -> Response:
     """Add a message; its ID."""
     text = (await request.body()).decode("utf-8", "replace")
-    id = await request.app.state.messages.add({"text": text}, maxlen=10_000)
+    id = await request.app.state.messages.add({"text": text}, max_entries=10_000)
     return JSONResponse({"id": str(id)}, status_code=201)
 
 

@@ -77,7 +77,7 @@ class GroupSettings(NamedTuple, Generic[T]):
 
     max_deliveries: int | None = None  # after so many without an ack an entry is dead
     dead_letter: T | None = None  # the stream where it goes then
-    redeliver_after_ms: int | None = None  # idle for so long, it goes to whoever reads next
+    min_idle_ms: int | None = None  # idle for so long, it goes to whoever reads next
     backoff_ms: int | None = None  # what failed waits for so long, twice as long each time
     backoff_max_ms: int = BACKOFF_MAX_MS  # but never longer
 
@@ -87,19 +87,19 @@ class GroupSettings(NamedTuple, Generic[T]):
         return _length(self.backoff_ms)
 
     @property
-    def redeliver_after(self: GroupSettings[Any]) -> timedelta | None:
+    def min_idle(self: GroupSettings[Any]) -> timedelta | None:
         """How long an entry may be pending before it goes to whoever reads next."""
-        return _length(self.redeliver_after_ms)
+        return _length(self.min_idle_ms)
 
     def check(self: GroupSettings[Any]) -> None:
         """OptionError for values out of range, or for one without the other."""
         _check_amount("max_deliveries", self.max_deliveries, 1)
-        _check_amount("redeliver_after", self.redeliver_after_ms, 1)
+        _check_amount("min_idle", self.min_idle_ms, 1)
         _check_amount("backoff", self.backoff_ms, 0)
         _check_range("backoff_max", self.backoff_max_ms, LENGTH_MAX_MS)
-        if self.backoff_ms is not None and self.redeliver_after_ms is None:
+        if self.backoff_ms is not None and self.min_idle_ms is None:
             raise OptionError(
-                "give redeliver_after with backoff: an entry that waits goes to who reads by that"
+                "give min_idle with backoff: an entry that waits goes to who reads by that"
             )
         if (self.max_deliveries is None) != (self.dead_letter is None):
             raise OptionError("give max_deliveries and dead_letter both, or neither")

@@ -59,8 +59,10 @@ where_option = click.option(
 @options.stream_argument
 @click.argument("pairs", metavar="FIELD=VALUE...", nargs=-1, required=True)
 @click.option("--id", "id", default="*", show_default=True, help="The ID: MS-SEQ, MS-* or *.")
-@click.option("--maxlen", type=click.IntRange(min=0), help="Then trim to about this many entries.")
-@click.option("--minid", help="Then trim what is below this ID, about.")
+@click.option(
+    "--max-entries", type=click.IntRange(min=0), help="Then trim to about this many entries."
+)
+@click.option("--min-id", help="Then trim what is below this ID, about.")
 @click.option("--exact", is_flag=True, help="Trim exactly, not whole nodes only.")
 @click.option("--ttl", type=LENGTH, help="How long the entry lives: 90s, 1h30m, 7d.")
 @options.no_create_option

@@ -79,8 +79,8 @@ def delete(
 
 @options.command("trim")
 @options.stream_argument
-@click.option("--maxlen", type=click.IntRange(min=0), help="Keep so many of the newest.")
-@click.option("--minid", help="Drop what is below this ID.")
+@click.option("--max-entries", type=click.IntRange(min=0), help="Keep so many of the newest.")
+@click.option("--min-id", help="Drop what is below this ID.")
 @click.option("--max-age", type=LENGTH, help="Drop what is older: 7d, 1h30m.")
 @click.option("--approximate", is_flag=True, help="Whole nodes only: faster, and may keep more.")
 @options.yes_option
@@ -88,12 +88,12 @@ def trim(output: Output, /, path: Path, name: str, approximate: bool, **limits: 
     """Drop the oldest entries, as XTRIM."""
     given = {key: value for key, value in limits.items() if value is not None}
     if len(given) != 1:
-        raise click.UsageError("give one of --maxlen, --minid and --max-age")
-    if "maxlen" in given:
-        what = f"all but the newest {given['maxlen']:,}"
-    elif "minid" in given:
-        _check_meant(given["minid"])
-        what = f"what is below {given['minid']}"
+        raise click.UsageError("give one of --max-entries, --min-id and --max-age")
+    if "max_entries" in given:
+        what = f"all but the newest {given['max_entries']:,}"
+    elif "min_id" in given:
+        _check_meant(given["min_id"])
+        what = f"what is below {given['min_id']}"
     else:
         what = f"what is older than {length_in_words(given['max_age'])}"
     with options.changing(path) as store:
@@ -182,7 +182,7 @@ class Setting(click.ParamType[Any]):
 @click.option("--group", metavar="NAME", help="Set what follows, of this group.")
 @click.option("--max-deliveries", type=Setting(click.IntRange(1)), help="Then an entry is dead.")
 @click.option("--dead-letter", type=Setting(click.STRING), help="The stream where it goes then.")
-@click.option("--redeliver-after", type=Setting(LENGTH), help="Idle so long, others may get it.")
+@click.option("--min-idle", type=Setting(LENGTH), help="Idle so long, others may get it.")
 @click.option("--backoff", type=Setting(LENGTH), help="What failed waits so long, then twice that.")
 @click.option("--backoff-max", type=LENGTH, help="But never longer than this.")
 @options.yes_option
@@ -191,7 +191,7 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
 
     It asks before the stream is to keep less than what is in it.
     """
-    of_group = {"max_deliveries", "dead_letter", "redeliver_after", "backoff", "backoff_max"}
+    of_group = {"max_deliveries", "dead_letter", "min_idle", "backoff", "backoff_max"}
     chosen = {key: value for key, value in given.items() if value is not None}
     wanted = {key: None if value == NONE else value for key, value in chosen.items()}
     misplaced = sorted(key for key in wanted if (key in of_group) != (group is not None))

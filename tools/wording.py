@@ -108,7 +108,7 @@ PHRASES = {
     ),
     "; IDs are given as start and end": "; IDs are given as START and END",
     "or to= a stream for this entry": "or --to a stream for this entry",
-    "give redeliver_after with backoff": "give --redeliver-after with --backoff",
+    "give min_idle with backoff": "give --min-idle with --backoff",
     "dead_letter must be": "--dead-letter must be",
     "give max_deliveries and dead_letter both, or neither": (
         "give --max-deliveries and --dead-letter both, or neither"
@@ -127,7 +127,7 @@ PHRASES = {
         "give the smaller ID first (a command that has --reverse reads from the newest on)"
     ),
     "give an ID above last_id, or '*'": "give an ID above the stream's last one, or '*'",
-    "give one of maxlen, minid and max_age": "give one of --maxlen and --minid",
+    "give one of max_entries, min_id and max_age": "give one of --max-entries and --min-id",
     "wait, raise lock_timeout, or look at that process": (
         "try again when it is done, or look at that process"
     ),

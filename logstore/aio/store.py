@@ -485,9 +485,9 @@ class AsyncStream(Generic[T]):
         """When the stream expires, as ``Stream.expires_at``."""
         return await self._run(lambda: self._stream.expires_at)
 
-    async def ttl(self) -> timedelta | None:
-        """How long it is until the stream expires, as ``Stream.ttl``."""
-        return await self._run(lambda: self._stream.ttl)
+    async def expires_in(self) -> timedelta | None:
+        """How long it is until the stream expires, as ``Stream.expires_in``."""
+        return await self._run(lambda: self._stream.expires_in)
 
     # -- consumer groups ----------------------------------------------------------------------
     async def group(

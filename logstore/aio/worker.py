@@ -90,7 +90,7 @@ class AsyncWorker(Generic[T]):
                 loop.batch,
                 step.until,
                 loop.alive,
-                claim_idle_ms=loop.claim_idle_ms,
+                asked_idle_ms=loop.asked_idle_ms,
                 worker=True,
                 dead=loop.limit,
                 on_dead=loop.work.on_dead,

@@ -37,8 +37,8 @@ Step = Callable[[Any], Any]
 class RowOptions(TypedDict, total=False):
     """Options of whatever adds rows, as ``Stream.add`` describes them."""
 
-    maxlen: int | None
-    minid: IDLike | None
+    max_entries: int | None
+    min_id: IDLike | None
     approximate: bool
     limit: int | None
     references: References
@@ -54,7 +54,7 @@ class AddOptions(RowOptions, total=False):
     idempotent_id: str | bytes | None
 
 
-_TRIMMING: Final = frozenset({"maxlen", "minid", "approximate", "limit"})
+_TRIMMING: Final = frozenset({"max_entries", "min_id", "approximate", "limit"})
 
 
 class Terms(NamedTuple):
@@ -87,8 +87,8 @@ def lane_options(id: IDLike, options: AddOptions, create: Any) -> Options | bool
         return (id is arguments.ANY_ID and create) or (id, None, None, True, None, create)
     if not options.keys() <= _TRIMMING and not _are_usual(options):
         return False
-    maxlen, minid = options.get("maxlen"), options.get("minid")
-    return id, maxlen, minid, options.get("approximate", True), options.get("limit"), create
+    max_entries, min_id = options.get("max_entries"), options.get("min_id")
+    return id, max_entries, min_id, options.get("approximate", True), options.get("limit"), create
 
 
 def _are_usual(options: AddOptions) -> bool:
@@ -104,8 +104,8 @@ def terms(create: bool, options: RowOptions) -> Terms:
     """The terms of these options. OptionError, InvalidIDError."""
     arguments.check_flag(create, "create")
     rule = arguments.Trimming(
-        options.get("maxlen"),
-        options.get("minid"),
+        options.get("max_entries"),
+        options.get("min_id"),
         options.get("approximate", True),
         options.get("limit"),
         options.get("references", "keep"),

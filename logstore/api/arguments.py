@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 # another one is an ID that is read.
 ANY_ID = "*"
 TIMEOUT_MAX_S = 1_000_000_000  # thirty years and more: for ever
+# What redis-py and others call some options.
+_PEERS = {"maxlen": "max_entries", "minid": "min_id"}
 
 
 def entry_ids(ids: Sequence[IDLike]) -> Sequence[StreamID]:
@@ -131,18 +133,18 @@ def add_id(id: IDLike) -> AutoID | StreamID:
 class Trimming(NamedTuple):
     """What is trimmed after an add, as its arguments say."""
 
-    maxlen: int | None
-    minid: IDLike | None
+    max_entries: int | None
+    min_id: IDLike | None
     approximate: bool
     limit: int | None
     references: str
 
     def rule(self) -> TrimRule | None:
         """The rule; None if nothing is trimmed. OptionError."""
-        maxlen, minid, approximate, limit, references = self
+        max_entries, min_id, approximate, limit, references = self
         return trim_rule(
-            maxlen,
-            minid,
+            max_entries,
+            min_id,
             None,
             approximate=approximate,
             limit=limit,
@@ -152,8 +154,8 @@ class Trimming(NamedTuple):
 
 
 def trim_rule(
-    maxlen: int | None,
-    minid: IDLike | None,
+    max_entries: int | None,
+    min_id: IDLike | None,
     max_age: timedelta | float | None,
     *,
     approximate: bool,
@@ -164,15 +166,17 @@ def trim_rule(
     """The rule of a trim; None if none is asked for and ``optional``."""
     check_choice(references, References, "references")
     check_flag(approximate, "approximate")
-    if optional and maxlen is None and minid is None and limit is None:
+    if optional and max_entries is None and min_id is None and limit is None:
         if references != "keep":
-            raise OptionError("references is about what is trimmed: give maxlen or minid, too")
+            raise OptionError(
+                "give max_entries or min_id with references: it is about what is trimmed"
+            )
         return None
-    check_count(maxlen, "maxlen")
+    check_count(max_entries, "max_entries")
     check_count(limit, "limit")
     age_ms = None if max_age is None else milliseconds(max_age, "max_age")
-    least = None if minid is None else parse_id(minid)
-    rule = TrimRule(maxlen, least, approximate, limit, age_ms, references)
+    least = None if min_id is None else parse_id(min_id)
+    rule = TrimRule(max_entries, least, approximate, limit, age_ms, references)
     check_rule(rule)
     return rule
 
@@ -182,7 +186,11 @@ def check_names(options: Mapping[str, object], known: type[Any], call: str) -> N
     names = known.__annotations__
     for name in options:
         if name not in names:
-            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+            from difflib import get_close_matches
+
+            near = _PEERS.get(name) or next(iter(get_close_matches(name, names, 1)), "")
+            hint = f". Did you mean {near!r}?" if near in names else ""
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def check_count(value: object, name: str) -> None:
@@ -342,7 +350,7 @@ class GroupReadArguments(NamedTuple):
     consumer: bytes
     limit: int  # of entries; 0: none
     max_bytes: int  # of all entries; 0: no limit
-    claim_idle_ms: int | None
+    asked_idle_ms: int | None
     deadline: float | None  # of ``time.monotonic``; None: none
     noack: bool
 
@@ -350,7 +358,7 @@ class GroupReadArguments(NamedTuple):
         """What is asked for beside who reads, how many and until when."""
         return {
             "noack": self.noack,
-            "claim_idle_ms": self.claim_idle_ms,
+            "asked_idle_ms": self.asked_idle_ms,
             "max_bytes": self.max_bytes,
         }
 
@@ -364,11 +372,11 @@ def group_read(
     max_bytes: int | None = None,
     timeout: float | timedelta | None = 0,
     noack: bool = False,
-    claim_idle: timedelta | float | None = None,
+    min_idle: timedelta | float | None = None,
 ) -> GroupReadArguments:
     """The arguments of a read of a group; ``count`` 0 or None: no limit."""
     check_flag(noack, "noack")
-    idle_ms = None if claim_idle is None else milliseconds(claim_idle, "claim_idle")
+    idle_ms = None if min_idle is None else milliseconds(min_idle, "min_idle")
     limit, most_bytes = read_count(count), 0
     if max_count is not None or max_bytes is not None:
         allowed = limits(count, max_count, max_bytes)

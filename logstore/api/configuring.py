@@ -41,7 +41,7 @@ class GroupOptions(TypedDict, total=False):
 
     max_deliveries: int | None
     dead_letter: str | bytes | None
-    redeliver_after: timedelta | float | None
+    min_idle: timedelta | float | None
     backoff: timedelta | float | None
     backoff_max: timedelta | float
 
@@ -69,7 +69,7 @@ def group_changes(options: GroupOptions, encoding: str | None) -> dict[str, Any]
         changes["dead_letter"] = arguments.stream_name(letter, encoding)
     elif letter is not None:
         raise OptionError(f"dead_letter must be the name of a stream: {shown(letter)}")
-    for name in ("redeliver_after", "backoff", "backoff_max"):
+    for name in ("min_idle", "backoff", "backoff_max"):
         _in_milliseconds(changes, name)
     return changes
 

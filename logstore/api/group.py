@@ -259,7 +259,7 @@ class ConsumeOptions(TypedDict, total=False):
     batch: int
     max_deliveries: int | None
     dead_letter: str | bytes | None
-    claim_idle: timedelta | float | None
+    min_idle: timedelta | float | None
     stop: Event | None
     timeout: timedelta | float | None
     on_dead: OnDead[Any] | None
@@ -449,10 +449,10 @@ class Group(Generic[T]):
             max_deliveries: an entry that was delivered so often without an ack goes to the stream
                 ``dead_letter`` instead of being delivered again; both are given, or None both.
             dead_letter: the name of another stream.
-            redeliver_after: seconds or timedelta; what is pending for so long goes to whoever reads
+            min_idle: seconds or timedelta; what is pending for so long goes to whoever reads
                 next. None: not at all.
             backoff: seconds or timedelta; what failed is delivered again after so long, then after
-                twice as long each time. It needs ``redeliver_after``. None: at once.
+                twice as long each time. It needs ``min_idle``. None: at once.
             backoff_max: seconds or timedelta that an entry waits at most, an hour at first.
             sync: a stronger promise than the store's, for this commit.
 
@@ -485,7 +485,7 @@ class Group(Generic[T]):
         max_bytes: int | None = None,
         timeout: timedelta | float | None = 0,
         noack: bool = False,
-        claim_idle: timedelta | float | None = None,
+        min_idle: timedelta | float | None = None,
     ) -> list[Delivery[T]]:
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
 
@@ -495,9 +495,9 @@ class Group(Generic[T]):
             max_count: as in ``Stream.read``; what it leaves out stays for the next read.
             max_bytes: as in ``Stream.read``, likewise.
             timeout: seconds or timedelta to wait; 0 does not wait, None waits for ever.
-            noack: new entries are not pending after, and ``redeliver_after`` does not count.
-            claim_idle: seconds or timedelta; what was pending for so long with any consumer, or was
-                given back, comes first. If ``redeliver_after`` is set for the group, the shorter of
+            noack: new entries are not pending after, and ``min_idle`` does not count.
+            min_idle: seconds or timedelta; what was pending for so long with any consumer, or was
+                given back, comes first. If one is set for the group, too, the shorter of
                 the two counts.
 
         Returns:
@@ -511,8 +511,9 @@ class Group(Generic[T]):
             OptionError: an option is not valid.
         """
         if max_count is max_bytes is None and noack is False:
-            asked = claim_idle
-            idle_ms = None if asked is None else arguments.milliseconds(asked, "claim_idle")
+            idle_ms = None
+            if min_idle is not None:
+                idle_ms = arguments.milliseconds(min_idle, "min_idle")
             plain: list[Delivery[T]] | None = self._opened.read_plain(
                 self._stream, self._name, consumer, count, timeout, making, self, idle_ms
             )
@@ -526,7 +527,7 @@ class Group(Generic[T]):
             max_bytes=max_bytes,
             timeout=timeout,
             noack=noack,
-            claim_idle=claim_idle,
+            min_idle=min_idle,
         )
         return self._read(ask.consumer, ask.limit, ask.deadline, **ask.options())
 
@@ -542,7 +543,7 @@ class Group(Generic[T]):
         ``_once`` with the deadline 0. ``alive`` raises to end it.
         """
         if alive is not None:  # a worker, whose batch may be at hand
-            name, idle_ms = self._name, options.get("claim_idle_ms")
+            name, idle_ms = self._name, options.get("asked_idle_ms")
             read_plain, stream = self._opened.read_plain, self._stream
             batch = read_plain(stream, name, who, limit, None, making, self, idle_ms)
             if batch is not None:
@@ -565,7 +566,7 @@ class Group(Generic[T]):
         limit: int,
         *,
         noack: bool = False,
-        claim_idle_ms: int | None = None,
+        asked_idle_ms: int | None = None,
         worker: bool = False,
         dead: Limit | None = None,
         max_bytes: int = 0,
@@ -578,7 +579,7 @@ class Group(Generic[T]):
             consumer=who,
             count=limit,
             noack=noack,
-            claim_idle_ms=claim_idle_ms,
+            asked_idle_ms=asked_idle_ms,
             limit=dead,
             singly=worker,
             max_bytes=max_bytes,
@@ -590,7 +591,7 @@ class Group(Generic[T]):
         limit: int,
         *,
         noack: bool = False,
-        claim_idle_ms: int | None = None,
+        asked_idle_ms: int | None = None,
         worker: bool = False,
         dead: Limit | None = None,
         on_dead: OnDead[T] | None = None,
@@ -602,7 +603,7 @@ class Group(Generic[T]):
         ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
         """
         once = self._once(
-            who, limit, noack=noack, claim_idle_ms=claim_idle_ms, worker=worker, dead=dead,
+            who, limit, noack=noack, asked_idle_ms=asked_idle_ms, worker=worker, dead=dead,
             max_bytes=max_bytes,
         )  # fmt: skip
         opened = self._opened
@@ -616,7 +617,7 @@ class Group(Generic[T]):
             once,
             partial(opened.commit_telling, on_dead=on_dead),
             limit,
-            claim_idle_ms,
+            asked_idle_ms,
             noack,
             worker or max_bytes > 0,
             max_bytes > 0,
@@ -720,7 +721,7 @@ class Group(Generic[T]):
             retry_count: sets the delivery count instead.
             force: give back also entries that are not pending.
             delay: seconds or timedelta until they are delivered again, to who reads by
-                ``redeliver_after`` of the group, which it needs; 0: at once. None: what is set as
+                ``min_idle`` of the group, which it needs; 0: at once. None: what is set as
                 ``backoff``, with "fail".
             error: why, as text; it goes to the dead letter stream with the entry.
             sync: a stronger promise than the store's, for this commit.
@@ -910,10 +911,10 @@ class Group(Generic[T]):
     ) -> int:
         """Hand entries to a function, one after the other or in threads, until stopped.
 
-        First the consumer's own backlog, then what was given back or is pending for as long as is
-        set for the group (``redeliver_after``) or asked for with ``claim_idle``, with anybody; then
-        new entries. If the handler returns, the entry is acked (unless it was in a transaction of
-        the handler's own). If it raises, that is logged and the entry given back.
+        First the consumer's own backlog; then what was given back, or is pending with anybody for
+        ``min_idle`` (of this call or of the group, the shorter one); then new entries. If the
+        handler returns, the entry is acked (unless it was in a transaction of the handler's own).
+        If it raises, that is logged and the entry given back.
 
         It ends when ``stop`` is set; at SIGTERM, if it runs in the main thread; or when nothing
         came for ``timeout``. Running handlers end first; what was not begun is given back.
@@ -926,14 +927,14 @@ class Group(Generic[T]):
                 outcome, goes to ``dead_letter``; None: as is set for the group.
             dead_letter: the stream's name; such an entry has the fields ``origin_stream, origin_id,
                 origin_group, origin_consumer, origin_delivery_count, origin_error`` behind its own.
-            claim_idle: seconds or timedelta, as in ``read``.
+            min_idle: seconds or timedelta, as in ``read``.
             stop: an event that ends it.
             timeout: seconds or timedelta without an entry that end it; None: never, 0: what is
                 there is handled.
             on_dead: called with a ``DeadLetter`` for each entry that is given up.
             backoff: seconds or timedelta; what failed is delivered again after so long, then after
                 twice as long each time; 0: at once, None: as is set for the group. It needs
-                ``claim_idle``, or ``redeliver_after`` of the group.
+                ``min_idle``, of this call or of the group.
             backoff_max: seconds or timedelta that an entry waits at most.
             concurrency: how many entries of a batch are handled at once, each in a thread.
 

@@ -182,7 +182,7 @@ class OpenStore(Generic[T]):
     ) -> StreamID | Literal[False] | None:
         """Commit an entry beside the pipeline; its ID, or None if this moment is not plain, or
         False if this entry, or an option, is not as it was given: nothing has happened then, and
-        ``commit`` does it. ``options``: ID, maxlen, minid, approximate, limit, create."""
+        ``commit`` does it. ``options``: ID, max_entries, min_id, approximate, limit, create."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
             return None
@@ -228,7 +228,7 @@ class OpenStore(Generic[T]):
         options: Options = (ids, None, None, True, None, request.create)
         if rule is not None:
             options = (
-                ids, rule.maxlen, rule.minid, rule.approximate, rule.limit, request.create,
+                ids, rule.max_entries, rule.min_id, rule.approximate, rule.limit, request.create,
             )  # fmt: skip
         fields = tuple(batch.flat(0))
         added: StreamID | None = beside(lane.add, request.name, fields, options=options)
@@ -262,7 +262,7 @@ class OpenStore(Generic[T]):
         timeout: object,
         making: Callable[[Any], tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]],
         reader: Any,
-        claim_idle_ms: int | None = None,
+        asked_idle_ms: int | None = None,
     ) -> list[Any] | None:
         """Read what is new in a group beside the pipeline; None as of ``add_plain``, or if a read
         with a ``timeout`` would wait, or has a place in the queue, or something is idle.
@@ -284,7 +284,7 @@ class OpenStore(Generic[T]):
             if not _may_wait(timeout):
                 return None
             place = shared.engine.wake.waits.saved.holds, owner_of(who)
-        idle_ms = -1 if claim_idle_ms is None else claim_idle_ms
+        idle_ms = -1 if asked_idle_ms is None else asked_idle_ms
         given: list[Any] | None = beside(
             lane.read, stream, group, who, most, making(reader), place, idle_ms
         )

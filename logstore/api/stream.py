@@ -173,7 +173,7 @@ class Stream(StreamEntries[T]):
         return None if record is None else scheduling.expires_at(record.expires_ms)
 
     @property
-    def ttl(self) -> timedelta | None:
+    def expires_in(self) -> timedelta | None:
         """How long it is until the stream expires; None: it never does, or there is no stream."""
         from logstore.api import scheduling
 

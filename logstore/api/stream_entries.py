@@ -314,8 +314,8 @@ class StreamEntries(Generic[T]):
             fields: a mapping, or (name, value) pairs; str, bytes, int or float.
             id: ``"*"`` (of now), ``"<ms>-*"``, or an ID above ``last_id``.
             create: whether to make a stream that is not there.
-            maxlen: trim to so many entries after the add.
-            minid: trim what is below this ID after the add.
+            max_entries: trim to so many entries after the add.
+            min_id: trim what is below this ID after the add.
             approximate: trim whole nodes only.
             limit: trim at most so many entries; 0: no limit.
             references: of what is trimmed, as in ``delete``.
@@ -332,7 +332,7 @@ class StreamEntries(Generic[T]):
 
         Raises:
             IDOrderError: ``id`` is not above ``last_id``.
-            InvalidIDError: ``id`` or ``minid`` is no ID, or 0-0.
+            InvalidIDError: ``id`` or ``min_id`` is no ID, or 0-0.
             InvalidEntryError: there are no fields.
             EntryTypeError: a field or value is of another type.
             TooLargeError: a field, the entry or an idempotent ID is over its limit.
@@ -593,8 +593,8 @@ class StreamEntries(Generic[T]):
     def trim(
         self,
         *,
-        maxlen: int | None = None,
-        minid: IDLike | None = None,
+        max_entries: int | None = None,
+        min_id: IDLike | None = None,
         max_age: timedelta | float | None = None,
         approximate: bool = False,
         limit: int | None = None,
@@ -604,8 +604,8 @@ class StreamEntries(Generic[T]):
         """Trim from the old end, as XTRIM; exactly one of the first three says to where.
 
         Args:
-            maxlen: keep at most so many entries.
-            minid: drop what is below this ID.
+            max_entries: keep at most so many entries.
+            min_id: drop what is below this ID.
             max_age: drop what is older, by the IDs' milliseconds; seconds or timedelta.
             approximate: drop whole nodes only.
             limit: with ``approximate``, drop at most so many entries; 0: no limit.
@@ -617,12 +617,12 @@ class StreamEntries(Generic[T]):
             How many entries went.
 
         Raises:
-            InvalidIDError: ``minid`` is no ID.
+            InvalidIDError: ``min_id`` is no ID.
             OptionError: options contradict each other, or are not valid.
         """
         rule = arguments.trim_rule(
-            maxlen,
-            minid,
+            max_entries,
+            min_id,
             max_age,
             approximate=approximate,
             limit=limit,

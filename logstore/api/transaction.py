@@ -273,9 +273,9 @@ def _asked(
     ids: add.AutoID | StreamID = add.AUTO
     rule = None
     if options is not None:
-        id, maxlen, minid, approximate, limit, _ = options
+        id, max_entries, min_id, approximate, limit, _ = options
         ids = arguments.add_id(id)
-        rule = arguments.Trimming(maxlen, minid, approximate, limit, "keep").rule()
+        rule = arguments.Trimming(max_entries, min_id, approximate, limit, "keep").rule()
     return add.Add(name, arguments.rows([entry], encoding), 0, 1, ids, True, rule)
 
 

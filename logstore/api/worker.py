@@ -84,7 +84,7 @@ class Work(NamedTuple):
     batch: int = 10
     max_deliveries: int | None = None
     dead_letter: str | bytes | None = None
-    claim_idle: timedelta | float | None = None
+    min_idle: timedelta | float | None = None
     stop: Event | None = None
     timeout: timedelta | float | None = None
     on_dead: OnDead | None = None
@@ -161,9 +161,9 @@ class Loop(Generic[T]):
         self.work = work
         self.stop = Stop(work.stop)
         self.limit = _limit(group, work)
-        self.claim_idle_ms = GIVEN_BACK_ONLY
-        if work.claim_idle is not None:
-            self.claim_idle_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
+        self.asked_idle_ms = GIVEN_BACK_ONLY
+        if work.min_idle is not None:
+            self.asked_idle_ms = arguments.milliseconds(work.min_idle, "min_idle")
         self.later = _later(group, work)
         self._handled = 0
         self._tally = threading.Lock()
@@ -372,17 +372,17 @@ def _later(group: Worked[Any], work: Work) -> ack.Later | None:
         return None
     first_ms = arguments.milliseconds(work.backoff, "backoff")
     own_ms = None
-    if work.claim_idle is not None:
-        own_ms = arguments.milliseconds(work.claim_idle, "claim_idle")
+    if work.min_idle is not None:
+        own_ms = arguments.milliseconds(work.min_idle, "min_idle")
 
     def look(view: Snapshot) -> int | None:
         number = group_rows.group_number(view, group._stream, group._name)
-        return None if number is None else SettingRows(view.index).group(number).redeliver_after_ms
+        return None if number is None else SettingRows(view.index).group(number).min_idle_ms
 
     if first_ms and own_ms is None and group._opened.view(look) is None:
         raise OptionError(
-            "backoff needs claim_idle, or redeliver_after of the group: what waits goes to who "
-            "reads by that; give claim_idle=30, or group.configure(redeliver_after=30)"
+            "backoff needs min_idle: who reads by it gets what waits; give min_idle=30 here, or "
+            "set it for all with group.configure(min_idle=30)"
         )
     return ack.Later(first_ms, most_ms, own_ms)
 
@@ -491,7 +491,7 @@ def _fetch(loop: Loop[T], step: Fetch) -> list[Handed]:
             loop.consumer,
             loop.batch,
             step.until,
-            claim_idle_ms=loop.claim_idle_ms,
+            asked_idle_ms=loop.asked_idle_ms,
             alive=loop.alive,
             worker=True,
             dead=loop.limit,

@@ -42,7 +42,7 @@ def here() -> str:
 def is_gone(worker: str) -> bool:
     """Whether a worker surely ended: its process, or the boot of this machine that it ran in.
 
-    Never for one of another host, or of another container: ``redeliver_after`` is for those.
+    Never for one of another host, or of another container: ``min_idle`` is for those.
     """
     parts, ours = worker.split(":"), here().split(":")
     if len(parts) != len(ours) + 1 or parts[0] != ours[0]:

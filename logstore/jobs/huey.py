@@ -51,7 +51,7 @@ class StoreStorage(BaseStorage):
         path: the store's directory; it is made if it is missing.
         keep_results: how long results are kept that nobody reads, seconds or a timedelta; None: for
             ever, as huey's other storages do.
-        redeliver_after: when a task of a worker elsewhere, on another machine or in another
+        min_idle: when a task of a worker elsewhere, on another machine or in another
             container, goes to another one. (Of workers here it is seen that they are gone.)
         keeps_taken: a task stays with the worker that took it until ``done``; ``StoreHuey`` says
             that. Without, it is gone when it is taken, as huey's other storages have it.
@@ -67,14 +67,14 @@ class StoreStorage(BaseStorage):
         path: str | os.PathLike[str] = "huey.store",
         *,
         keep_results: timedelta | float | None = timedelta(days=1),
-        redeliver_after: timedelta | float = timedelta(hours=1),
+        min_idle: timedelta | float = timedelta(hours=1),
         keeps_taken: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(name)
         self.path = path
         self._keep_results = keep_results
-        self._redeliver_after = redeliver_after
+        self._min_idle = min_idle
         self._keeps_taken = keeps_taken
         self._options = options
         self._guard = threading.RLock()
@@ -115,7 +115,7 @@ class StoreStorage(BaseStorage):
             group.configure(
                 max_deliveries=DEATHS_MAX + 1,
                 dead_letter=f"{self.name}:dead",
-                redeliver_after=self._redeliver_after,
+                min_idle=self._min_idle,
             )
             self._ready.add(part)
         return group
@@ -246,7 +246,7 @@ class StoreStorage(BaseStorage):
     def flush_queue(self) -> None:
         """Remove all tasks."""
         for part in self._parts():
-            self._stream(part).trim(maxlen=0, approximate=False)
+            self._stream(part).trim(max_entries=0, approximate=False)
 
     # -- the schedule ---------------------------------------------------------------------------
     def add_to_schedule(self, data: bytes, ts: datetime) -> None:

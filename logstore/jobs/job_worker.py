@@ -198,7 +198,7 @@ class Worker:
         upto = group.pending().first or group.info().last_delivered_id
         first = stream.first
         if first is not None and first.id < upto:
-            stream.trim(minid=upto, approximate=True, references="acked")
+            stream.trim(min_id=upto, approximate=True, references="acked")
 
 
 class WorkersDied(Exception):  # noqa: N818

@@ -73,7 +73,7 @@ class Jobs(QueueStreams):
         retries: how often a job that failed is tried again, where its task does not say.
         backoff: seconds or a timedelta before the first retry; twice as long before each further.
         keep_results: how long results stay, seconds or a timedelta.
-        redeliver_after: a job that is with a worker for so long, on another machine or in another
+        min_idle: a job that is with a worker for so long, on another machine or in another
             container, goes to another worker. (Of workers on this machine it is seen at once that
             they are gone.)
         sync: a stronger promise than the store's, for each job.
@@ -91,10 +91,10 @@ class Jobs(QueueStreams):
         retries: int = 0,
         backoff: timedelta | float = 1.0,
         keep_results: timedelta | float = timedelta(days=1),
-        redeliver_after: timedelta | float = timedelta(hours=1),
+        min_idle: timedelta | float = timedelta(hours=1),
         sync: Sync | None = None,
     ) -> None:
-        super().__init__(store, queue, codec, keep_results, redeliver_after, sync)
+        super().__init__(store, queue, codec, keep_results, min_idle, sync)
         self._retries = _retries(retries)
         self._backoff_s = length_s(backoff, "backoff")
         self.tasks: dict[str, Task[Any, Any]] = {}

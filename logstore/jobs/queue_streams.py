@@ -38,7 +38,7 @@ class QueueStreams:
         queue: str,
         codec: str | values.ValueCodec,
         keep_results: timedelta | float,
-        redeliver_after: timedelta | float,
+        min_idle: timedelta | float,
         sync: Sync | None,
     ) -> None:
         if not isinstance(store, Store | str | os.PathLike):
@@ -48,7 +48,7 @@ class QueueStreams:
         self._lock = threading.Lock()
         self._codec = values.value_codec(codec)
         self._keep_results = timedelta(seconds=length_s(keep_results, "keep_results"))
-        self._redeliver_after = timedelta(seconds=length_s(redeliver_after, "redeliver_after"))
+        self._min_idle = timedelta(seconds=length_s(min_idle, "min_idle"))
         self._ready = False
         self.queue = queue
         self.sync: Sync | None = sync
@@ -89,7 +89,7 @@ class QueueStreams:
         self.stream.group(GROUP, start="0").configure(
             max_deliveries=DELIVERIES_MAX,
             dead_letter=f"{self.queue}:dead",
-            redeliver_after=self._redeliver_after,
+            min_idle=self._min_idle,
         )
         self.store.create(self.results.name)
         self.results.configure(max_age=self._keep_results)

@@ -6,7 +6,7 @@ those of a second stream, kept for a while.
 
 Invariants: a message is acked when taskiq says so, by default when its result is kept; what a
 worker held whose process is gone goes to another one when that next looks. Nothing is taken from a
-worker that lives, but after ``redeliver_after``. The store belongs to the broker: it is opened when
+worker that lives, but after ``min_idle``. The store belongs to the broker: it is opened when
 that starts, and closed with it.
 """
 
@@ -77,7 +77,7 @@ class StoreBroker(AsyncBroker):
         path: the store's directory; it is made if it is missing.
         queue: the name of the stream of messages.
         keep_results: how long results are kept, seconds or a timedelta.
-        redeliver_after: when a message of a worker elsewhere, on another machine or in another
+        min_idle: when a message of a worker elsewhere, on another machine or in another
             container, goes to another one. (Of workers here it is seen that they are gone.)
         options: further ones of ``logstore.aio.open``, such as ``sync``.
 
@@ -90,13 +90,13 @@ class StoreBroker(AsyncBroker):
         queue: str = "taskiq",
         *,
         keep_results: timedelta | float = timedelta(days=1),
-        redeliver_after: timedelta | float = timedelta(hours=1),
+        min_idle: timedelta | float = timedelta(hours=1),
         **options: Any,
     ) -> None:
         super().__init__()
         self.path = path
         self.queue = queue
-        self._redeliver_after = redeliver_after
+        self._min_idle = min_idle
         self._options = options
         self._store: AsyncStore[bytes] | None = None
         self.result_backend: StoreResults[Any] = StoreResults(self, keep_results)
@@ -116,7 +116,7 @@ class StoreBroker(AsyncBroker):
         if self._store is None:
             self._store = await aio.open(self.path, **self._options)
         group = await self._store.stream(self.queue).group(GROUP, start="0")
-        await group.configure(redeliver_after=self._redeliver_after)
+        await group.configure(min_idle=self._min_idle)
         await super().startup()
 
     async def shutdown(self) -> None:

@@ -225,7 +225,7 @@ class Blocked:
             self._once,
             opened.commit_telling,
             read.limit,
-            read.claim_idle_ms,
+            read.asked_idle_ms,
             read.noack,
             capped=True,  # also by what the client may owe
             measured=read.measured,

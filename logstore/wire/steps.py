@@ -197,7 +197,7 @@ class QueuedRead(NamedTuple):
     once: Callable[[WriteTxn, bool], list[Delivered]]  # with False it takes nothing new
     reply: Callable[[list[Delivered]], Reply]
     limit: int  # of entries; 0: none
-    claim_idle_ms: int | None
+    asked_idle_ms: int | None
     noack: bool
     measured: bool  # it counts bytes
 

@@ -30,7 +30,8 @@ from tests.support.inside import committer_of, delete_index, engine_of, lane_com
 NAMES = ("a", "b", "c")  # all but the last have a group; of the last one entries are deleted
 # Nothing goes for them, but the add is another one.
 OPTIONS: tuple[dict[str, Any], ...] = (
-    {}, {}, {}, {"maxlen": 1 << 20}, {"minid": "0-1"}, {"maxlen": 1 << 20, "approximate": True},
+    {}, {}, {}, {"max_entries": 1 << 20}, {"min_id": "0-1"},
+    {"max_entries": 1 << 20, "approximate": True},
 )  # fmt: skip
 NO_LONGER_S = 150
 CHECKED_EVERY = 60

@@ -102,12 +102,12 @@ class Soak:
             keep = self.chance.choice((0, self.chance.randrange(len(model.entries) + 1)))
             exact = len(model.entries) - keep
             approximate = self.chance.random() < 0.5
-            count = stream.trim(maxlen=keep, approximate=approximate)
+            count = stream.trim(max_entries=keep, approximate=approximate)
             assert count <= exact if approximate else count == exact
         else:
-            minid = self.chance.choice(list(model.entries))
-            count = stream.trim(minid=minid)
-            assert count == sum(each < minid for each in model.entries)
+            min_id = self.chance.choice(list(model.entries))
+            count = stream.trim(min_id=min_id)
+            assert count == sum(each < min_id for each in model.entries)
         self.model.trim(name, len(model.entries) - count, None)
 
     def _set_id(self, name: bytes) -> None:

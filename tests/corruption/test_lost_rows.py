@@ -183,9 +183,9 @@ def test_what_is_not_there_is_not_looked_for_in_the_log(store: Store) -> None:
     assert len(list(stream)) == SMALL - 13
     assert list(store.stream(b"none")) == []
     assert store.stream(b"none").get(StreamID(1, 1)) is None
-    stream.trim(maxlen=5, approximate=False)
+    stream.trim(max_entries=5, approximate=False)
     assert len(list(stream)) == 5
-    stream.trim(maxlen=0, approximate=False)
+    stream.trim(max_entries=0, approximate=False)
     assert list(stream) == []
     assert store._engine().index().number == before
 

@@ -210,7 +210,7 @@ def test_very_many_groups_come_in_commits_of_their_own(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", background=False) as opened:
         opened.restore(b"s", dump_payload.encode(value))
         opened.stream(b"s").configure(max_entries=7)
-        opened.stream(b"s").group(b"g5").configure(redeliver_after=3)
+        opened.stream(b"s").group(b"g5").configure(min_idle=3)
         opened.stream(b"s").expire(at=shop.FAR_MS)
     report = salvage(tmp_path / "store", tmp_path / "new")
     assert (report.whole, report.streams, report.groups) == (True, 1, len(made))
@@ -218,7 +218,7 @@ def test_very_many_groups_come_in_commits_of_their_own(tmp_path: Path) -> None:
         stream = opened.stream(b"s")
         assert stream.dump() == dump_payload.encode(value)
         assert stream.settings.max_entries == 7
-        assert stream.group(b"g5").settings.redeliver_after_ms == 3000
+        assert stream.group(b"g5").settings.min_idle_ms == 3000
         assert stream.info().expires_at is not None
 
 

@@ -18,7 +18,7 @@ def run(path: str, name: str, seed: int) -> None:
     store = logstore.open(path, lock_timeout=30, encoding="utf-8")
     group = store.stream("in").group("g")
     while True:
-        for entry in group.read(name, count=5, timeout=0.1, claim_idle=IDLE_S):
+        for entry in group.read(name, count=5, timeout=0.1, min_idle=IDLE_S):
             if chance.random() < 0.02:
                 time.sleep(2 * IDLE_S)
             assert entry.fields is not None

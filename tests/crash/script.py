@@ -66,14 +66,18 @@ def delete(stream: str, *numbers: int) -> Step:
     return Step(f"delete {numbers}", lambda store: store.stream(stream).delete(*ids), model)
 
 
-def trim(stream: str, maxlen: int) -> Step:
+def trim(stream: str, max_entries: int) -> Step:
     """All but the newest."""
 
     def model(state: State) -> None:
         entries = state.get(stream.encode(), [])
-        del entries[: max(0, len(entries) - maxlen)]
+        del entries[: max(0, len(entries) - max_entries)]
 
-    return Step(f"trim {maxlen}", lambda store: store.stream(stream).trim(maxlen=maxlen), model)
+    return Step(
+        f"trim {max_entries}",
+        lambda store: store.stream(stream).trim(max_entries=max_entries),
+        model,
+    )
 
 
 def drop(stream: str) -> Step:

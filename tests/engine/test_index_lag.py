@@ -162,7 +162,7 @@ NEXT: dict[str, tuple[Callable[[Store, Path], object], list[int]]] = {
     "delete of another stream": (
         lambda store, _: store.stream("b").delete_range("-", "+"), [0, 1, 2, 3, 4, 5],
     ),
-    "trim": (lambda store, _: store.stream("a").trim(maxlen=2, approximate=False), [4, 5]),
+    "trim": (lambda store, _: store.stream("a").trim(max_entries=2, approximate=False), [4, 5]),
     "create": (lambda store, _: store.create("new"), [0, 1, 2, 3, 4, 5]),
     "add to a new stream": (lambda store, _: _add(store, 1, "new"), [0, 1, 2, 3, 4, 5]),
     "full node": (

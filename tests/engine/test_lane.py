@@ -104,7 +104,7 @@ def test_plain_adds_are_commits_of_the_lane(store: Store) -> None:
         lambda stream: stream.add(ROW, producer="p", idempotent_id="1"),
         lambda stream: stream.add(ROW, ttl=60),
         lambda stream: stream.add(ROW, expected_last_id=stream.last_id),
-        lambda stream: stream.add(ROW, maxlen=1000, references="acked"),
+        lambda stream: stream.add(ROW, max_entries=1000, references="acked"),
         lambda stream: stream.add({"temp": "x" * 70_000}),
         lambda stream: stream.add_many(iter([ROW])),
     ],
@@ -382,7 +382,7 @@ class History:
         del self.model[name][gone]
 
     def trim(self, name: str) -> None:
-        self.store.stream(name).trim(maxlen=50)
+        self.store.stream(name).trim(max_entries=50)
         self.model[name] = dict(list(self.model[name].items())[-50:])
 
     def drop(self, name: str) -> None:

@@ -201,7 +201,7 @@ class Script:
         return group.backlog(who, after, count=self.draw.choice([1, 3, 30, None]))
 
     def idle(self, group: Any, given: Any, who: bytes, _: Any) -> Any:
-        found = group.read(who, count=3, claim_idle=self.draw.choice([0, 1]))
+        found = group.read(who, count=3, min_idle=self.draw.choice([0, 1]))
         given += [entry.id for entry in found if entry.id not in given]
         return found
 
@@ -235,9 +235,9 @@ STEPS: dict[str, tuple[float, Any]] = {
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "none": {},
-    "redelivery": {"redeliver_after": 0.5},
+    "redelivery": {"min_idle": 0.5},
     "dead letters": {"max_deliveries": 4, "dead_letter": b"dead"},
-    "backoff": {"redeliver_after": 1, "backoff": 0.2, "max_deliveries": 9, "dead_letter": b"dead"},
+    "backoff": {"min_idle": 1, "backoff": 0.2, "max_deliveries": 9, "dead_letter": b"dead"},
 }
 
 

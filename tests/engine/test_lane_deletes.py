@@ -179,14 +179,14 @@ def test_a_trim_counts_what_is_left(store: Store, head: str) -> None:
     """Whole nodes go while as many are left as asked for, also by what the index does not know."""
     stream = store.stream("a")
     if head == "known":
-        stream.add({"n": 34}, id=(34, 0), maxlen=1000, approximate=True)
+        stream.add({"n": 34}, id=(34, 0), max_entries=1000, approximate=True)
     lane_commits(store)
     delete(store, 1, 2, 3)  # of the first node two live
     if head == "owed":
         with committer_of(store).locked(follow=False):
             pass
     left = len(stream) - 1
-    stream.add({"n": 35}, id=(35, 0), maxlen=left, approximate=True)
+    stream.add({"n": 35}, id=(35, 0), max_entries=left, approximate=True)
     assert [len(stream), stream.info().recorded_first_entry_id] == [left, ID(6, 0)]
 
 

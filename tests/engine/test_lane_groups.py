@@ -147,7 +147,7 @@ def test_a_stream_of_sealed_nodes_is_read_and_acked(store: Store, tmp_path: Path
     [
         lambda group: group.read(b"new", count=1),
         lambda group: group.read(b"c", count=1, noack=True),
-        lambda group: group.read(b"c", count=1, claim_idle=0),
+        lambda group: group.read(b"c", count=1, min_idle=0),
         lambda group: group.read(b"c", count=1, max_bytes=10_000),
         lambda group: group.read(b"c", count=200),
         lambda group: group.ack("1-1", sync="always"),
@@ -168,7 +168,7 @@ def test_other_calls_go_through_the_pipeline(
 
 def test_what_is_idle_is_read_through_the_pipeline(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
-    group.configure(redeliver_after=3600)
+    group.configure(min_idle=3600)
     first = group.read(b"c", count=2)
     assert [entry.id.ms for entry in group.read(b"c", count=2)] == [3, 4]
     assert counts(store)[0]
@@ -223,7 +223,7 @@ class Script:
             return [(entry.id, entry.delivery_count) for entry in group.backlog(who, count=3)]
         if what == "drop":
             return group.remove_consumer(who)
-        return [entry.id for entry in group.read(who, count=3, claim_idle=0)]
+        return [entry.id for entry in group.read(who, count=3, min_idle=0)]
 
 
 def test_it_does_what_the_pipeline_does(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_groups_of_several_streams_are_never_given_what_was_deleted(tmp_path: Pa
                 other = logstore.open(path, encoding=None, background=False)
                 other.stream(name).delete(*gone)
                 if trims:
-                    other.stream(name).trim(minid=min(gone), approximate=False)
+                    other.stream(name).trim(min_id=min(gone), approximate=False)
 
             child = Waiting(work)
             for _ in range(30):
@@ -532,7 +532,7 @@ def test_who_waits_is_woken_by_what_is_given_back(store: Store) -> None:
     group.claim(b"b", "1-1", min_idle=0)
     found: list[Any] = []
     thread = threading.Thread(
-        target=lambda: found.extend(group.read(b"c", count=1, timeout=20, claim_idle=60))
+        target=lambda: found.extend(group.read(b"c", count=1, timeout=20, min_idle=60))
     )
     thread.start()
     while not engine_of(store).wake.waits.waiters.lowest():

@@ -131,17 +131,17 @@ def test_what_is_asked_for_by_its_idle_time_comes_first(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     first = group.read(b"c", count=2)
     counts(store)
-    assert [entry.id.ms for entry in group.read(b"c", count=2, claim_idle=3600)] == [3, 4]
+    assert [entry.id.ms for entry in group.read(b"c", count=2, min_idle=3600)] == [3, 4]
     assert counts(store) == (2, 0)
     group.nack(first[1].id)
     time.sleep(0.002)  # what is idle equally long comes by its ID
-    assert [entry.id.ms for entry in group.read(b"d", count=2, claim_idle=3600)] == [2, 5]
-    group.configure(redeliver_after=0.001)
+    assert [entry.id.ms for entry in group.read(b"d", count=2, min_idle=3600)] == [2, 5]
+    group.configure(min_idle=0.001)
     time.sleep(0.002)
-    again = group.read(b"d", count=2, claim_idle=3600, timeout=1)
+    again = group.read(b"d", count=2, min_idle=3600, timeout=1)
     assert [entry.id.ms for entry in again] == [1, 3]
     with pytest.raises(logstore.OptionError):
-        group.read(b"c", count=1, claim_idle=-1)
+        group.read(b"c", count=1, min_idle=-1)
 
 
 def test_a_worker_takes_its_batches_in_the_lane(store: Store, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ class Shop:
             low = 1 if choose.random() < 0.2 else max(1, self.last - 300)
             return self.stream.delete(f"{choose.randrange(low, self.last + 1)}-1")
         if what == "trim":
-            return self.stream.trim(minid=f"{choose.randrange(1, self.last)}-1")
+            return self.stream.trim(min_id=f"{choose.randrange(1, self.last)}-1")
         for _ in range(40):
             self.last += 1
             self.stream.add({b"n": self.last}, f"{self.last}-1")
@@ -326,7 +326,7 @@ def test_acks_among_thousands_stay_in_the_lane(store: Store, tmp_path: Path) -> 
 
 def test_what_is_idle_among_thousands_comes_first(store: Store) -> None:
     stream, group = store.stream(b"s"), store.stream(b"s").group(b"g")
-    group.configure(redeliver_after=3600)
+    group.configure(min_idle=3600)
     stream.add_many({b"n": 0} for _ in range(1000))
     held = [entry.id for entry in group.read(b"c", count=600)]
     group.read(b"c", count=1)

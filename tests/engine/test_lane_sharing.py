@@ -197,7 +197,7 @@ def test_calls_of_all_kinds_come_in_their_order(store: Store, disk: Disk) -> Non
         lambda: pair(1),
         lambda: a.add_many([{"n": 2}, {"n": 3}, {"n": 4}]),
         lambda: store.stream("new").add({"n": 5}),
-        lambda: b.add({"n": 6}, maxlen=1000),
+        lambda: b.add({"n": 6}, max_entries=1000),
         lambda: a.add_many([{"n": at} for at in range(7, 27)]),
         lambda: pair(27),
         lambda: a.add({"n": 28, "other": "names"}),
@@ -220,7 +220,7 @@ def test_calls_of_all_kinds_come_in_their_order(store: Store, disk: Disk) -> Non
 
 
 def test_more_threads_than_a_commit_takes(store: Store, disk: Disk) -> None:
-    calls = [lambda at=at: store.stream("a").add({"n": at}, maxlen=10**6) for at in range(70)]
+    calls = [lambda at=at: store.stream("a").add({"n": at}, max_entries=10**6) for at in range(70)]
     with behind_one(store, disk, calls) as threads:  # type: ignore[arg-type]
         disk.free.release(1000)
     ids = threads.end()

@@ -93,7 +93,7 @@ def test_plain_adds_of_a_transaction_are_one_commit_of_the_lane(store: Store) ->
 @pytest.mark.parametrize(
     "more",
     [
-        lambda transaction: transaction.stream("a").add(ROW, maxlen=1000, references="acked"),
+        lambda transaction: transaction.stream("a").add(ROW, max_entries=1000, references="acked"),
         lambda transaction: transaction.stream("a").add(ROW, ttl=60),
         lambda transaction: transaction.stream("a").add(ROW, producer="p", idempotent_id="1"),
         lambda transaction: transaction.stream("a").add(list(ROW.items())),

@@ -81,7 +81,7 @@ class Shared:
 
     def again(self) -> None:
         """IDs are given again; the row of any time before would name other entries."""
-        self.run("s.trim(maxlen=0)")
+        self.run("s.trim(max_entries=0)")
         down = self.rng.randint(1, 8)
         if self.last > down:
             self.run(f"s.set_id('{self.last}-0', max_deleted_id='0-1')")

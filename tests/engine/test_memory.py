@@ -129,7 +129,7 @@ def test_it_is_the_same_after_everything(store: Store[Any], tmp_path: Path) -> N
         if lap:
             store.drop("s")
         else:
-            stream.trim(maxlen=0)
+            stream.trim(max_entries=0)
         assert rows(store) == (0, [])
     store.close()
     assert check(tmp_path / "store").index in (compare.AGREES, compare.NOT_CLEAN)

@@ -54,7 +54,7 @@ def test_entries_are_counted_once(tmp_path: Path) -> None:
         before = store.metrics()
         ids = [entry.id for entry in work.range(count=3)]
         assert work.delete(*ids) == 3
-        assert work.trim(maxlen=2400) == 98
+        assert work.trim(max_entries=2400) == 98
         found = grown(store, before)
         assert (found["deleted_entries"], found["trimmed_entries"]) == (3, 98)
 
@@ -74,7 +74,7 @@ def test_a_group_is_counted(tmp_path: Path) -> None:
         group.nack("2-0")
         clock.ms += 60_000
         group.claim("bob", "3-0", min_idle=30)
-        group.read("carol", count=3, claim_idle=30)  # 2-0, 4-0 and a new one
+        group.read("carol", count=3, min_idle=30)  # 2-0, 4-0 and a new one
         group.ack_delete("2-0", "5-0")
         assert grown(store, before) == {
             "commits": 7, "operations": 7, "deliveries": 5, "redeliveries": 4, "acks": 3,

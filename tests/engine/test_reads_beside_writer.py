@@ -128,7 +128,7 @@ class Writer:
         keep = self.draw.randrange(len(living) + 1)
         if self.draw.random() < 0.7:
             keep = max(keep, len(living) - 30)
-        self.store.stream(name).trim(maxlen=keep, approximate=False)
+        self.store.stream(name).trim(max_entries=keep, approximate=False)
         self.known.remove(name, living[: len(living) - keep])
 
     def drop(self, name: str) -> None:

@@ -32,8 +32,8 @@ class Refused:
 class Trim:
     """A trimming rule; ``references`` is "keep", "delete" or "acked"."""
 
-    maxlen: int | None = None
-    minid: StreamID | None = None
+    max_entries: int | None = None
+    min_id: StreamID | None = None
     approximate: bool = False
     references: str = "keep"
 

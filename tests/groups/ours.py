@@ -52,7 +52,7 @@ def _ids(found: Sequence[Delivered]) -> Answer:
 
 
 def _rule(trim: Trim) -> trims.TrimRule:
-    rule = trims.TrimRule(trim.maxlen, trim.minid, trim.approximate)
+    rule = trims.TrimRule(trim.max_entries, trim.min_id, trim.approximate)
     if trim.references != "keep":
         return rule._replace(references=trim.references)
     return rule

@@ -22,7 +22,7 @@ def failing(_: Any) -> None:
 
 def test_what_failed_waits_twice_as_long_each_time(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, clock):
-        group.configure(redeliver_after=IDLE_S, backoff=1, backoff_max=3)
+        group.configure(min_idle=IDLE_S, backoff=1, backoff_max=3)
         group.configure(max_deliveries=5, dead_letter="dead")
         assert group.settings.backoff == timedelta(seconds=1)
         for count, wait_ms in enumerate((1000, 2000, 3000, 3000), 1):
@@ -50,7 +50,7 @@ def test_a_worker_s_own(tmp_path: Path) -> None:
                 failing(each)
 
         def work(**options: Any) -> None:
-            group.consume("a", handler, claim_idle=0.5, timeout=0, backoff=60, **options)
+            group.consume("a", handler, min_idle=0.5, timeout=0, backoff=60, **options)
 
         work()
         clock.ms += 59_999
@@ -71,7 +71,7 @@ def test_a_worker_s_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["delivery", "group", "transaction", "by ID in a transaction"])
 def test_a_delay_of_one_s_own(tmp_path: Path, way: str) -> None:
     with shop(tmp_path, 3) as (store, group, clock):
-        group.configure(redeliver_after=IDLE_S)
+        group.configure(min_idle=IDLE_S)
         first, _, _ = group.read("a")
         delay = timedelta(minutes=5)
         if way == "delivery":
@@ -94,7 +94,7 @@ def test_a_delay_of_one_s_own(tmp_path: Path, way: str) -> None:
 
 def test_a_wait_survives_the_loss_of_the_index(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, clock):
-        group.configure(redeliver_after=IDLE_S, backoff=100)
+        group.configure(min_idle=IDLE_S, backoff=100)
         group.read("a")[0].nack()
         store.checkpoint()
         path, at_ms = store.path, clock.ms
@@ -116,7 +116,7 @@ def test_who_waits_already_is_handed_it_when_its_time_has_come(tmp_path: Path) -
     with logstore.open(tmp_path / "s", encoding="utf-8") as store:
         store.stream("work").add({"n": 1})
         group = store.stream("work").group("g", start="0")
-        group.configure(redeliver_after=IDLE_S)
+        group.configure(min_idle=IDLE_S)
         (first,) = group.read("a")
         got: list[Any] = []
         waiter = threading.Thread(target=lambda: got.extend(group.read("b", timeout=60)))
@@ -129,29 +129,29 @@ def test_who_waits_already_is_handed_it_when_its_time_has_come(tmp_path: Path) -
 def test_what_is_no_wait(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (_, group, _):
         (first,) = group.read("a")
-        with pytest.raises(OptionError, match="redeliver_after"):
+        with pytest.raises(OptionError, match="min_idle"):
             first.nack(delay=1)
         for backoff in (1, timedelta(hours=1)):
-            with pytest.raises(OptionError, match="redeliver_after"):
+            with pytest.raises(OptionError, match="min_idle"):
                 group.configure(backoff=backoff)
-            with pytest.raises(OptionError, match="claim_idle=30"):
+            with pytest.raises(OptionError, match="min_idle=30"):
                 group.consume("a", failing, backoff=backoff, timeout=0)
         for odd in (-1, "1", float("nan"), True):
             for call in (
                 lambda odd=odd: group.nack(first.id, delay=odd),
-                lambda odd=odd: group.configure(backoff=odd, redeliver_after=1),
-                lambda odd=odd: group.consume("a", failing, backoff=odd, claim_idle=1, timeout=0),
+                lambda odd=odd: group.configure(backoff=odd, min_idle=1),
+                lambda odd=odd: group.consume("a", failing, backoff=odd, min_idle=1, timeout=0),
             ):
                 with pytest.raises(OptionError):
                     call()
         assert group.pending().count == 1
         assert first.nack(delay=0)  # at once needs nothing
-        assert len(group.read("b", claim_idle=1)) == 1
+        assert len(group.read("b", min_idle=1)) == 1
 
 
 def test_reassigning_gives_nobody_anything(tmp_path: Path) -> None:
     with shop(tmp_path, 2) as (_, group, clock):
-        group.configure(redeliver_after=IDLE_S)
+        group.configure(min_idle=IDLE_S)
         first, second = group.read("a")
         first.nack(delay=1)
         clock.ms += 60_000

@@ -51,7 +51,7 @@ def origin(store: Any) -> dict[str, str]:
 AGAIN: dict[str, Callable[[Any], Any]] = {
     "redelivery": lambda group: group.read("b"),
     "redelivery, waiting": lambda group: group.read("b", timeout=0.05),
-    "claim_idle": lambda group: group.read("b", claim_idle=1),
+    "min_idle": lambda group: group.read("b", min_idle=1),
     "autoclaim": lambda group: group.autoclaim("b", min_idle=1).entries,
     "autoclaim by ID": lambda group: group.autoclaim("b", min_idle=1, start="-").entries,
     "its own backlog": lambda group: group.backlog("a"),
@@ -62,7 +62,7 @@ AGAIN: dict[str, Callable[[Any], Any]] = {
 def test_instead_of_one_delivery_more(tmp_path: Path, how: str) -> None:
     """At the limit the entry goes; below it, it is delivered once more."""
     with shop(tmp_path, 2) as (store, group, clock):
-        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
+        group.configure(max_deliveries=3, dead_letter="dead", min_idle=30)
         delivered(group, 2)
         clock.ms += 60_000
         again = AGAIN[how](group)
@@ -101,7 +101,7 @@ def test_given_back_for_the_last_time(tmp_path: Path, mode: Any) -> None:
 def test_given_back_before_it_is_offered_again(tmp_path: Path) -> None:
     """A fatal nack dead-letters at the first delivery; another one waits for its turn."""
     with shop(tmp_path, 2) as (store, group, _):
-        group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=1000)
+        group.configure(max_deliveries=2, dead_letter="dead", min_idle=1000)
         one, two = group.read("a")
         assert two.nack()
         assert one.nack("fatal", error="not a lap")
@@ -143,7 +143,7 @@ def test_groups_without_settings_deliver_for_ever(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, clock):
         delivered(group, 50)
         group.nack("1-0", mode="fatal")
-        assert numbers(group.read("b", claim_idle=1)) == [1]
+        assert numbers(group.read("b", min_idle=1)) == [1]
         clock.ms += 10**6
         assert group.read("c") == []
         assert store.streams() == ["work"]
@@ -151,7 +151,7 @@ def test_groups_without_settings_deliver_for_ever(tmp_path: Path) -> None:
 
 def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
     with shop(tmp_path, 4) as (store, group, clock):
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=30)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=30)
         group.read("a")
         store.stream("work").delete("1-0", "3-0")
         assert group.nack("3-0") == 1
@@ -167,7 +167,7 @@ def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
 def test_who_waits_clears_away_what_is_gone(tmp_path: Path) -> None:
     """Once: against a reader that finds it due again and again, and commits each time."""
     with shop(tmp_path, 2) as (store, group, clock):
-        group.configure(redeliver_after=30)
+        group.configure(min_idle=30)
         group.read("a")
         store.stream("work").delete("1-0", "2-0")
         clock.ms += 60_000
@@ -183,7 +183,7 @@ def test_an_entry_that_ends_its_worker_counts_against_no_other(
 ) -> None:
     """Of what was delivered before, a worker takes one at a time where entries may die of it."""
     with shop(tmp_path, 4) as (store, group, clock):
-        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=30)
+        group.configure(max_deliveries=3, dead_letter="dead", min_idle=30)
         group.read("a", count=3)
         clock.ms += 60_000
 
@@ -205,7 +205,7 @@ def test_an_entry_that_ends_its_worker_counts_against_no_other(
 def test_the_dead_stand_as_if_added_one_by_one(tmp_path: Path, at_once: bool) -> None:
     """The bytes of their nodes, whether one commit dead-lettered many or each its own."""
     with shop(tmp_path, 300) as (store, group, clock):
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         found = group.read("a")
         clock.ms += 60_000
         if at_once:
@@ -228,7 +228,7 @@ def test_an_entry_that_has_no_room_for_its_origin(
     monkeypatch.setattr(dead_letter, "ROW_MAX_BYTES", 2000)
     with shop(tmp_path, 2) as (store, group, clock):
         store.stream("work").add({"n": "x" * 1500}, id="3-0")
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         group.read("a")
         clock.ms += 60_000
         assert group.read("b") == []
@@ -244,7 +244,7 @@ def test_a_dead_letter_stream_without_ids_left(tmp_path: Path) -> None:
     last = (1 << 64) - 1
     with shop(tmp_path, 1) as (store, group, clock):
         store.stream("dead").add({"a": "b"}, id=(last, last))
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         group.read("a")
         clock.ms += 60_000
         assert [each.delivery_count for each in group.read("b")] == [2]
@@ -260,7 +260,7 @@ def test_a_dead_letter_stream_with_a_damaged_node(
         dead = store.stream("dead")
         ids = list(dead.add_many({"n": f"value {number}"} for number in range(4)))
         dead.delete(ids[3])
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         group.read("a", count=1)
     (log,) = (tmp_path / "store" / "log").glob("*.log")
     data = bytearray(log.read_bytes())
@@ -277,7 +277,7 @@ def test_a_dead_letter_stream_with_a_damaged_node(
 def test_a_stream_that_got_the_name_of_its_dead_letters(tmp_path: Path) -> None:
     """The dead would come back, for ever."""
     with shop(tmp_path, 1) as (store, group, clock):
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         store.rename("work", "dead")
         renamed = store.stream("dead").group("g")
         renamed.read("a")
@@ -297,7 +297,7 @@ def test_many_at_once_are_dead_lettered_a_part_at_a_time(
     monkeypatch.setattr(dead_letter, "MOST_ENTRIES", 20)
     caplog.set_level(logging.WARNING, logger="logstore")
     with shop(tmp_path, 50) as (store, group, clock):
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         group.read("a", count=45)
         clock.ms += 60_000
         assert numbers(group.read("b", count=2)) == [46, 47]
@@ -344,7 +344,7 @@ def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
             store.stream("seen").add({"n": dead.fields["n"]})  # no lock is held
 
         assert failing is not None
-        group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+        group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
         group.read("a")
         group.ack("2-0")
         clock.ms += 60_000
@@ -462,7 +462,7 @@ def test_a_dead_lettering_that_is_cut_off_leaves_the_entry_in_one_place(tmp_path
 def test_the_settings_and_the_dead_outlive_the_index(tmp_path: Path) -> None:
     """Reopened, rebuilt from the log, and from a checkpoint."""
     with shop(tmp_path, 5) as (store, group, _):
-        group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=30)
+        group.configure(max_deliveries=2, dead_letter="dead", min_idle=30)
         delivered(group, 2)
         group.nack("1-0")
         group.read("b", count=2)

@@ -91,7 +91,7 @@ def test_what_is_given_back_comes_first(tmp_path: Path) -> None:
         assert (found[1].consumer, found[1].idle, found[1].delivery_count) == (None, None, 0)
         assert (found[3].consumer, found[3].delivery_count) == ("alice", 1)
         assert group.pending().consumers == {"alice": 1}
-        again = group.read("bob", claim_idle=60)
+        again = group.read("bob", min_idle=60)
         assert numbers(again) == [2, 1]
         assert [each.delivery_count for each in again] == [2, 1]
         with pytest.raises(logstore.OptionError, match="silent"):
@@ -208,7 +208,7 @@ def test_names_come_back_as_the_store_spells_them(tmp_path: Path, encoding: str 
         lambda group: group.read("a", count=-1),
         lambda group: group.read("a", count="1"),
         lambda group: group.read("a", timeout=-1),
-        lambda group: group.read("a", claim_idle="soon"),
+        lambda group: group.read("a", min_idle="soon"),
         lambda group: group.claim("a", "1-0", min_idle=-1),
         lambda group: group.claim("a", "x", min_idle=0),
         lambda group: group.autoclaim("a", min_idle=0, count=0),
@@ -251,7 +251,7 @@ def test_a_waiting_read_takes_what_was_given_back(tmp_path: Path) -> None:
         found = group.read("alice")[0]
         timer = threading.Timer(0.2, found.nack)
         timer.start()
-        again = group.read("bob", timeout=300, claim_idle=3600)
+        again = group.read("bob", timeout=300, min_idle=3600)
         timer.join()
         assert (numbers(again), again[0].delivery_count) == ([1], 2)
 
@@ -272,7 +272,7 @@ def test_a_waiting_read_takes_what_becomes_idle(
         timer = threading.Timer(0.1, later)
         timer.start()
         begun = time.monotonic()
-        assert numbers(group.read("bob", timeout=timeout, claim_idle=30)) == [1]
+        assert numbers(group.read("bob", timeout=timeout, min_idle=30)) == [1]
         assert time.monotonic() - begun < 60
         timer.join()
 

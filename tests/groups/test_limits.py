@@ -37,15 +37,15 @@ def test_what_is_claimed_counts_too(tmp_path: Path) -> None:
     with shop(tmp_path, 8) as (_, group, clock):
         group.read("alice", count=4)
         clock.ms += 60_000
-        found = group.read("bob", claim_idle=30, max_bytes=3 * SIZE)
+        found = group.read("bob", min_idle=30, max_bytes=3 * SIZE)
         assert [(each.id.ms, each.delivery_count) for each in found] == [(1, 2), (2, 2), (3, 2)]
         assert numbers(group.pending_entries(consumer="alice")) == [4]
         assert group.info().last_delivered_id == (4, 0)
-        found = group.read("bob", claim_idle=30, max_bytes=3 * SIZE)
+        found = group.read("bob", min_idle=30, max_bytes=3 * SIZE)
         assert [(each.id.ms, each.delivery_count) for each in found] == [(4, 2), (5, 1), (6, 1)]
         group.nack("1-0", "2-0")
-        assert numbers(group.read("carol", claim_idle=30, max_bytes=1)) == [1]
-        assert numbers(group.read("carol", claim_idle=30, max_count=2)) == [2, 7]
+        assert numbers(group.read("carol", min_idle=30, max_bytes=1)) == [1]
+        assert numbers(group.read("carol", min_idle=30, max_count=2)) == [2, 7]
 
 
 def test_a_large_entry_comes_alone(tmp_path: Path) -> None:

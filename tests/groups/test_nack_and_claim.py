@@ -106,9 +106,9 @@ class Run:
         who, count = self.chance.choice(WHO), self.chance.choice((0, 1, 2, 5))
         noack = self.chance.random() < 0.2
         seconds = None if idle_ms is None else idle_ms / 1000
-        found = self.group.read(who, count=count, noack=noack, claim_idle=seconds)
+        found = self.group.read(who, count=count, noack=noack, min_idle=seconds)
         return found, self.model.read(
-            self.stream, who, self.clock.ms, count=count, noack=noack, claim_idle=idle_ms
+            self.stream, who, self.clock.ms, count=count, noack=noack, min_idle=idle_ms
         )
 
     def backlog(self) -> tuple[Any, Any]:

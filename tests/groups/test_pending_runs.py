@@ -216,14 +216,14 @@ def test_what_was_trimmed_is_passed_over_whole_runs_at_a_time(
         group.read("gone")
         clock.ms += 1000
         work = store.stream("work")
-        work.trim(maxlen=3, approximate=False)
+        work.trim(max_entries=3, approximate=False)
         monkeypatch.setattr(nodes.Lookup, "_go", counted)
-        taken = group.read("a", claim_idle=1, timeout=timeout)
+        taken = group.read("a", min_idle=1, timeout=timeout)
         assert [each.id.ms for each in taken] == [entries - 2, entries - 1, entries]
         assert looked <= 3 * RUN_MAX_ENTRIES
-        work.trim(maxlen=0, approximate=False)
+        work.trim(max_entries=0, approximate=False)
         clock.ms += 1000
         looked = 0
-        assert group.read("b", claim_idle=1, timeout=timeout and 0.01) == []
+        assert group.read("b", min_idle=1, timeout=timeout and 0.01) == []
         assert not looked
         assert group.pending().count == entries

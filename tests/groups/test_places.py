@@ -30,7 +30,7 @@ class Run:
         self.told: list[int] = []
         self.store: Any = None
         self.open()
-        self.group.configure(max_deliveries=MOST, dead_letter="dead", redeliver_after=10)
+        self.group.configure(max_deliveries=MOST, dead_letter="dead", min_idle=10)
 
     def open(self) -> None:
         """Open the store, with a new callback."""
@@ -61,7 +61,7 @@ class Run:
         chance, group, who = self.chance, self.group, self.chance.choice(NAMES)
         if what < 6:
             idle = chance.choice([None, 0, 5, 30])
-            group.read(who, count=chance.choice([None, 1, 3]), claim_idle=idle)
+            group.read(who, count=chance.choice([None, 1, 3]), min_idle=idle)
         elif what == 6:
             group.backlog(who, count=chance.choice([None, 2]))
         elif what == 7:

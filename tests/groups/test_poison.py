@@ -59,7 +59,7 @@ def test_what_kills_its_workers_ends_in_the_dead_letter_stream(tmp_path: Path) -
     with logstore.open(path, encoding="utf-8", sync="os") as store:
         work = store.stream("work")
         group = work.group("g", start="0")
-        group.configure(max_deliveries=3, dead_letter="dead", redeliver_after=1.5)
+        group.configure(max_deliveries=3, dead_letter="dead", min_idle=1.5)
         work.add_many({"n": str(number)} for number in range(total))
         workers = {name: run(path, name) for name in ("a", "b")}
         heard: list[bytes] = []
@@ -93,7 +93,7 @@ def test_what_kills_its_workers_ends_in_the_dead_letter_stream(tmp_path: Path) -
 def test_a_waiting_reader_is_handed_what_a_killed_one_left(tmp_path: Path) -> None:
     """By its clock alone: no claim of its own, and no commit while it waits."""
     with shop(tmp_path, 2) as (store, group, clock):
-        group.configure(redeliver_after=30)
+        group.configure(min_idle=30)
 
         def die() -> None:
             with logstore.open(store.path, sync="os", background=False, clock=clock) as mine:
@@ -137,7 +137,7 @@ def test_it_sleeps_until_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with logstore.open(tmp_path / "s", sync="os") as store:
         work = store.stream("work")
         group = work.group("g", start="0")
-        group.configure(redeliver_after=1.5)
+        group.configure(min_idle=1.5)
         work.add({"n": "1"})
         (first,) = group.read("a")
         seen = looks(monkeypatch)
@@ -149,13 +149,13 @@ def test_it_sleeps_until_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_shorter_of_the_two_times_counts(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (_, group, clock):
-        group.configure(redeliver_after=30)
+        group.configure(min_idle=30)
         group.read("a")
         clock.ms += 10_000
-        assert group.read("b") == group.read("b", claim_idle=20) == []
-        assert numbers(group.read("b", claim_idle=5)) == [1]
+        assert group.read("b") == group.read("b", min_idle=20) == []
+        assert numbers(group.read("b", min_idle=5)) == [1]
         clock.ms += 30_000
-        assert numbers(group.read("c", claim_idle=3600)) == [1]
+        assert numbers(group.read("c", min_idle=3600)) == [1]
         clock.ms += 30_000
         assert group.read("d", noack=True) == []  # nobody would ack it
         assert group.read("d", noack=True, timeout=0.05) == []
@@ -164,7 +164,7 @@ def test_the_shorter_of_the_two_times_counts(tmp_path: Path) -> None:
 
 def test_what_was_given_back_needs_no_time(tmp_path: Path) -> None:
     with shop(tmp_path, 2) as (_, group, _):
-        group.configure(redeliver_after=10**11)
+        group.configure(min_idle=10**11)
         one, _two = group.read("a")
         one.nack()
         assert numbers(group.read("b", timeout=60)) == [1]
@@ -175,7 +175,7 @@ def test_who_waits_hears_of_a_setting(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (_, group, clock):
         group.read("a")
         clock.ms += 60_000
-        timer = threading.Timer(0.2, lambda: group.configure(redeliver_after=30))
+        timer = threading.Timer(0.2, lambda: group.configure(min_idle=30))
         timer.start()
         assert numbers(group.read("b", timeout=300)) == [1]
         timer.join()
@@ -194,7 +194,7 @@ def on_asyncio(path: Path, work: Callable[[Any, Any], Any], clock: Any) -> None:
 
 def test_the_same_for_asyncio(tmp_path: Path) -> None:
     with shop(tmp_path, 2) as (store, group, clock):
-        group.configure(max_deliveries=2, dead_letter="dead", redeliver_after=30)
+        group.configure(max_deliveries=2, dead_letter="dead", min_idle=30)
         group.read("dead", count=1)
         told: list[Any] = []
 

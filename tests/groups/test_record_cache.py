@@ -88,8 +88,8 @@ def delete_some(stream: Any) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Any], object], list[int]]] = {
     "delete": (delete_some, [11, 14, 15]),
-    "trim": (lambda stream: stream.trim(maxlen=130, approximate=False), [120, 121, 122]),
-    "trim a node": (lambda stream: stream.trim(maxlen=150, approximate=True), [100, 101, 102]),
+    "trim": (lambda stream: stream.trim(max_entries=130, approximate=False), [120, 121, 122]),
+    "trim a node": (lambda stream: stream.trim(max_entries=150, approximate=True), [100, 101, 102]),
 }
 
 

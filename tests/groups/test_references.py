@@ -52,7 +52,7 @@ def test_trims_heed_references(
     with shop(tmp_path, 5) as (store, group, _):
         two_groups(store, group)
         work = store.stream("work")
-        rule = {"maxlen": 1, "approximate": False, "references": mode}
+        rule = {"max_entries": 1, "approximate": False, "references": mode}
         if where == "trim":
             work.add({"n": "9"}, id="9-0")
             work.trim(**rule)
@@ -86,12 +86,12 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
             for call in (
                 lambda: work.delete("1-0", references=bad),
                 lambda: work.delete_each("1-0", references=bad),
-                lambda: work.trim(maxlen=0, references=bad),
+                lambda: work.trim(max_entries=0, references=bad),
                 lambda: work.add({"a": "1"}, references="acked"),  # there is nothing to trim
-                lambda: work.add_many([{"a": "1"}], maxlen=1, references=bad),
+                lambda: work.add_many([{"a": "1"}], max_entries=1, references=bad),
                 lambda: tx.stream("work").delete("1-0", references=bad),
                 lambda: tx.stream("work").delete_each("1-0", references=bad),
-                lambda: tx.stream("work").trim(maxlen=0, references=bad),
+                lambda: tx.stream("work").trim(max_entries=0, references=bad),
             ):
                 with pytest.raises(logstore.OptionError, match="references"):
                     call()

@@ -154,7 +154,7 @@ STEPS: list[tuple[str, Callable[[Any], Any]]] = [
     ("remove_consumer", lambda on: on("work").group("g").remove_consumer("alice")),
     ("destroy", lambda on: on("work").group("old").destroy()),
     ("destroy_again", lambda on: on("work").group("old").destroy()),
-    ("add_many", lambda on: on("work").add_many([{"n": "1"}] * 2500, maxlen=2000)),
+    ("add_many", lambda on: on("work").add_many([{"n": "1"}] * 2500, max_entries=2000)),
     ("stream_id", lambda on: on("work").set_id("99999999999999-0")),
     ("delete", lambda on: on("work").delete("7-0")),
 ]
@@ -261,7 +261,7 @@ def test_bad_arguments_are_refused_at_the_call(tmp_path: Path) -> None:
                 lambda: inside.claim("bob", "1-0", min_idle=-1),
                 lambda: inside.add_consumer(""),
                 lambda: tx.nack(found[0], mode="never"),
-                lambda: tx.stream("work").trim(maxlen=-1),
+                lambda: tx.stream("work").trim(max_entries=-1),
             ):
                 with pytest.raises(logstore.OptionError):
                     call()

@@ -35,7 +35,7 @@ def test_its_own_backlog_comes_first_then_what_is_idle(tmp_path: Path) -> None:
         clock.ms += 60_000
         group.read("carol", count=2)
         seen: list[int] = []
-        group.consume("alice", lambda each: seen.append(each.id.ms), timeout=0, claim_idle=30)
+        group.consume("alice", lambda each: seen.append(each.id.ms), timeout=0, min_idle=30)
         assert seen == [3, 4, 1, 2, 7, 8, 9]
         assert numbers(group.pending_entries()) == [5, 6]
 
@@ -97,7 +97,7 @@ def test_what_kills_its_workers_is_dead_lettered_unseen(tmp_path: Path) -> None:
             group.claim(name, "1-0", min_idle=0) or group.read(name)
         clock.ms += 60_000
         handled = group.consume(
-            "c", lambda _: 1 / 0, timeout=0, claim_idle=30, max_deliveries=2, dead_letter="dead"
+            "c", lambda _: 1 / 0, timeout=0, min_idle=30, max_deliveries=2, dead_letter="dead"
         )
         assert handled == 0
         found = store.stream("dead").last.fields
@@ -316,7 +316,7 @@ def test_an_interrupt_in_a_thread_ends_all_of_them(tmp_path: Path) -> None:
         {"dead_letter": "dead"},
         {"max_deliveries": 0, "dead_letter": "dead"},
         {"max_deliveries": 3, "dead_letter": "work"},
-        {"claim_idle": -1},
+        {"min_idle": -1},
         {"timeout": -1},
     ],
 )
@@ -401,7 +401,7 @@ with logstore.open(sys.argv[1], encoding="utf-8", sync="os") as store:
             tx.ack(delivery)
 
     done = 0
-    group.consume(sys.argv[2], handler, batch=7, claim_idle=1, timeout=5)
+    group.consume(sys.argv[2], handler, batch=7, min_idle=1, timeout=5)
 """
 
 

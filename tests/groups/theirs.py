@@ -31,7 +31,9 @@ def _start(start: StreamID | None) -> Any:
 def _trim(rule: Trim) -> list[Any]:
     how = "~" if rule.approximate else "="
     words: list[Any] = (
-        ["MAXLEN", how, rule.maxlen] if rule.minid is None else ["MINID", how, bytes(rule.minid)]
+        ["MAXLEN", how, rule.max_entries]
+        if rule.min_id is None
+        else ["MINID", how, bytes(rule.min_id)]
     )
     return words if rule.references == "keep" else [*words, REFERENCES[rule.references]]
 

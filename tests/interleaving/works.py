@@ -72,11 +72,11 @@ def delete(count: int) -> Work:
     )  # fmt: skip
 
 
-def trim(maxlen: int) -> Work:
+def trim(max_entries: int) -> Work:
     """All but the newest."""
     return Work(
-        "trim", lambda at: at.store.stream("c").trim(maxlen=maxlen),
-        lambda model: model.trim(b"c", maxlen, None),
+        "trim", lambda at: at.store.stream("c").trim(max_entries=max_entries),
+        lambda model: model.trim(b"c", max_entries, None),
     )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def test_an_id_that_is_given_again_has_no_old_time(tmp_path: Path) -> None:
         stream = store.stream("s")
         stream.add({"n": "1"}, "1-0")
         stream.add({"n": "old"}, "2-0", ttl=5)
-        stream.trim(maxlen=0, approximate=False)
+        stream.trim(max_entries=0, approximate=False)
         stream.set_id("1-0")
         stream.add({"n": "new"}, "2-0")
         store.stream("gone").add({"n": "x"}, "1-0", ttl=5)
@@ -153,7 +153,7 @@ def test_random_lives_end_as_a_model_says(tmp_path: Path) -> None:
             stream.delete(entry.id)
             del lives[str(entry["n"])]
         elif what < 0.75 and lives:
-            stream.trim(maxlen=len(lives) - 1, approximate=False)
+            stream.trim(max_entries=len(lives) - 1, approximate=False)
             del lives[min(lives, key=int)]
         elif what < 0.95:
             clock.ms += rng.randrange(2000)

@@ -47,7 +47,7 @@ def test_from_its_time_on_it_is_nowhere(tmp_path: Path) -> None:
         stream, other = fill(store, "a", "1", "2"), fill(store, "b", "3")
         group = stream.group("g", start="0")
         assert stream.expire(after=5)
-        assert stream.ttl == timedelta(seconds=5)
+        assert stream.expires_in == timedelta(seconds=5)
         assert stream.expires_at == datetime.fromtimestamp((START_MS + 5000) / 1000, UTC)
         assert stream.info().expires_at == stream.expires_at
         clock.ms += 4999
@@ -65,7 +65,7 @@ def test_from_its_time_on_it_is_nowhere(tmp_path: Path) -> None:
             assert store.streams() == ["b"]
             assert store.info().streams == 1
             assert str(stream.last_id) == "0-0"
-            assert stream.ttl is None
+            assert stream.expires_in is None
             assert stream.expires_at is None
             assert not group.exists()
             assert stream.read("0") == []
@@ -80,7 +80,7 @@ def test_from_its_time_on_it_is_nowhere(tmp_path: Path) -> None:
                 group.read("c")
             for refused in (store.drop("a"), stream.persist(), stream.expire(after=1)):
                 assert not refused
-            assert stream.delete("1-1") == stream.trim(maxlen=0) == 0
+            assert stream.delete("1-1") == stream.trim(max_entries=0) == 0
         assert values(other) == ["3"]
     assert check(tmp_path / "s").index == compare.AGREES
 
@@ -151,7 +151,7 @@ def test_conditions_and_past_times(tmp_path: Path) -> None:
         assert stream.expire(after=7, only="already")
         assert stream.persist()
         assert stream.expire(after=8, only="never")
-        assert stream.ttl == timedelta(seconds=8)
+        assert stream.expires_in == timedelta(seconds=8)
         assert stream.expire(at=START_MS)
         assert "a" not in store
         assert not store.stream("none").expire(after=1)
@@ -232,7 +232,7 @@ def test_a_name_takes_everything_along(tmp_path: Path) -> None:
             assert [group.name for group in stream.groups()] == ["g"]
             assert stream.group("g").pending().count == 1
             assert stream.settings.max_entries == 700
-            assert stream.ttl == timedelta(seconds=60)
+            assert stream.expires_in == timedelta(seconds=60)
             assert [entry.fields["n"] for entry in stream.scheduled()] == ["later"]
             before = stream.last_id
             assert stream.add({"n": "p"}, producer="p", idempotent_id="1") == before
@@ -365,8 +365,8 @@ def test_a_transaction_sees_what_it_did(tmp_path: Path) -> None:
     delete_index(path)
     with opened(path, clock) as store:
         assert {name: values(store.stream(name)) for name in store.streams()} == expected
-        assert store.stream("c").ttl == timedelta(seconds=10)
-        assert store.stream("b").ttl is None
+        assert store.stream("c").expires_in == timedelta(seconds=10)
+        assert store.stream("b").expires_in is None
     assert check(path).index == compare.AGREES
 
 
@@ -408,9 +408,9 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
             assert await stream.expire(after=100)
             assert not await stream.expire(after=200, only="never")
             assert await stream.expires_at() is not None
-            assert await stream.ttl() > timedelta(seconds=90)
+            assert await stream.expires_in() > timedelta(seconds=90)
             assert await stream.persist()
-            assert await stream.ttl() is None
+            assert await stream.expires_in() is None
             await stream.expire(after=0)
             assert await store.streams() == ["b"]
 

@@ -327,7 +327,7 @@ def _single_adds(path: Path, seed: int, *, checkpoint: bool) -> None:
             if kind == 0 and (last := stream.last) is not None:
                 stream.delete(last.id)
             elif kind == 1:
-                stream.trim(maxlen=rng.randrange(30), approximate=False)
+                stream.trim(max_entries=rng.randrange(30), approximate=False)
             elif kind == 2 and (first := stream.first) is not None:
                 stream.delete(first.id)
             elif kind == 3:

@@ -135,17 +135,19 @@ class Both:
         self.follow()
         self.compared.same(found, wanted, where)
 
-    def add(self, name: bytes, pairs: Pairs, step: int | None, maxlen: int | None) -> None:
+    def add(self, name: bytes, pairs: Pairs, step: int | None, max_entries: int | None) -> None:
         """One entry; with ``step`` its ID is given, so much above the last (100: in sequence)."""
         id: Any = "*"
         if step is not None:
             of = self.model.seen(name)
             last = of.last if of is not None else (0, 0)
             id = (last[0] + step, 0) if 0 < step < 100 else (last[0], last[1] + max(1, step))
-        found = self.store.stream(name).add(list(pairs), id=id, maxlen=maxlen, approximate=False)
+        found = self.store.stream(name).add(
+            list(pairs), id=id, max_entries=max_entries, approximate=False
+        )
         wanted = self.model.add(name, pairs, None if id == "*" else id)
-        if maxlen is not None:
-            self.model.trim(name, maxlen, None)
+        if max_entries is not None:
+            self.model.trim(name, max_entries, None)
         self.same(found, wanted, "add")
 
     def killed(self, name: bytes, pairs: Pairs) -> None:
@@ -192,18 +194,20 @@ class Both:
         self.same(found, self.model.delete_range(name, low, high), "delete_range")
 
     def trim(
-        self, name: bytes, maxlen: int | None, minid: ID | None, references: str,
+        self, name: bytes, max_entries: int | None, min_id: ID | None, references: str,
         limit: int | None,
     ) -> None:  # fmt: skip
         """Exactly, or with a limit whole nodes."""
         stream = self.store.stream(name)
         if limit is None:
-            wanted = self.model.trim(name, maxlen, minid, references)
-            found = stream.trim(maxlen=maxlen, minid=minid, references=references)
+            wanted = self.model.trim(name, max_entries, min_id, references)
+            found = stream.trim(max_entries=max_entries, min_id=min_id, references=references)
             self.same(found, wanted, f"trim {references}")
         else:
-            wanted = self.model.trim_nodes(name, maxlen, minid, limit, self.lies(name))
-            found = stream.trim(maxlen=maxlen, minid=minid, approximate=True, limit=limit)
+            wanted = self.model.trim_nodes(name, max_entries, min_id, limit, self.lies(name))
+            found = stream.trim(
+                max_entries=max_entries, min_id=min_id, approximate=True, limit=limit
+            )
             self.same(found, wanted, "trim nodes")
 
     def set_id(self, name: bytes, last: ID, added: int | None, deleted: ID | None) -> None:

@@ -213,7 +213,7 @@ def group(name: bytes, of: Group, source: Stream) -> dict[str, Any]:
     """Of ``GroupInfo``."""
     return {
         "name": name, **of.told(source),
-        "settings": GroupSettings(of.max_deliveries, of.dead_letter, of.redeliver_after_ms),
+        "settings": GroupSettings(of.max_deliveries, of.dead_letter, of.min_idle_ms),
     }  # fmt: skip
 
 

@@ -111,7 +111,7 @@ class Group:
     place: int = 1
     max_deliveries: int | None = None
     dead_letter: bytes | None = None
-    redeliver_after_ms: int | None = None
+    min_idle_ms: int | None = None
     takes_the_dead: bool = True  # whether the dead letter stream can take an entry now
     counts: dict[str, int] = field(default_factory=dict)  # for the metrics
     dead: list[Dead] = field(default_factory=list)  # to be added, in order, by whoever knows how
@@ -182,11 +182,11 @@ class Group:
     # -- reading ------------------------------------------------------------------------------
     def read(
         self, stream: Source, name: bytes, now: int, *, count: int = 0, noack: bool = False,
-        claim_idle: int | None = None,
+        min_idle: int | None = None,
     ) -> list[Given]:  # fmt: skip
         """XREADGROUP with ``>``, with CLAIM or the group's own time to redeliver."""
         who = self.consumer(name, now)
-        times = [claim_idle, None if noack else self.redeliver_after_ms]
+        times = [min_idle, None if noack else self.min_idle_ms]
         idles = [each for each in times if each is not None]
         taken = self._claim_idle(stream, name, now, min(idles), count) if idles else []
         if taken and 0 < count <= len(taken):
@@ -213,7 +213,7 @@ class Group:
         self, stream: Source, name: bytes, now: int, idle: int, count: int
     ) -> list[Given]:
         taken: list[Given] = []
-        clears = not (self.redeliver_after_ms is self.max_deliveries is None)
+        clears = not (self.min_idle_ms is self.max_deliveries is None)
         for id in self.line():
             held = self.pending[id]
             if held.owner is not None and now - held.time < idle:

@@ -56,7 +56,7 @@ class Machine(RuleBasedStateMachine):
         both.add_many(b"a", [self.row(5) for _ in range(8)], 3)
         for group in GROUPS:
             self.create(b"a", group, None, None, make=True)
-        self.read(b"a", b"g", CONSUMERS[0], 4, noack=False, claim_idle=None)
+        self.read(b"a", b"g", CONSUMERS[0], 4, noack=False, min_idle=None)
         self.failed = False
 
     # -- what is drawn ------------------------------------------------------------------------
@@ -90,9 +90,9 @@ class Machine(RuleBasedStateMachine):
             self.create(name, group, None, None, make=True)
 
     # -- entries ------------------------------------------------------------------------------
-    @rule(name=names, size=sizes, step=steps, maxlen=st.sampled_from([None, None, 0, 3, 12]))
-    def add(self, name: bytes, size: int, step: int | None, maxlen: int | None) -> None:
-        self.both.add(name, self.row(size), step, maxlen)
+    @rule(name=names, size=sizes, step=steps, max_entries=st.sampled_from([None, None, 0, 3, 12]))
+    def add(self, name: bytes, size: int, step: int | None, max_entries: int | None) -> None:
+        self.both.add(name, self.row(size), step, max_entries)
 
     @rule(name=names, count=st.integers(1, 30), size=sizes, batch=st.sampled_from([1, 4, 100]))
     def add_many(self, name: bytes, count: int, size: int, batch: int) -> None:
@@ -124,8 +124,8 @@ class Machine(RuleBasedStateMachine):
         limit=st.sampled_from([None, None, 0, 8]),
     )  # fmt: skip
     def trim(self, name: bytes, by_id: bool, place: int, mode: str, limit: int | None) -> None:
-        maxlen, minid = (None, self.id_at(name, place)) if by_id else (place, None)
-        self.both.trim(name, maxlen, minid, mode, limit)
+        max_entries, min_id = (None, self.id_at(name, place)) if by_id else (place, None)
+        self.both.trim(name, max_entries, min_id, mode, limit)
 
     @rule(name=names, lower=st.booleans(), step=st.integers(0, 3), more=st.none() | places,
           deleted=st.booleans())  # fmt: skip
@@ -248,29 +248,29 @@ class Machine(RuleBasedStateMachine):
             return
         self.grouped(name, group)
         there = self.both.model.streams[name].groups[group]
-        there.max_deliveries, there.redeliver_after_ms = most, again
+        there.max_deliveries, there.min_idle_ms = most, again
         there.dead_letter = None if most is None else letter
         self.both.store.stream(name).group(group).configure(
             max_deliveries=most, dead_letter=there.dead_letter,
-            redeliver_after=None if again is None else again / 1000,
+            min_idle=None if again is None else again / 1000,
         )  # fmt: skip
         self.both.same(None, None, "configure group")
 
     @rule(name=names, group=groups, consumer=consumers, count=counts,
           noack=st.sampled_from([False, False, False, True]),
-          claim_idle=st.sampled_from([None, None, 0, 20, 500]))  # fmt: skip
+          min_idle=st.sampled_from([None, None, 0, 20, 500]))  # fmt: skip
     def read(
         self, name: bytes, group: bytes, consumer: bytes, count: int, noack: bool,
-        claim_idle: int | None,
+        min_idle: int | None,
     ) -> None:  # fmt: skip
         self.grouped(name, group)
         now = self.both.clock.ms
-        idle = None if claim_idle is None else claim_idle / 1000
+        idle = None if min_idle is None else min_idle / 1000
         self.both.group(
             name, group, "read",
-            lambda it: it.read(consumer, count=count, noack=noack, claim_idle=idle),
+            lambda it: it.read(consumer, count=count, noack=noack, min_idle=idle),
             lambda of, it: of.read(
-                it, consumer, now, count=count, noack=noack, claim_idle=claim_idle
+                it, consumer, now, count=count, noack=noack, min_idle=min_idle
             ),
         )  # fmt: skip
 

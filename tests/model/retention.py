@@ -21,7 +21,7 @@ class Retention(Streams):
     """Approximate trimming, and the limits of age, number and size."""
 
     def trim_nodes(
-        self, name: bytes, maxlen: int | None, minid: ID | None, limit: int, nodes: list[Lies]
+        self, name: bytes, max_entries: int | None, min_id: ID | None, limit: int, nodes: list[Lies]
     ) -> int:
         """Whole nodes; how many entries."""
         stream = self.seen(name)
@@ -30,11 +30,15 @@ class Retention(Streams):
         going = 0
         left = len(stream.entries)
         for node in nodes:
-            if maxlen is not None and left <= maxlen:
+            if max_entries is not None and left <= max_entries:
                 break
             if limit and going + node.live > limit:
                 break
-            goes = left - node.live >= maxlen if maxlen is not None else node.last < (minid or ZERO)
+            goes = (
+                left - node.live >= max_entries
+                if max_entries is not None
+                else node.last < (min_id or ZERO)
+            )
             if not goes:
                 break
             going += node.live

@@ -131,7 +131,7 @@ class Streams:
         return self._delete(stream, [id for id in stream.entries if low <= id <= high])
 
     def trim(
-        self, name: bytes, maxlen: int | None, minid: ID | None, references: str = "keep",
+        self, name: bytes, max_entries: int | None, min_id: ID | None, references: str = "keep",
     ) -> int:  # fmt: skip
         """Exactly; how many."""
         stream = self.seen(name)
@@ -139,9 +139,9 @@ class Streams:
             return 0
         going: list[ID] = []
         for id in stream.entries:
-            if maxlen is not None and len(stream.entries) - len(going) <= maxlen:
+            if max_entries is not None and len(stream.entries) - len(going) <= max_entries:
                 break
-            if minid is not None and id >= minid:
+            if min_id is not None and id >= min_id:
                 break
             if references != "acked" or not needed(stream, id):
                 going.append(id)

@@ -173,7 +173,7 @@ def test_what_goes_between_two_pieces_makes_it_begin_again(
     left = iter([entry.id for entry in stream.range(reverse=True)][5:])
     happens: dict[str, Callable[[], object]] = {
         "delete": lambda: stream.delete(next(left)),
-        "trim": lambda: stream.trim(maxlen=len(stream) - 1, approximate=False),
+        "trim": lambda: stream.trim(max_entries=len(stream) - 1, approximate=False),
         "compact": lambda: store.compact(threshold=0.2),
         "replace": lambda: store.restore("s", other, replace=True),
     }
@@ -197,7 +197,7 @@ def test_when_segments_go_meanwhile_it_begins_again(
     def find_and_compact(*args: Any) -> exports.Export:
         found.append(find(*args))
         if len(found) == 1:
-            other.trim(maxlen=10, approximate=False)
+            other.trim(max_entries=10, approximate=False)
             stream.delete_range((100, 0), (4000, 0))
             for _ in range(2):
                 store.compact(threshold=0.9)
@@ -218,7 +218,7 @@ def test_what_is_pinned_stays_readable(open_store: OpenStore) -> None:
     engine = store._engine()
     whole = stream.dump()
     with exports.pinned(engine, b"s") as export:
-        stream.trim(maxlen=5, approximate=False)
+        stream.trim(max_entries=5, approximate=False)
         for _ in range(3):
             store.compact(threshold=0.9)
             store.sync()

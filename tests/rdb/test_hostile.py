@@ -85,7 +85,7 @@ def use(stream: Stream[bytes]) -> None:
         stream.group(group.name).read("alice")
         stream.group(group.name).autoclaim("bob", min_idle=0)
     assert stream.delete(*ids[:2]) == 2
-    stream.trim(maxlen=1, approximate=False)
+    stream.trim(max_entries=1, approximate=False)
     assert [entry.id for entry in stream.range()] == ids[-1:]
     stream.dump()
 

@@ -38,7 +38,7 @@ def dead_node(store: Store[bytes], *, last: bool) -> None:
         stream.add({"a": ms}, id=(ms, 1))
     stream.group("g").create("0")
     stream.delete((10, 1))
-    stream.trim(minid=(10, 1), approximate=False)
+    stream.trim(min_id=(10, 1), approximate=False)
 
 
 def dumped(store: Store[bytes], _path: Path) -> list[bytes]:

@@ -76,7 +76,7 @@ def test_both_go_on_alike(peer: Peer, store: Store[bytes], seed: int) -> None:
                 "XADD", "s", f"{top + at}-0", "f", at
             )
         left = len(stream) - 4
-        gone = stream.trim(maxlen=left, approximate=False)
+        gone = stream.trim(max_entries=left, approximate=False)
         assert gone == peer.command("XTRIM", "s", "MAXLEN", "=", left)
         assert body(stream.dump()) == body(peer.command("DUMP", "s"))
     finally:
@@ -188,7 +188,7 @@ def test_a_stream_of_ours_is_the_same_on_a_server(
         if gone:
             stream.delete(*gone)
         if rng.random() < 0.4:
-            stream.trim(maxlen=len(stream) * 2 // 3, approximate=rng.random() < 0.5)
+            stream.trim(max_entries=len(stream) * 2 // 3, approximate=rng.random() < 0.5)
         if rng.random() < 0.4:
             store.compact(threshold=0.3)
         payload = stream.dump()

@@ -285,7 +285,7 @@ def test_segments_that_go_meanwhile_are_not_missed(tmp_path: Path) -> None:
     with begun(path) as store:
 
         def meanwhile() -> None:
-            store.stream("a").trim(maxlen=4, approximate=False)
+            store.stream("a").trim(max_entries=4, approximate=False)
             store.compact(threshold=0.1)
 
         report, _ = checked(path, meanwhile)

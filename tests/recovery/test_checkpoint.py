@@ -47,7 +47,7 @@ def churn(store: logstore.Store[bytes], seed: int, steps: int) -> None:
             if ids:
                 stream.delete(*chance.sample(ids, max(1, len(ids) // 3)))
         elif kind == 6:
-            stream.trim(maxlen=chance.randrange(800), approximate=chance.random() < 0.5)
+            stream.trim(max_entries=chance.randrange(800), approximate=chance.random() < 0.5)
         elif kind == 7 and chance.random() < 0.2:
             store.drop(name)
         else:
@@ -232,7 +232,7 @@ def test_a_group_made_anew_meanwhile_keeps_its_name(
                 group.create(start="0")
                 group.destroy()
                 group.create(start="$")
-                group.configure(redeliver_after=5)
+                group.configure(min_idle=5)
             return read(engine, batch)
 
         monkeypatch.setattr(checkpoint.snapshot, "read", groups_change)

@@ -89,7 +89,7 @@ def test_an_upgraded_store_goes_on_working(old: Path) -> None:
     with logstore.open(old) as store:
         for number in range(300):
             store.stream("orders").add({"order": number, "pad": b"x" * 400})
-        store.stream("sensors").trim(maxlen=3)
+        store.stream("sensors").trim(max_entries=3)
         store.checkpoint()
         store.compact(purge=True)
         expected = dump(store)

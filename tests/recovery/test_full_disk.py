@@ -62,7 +62,7 @@ with logstore.open(path) as store:
     ids = [entry.id for entry in stream.range(count=20)]
     assert stream.delete(*ids[:10]) == 10
     assert group.ack(*ids[10:]) == 10
-    assert stream.trim(maxlen=500) == done - 510
+    assert stream.trim(max_entries=500) == done - 510
     store.compact()
     assert len(stream) == 500
     stream.add({"n": "new", "pad": os.urandom(500)})
@@ -178,7 +178,7 @@ def test_without_what_was_set_aside_it_opens_and_can_be_read(disk: Path, how: st
 EMPTY = """
 import sys, logstore
 with logstore.open(sys.argv[1], background=False) as store:
-    store.stream("s").trim(maxlen=0)
+    store.stream("s").trim(max_entries=0)
     store.compact()
 """
 

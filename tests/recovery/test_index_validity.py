@@ -358,7 +358,7 @@ sys.stdin.readline()
 dropped = 0
 for _ in range(3):
     stream.add_many([{"n": str(n), "pad": os.urandom(100)} for n in range(3000)])
-    stream.trim(maxlen=10)
+    stream.trim(max_entries=10)
     dropped += store.compact().segments_dropped
 assert dropped > 3
 stream.add_many([{"n": str(n), "pad": os.urandom(100)} for n in range(3000)])

@@ -225,7 +225,7 @@ def some_go_on(store: Store) -> None:
             elif what == 4 and (first := stream.first) is not None:
                 stream.delete(first.id)
             elif what == 5:
-                stream.trim(maxlen=1, approximate=False)
+                stream.trim(max_entries=1, approximate=False)
             elif what == 6:
                 stream.configure(max_entries=900)
             elif what == 7:

@@ -93,7 +93,7 @@ def test_random_histories_end_where_the_model_does(tmp_path: Path) -> None:
                 live = ids_of(store, name)
                 stream.delete(*chance.sample(live, min(len(live), chance.choice((1, 20)))))
             if chance.random() < 0.1:
-                stream.trim(maxlen=len(stream) // 2, approximate=False)
+                stream.trim(max_entries=len(stream) // 2, approximate=False)
             if chance.random() < 0.3:
                 rules[name] = {
                     "max_age_ms": chance.choice((500, 5_000)),

@@ -151,7 +151,7 @@ def test_no_snapshot_is_held_between_batches(tmp_path: Path) -> None:
         before = generation.used_bytes()
         for _ in range(400):
             store["y"].add({"n": 1})
-            store["y"].trim(maxlen=0)
+            store["y"].trim(max_entries=0)
         assert generation.used_bytes() < before + 40 * 4096
         assert first.num_rows + sum(batch.num_rows for batch in reader) == 3999
 
@@ -217,7 +217,7 @@ def test_a_last_id_that_was_lowered_hides_nothing(
     with make_store(tmp_path / "s") as store:
         stream = store["x"]
         stream.add_many((((n, 0), {"n": n}) for n in range(1, 25)), batch=4)
-        stream.trim(minid=(25, 0))  # the last node stays, without live entries
+        stream.trim(min_id=(25, 0))  # the last node stays, without live entries
         stream.set_id((18, 0))
         wanted: list[int] = []
         for last in range(19, 40):
@@ -364,14 +364,14 @@ def test_counts_are_those_of_the_entries(tmp_path: Path, seed: int) -> None:
             top = more[-1]
 
         def trim() -> None:
-            stream.trim(maxlen=len(alive) - 40, approximate=False)
+            stream.trim(max_entries=len(alive) - 40, approximate=False)
             del alive[:40]
 
         def end_again() -> None:
             """All go, and as many come again, of which the first third is at other places."""
             if stream.info().max_deleted_entry_id.ms:
                 return  # as Redis, no last ID is below what was deleted
-            stream.trim(maxlen=0, approximate=False)
+            stream.trim(max_entries=0, approximate=False)
             stream.set_id("1-0")
             third = len(alive) // 3
             kept = [*range(2, third + 2), *alive[third:]]

@@ -32,12 +32,10 @@ def fill(path: Path) -> None:
             idempotent_duration=60, idempotent_max_ids=500,
         )  # fmt: skip
         stream.add({"n": "1"})
-        stream.group("g", start="0").configure(
-            max_deliveries=5, dead_letter="dead", redeliver_after=30
-        )
+        stream.group("g", start="0").configure(max_deliveries=5, dead_letter="dead", min_idle=30)
         for name in ("b", "c"):
             store.stream(name).configure(max_entries=1)
-            store.stream(name).group("g", start="0").configure(redeliver_after=1)
+            store.stream(name).group("g", start="0").configure(min_idle=1)
         store.drop("b")
         store.stream("b").group("g", start="0")
         store.stream("c").configure(max_entries=None)
@@ -105,9 +103,9 @@ def test_what_is_left_out_stays_and_none_takes_away(tmp_path: Path) -> None:
         assert store.info().applied_offset == before[1]
         group = stream.group("g", start="0")
         group.configure(max_deliveries=3, dead_letter="dead")
-        assert group.configure(redeliver_after=2).max_deliveries == 3
+        assert group.configure(min_idle=2).max_deliveries == 3
         assert group.configure(max_deliveries=None, dead_letter=None).dead_letter is None
-        assert group.settings.redeliver_after == timedelta(seconds=2)
+        assert group.settings.min_idle == timedelta(seconds=2)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +139,8 @@ def test_wrong_settings_of_a_stream(tmp_path: Path, settings: dict[str, Any], to
         ({"max_deliveries": 0, "dead_letter": "x"}, "max_deliveries must be 1"),
         ({"max_deliveries": 3, "dead_letter": "s"}, "another stream"),
         ({"max_deliveries": 3, "dead_letter": 5}, "name of a stream"),
-        ({"redeliver_after": 0}, "redeliver_after must be 1"),
-        ({"backoff": 1}, "give redeliver_after with backoff"),
+        ({"min_idle": 0}, "min_idle must be 1"),
+        ({"backoff": 1}, "give min_idle with backoff"),
     ],
 )
 def test_wrong_settings_of_a_group(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
@@ -152,7 +150,7 @@ def test_wrong_settings_of_a_group(tmp_path: Path, settings: dict[str, Any], tol
             group.configure(**settings)
         assert group.settings == GroupSettings()
         with pytest.raises(logstore.GroupNotFoundError, match=r"make it with stream\.group\(name"):
-            store.stream("s").group("none").configure(redeliver_after=1)
+            store.stream("s").group("none").configure(min_idle=1)
 
 
 def test_they_are_told_as_json(tmp_path: Path) -> None:
@@ -163,7 +161,7 @@ def test_they_are_told_as_json(tmp_path: Path) -> None:
         assert told["max-bytes"] == 1 << 20
         of_group = store.stream("a").group("g").info().as_dict()["settings"]
         assert of_group == {
-            "max-deliveries": 5, "dead-letter": "dead", "redeliver-after-ms": 30_000,
+            "max-deliveries": 5, "dead-letter": "dead", "min-idle-ms": 30_000,
             "backoff-ms": None, "backoff-max-ms": 3_600_000,
         }  # fmt: skip
 

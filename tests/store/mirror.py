@@ -207,7 +207,7 @@ class Mirror:
         name = NAMES[which]
         options, words = self._trim(name, {"approximate": False, **trim})
         stream = self.store.stream(name)
-        if {"maxlen", "minid"} & set(options):
+        if {"max_entries", "min_id"} & set(options):
             self.both(("XTRIM", name, *words), lambda: stream.trim(**options), faults=_faults(trim))
         else:
             with pytest.raises(logstore.OptionError, match=r"must be called with|LIMIT"):
@@ -350,13 +350,13 @@ class Mirror:
 
     def _trim(self, name: bytes, drawn: dict[str, Any]) -> tuple[dict[str, Any], tuple[Any, ...]]:
         options = dict(drawn)
-        if options.get("minid") is not None:
-            options["minid"] = _plain(self.id_of(name, options["minid"]))
+        if options.get("min_id") is not None:
+            options["min_id"] = _plain(self.id_of(name, options["min_id"]))
         how = "~" if options.get("approximate", True) else "="
         words: tuple[Any, ...] = ()
-        for option in ("maxlen", "minid"):
+        for option, word in (("max_entries", "MAXLEN"), ("min_id", "MINID")):
             if options.get(option) is not None:
-                words += (option.upper(), how, options[option])
+                words += (word, how, options[option])
         if options.get("limit") is not None:
             words += ("LIMIT", options["limit"])
         return options, words
@@ -364,14 +364,14 @@ class Mirror:
 
 def _faults(trim: dict[str, Any]) -> int:
     """How many things may be wrong with a trim."""
-    maxlen, minid, limit = (trim.get(name) for name in ("maxlen", "minid", "limit"))
+    max_entries, min_id, limit = (trim.get(name) for name in ("max_entries", "min_id", "limit"))
     return sum((
-        maxlen is not None and maxlen < 0,
-        minid is not None and minid[0] == "raw",
-        maxlen is not None and minid is not None,
+        max_entries is not None and max_entries < 0,
+        min_id is not None and min_id[0] == "raw",
+        max_entries is not None and min_id is not None,
         limit is not None and limit < 0,
         limit is not None and not trim.get("approximate", True),
-        limit is not None and maxlen is None and minid is None,
+        limit is not None and max_entries is None and min_id is None,
         limit == 0,  # servers look for it in another place then
     ))  # fmt: skip
 

@@ -98,7 +98,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "add": {"fields": FIELDS}, "add_many": {"rows": [FIELDS]}, "schedule": {"fields": FIELDS},
         "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"ids": "1-1"},
         "delete_each": {"ids": "1-1"}, "delete_range": {"start": "1", "end": "2"},
-        "trim": {"maxlen": 1}, "set_id": {"last_id": "9-9"}, "configure": {},
+        "trim": {"max_entries": 1}, "set_id": {"last_id": "9-9"}, "configure": {},
         "group": {"name": "h"},
         "get": {"id": "1-1"}, "__getitem__": {"id": "1-1"}, "__contains__": {"id": "1-1"},
         "count": {}, "range": {}, "read": {"after": "0"}, "follow": {"after": "0", "timeout": 0},
@@ -125,7 +125,7 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
         "add": {"fields": FIELDS}, "add_many": {"rows": [FIELDS]}, "schedule": {"fields": FIELDS},
         "cancel": {"key": "1-1"}, "expire": {}, "persist": {}, "delete": {"ids": "1-1"},
         "delete_each": {"ids": "1-1"}, "delete_range": {"start": "1", "end": "2"},
-        "trim": {"maxlen": 1}, "set_id": {"last_id": "9-9"}, "group": {"name": "h"},
+        "trim": {"max_entries": 1}, "set_id": {"last_id": "9-9"}, "group": {"name": "h"},
     }),
     TransactionGroup: (lambda shop: shop.store.transaction().stream(shop.name).group("g"), {
         "destroy": {}, "create": {}, "set_id": {"last_id": "0"}, "add_consumer": {"consumer": "d"},
@@ -135,11 +135,12 @@ FACES: dict[type, tuple[Callable[[Shop], Any], dict[str, dict[str, Any]]]] = {
 }  # fmt: skip
 # Those that need another one beside them, or instead of what is given always.
 BESIDE: dict[str, dict[str, Any]] = {
-    "Stream.trim.minid": {"maxlen": None}, "Stream.trim.max_age": {"maxlen": None},
-    "Stream.trim.limit": {"approximate": True}, "TransactionStream.trim.minid": {"maxlen": None},
-    "TransactionStream.trim.max_age": {"maxlen": None},
+    "Stream.trim.min_id": {"max_entries": None}, "Stream.trim.max_age": {"max_entries": None},
+    "Stream.trim.limit": {"approximate": True},
+    "TransactionStream.trim.min_id": {"max_entries": None},
+    "TransactionStream.trim.max_age": {"max_entries": None},
     "TransactionStream.trim.limit": {"approximate": True},
-    "Stream.add.limit": {"maxlen": 1}, "Stream.add_many.limit": {"maxlen": 1},
+    "Stream.add.limit": {"max_entries": 1}, "Stream.add_many.limit": {"max_entries": 1},
     "Stream.add.idempotent_id": {"producer": "p"},
     "TransactionStream.add.idempotent_id": {"producer": "p"},
     "Stream.schedule.create": {"after": 1}, "Stream.schedule.sync": {"after": 1},

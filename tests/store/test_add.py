@@ -109,12 +109,12 @@ def test_without_create_a_missing_stream_stays_missing(store: Store[bytes]) -> N
 @pytest.mark.parametrize(
     ("options", "left"),
     [
-        ({"maxlen": 3, "approximate": False}, [8, 9, 10]),
-        ({"maxlen": 3}, [6, 7, 8, 9, 10]),
-        ({"maxlen": 0, "approximate": False}, []),
-        ({"minid": "9", "approximate": False}, [9, 10]),
-        ({"minid": (9, 0)}, [6, 7, 8, 9, 10]),
-        ({"maxlen": 0, "approximate": True, "limit": 4}, [*range(1, 11)]),
+        ({"max_entries": 3, "approximate": False}, [8, 9, 10]),
+        ({"max_entries": 3}, [6, 7, 8, 9, 10]),
+        ({"max_entries": 0, "approximate": False}, []),
+        ({"min_id": "9", "approximate": False}, [9, 10]),
+        ({"min_id": (9, 0)}, [6, 7, 8, 9, 10]),
+        ({"max_entries": 0, "approximate": True, "limit": 4}, [*range(1, 11)]),
     ],
 )
 def test_an_add_trims_behind_itself(
@@ -131,7 +131,7 @@ def test_an_add_trims_behind_itself(
 
 def test_maxlen_zero_leaves_an_empty_stream(store: Store[bytes]) -> None:
     stream = store.stream("s")
-    assert stream.add({"a": 1}, id="1-1", maxlen=0, approximate=False) == (1, 1)
+    assert stream.add({"a": 1}, id="1-1", max_entries=0, approximate=False) == (1, 1)
     assert (len(stream), "s" in store, stream.last_id, stream.first) == (0, True, (1, 1), None)
 
 
@@ -157,13 +157,13 @@ def workload(path: Path, seed: int, **limits: int) -> tuple[list[bytes], list[tu
             if what < 0.85:
                 size = rnd.choice([0, 3, 60, 60, 900, 5000])
                 fields = [(rnd.choice("xy"), "v" * rnd.randrange(size + 1))] * rnd.randrange(1, 3)
-                stream.add(fields, maxlen=rnd.choice([None, None, None, 40]))
+                stream.add(fields, max_entries=rnd.choice([None, None, None, 40]))
             elif what < 0.95:
                 found = stream.last_id if stream.name in store else None
                 if found is not None:
                     stream.delete(found)
             else:
-                stream.trim(maxlen=rnd.randrange(3), approximate=False)
+                stream.trim(max_entries=rnd.randrange(3), approximate=False)
 
         def rows(view: Snapshot) -> list[tuple[bytes, ...]]:
             txn = view.index.txn

@@ -161,7 +161,7 @@ def test_a_stream_is_no_table(store: Store[str]) -> None:
 
 def test_add_many_of_a_table_keeps_its_options(store: Store[str]) -> None:
     stream = store.stream("options")
-    stream.add_many(TABLE, batch=1, maxlen=2, approximate=False, expected_last_id="0-0")
+    stream.add_many(TABLE, batch=1, max_entries=2, approximate=False, expected_last_id="0-0")
     assert len(stream) == 2
     with pytest.raises(LastIDConflictError):
         stream.add_many(TABLE, expected_last_id="0-0")

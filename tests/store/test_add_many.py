@@ -182,9 +182,9 @@ def test_memory_holds_one_batch(store: Store[bytes]) -> None:
             yield {"value": f"{n:0100d}"}
 
     stream = store.stream("s")
-    stream.add_many(rows(), batch=500, maxlen=1000)
+    stream.add_many(rows(), batch=500, max_entries=1000)
     tracemalloc.start()
-    given = stream.add_many(rows(), batch=500, maxlen=1000)
+    given = stream.add_many(rows(), batch=500, max_entries=1000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(given) == 40_000
@@ -208,9 +208,9 @@ def rows(first, count):
 
 with logstore.open(sys.argv[1], sync="os") as store:
     stream = store.stream("s")
-    stream.add_many(rows(0, 20_000), maxlen=1000)
+    stream.add_many(rows(0, 20_000), max_entries=1000)
     before = peak_mib()
-    given = stream.add_many(rows(20_000, 600_000), maxlen=1000)
+    given = stream.add_many(rows(20_000, 600_000), max_entries=1000)
     print(len(given), peak_mib() - before)
 """
 
@@ -247,7 +247,7 @@ def test_automatic_ids_past_the_end_refuse_the_batch(store: Store[bytes]) -> Non
 
 def test_each_batch_is_trimmed_in_its_own_commit(store: Store[bytes]) -> None:
     stream = store.stream("s")
-    stream.add_many(({"n": n} for n in range(100)), batch=30, maxlen=7, approximate=False)
+    stream.add_many(({"n": n} for n in range(100)), batch=30, max_entries=7, approximate=False)
     assert [entry.fields["n"] for entry in stream] == [b"%d" % n for n in range(93, 100)]
     everything(store)
 
@@ -279,7 +279,7 @@ def test_full_nodes_are_read_in_the_commit_that_wrote_them(store: Store[bytes]) 
     with store.transaction() as tx:
         tx.stream("s").add_many([((2, n), {"n": n}) for n in range(1000)])
         tx.stream("s").delete((2, 250), (2, 555))
-        tx.stream("s").trim(maxlen=850, approximate=False)
+        tx.stream("s").trim(max_entries=850, approximate=False)
     kept = [n for n in range(1000) if n not in (250, 555)][-850:]
     assert [int(entry[b"n"]) for entry in stream] == kept
     assert len(stream_nodes(store, b"s")) > 5

@@ -122,7 +122,7 @@ def test_an_async_generator_that_fails_or_mixes_rows(tmp_path: Path) -> None:
         with pytest.raises(InvalidEntryError, match="row 6: give every row"):
             await store["m"].add_many(mixed(), batch=2)  # batches before it stay
         assert await store["m"].len() == 6
-        for options in ({"batch": 0}, {"create": 1}, {"maxlen": -1}):
+        for options in ({"batch": 0}, {"create": 1}, {"max_entries": -1}):
             with pytest.raises(OptionError):
                 await store["s"].add_many(numbers(0), **options)  # type: ignore[arg-type]
         assert not await store["none"].add_many(numbers(5), create=False)

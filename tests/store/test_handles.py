@@ -32,7 +32,7 @@ def test_a_closed_store_refuses_everything(store: Store[bytes]) -> None:
     calls: list[Any] = [
         lambda: stream.add({"a": 1}), lambda: stream.add_many([{"a": 1}]), lambda: stream.get("1"),
         lambda: len(stream), lambda: list(stream), lambda: list(entries), stream.info,
-        lambda: stream.delete("1"), lambda: stream.trim(maxlen=0), lambda: stream.last_id,
+        lambda: stream.delete("1"), lambda: stream.trim(max_entries=0), lambda: stream.last_id,
         lambda: stream.read("0"), store.streams, store.info, store.sync, store.checkpoint,
         lambda: store.drop("s"), lambda: store.create("t"), lambda: "s" in store, store.metrics,
         lambda: store.durable_upto, lambda: store.read({"s": "0"}), tx.commit,
@@ -133,7 +133,7 @@ def test_a_readonly_store_only_reads(store: Store[bytes], open_store: OpenStore)
     refused: list[Any] = [
         lambda: reader.stream("s").add({"a": 1}), lambda: reader.stream("s").add_many([{"a": 1}]),
         lambda: reader.stream("s").delete("1"), lambda: reader.stream("s").delete_range("-", "+"),
-        lambda: reader.stream("s").trim(maxlen=0), lambda: reader.stream("s").set_id("99"),
+        lambda: reader.stream("s").trim(max_entries=0), lambda: reader.stream("s").set_id("99"),
         lambda: reader.create("t"), lambda: reader.drop("s"), reader.compact, reader.checkpoint,
     ]  # fmt: skip
     for call in refused:

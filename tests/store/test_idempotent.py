@@ -65,7 +65,7 @@ def test_an_entry_that_was_deleted_or_trimmed_is_added_anew(store: Store[bytes])
     second = stream.add({"n": 1}, producer="p", idempotent_id="x")
     assert second is not None
     assert second > first
-    stream.trim(maxlen=0)
+    stream.trim(max_entries=0)
     third = stream.add({"n": 1}, producer="p", idempotent_id="x")
     assert [entry.id for entry in stream] == [third]
     info = stream.info()
@@ -137,8 +137,8 @@ def test_an_id_that_is_given_again_is_another_entry(store: Store[bytes]) -> None
     stream = store["s"]
     stream.add({"n": 0}, producer="p", idempotent_id="stays")
     first = stream.add({"n": 1}, producer="p", idempotent_id="x")
-    stream.trim(maxlen=1)
-    stream.trim(maxlen=0)
+    stream.trim(max_entries=1)
+    stream.trim(max_entries=0)
     stream.set_id("1-1")
     assert remembered(store) == {}
     stream.add({"n": 2})
@@ -196,7 +196,7 @@ def test_rows_around_known_ones_get_the_ids_of_one_add_after_another(
     for store in stores:
         store["s"].add_many([rows[2], rows[5]], producer="p")
     one = [stores[0]["s"].add(row, producer="p", idempotent_id=name) for name, row in rows]
-    many = stores[1]["s"].add_many(rows, producer="p", maxlen=100)
+    many = stores[1]["s"].add_many(rows, producer="p", max_entries=100)
     assert list(many) == one
     assert list(stores[0]["s"]) == list(stores[1]["s"])
 
@@ -204,9 +204,9 @@ def test_rows_around_known_ones_get_the_ids_of_one_add_after_another(
 def test_a_duplicate_trims_nothing(store: Store[bytes]) -> None:
     stream = store["s"]
     stream.add_many([("a", {"n": 1}), ("b", {"n": 2})], producer="p")
-    stream.add({"n": 1}, producer="p", idempotent_id="a", maxlen=1, approximate=False)
+    stream.add({"n": 1}, producer="p", idempotent_id="a", max_entries=1, approximate=False)
     assert len(stream) == 2
-    stream.add({"n": 1}, producer="p", idempotent_id="c", maxlen=1, approximate=False)
+    stream.add({"n": 1}, producer="p", idempotent_id="c", max_entries=1, approximate=False)
     assert len(stream) == 1
 
 

@@ -45,7 +45,7 @@ def test_without_limits_all_is_one_large_open_node(open_store: OpenStore) -> Non
     stream.delete("3", "399", "200")
     stream.add_many((((400 + n, 0), {"value": "x", "n": n}) for n in range(300)), batch=100)
     assert stream.delete_range("500", "600") == 101
-    assert stream.trim(minid="50", approximate=False) == 48
+    assert stream.trim(min_id="50", approximate=False) == 48
     before = everything(store)
     assert len(before[b"s"][1]) == 699 - 3 - 101 - 48
     assert [entry.id.ms for entry in stream.range("195", "205")] == [
@@ -220,7 +220,7 @@ def test_two_nodes_back(tmp_path: Path, redis_peer: Peer, valkey_peer: Peer) -> 
 
 @pytest.mark.peers
 def test_when_all_nodes_are_gone(mirror: Mirror, redis_peer: Peer, valkey_peer: Peer) -> None:
-    mirror.do_trim(0, {"maxlen": 0})
+    mirror.do_trim(0, {"max_entries": 0})
     mirror.do_add(0, ("step", (1, 0)), ROW, {}, True)
     assert keys(mirror) == [13]
     judge(mirror, redis_peer, valkey_peer)
@@ -230,7 +230,7 @@ def test_when_all_nodes_are_gone(mirror: Mirror, redis_peer: Peer, valkey_peer: 
 def test_a_zombie_takes_entries(mirror: Mirror, redis_peer: Peer, valkey_peer: Peer) -> None:
     """Its last entry is a tombstone at or above the trim's ID, so the trim leaves the node."""
     delete(mirror, 12)
-    mirror.do_trim(0, {"minid": ("known", 11)})
+    mirror.do_trim(0, {"min_id": ("known", 11)})
     assert (len(mirror.store.stream("s")), keys(mirror)) == (0, [11])
     mirror.do_add(0, ("step", (1, 0)), ROW, {}, True)
     assert keys(mirror) == [11]
@@ -240,7 +240,7 @@ def test_a_zombie_takes_entries(mirror: Mirror, redis_peer: Peer, valkey_peer: P
 def lowered(mirror: Mirror, last: str) -> None:
     """A zombie, and a last ID moved below its master ID."""
     delete(mirror, 12)
-    mirror.do_trim(0, {"minid": ("known", 11)})
+    mirror.do_trim(0, {"min_id": ("known", 11)})
     mirror.do_set_id(0, ("raw", "20-0"), None, None)
     mirror.store.stream("s").set_id("20-0", max_deleted_id="1-0")
     mirror.expect(("XSETID", b"s", "20-0", "MAXDELETEDID", "1-0"), b"OK")
@@ -277,7 +277,7 @@ def test_a_zombie_above_the_next_id_is_dropped(mirror: Mirror, last: str, bulk: 
 def test_a_node_that_ends_above_the_next_one(mirror: Mirror) -> None:
     """Its last entries are tombstones above a lowered last ID; the node after it begins lower."""
     delete(mirror, 4, 5)
-    mirror.store.stream("s").trim(maxlen=0)
+    mirror.store.stream("s").trim(max_entries=0)
     mirror.store.stream("s").set_id("90-0")
     mirror.store.stream("s").add_many([((90, seq), {"f": seq}) for seq in range(1, 6)])
     stream = mirror.store.stream("s")

@@ -49,16 +49,18 @@ edges = st.one_of(known, known, known, after, after, bare, bare, whole, odd_ids)
 
 def trims(required: bool) -> st.SearchStrategy[dict[str, Any]]:
     """Options of a trim: mostly one that makes sense."""
-    maxlen = st.integers(0, 12) | st.sampled_from([-1, 40])
+    max_entries = st.integers(0, 12) | st.sampled_from([-1, 40])
     limit = st.sampled_from([None, None, 0, 1, 3, 7, -1])
     one = st.one_of(
-        st.fixed_dictionaries({"maxlen": maxlen, "approximate": st.just(False)}),
-        st.fixed_dictionaries({"maxlen": maxlen, "approximate": st.just(True), "limit": limit}),
-        st.fixed_dictionaries({"minid": known | any_ids, "approximate": st.just(False)}),
-        st.fixed_dictionaries({"minid": known, "approximate": st.just(True), "limit": limit}),
+        st.fixed_dictionaries({"max_entries": max_entries, "approximate": st.just(False)}),
+        st.fixed_dictionaries(
+            {"max_entries": max_entries, "approximate": st.just(True), "limit": limit}
+        ),
+        st.fixed_dictionaries({"min_id": known | any_ids, "approximate": st.just(False)}),
+        st.fixed_dictionaries({"min_id": known, "approximate": st.just(True), "limit": limit}),
     )
     odd = st.fixed_dictionaries({}, optional={
-        "maxlen": maxlen, "minid": any_ids, "limit": limit, "approximate": st.booleans(),
+        "max_entries": max_entries, "min_id": any_ids, "limit": limit, "approximate": st.booleans(),
     })  # fmt: skip
     sane = [one] * 8
     return st.one_of(*sane, odd) if required else st.one_of(*[st.just({})] * 14, *sane[:4], odd)

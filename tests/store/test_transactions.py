@@ -23,7 +23,7 @@ def test_one_commit_over_several_streams(store: Store[bytes], clock: FixedClock)
         second = tx.stream("b").add({"x": 2})
         deleted = tx.stream("a").delete("3", "4", "77")
         ranged = tx.stream("a").delete_range("5", "(7-0")
-        trimmed = tx.stream("a").trim(maxlen=3)
+        trimmed = tx.stream("a").trim(max_entries=3)
         dropped = tx.drop("gone")
         missing = tx.stream("none").add({"x": 1}, create=False)
     assert store.metrics()["commits"] - before == 1
@@ -41,7 +41,7 @@ def test_each_step_sees_the_ones_before(store: Store[bytes], open_store: OpenSto
         stream = tx.stream("s")
         added = [stream.add({"n": n, "text": "x" * 50}, id=(n, 0)) for n in range(1, 24)]
         gone = stream.delete("2", "3", "23")
-        trimmed = stream.trim(maxlen=15)
+        trimmed = stream.trim(max_entries=15)
         last = stream.add({"n": 24}, id="24-*")
         again = stream.delete((24, 0))
         tx.stream("big").add({"v": b"v" * 100_000}, id="1-0")
@@ -177,9 +177,15 @@ def test_a_promise_that_there_is_not_leaves_no_step_behind(store: Store[bytes]) 
 
 
 def test_an_option_that_there_is_not_is_refused(store: Store[bytes]) -> None:
-    given: Any = {"maxlne": 5}
-    with pytest.raises(TypeError, match=r"add\(\) got an unexpected keyword argument 'maxlne'"):
+    given: Any = {"max_entires": 5}
+    with pytest.raises(TypeError, match=r"argument 'max_entires'\. Did you mean 'max_entries'\?$"):
         store.stream("a").add({"n": 1}, **given)
+    of_redis: Any = {"minid": "1-1"}
+    with pytest.raises(TypeError, match=r"argument 'minid'\. Did you mean 'min_id'\?$"):
+        store.stream("a").add({"n": 1}, **of_redis)
+    of_nobody: Any = {"qqq": 1}
+    with pytest.raises(TypeError, match=r"add\(\) got an unexpected keyword argument 'qqq'$"):
+        store.stream("a").add({"n": 1}, **of_nobody)
     with pytest.raises(TypeError, match=r"add_many\(\)"):
         store.stream("a").add_many([{"n": 1}], **given)
     with store.transaction() as tx, pytest.raises(TypeError, match=r"add\(\)"):

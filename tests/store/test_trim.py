@@ -79,7 +79,7 @@ def test_what_is_no_age_is_refused(hourly: Store[bytes], age: Any) -> None:
 
 
 def test_one_rule_at_a_time(hourly: Store[bytes]) -> None:
-    for other in ({"maxlen": 1}, {"minid": "1"}):
+    for other in ({"max_entries": 1}, {"min_id": "1"}):
         with pytest.raises(OptionError, match="not compatible"):
             hourly.stream("s").trim(max_age=1, **other)
 
@@ -90,11 +90,11 @@ PEAK_MAX_BYTES = 3 << 20  # a locator in memory takes 350 bytes, a reference to 
 
 
 def trimmed(store: logstore.Store[str]) -> int:
-    return store.stream("s").trim(maxlen=KEPT, approximate=False)
+    return store.stream("s").trim(max_entries=KEPT, approximate=False)
 
 
 def trimmed_by_id(store: logstore.Store[str]) -> int:
-    return store.stream("s").trim(minid=f"{NODES - KEPT + 1}-0", approximate=False)
+    return store.stream("s").trim(min_id=f"{NODES - KEPT + 1}-0", approximate=False)
 
 
 def dropped(store: logstore.Store[str]) -> int:

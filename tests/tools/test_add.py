@@ -39,7 +39,7 @@ def test_json(empty: Path) -> None:
 
 def test_trimming(empty: Path) -> None:
     for at in range(1, 6):
-        ok("add", empty, "s", "a=b", "--id", f"{at}-0", "--maxlen", "2", "--exact")
+        ok("add", empty, "s", "a=b", "--id", f"{at}-0", "--max-entries", "2", "--exact")
     with logstore.open(empty) as store:
         assert [str(entry.id) for entry in store.stream("s")] == ["4-0", "5-0"]
 

@@ -43,7 +43,7 @@ def ids(path: Path, stream: str = "orders") -> list[str]:
 DESTROYING = (
     ("delete", "orders", "1-0"),
     ("delete", "orders", "--range", "1-0", "3-0"),
-    ("trim", "orders", "--maxlen", "3"),
+    ("trim", "orders", "--max-entries", "3"),
     ("drop", "orders"),
     ("rename", "orders", "others", "--replace"),
     ("copy", "orders", "others", "--replace"),
@@ -85,8 +85,8 @@ def test_what_is_missing_is_told_before_it_asks(store: Path, words: tuple[str, .
             ("--max-age", "1d1h30m"),
             "Drop what is older than 1 day 1 hour 30 minutes from 'orders'?",
         ),
-        (("--maxlen", "1000"), "Drop all but the newest 1,000 from 'orders'?"),
-        (("--minid", "3-0"), "Drop what is below 3-0 from 'orders'?"),
+        (("--max-entries", "1000"), "Drop all but the newest 1,000 from 'orders'?"),
+        (("--min-id", "3-0"), "Drop what is below 3-0 from 'orders'?"),
     ],
 )
 def test_a_question_says_what_goes(store: Path, given: tuple[str, ...], question: str) -> None:
@@ -102,7 +102,7 @@ def test_a_question_shows_no_password(store: Path) -> None:
 @pytest.mark.parametrize(("answer", "left"), [(b"n\n", 10), (b"y\n", 0)])
 def test_on_a_terminal_it_asks(store: Path, answer: bytes, left: int) -> None:
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "trim", str(store), "orders", "--maxlen", "0"]
+    command = [*COMMAND, "trim", str(store), "orders", "--max-entries", "0"]
     with subprocess.Popen(
         command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment()
     ) as process:
@@ -127,7 +127,11 @@ def test_delete(store: Path) -> None:
 @pytest.mark.parametrize("number", ["1700000000", "7", "(7", "9" * 30, "0"])
 @pytest.mark.parametrize(
     "words",
-    [("delete", "--range", "{}", "+"), ("delete", "--range", "-", "{}"), ("trim", "--minid", "{}")],
+    [
+        ("delete", "--range", "{}", "+"),
+        ("delete", "--range", "-", "{}"),
+        ("trim", "--min-id", "{}"),
+    ],
     ids=" ".join,
 )
 def test_seconds_delete_nothing(store: Path, words: tuple[str, ...], number: str) -> None:
@@ -139,10 +143,13 @@ def test_seconds_delete_nothing(store: Path, words: tuple[str, ...], number: str
 
 
 def test_trim(store: Path) -> None:
-    assert told("trim", store, "orders", "--maxlen", "7", "--yes") == {"trimmed": 3}
-    assert told("trim", store, "orders", "--minid", "6-0", "--yes") == {"trimmed": 2}
+    assert told("trim", store, "orders", "--max-entries", "7", "--yes") == {"trimmed": 3}
+    assert told("trim", store, "orders", "--min-id", "6-0", "--yes") == {"trimmed": 2}
     assert told("trim", store, "orders", "--max-age", "1h30m", "--yes") == {"trimmed": 5}
-    assert invoke("trim", store, "orders", "--maxlen", "1", "--minid", "2", "--yes").exit_code == 2
+    assert (
+        invoke("trim", store, "orders", "--max-entries", "1", "--min-id", "2", "--yes").exit_code
+        == 2
+    )
     done = invoke("trim", store, "orders", "--max-age", "soon", "--yes")
     assert (done.exit_code, "give 90s, 1h30m, 7d" in done.stderr) == (2, True)
 
@@ -170,7 +177,7 @@ def test_configure(store: Path) -> None:
     group = ("configure", store, "orders", "--group", "g")
     found = told(*group, "--max-deliveries", "5", "--dead-letter", "dead")
     assert (found["max_deliveries"], found["dead_letter"]) == (5, "dead")
-    assert told(*group, "--redeliver-after", "30s")["redeliver_after_ms"] == 30_000
+    assert told(*group, "--min-idle", "30s")["min_idle_ms"] == 30_000
     assert told(*group, "--backoff", "5s", "--backoff-max", "1m")["backoff_max_ms"] == 60_000
     assert invoke("configure", store, "orders", "--max-deliveries", "5").exit_code == 2
     assert invoke("configure", store, "orders", "--max-entries", "-5").exit_code == 2
@@ -296,7 +303,7 @@ def test_a_backup_is_verified_and_restored(store: Path, tmp_path: Path) -> None:
     assert int(str(told("backup", store, saved)["bytes"])) > 0
     found = told("verify", saved)
     assert (found["whole"], found["streams"], found["entries"]) == (True, 1, 10)
-    ok("trim", store, "orders", "--maxlen", "0", "--yes")
+    ok("trim", store, "orders", "--max-entries", "0", "--yes")
     assert told("restore", saved, again)["entries"] == 10
     assert ids(again) == [f"{n}-0" for n in range(1, 11)]
     with logstore.open(again, readonly=True) as opened:

@@ -88,10 +88,10 @@ NOT_MET_MESSAGES = {
         "at={} looks like seconds, and at is unix milliseconds: give int(1000 * time.time()) or an "
         "aware datetime, or after=0 for at once"
     ),
-    # No command gives an entry back, and a group that has a backoff has redeliver_after.
+    # No command gives an entry back, and a group that has a backoff has min_idle.
     (
-        "an entry that is given back for later goes to who reads by redeliver_after: set that "
-        "with group.configure(redeliver_after=30), or give consume a claim_idle"
+        "an entry that is given back for later goes to who reads by min_idle: give min_idle=30 "
+        "to consume, or set it for all with group.configure(min_idle=30)"
     ),
     "compact_by must be the name of a field, at most {} bytes: {}",  # of the command: a text
     "entries_added must be positive",
@@ -147,7 +147,7 @@ def test_each_phrase_is_one_that_is_said() -> None:
     [
         (["--id", "x"], "give MS-SEQ or MS"),
         (["--id", "1-1"], "give an ID above the stream's last one, or '*'"),
-        (["--maxlen", "1", "--minid", "5"], "give one of --maxlen and --minid"),
+        (["--max-entries", "1", "--min-id", "5"], "give one of --max-entries and --min-id"),
     ],
 )
 def test_advice_can_be_typed(store: Path, arguments: list[str], advice: str) -> None:

@@ -42,7 +42,7 @@ def sound(store: Store[bytes]) -> None:
     stream.configure(max_age=timedelta(days=7))
     stream.add_many(rows(1500))
     group = stream.group("workers", start="0")
-    group.configure(redeliver_after=60)
+    group.configure(min_idle=60)
     group.ack(*(delivery.id for delivery in group.read("anna", count=1500)))
 
 
@@ -52,7 +52,7 @@ def no_retention(store: Store[bytes]) -> None:
 
 
 def dead_share(store: Store[bytes]) -> None:
-    store.stream("s").trim(maxlen=100)
+    store.stream("s").trim(max_entries=100)
 
 
 def dead_letters(store: Store[bytes]) -> None:
@@ -64,7 +64,7 @@ def dead_letters(store: Store[bytes]) -> None:
 
 def left_behind(store: Store[bytes]) -> None:
     group = store.stream("s").group("workers")
-    group.configure(redeliver_after=None)
+    group.configure(min_idle=None)
     store.stream("s").add({"a": "b"})
     group.read("gone", count=1)
 
@@ -82,7 +82,7 @@ def redelivered(store: Store[bytes]) -> None:
 
 
 def pinned(store: Store[bytes]) -> None:
-    store.stream("s").trim(maxlen=100)
+    store.stream("s").trim(max_entries=100)
     engine = opened_of(store).engine()
     pins.create(LOCAL, engine.path, engine.clock.now_ms(), 3_600_000, purpose="spark")
 
@@ -210,7 +210,7 @@ def test_the_command_mends_it(path: Path, check: str) -> None:
     if check == "left-behind":  # who reads next gets it
         with logstore.open(path, background=False) as store:
             group = store.stream("s").group("workers")
-            assert group.settings.redeliver_after == timedelta(milliseconds=1)
+            assert group.settings.min_idle == timedelta(milliseconds=1)
             assert [each.consumer for each in group.pending_entries()] == [b"gone"]
             assert len(group.read("anna", count=1)) == 1
     else:
@@ -257,4 +257,4 @@ def test_what_comes_back_to_readers_is_not_said_to_go_to_nobody(path: Path) -> N
         store.stream("s").group("workers").read("gone", count=1)
     _, found = examined(path, "--idle", 0)
     assert "nobody reads who would take them over" in found["left-behind"]["what"]
-    assert "--redeliver-after" not in found["left-behind"]["command"]
+    assert "--min-idle" not in found["left-behind"]["command"]

@@ -79,14 +79,14 @@ def test_people_get_sizes_dates_and_settings(empty: Path) -> None:
         stream = opened.stream("s")
         last = stream.add({"a": "x" * 3000}, id=str(int(time.time() * 1000) - 3 * 3_600_000))
         stream.configure(max_age=timedelta(days=7), max_entries=5_000_000, max_bytes=1 << 30)
-        stream.group("g", start="0").configure(redeliver_after=90)
+        stream.group("g", start="0").configure(min_idle=90)
     text = ok("info", empty, "s")
     assert f"{last}, 3 h ago" in text
     assert "max age 7d, max entries 5,000,000, max bytes 1.0 GiB" in text
     assert "redeliver after 1m30s" in text
     assert json.loads(ok("info", empty, "s", "--json"))["settings"]["max_age_ms"] == 604_800_000
     with logstore.open(empty) as opened:
-        opened.stream("s").trim(maxlen=0)
+        opened.stream("s").trim(max_entries=0)
     text = ok("info", empty)
     assert re.search(r"^deleted +3\.\d KiB still in the log", text, re.MULTILINE)
     assert re.search(r"^reclaimable +.* % of the log: 'logstore compact'", text, re.MULTILINE)

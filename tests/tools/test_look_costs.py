@@ -84,7 +84,7 @@ def test_a_store_whose_lock_is_stuck_is_looked_at_from_outside(
 
 
 @pytest.mark.parametrize(
-    "words", ["add race a=b", "trim race --maxlen 0 --yes", "drop race --yes", "web"]
+    "words", ["add race a=b", "trim race --max-entries 0 --yes", "drop race --yes", "web"]
 )
 def test_a_store_that_is_being_recovered_is_changed_by_nobody_else(
     words: str, store: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,7 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ids = opened.stream(name).add_many({"n": str(n), "to": "anna"} for n in range(900))
             opened.stream(name).delete(*ids[::3])
             group = opened.stream(name).group(name[:60], start="0")
-            group.configure(max_deliveries=1, dead_letter="dead", redeliver_after=1)
+            group.configure(max_deliveries=1, dead_letter="dead", min_idle=1)
             for delivery in group.read(name[:60], count=3):
                 delivery.nack()
             group.read(name[:60], count=3)

@@ -22,12 +22,12 @@ def numbers(store: Store[Any], name: str) -> list[int]:
     return [entry.id.ms for entry in store.stream(name)]
 
 
-def burst(client: Any, name: str, low: int, high: int, maxlen: int = KEPT) -> None:
+def burst(client: Any, name: str, low: int, high: int, max_entries: int = KEPT) -> None:
     """Add entries with IDs of these numbers, of which the server keeps the last ones."""
     for at in range(low, high, 10_000):
         pipe = client.pipeline(transaction=False)
         for number in range(at, min(at + 10_000, high)):
-            pipe.execute_command("XADD", name, "MAXLEN", maxlen, f"{number}-1", "n", number)
+            pipe.execute_command("XADD", name, "MAXLEN", max_entries, f"{number}-1", "n", number)
         pipe.execute()
 
 
@@ -125,9 +125,9 @@ def made_anew(client: Any, way: str, names: list[str]) -> None:
     pipe = client.pipeline(transaction=True)
     pipe.execute_command(*((way,) if way == "FLUSHALL" else (way, *names)))
     for name in names:
-        _, after, maxlen = ANOTHER[name]
+        _, after, max_entries = ANOTHER[name]
         for number in after:
-            trim = ("MAXLEN", maxlen) if maxlen else ()
+            trim = ("MAXLEN", max_entries) if max_entries else ()
             pipe.execute_command("XADD", name, *trim, f"{number}-1", "another", number)
         pipe.execute_command("XGROUP", "CREATE", name, "g", "0", "MKSTREAM")
     pipe.execute()

@@ -172,8 +172,8 @@ def test_names_that_are_taken_and_times_to_live(
     for limit in (1 << 20, 0):
         wanted = Wanted([b"[ab]"], b"%d:" % limit)
         import_server(store, server, wanted, dump_max_bytes=limit)
-        assert store.stream(f"{limit}:a").ttl == store.stream("a").ttl
-        assert store.stream(f"{limit}:b").ttl is None
+        assert store.stream(f"{limit}:a").expires_in == store.stream("a").expires_in
+        assert store.stream(f"{limit}:b").expires_in is None
 
 
 @pytest.mark.peers

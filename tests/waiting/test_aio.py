@@ -61,7 +61,7 @@ def test_the_names_of_the_plain_faces(tmp_path: Path) -> None:
                 raise ZeroDivisionError
         assert await store.streams() == [b"a", b"b"]
         assert await stream.delete("1-0") == 1
-        assert await stream.trim(maxlen=10) == 590
+        assert await stream.trim(max_entries=10) == 590
         assert (await stream.info()).length == 10
         assert (await store.read({"b": "0", "c": "0"})).keys() == {b"b"}
         assert await store.drop("b")
@@ -135,7 +135,7 @@ def test_a_time_out_is_neither_early_nor_late(tmp_path: Path, timeout: float) ->
             lambda: stream.read(timeout=timeout),
             lambda: store.read({"a": "0", "b": "$"}, timeout=timeout),
             lambda: group.read("c", timeout=timeout),
-            lambda: group.read("c", timeout=timeout, claim_idle=100),
+            lambda: group.read("c", timeout=timeout, min_idle=100),
             follow,
         ):
             began = time.monotonic()
@@ -239,7 +239,7 @@ def test_what_becomes_idle_is_claimed_behind_one_who_waits_for_new(tmp_path: Pat
         await group.read("dead")
         new = asyncio.create_task(group.read("c", timeout=LONG_S))
         await asyncio.sleep(0.05)
-        (taken,) = await group.read("d", timeout=LONG_S, claim_idle=0.3)
+        (taken,) = await group.read("d", timeout=LONG_S, min_idle=0.3)
         assert (taken.id.ms, taken.delivery_count) == (1, 2)
         new.cancel()
 
@@ -250,7 +250,7 @@ def test_waiting_writes_nothing(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore) -> None:
         group = await store.stream("a").group("g", "0")
         tasks = [
-            asyncio.create_task(group.read(f"c{idle}", timeout=1, claim_idle=idle))
+            asyncio.create_task(group.read(f"c{idle}", timeout=1, min_idle=idle))
             for idle in (None, 100)
         ]
         await until(lambda: store._store.metrics()["waits"] == len(tasks))
@@ -330,7 +330,7 @@ def test_an_idle_worker_is_stopped_before_its_round_is_over(
     async def work(store: aio.AsyncStore) -> None:
         stop = asyncio.Event()
         group = await store.stream("a").group("g", "0")
-        task = asyncio.create_task(group.consume("c", print, claim_idle=idle_s, stop=stop))
+        task = asyncio.create_task(group.consume("c", print, min_idle=idle_s, stop=stop))
         await asyncio.sleep(0.3)
         assert not task.done()
         stop.set()

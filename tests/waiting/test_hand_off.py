@@ -74,7 +74,7 @@ def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("options", [{"claim_idle": 3600}, {"max_bytes": 10_000}, {"noack": True}])
+@pytest.mark.parametrize("options", [{"min_idle": 3600}, {"max_bytes": 10_000}, {"noack": True}])
 def test_who_must_come_itself_is_not_passed(store: Store[Any], options: dict[str, Any]) -> None:
     readers = [
         Reading(store, "first", count=1), Reading(store, "other", count=1, **options),
@@ -89,7 +89,7 @@ def test_who_must_come_itself_is_not_passed(store: Store[Any], options: dict[str
 @pytest.mark.usefixtures("patient")
 def test_nothing_is_handed_where_entries_are_redelivered(store: Store[Any]) -> None:
     readers = [Reading(store, f"w{n}", count=1) for n in range(3)]
-    crowd.group_of(store).configure(redeliver_after=3600)
+    crowd.group_of(store).configure(min_idle=3600)
     add(store, 0, 1, 2)
     assert [each.wait() for each in readers] == [[0], [1], [2]]
     assert store.metrics()["handed"] == 0

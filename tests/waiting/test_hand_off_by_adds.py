@@ -211,7 +211,7 @@ def test_the_stopped_the_dead_and_those_who_gave_up_are_passed(store: Store[Any]
 
 def test_where_entries_are_redelivered_an_add_hands_out_nothing(store: Store[Any]) -> None:
     readers = reading(store, "a", "b")
-    crowd.group_of(store).configure(redeliver_after=3600)
+    crowd.group_of(store).configure(min_idle=3600)
     add(store, 0, 1)
     assert [each.wait() for each in readers] == [[0], [1]]
     assert store.metrics()["handed"] == 0

@@ -122,12 +122,12 @@ def test_what_is_set_for_the_group_counts_for_the_next_who_waits(store: Store[An
     assert wish_of(store) == NEW_ONLY
     add(store, 1)
     assert first.wait() == [1]
-    group_of(store).configure(redeliver_after=3600)
+    group_of(store).configure(min_idle=3600)
     second = Reading(store, "c", count=1)
     assert wish_of(store) == 3_600_000
     add(store, 2)
     assert second.wait() == [2]
-    group_of(store).configure(redeliver_after=None)
+    group_of(store).configure(min_idle=None)
     third = Reading(store, "c", count=1)
     eventually(lambda: wish_of(store) == NEW_ONLY)
     add(store, 3)
@@ -174,7 +174,7 @@ def test_a_kept_place_is_not_lost_when_the_group_is_configured(store: Store[Any]
     served_once(store, "a")
     assert group_of(store).read("a", count=1, timeout=0.01) == []
     second = Reading(store, "b", count=1)
-    group_of(store).configure(redeliver_after=3600)
+    group_of(store).configure(min_idle=3600)
     timer = threading.Timer(0.2, lambda: add(store, 1))
     timer.start()
     found = group_of(store).read("a", count=1, timeout=30)

@@ -44,7 +44,7 @@ def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any
     with (
         crowd.reader(store, "first"),
         crowd.reader(store, "second"),
-        crowd.reader(store, "claims", claim_idle=IDLE_S),
+        crowd.reader(store, "claims", min_idle=IDLE_S),
     ):
         crowd.eventually(lambda: crowd.owners(store) == ["claims"])
         assert time.monotonic() - began >= IDLE_S - 0.05
@@ -55,7 +55,7 @@ def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any
 
 def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
     deliver(store, "1-0")
-    with crowd.reader(store, "first"), crowd.reader(store, "claims", claim_idle=1_000):
+    with crowd.reader(store, "first"), crowd.reader(store, "claims", min_idle=1_000):
         crowd.group_of(store).nack("1-0")
         crowd.eventually(lambda: crowd.owners(store) == ["claims"])
         store.stream("work").add({"a": "b"}, "2-0")
@@ -67,7 +67,7 @@ def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
     deliver(store, "1-0")
     with (
         crowd.reader(store, "first") as first,
-        crowd.reader(store, "claims", count=10, claim_idle=IDLE_S),
+        crowd.reader(store, "claims", count=10, min_idle=IDLE_S),
     ):
         crowd.stop(first.pid)
         store.stream("work").add({"a": "b"}, "2-0")
@@ -84,9 +84,9 @@ def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
     deliver(store, *ids)
     with (
         crowd.reader(store, "plain"),
-        crowd.reader(store, "a", claim_idle=1_000),
-        crowd.reader(store, "b", claim_idle=1_000),
-        crowd.reader(store, "c", claim_idle=1_000),
+        crowd.reader(store, "a", min_idle=1_000),
+        crowd.reader(store, "b", min_idle=1_000),
+        crowd.reader(store, "c", min_idle=1_000),
     ):
         assert len(crowd.group_of(store).claim("gone", *ids, min_idle=0, idle=999)) == 3
         crowd.eventually(lambda: crowd.owners(store) == ["a", "b", "c"])
@@ -97,8 +97,8 @@ def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
 def test_the_less_patient_is_served_before_the_more_patient(store: Store[Any]) -> None:
     deliver(store, "1-0")
     with (
-        crowd.reader(store, "long", claim_idle=1_000),
-        crowd.reader(store, "short", claim_idle=IDLE_S),
+        crowd.reader(store, "long", min_idle=1_000),
+        crowd.reader(store, "short", min_idle=IDLE_S),
     ):
         crowd.eventually(lambda: crowd.owners(store) == ["short"])
         crowd.group_of(store).nack("1-0")  # this suits both
@@ -115,9 +115,9 @@ def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
         taken = waiters.take_locked(key, bucket_of(b"work"), 100)  # it waits, and does nothing
     assert taken is not None
     time.sleep(0.15)
-    assert group.read("second", timeout=0.3, claim_idle=0.05) == []
+    assert group.read("second", timeout=0.3, min_idle=0.05) == []
     waiters.set_wanted(taken[0], bucket_of(b"work"), NEW_ONLY)
-    assert [each.id.ms for each in group.read("second", timeout=0.3, claim_idle=0.05)] == [1]
+    assert [each.id.ms for each in group.read("second", timeout=0.3, min_idle=0.05)] == [1]
     waiters.free(*taken)
 
 
@@ -177,9 +177,9 @@ def test_threads_of_one_process_are_told_apart_as_well(store: Store[Any]) -> Non
     new.start()
     crowd.eventually(lambda: len(crowd.queue(store)) == 1)
     began = time.monotonic()
-    assert [
-        each.id.ms for each in group.read("claims", timeout=crowd.LONG_S, claim_idle=IDLE_S)
-    ] == [1]
+    assert [each.id.ms for each in group.read("claims", timeout=crowd.LONG_S, min_idle=IDLE_S)] == [
+        1
+    ]
     assert time.monotonic() - began < crowd.SOON_S
     store.stream("work").add({"a": "b"}, "2-0")
     new.join(crowd.SOON_S)

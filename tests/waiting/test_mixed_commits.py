@@ -29,7 +29,7 @@ def test_what_is_given_back_beside_an_add_wakes_who_claims(store: Store[Any], ho
     add(store, 0)
     (got,) = group_of(store).read("x")
     plain = Reading(store, "plain", count=1)
-    claims = Reading(store, "claims", count=1, claim_idle=3600)
+    claims = Reading(store, "claims", count=1, min_idle=3600)
     if how == "transaction":
         with store.transaction() as tx:
             tx.stream("work").add({"n": 1})
@@ -96,7 +96,7 @@ def test_who_waits_for_a_stream_that_is_renamed_returns_what_it_got(
         assert [each.fields[b"n"] for each in found] == [b"1"]
 
 
-@pytest.mark.parametrize("options", [{"max_bytes": 10_000}, {"noack": True}, {"claim_idle": 3600}])
+@pytest.mark.parametrize("options", [{"max_bytes": 10_000}, {"noack": True}, {"min_idle": 3600}])
 def test_who_takes_little_does_not_read_the_backlog_for_others(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:

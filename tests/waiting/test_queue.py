@@ -126,7 +126,7 @@ def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[An
     PACE.stale_ms = 900_000
     try:
         first = crowd.reader(store, "first")
-        with crowd.reader(store, "second", claim_idle=3600):
+        with crowd.reader(store, "second", min_idle=3600):
             crowd.stop(first.pid)
             store.stream("work").add({"a": "b"})
             time.sleep(0.3)
@@ -229,7 +229,7 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
     first.start()
     crowd.eventually(lambda: len(crowd.queue(store, key)) == 1)
     second = threading.Thread(
-        target=group.read, args=("second",), kwargs={"timeout": crowd.LONG_S, "claim_idle": 3600}
+        target=group.read, args=("second",), kwargs={"timeout": crowd.LONG_S, "min_idle": 3600}
     )
     second.start()
     crowd.eventually(lambda: len(crowd.queue(store, key)) == 2)
@@ -252,7 +252,7 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
         with logstore.open(store.path, sync="os", background=False) as theirs:
             group = crowd.group_of(theirs)
             while True:
-                for each in group.read(who, count=1, timeout=None, claim_idle=0.5):
+                for each in group.read(who, count=1, timeout=None, min_idle=0.5):
                     os.write(told, b"%d %d\n" % (each.id.ms, each.delivery_count))
                     each.ack()
 

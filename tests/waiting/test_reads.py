@@ -175,7 +175,7 @@ def test_a_busy_store_does_not_put_off_the_time_out(store: Store[Any]) -> None:
 
     def write() -> None:
         while not stop.is_set():
-            store.stream("a").add({"a": "b"}, maxlen=10)
+            store.stream("a").add({"a": "b"}, max_entries=10)
 
     writer = threading.Thread(target=write)
     writer.start()

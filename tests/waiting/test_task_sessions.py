@@ -210,7 +210,7 @@ def test_without_a_record_it_finds_what_time_alone_brings(
         plain.stream("work").add({"n": 1})
         crowd.group_of(plain).read("crashed")
         full(plain)
-        options: dict[str, Any] = {"timeout": crowd.LONG_S, "claim_idle": IDLE_S}
+        options: dict[str, Any] = {"timeout": crowd.LONG_S, "min_idle": IDLE_S}
         new_only = asyncio.create_task((await group(store)).read("new", timeout=crowd.LONG_S))
         await until(lambda: plain.metrics()["waits"] == 2)
         if who == "task":

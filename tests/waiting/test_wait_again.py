@@ -255,7 +255,7 @@ def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
 ) -> None:
     """As it comes, before the session knows of it: the entries are its own already."""
     again = Again(store, "c")
-    behind_again(monkeypatch, lambda: crowd.group_of(store).configure(redeliver_after=3600))
+    behind_again(monkeypatch, lambda: crowd.group_of(store).configure(min_idle=3600))
     again.begin()
     store.stream("work").add_many([{"n": 1}, {"n": 2}])
     assert again.wait() == [0, 1, 2]
@@ -282,7 +282,7 @@ def test_what_was_handed_to_a_kept_place_is_told_though_the_group_was_configured
     store: Store[Any],
 ) -> None:
     session, id = handed_at_a_kept_place(store)
-    crowd.group_of(store).configure(redeliver_after=3600)
+    crowd.group_of(store).configure(min_idle=3600)
     assert [each.id for each in session.begin() or []] == [id]
 
 
@@ -313,7 +313,7 @@ def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_config
 
     def other() -> None:
         store.stream("work").add_many([{"n": 1}, {"n": 2}])
-        crowd.group_of(store).configure(redeliver_after=3600)
+        crowd.group_of(store).configure(min_idle=3600)
 
     def slow(self: WaitSession, ticket: Any) -> bool:
         found = joins(self, ticket)

@@ -31,7 +31,7 @@ def _policy(references: str) -> Any:
 
 
 def _trim(rule: Trim) -> dict[str, Any]:
-    words: dict[str, Any] = {"maxlen": rule.maxlen, "minid": _id(rule.minid)}
+    words: dict[str, Any] = {"maxlen": rule.max_entries, "minid": _id(rule.min_id)}
     words["approximate"] = rule.approximate
     words["ref_policy"] = None if rule.references == "keep" else _policy(rule.references)
     return words

@@ -269,7 +269,7 @@ def _group(examined: Examined, stream: bytes, info: GroupInfo[bytes]) -> Iterato
             level=SOON if since is None else "",
         )
     holders = [who for who in away if who.pending]
-    if holders and not (info.settings.redeliver_after_ms and len(away) < len(consumers)):
+    if holders and not (info.settings.min_idle_ms and len(away) < len(consumers)):
         yield _left_behind(examined, stream, info, holders)
     if info.pending and info.settings.max_deliveries is None:
         most = max(
@@ -301,8 +301,8 @@ def _left_behind(
         f"{units.counted(len(holders), 'consumer')} that went away ({names}, at least "
         f"{units.length(min(who.idle for who in holders))} ago), and "
     )
-    mend = examined.command("configure", stream, "--group", info.name, "--redeliver-after", idle)
-    if info.settings.redeliver_after_ms:
+    mend = examined.command("configure", stream, "--group", info.name, "--min-idle", idle)
+    if info.settings.min_idle_ms:
         what += "nobody reads who would take them over: start its workers"
         mend = examined.command("pending", stream, info.name)
     else:

@@ -213,7 +213,7 @@ def _remember(txn: WriteTxn, progress: Progress, rows: int) -> None:
     """One entry, with the number of the batch as its ID; those before it go."""
     fields = {b"query": progress.query, b"batch": progress.batch, b"rows": rows}
     batch, id = codec().rows([fields]), StreamID(progress.batch + 1, 0)
-    add.add(txn, add.Add(progress.name, batch, 0, 1, id, rule=TrimRule(maxlen=1)))
+    add.add(txn, add.Add(progress.name, batch, 0, 1, id, rule=TrimRule(max_entries=1)))
 
 
 __all__ = [

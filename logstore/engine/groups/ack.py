@@ -33,7 +33,7 @@ class Later(NamedTuple):
 
     first_ms: int
     most_ms: int
-    idle_ms: int | None = None  # a worker's own ``claim_idle``
+    idle_ms: int | None = None  # a worker's own ``min_idle``
 
 
 AT_ONCE = Later(0, 0)
@@ -206,8 +206,8 @@ def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) ->
     idle_ms = redelivery_idle_ms(settings, asked.idle_ms)
     if idle_ms is None:
         raise OptionError(
-            "an entry that is given back for later goes to who reads by redeliver_after: set that "
-            "with group.configure(redeliver_after=30), or give consume a claim_idle"
+            "an entry that is given back for later goes to who reads by min_idle: give min_idle=30 "
+            "to consume, or set it for all with group.configure(min_idle=30)"
         )
     return Later(asked.first_ms, asked.most_ms, idle_ms)
 

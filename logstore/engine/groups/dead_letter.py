@@ -64,7 +64,7 @@ class DeadLettered(NamedTuple):
 
 def clears(settings: GroupSettings[bytes]) -> bool:
     """Whether reads take away what is pending of entries that are gone; the peers' pass it over."""
-    return not (settings.redeliver_after_ms is settings.max_deliveries is None)
+    return not (settings.min_idle_ms is settings.max_deliveries is None)
 
 
 def limit_of(txn: WriteTxn, group: GroupRecord) -> Limit | None:

@@ -1,7 +1,7 @@
 """Deciding group reads: new entries, a consumer's own history, what others left. As XREADGROUP.
 
-A read of new entries first takes over what was pending for ``redeliver_after`` of its group, or for
-the ``claim_idle`` that the read names, whichever is shorter; what was given back needs no time. A
+A read of new entries first takes over what was pending for ``min_idle``, of its group or of the
+read itself, whichever is shorter; what was given back needs no time. A
 read without acknowledgement (``noack``) takes over only what it asks for itself: nobody would ack
 the rest. The same rule holds for readers that wait, and for the read that they commit in the end.
 
@@ -38,7 +38,7 @@ def redelivery_idle_ms(
     settings: GroupSettings[bytes], asked_ms: int | None, *, noack: bool = False
 ) -> int | None:
     """For how long an entry must be pending to be taken over by a read; None: none is."""
-    after_ms = None if noack else settings.redeliver_after_ms
+    after_ms = None if noack else settings.min_idle_ms
     if asked_ms is None or after_ms is None:
         return after_ms if asked_ms is None else asked_ms
     return min(asked_ms, after_ms)
@@ -77,7 +77,7 @@ def read_new(
     *,
     count: int = 0,
     noack: bool = False,
-    claim_idle_ms: int | None = None,
+    asked_idle_ms: int | None = None,
     takes_new: bool = True,
     limit: Limit | None = None,
     singly: bool = False,
@@ -100,7 +100,7 @@ def read_new(
     if room is None and max_bytes:
         room = ByteBudget(max_bytes)
     settings = txn.settings.group(group_record.number)
-    idle_ms = redelivery_idle_ms(settings, claim_idle_ms, noack=noack)
+    idle_ms = redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     if idle_ms is not None and group_record.pending:
         dead_letters = DeadLettering(txn, record, group_record, limit)
         alone = singly and dead_letters.limit is not None
@@ -144,7 +144,7 @@ def left(
     txn: WriteTxn,
     stream: bytes,
     group: bytes,
-    claim_idle_ms: int | None,
+    asked_idle_ms: int | None,
     *,
     noack: bool,
     limited: bool,
@@ -156,7 +156,7 @@ def left(
     if known[1].last < known[0].last:
         return True
     settings = txn.settings.group(known[1].number)
-    takes_over = redelivery_idle_ms(settings, claim_idle_ms, noack=noack) is not None
+    takes_over = redelivery_idle_ms(settings, asked_idle_ms, noack=noack) is not None
     return limited and takes_over and known[1].pending > 0
 
 

@@ -7,8 +7,8 @@ cdef enum:                  # which ID
 
 cdef enum:                  # what is to go
     NO_TRIM = 0
-    ABOVE_COUNT = 1         # maxlen
-    BELOW_ID = 2            # minid
+    ABOVE_COUNT = 1         # max_entries
+    BELOW_ID = 2            # min_id
 
 ctypedef struct Asked:      # entries, or an ack, of a call; the objects are kept by who calls
     PyObject* handle
@@ -92,7 +92,7 @@ cdef int read_id(object id, u64* ms, u64* seq) except -1:
     return GIVEN_ID if read_u64(text, &at, size, seq) and at == size else -2
 
 
-cdef bint read_asked(Asked* asked, object id, object maxlen, object minid, object approximate,
+cdef bint read_asked(Asked* asked, object id, object max_entries, object min_id, object approximate,
                      object limit, object create) except -1:
     """Options of an add, of exact types; False: they are not valid, or `arguments` looks at
     them."""
@@ -105,16 +105,16 @@ cdef bint read_asked(Asked* asked, object id, object maxlen, object minid, objec
     if approximate is not True and approximate is not False:
         return False
     asked.exact = approximate is False
-    if maxlen is not None:
-        if minid is not None or not PyLong_CheckExact(maxlen):
+    if max_entries is not None:
+        if min_id is not None or not PyLong_CheckExact(max_entries):
             return False
         asked.trims = ABOVE_COUNT
-        asked.most = PyLong_AsLongLongAndOverflow(maxlen, &overflow)
+        asked.most = PyLong_AsLongLongAndOverflow(max_entries, &overflow)
         if overflow or asked.most < 0:
             return False
-    elif minid is not None:
+    elif min_id is not None:
         asked.trims = BELOW_ID
-        which = read_id(minid, &asked.least_ms, &asked.least_seq)
+        which = read_id(min_id, &asked.least_ms, &asked.least_seq)
         if which != GIVEN_ID:
             return False
     if limit is None:

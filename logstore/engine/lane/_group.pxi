@@ -208,7 +208,7 @@ cdef class Group:
                 self.stretches.append(stretch)
 
     cdef int learn_settings(self, settings) except -1:
-        after_ms = settings.redeliver_after_ms
+        after_ms = settings.min_idle_ms
         self.redeliver_ms = -1 if after_ms is None else after_ms
         most, first_ms = settings.max_deliveries, settings.backoff_ms
         self.deliveries_max = -1 if most is None else most

@@ -13,8 +13,8 @@ cdef class AddLane(SharingLane):
         its options are not.
 
         `fields`: a dict, or a tuple of bytes, field and value by turns; `ascii`: text beyond it is
-        not stored as UTF-8; `options`: ID, maxlen, minid, approximate, limit, create; None: `*`,
-        and none. The ID is put into `told`, too: whatever is raised then, an interrupt behind the
+        not stored as UTF-8; `options`: ID, max_entries, min_id, approximate, limit, create; None:
+        `*`, and none. The ID is put into `told`, too: whatever is raised then, an interrupt behind the
         end of this call as well, the commit counts. Lock order as everywhere: the mutex, then LOCK.
         The first is not waited for, the other one for some milliseconds. MemoryError, and nothing
         happened; what `failed` raises.
@@ -82,8 +82,8 @@ cdef class AddLane(SharingLane):
 
     cdef bint take_options(self, Asked* asked, tuple options) except -1:
         """Take what is asked for beside the entry; False: it is not plain."""
-        id, maxlen, minid, approximate, limit, create = options
-        return read_asked(asked, id, maxlen, minid, approximate, limit, create)
+        id, max_entries, min_id, approximate, limit, create = options
+        return read_asked(asked, id, max_entries, min_id, approximate, limit, create)
 
     def add_all(self, list entries not None, list told not None):
         """Commit entries as one, each a tuple of the stream's name, fields and options, as `add`

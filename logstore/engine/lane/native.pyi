@@ -13,7 +13,7 @@ from logstore.engine.shm.waiters import Pace
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, StreamRecord
 
-# ID, maxlen, minid, approximate, limit, create
+# ID, max_entries, min_id, approximate, limit, create
 Options: TypeAlias = tuple[Any, Any, Any, Any, Any, Any]
 
 def layout() -> dict[str, int]: ...

@@ -24,23 +24,23 @@ LIMIT_WITHOUT_ENTRIES = 10_000
 
 
 class TrimRule(NamedTuple):
-    """Keep at most ``maxlen`` entries, or those from ``minid`` on."""
+    """Keep at most ``max_entries`` entries, or those from ``min_id`` on."""
 
-    maxlen: int | None = None
-    minid: StreamID | None = None
+    max_entries: int | None = None
+    min_id: StreamID | None = None
     approximate: bool = False
     limit: int | None = None  # entries; None: the default of approximate trimming; 0: no limit
-    max_age_ms: int | None = None  # becomes a minid when the clock is read
+    max_age_ms: int | None = None  # becomes a min_id when the clock is read
     references: str = "keep"  # "delete", "acked": what groups hold of the entries
 
 
 def check_rule(rule: TrimRule) -> None:
     """Refuse what XTRIM refuses, with its words."""
-    given = [rule.maxlen is not None, rule.minid is not None, rule.max_age_ms is not None]
+    given = [rule.max_entries is not None, rule.min_id is not None, rule.max_age_ms is not None]
     if sum(given) > 1:
         raise OptionError(
             "syntax error, MAXLEN and MINID options at the same time are not compatible: "
-            "give one of maxlen, minid and max_age"
+            "give one of max_entries, min_id and max_age"
         )
     if not any(given):
         if rule.limit is not None:
@@ -48,7 +48,7 @@ def check_rule(rule: TrimRule) -> None:
                 "syntax error, LIMIT cannot be used without specifying a trimming strategy"
             )
         raise OptionError("syntax error, XTRIM must be called with a trimming strategy")
-    if rule.maxlen is not None and rule.maxlen < 0:
+    if rule.max_entries is not None and rule.max_entries < 0:
         raise OptionError("The MAXLEN argument must be >= 0.")
     removal.check_mode(rule.references)
     if rule.limit is not None:
@@ -74,7 +74,7 @@ def trim(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
     """Trim a stream; how many live entries went."""
     if rule.max_age_ms is not None:
         oldest_ms = max(0, txn.now_ms - rule.max_age_ms)
-        rule = rule._replace(minid=StreamID(oldest_ms, 0), max_age_ms=None)
+        rule = rule._replace(min_id=StreamID(oldest_ms, 0), max_age_ms=None)
     if rule.references != "keep":
         return _trim_referenced(txn, record, rule)
     limit = _limit(txn, rule)
@@ -82,7 +82,7 @@ def trim(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int:
     whole: tuple[StreamID, StreamID] | None = None  # master IDs of the first and the last that goes
     partial: tuple[NodeRef, tuple[int, ...]] | None = None
     for ref in nodes.refs(txn, record):
-        if rule.maxlen is not None and length <= rule.maxlen:
+        if rule.max_entries is not None and length <= rule.max_entries:
             break
         if limit and deleted + ref.live > limit:
             break
@@ -116,7 +116,7 @@ def _trim_referenced(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int
     ``acked`` passes over what a group still needs; ``delete`` takes the entry out of every group.
     """
     limit = _limit(txn, rule)
-    surplus = record.length if rule.maxlen is None else record.length - rule.maxlen
+    surplus = record.length if rule.max_entries is None else record.length - rule.max_entries
     if limit:
         surplus = min(surplus, limit)
     whole: list[NodeRef] = []
@@ -124,14 +124,14 @@ def _trim_referenced(txn: WriteTxn, record: StreamRecord, rule: TrimRule) -> int
     going: list[StreamID] = []
     groups = [] if rule.references == "delete" else txn.groups.of_stream(record.number)
     for ref in nodes.refs(txn, record):
-        if len(going) >= surplus or (rule.minid is not None and ref.master >= rule.minid):
+        if len(going) >= surplus or (rule.min_id is not None and ref.master >= rule.min_id):
             break
         lp, vector = nodes.listpack(txn, record, ref)
         left = record.length - len(going)
         ordinals: list[int] = []
         for ordinal, ms, seq in codec().ids(lp, *ref.master, vector):
             at = StreamID(ms, seq)
-            if len(going) >= surplus or (rule.minid is not None and at >= rule.minid):
+            if len(going) >= surplus or (rule.min_id is not None and at >= rule.min_id):
                 break
             if not removal.referenced(txn, groups, at):
                 ordinals.append(ordinal)
@@ -159,10 +159,10 @@ def trim_named(txn: WriteTxn, name: bytes, rule: TrimRule | None) -> int:
 
 
 def _whole(ref: NodeRef, rule: TrimRule, length: int) -> bool:
-    if rule.maxlen is not None:
-        return length - ref.live >= rule.maxlen
-    assert rule.minid is not None
-    return ref.last < rule.minid
+    if rule.max_entries is not None:
+        return length - ref.live >= rule.max_entries
+    assert rule.min_id is not None
+    return ref.last < rule.min_id
 
 
 def _inside(
@@ -170,7 +170,7 @@ def _inside(
 ) -> tuple[int, ...]:
     lp, vector = nodes.listpack(txn, record, ref)
     live = codec().ids(lp, *ref.master, vector)
-    if rule.maxlen is not None:
-        return tuple(ordinal for ordinal, _, _ in live[: length - rule.maxlen])
-    assert rule.minid is not None
-    return tuple(ordinal for ordinal, ms, seq in live if (ms, seq) < rule.minid)
+    if rule.max_entries is not None:
+        return tuple(ordinal for ordinal, _, _ in live[: length - rule.max_entries])
+    assert rule.min_id is not None
+    return tuple(ordinal for ordinal, ms, seq in live if (ms, seq) < rule.min_id)

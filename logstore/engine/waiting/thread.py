@@ -22,7 +22,7 @@ def kept_record(read: GroupRead, owner: tuple[object, bytes]) -> tuple[int, Save
     key = waits.plain.get((read.stream, read.group), 0)
     if read.engine.lane is None or not key or read.noack or read.capped:
         return None
-    bare = None if read.claim_idle_ms is not None else waits.saved.take_bare(key, owner)
+    bare = None if read.asked_idle_ms is not None else waits.saved.take_bare(key, owner)
     return None if bare is None else (key, bare)
 
 

@@ -71,7 +71,7 @@ class GroupRead(NamedTuple):
     once: Callable[..., list[Delivered]]  # the read; ``takes_new=False``: only what it claims
     commit: Callable[[Op], Any]  # runs an operation in a commit, and tells of what became dead
     limit: int = 0  # of entries; 0: none
-    claim_idle_ms: int | None = None
+    asked_idle_ms: int | None = None
     noack: bool = False
     capped: bool = False  # not only by a count: it may leave something however few it takes
     measured: bool = False  # it counts bytes
@@ -88,7 +88,7 @@ class GroupRead(NamedTuple):
             partial(probe.probe, first=first, noack=self.noack),
             self.stream,
             self.group,
-            self.claim_idle_ms,
+            self.asked_idle_ms,
         )
         return available
 
@@ -107,12 +107,12 @@ class GroupRead(NamedTuple):
         number, min_idle_ms = known.get(name, 0), NEW_ONLY
         # A place that was kept is not risked on what may have been set for the group since.
         kept = waits.saved.holds(number, owner)
-        if not number or kept or self.claim_idle_ms is not None:
+        if not number or kept or self.asked_idle_ms is not None:
             available = self.probe()
             if available is None:
                 return None
             number, min_idle_ms = available.group, available.min_idle_ms
-            if self.claim_idle_ms is None and not self.noack and min_idle_ms == NEW_ONLY:
+            if self.asked_idle_ms is None and not self.noack and min_idle_ms == NEW_ONLY:
                 if len(known) >= KNOWN_MAX:
                     known.clear()
                 known[name] = number
@@ -321,7 +321,7 @@ class WaitSession:
             return [], True  # before it gave up last time, or rather not quite
         record, group = self._group(txn)
         settings = txn.settings.group(group.number)
-        wanted_ms = probe.min_idle_ms(settings, read.claim_idle_ms, noack=read.noack)
+        wanted_ms = probe.min_idle_ms(settings, read.asked_idle_ms, noack=read.noack)
         if wanted_ms != self.min_idle_ms:
             raise read.moved()  # it was configured since
         who = admin.consumer(txn, group, read.consumer)
@@ -393,7 +393,7 @@ class WaitSession:
             txn,
             read.stream,
             read.group,
-            read.claim_idle_ms,
+            read.asked_idle_ms,
             noack=read.noack,
             limited=read.capped or 0 < read.limit <= len(found),
         )

@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
     group: bytes
     consumer: bytes
     noack: bool
-    claim_idle_ms: int | None
+    asked_idle_ms: int | None
     options: ReadOptions
 
     @property
@@ -157,7 +157,7 @@ class _GroupRead:
                     asked.consumer,
                     count=count,
                     noack=asked.noack,
-                    claim_idle_ms=asked.claim_idle_ms,
+                    asked_idle_ms=asked.asked_idle_ms,
                     room=ByteBudget(left.max_bytes, owed.room(NEW_PART)),
                 )
             else:
@@ -178,7 +178,7 @@ class _GroupRead:
 
     def told(self, *, history: bool) -> Callable[[Delivered], Reply]:
         """How an entry is told."""
-        claims = self._asked.claim_idle_ms is not None and not history
+        claims = self._asked.asked_idle_ms is not None and not history
         return _claimed if claims else _delivered
 
     def beside(self, count: int) -> Beside | None:
@@ -187,7 +187,7 @@ class _GroupRead:
         asked, options = self._asked, self._asked.options
         if len(options.streams) > 1 or options.streams[0][1] != b">" or options.max_bytes:
             return None
-        if asked.noack or asked.claim_idle_ms is not None:
+        if asked.noack or asked.asked_idle_ms is not None:
             return None
         key = options.streams[0][0]
 
@@ -225,7 +225,7 @@ class _GroupRead:
                 asked.consumer,
                 count=count,
                 noack=asked.noack,
-                claim_idle_ms=asked.claim_idle_ms,
+                asked_idle_ms=asked.asked_idle_ms,
                 takes_new=takes_new,
                 room=ByteBudget(max_bytes, self._client.owed.room(NEW_PART)),
             )
@@ -240,7 +240,7 @@ class _GroupRead:
             once,
             reply,
             count,
-            asked.claim_idle_ms,
+            asked.asked_idle_ms,
             asked.noack,
             max_bytes > 0,
         )
@@ -269,7 +269,7 @@ class _GroupRead:
 
     def _look(self, view: Snapshot, key: bytes) -> probe.Available | None:
         asked = self._asked
-        return probe.probe(view, key, asked.group, asked.claim_idle_ms, noack=asked.noack)
+        return probe.probe(view, key, asked.group, asked.asked_idle_ms, noack=asked.noack)
 
 
 class _TooLarge(Exception):  # noqa: N818  (control flow)
@@ -375,7 +375,7 @@ class _ReadParts:
                 asked.consumer,
                 count=count,
                 noack=asked.noack,
-                claim_idle_ms=asked.claim_idle_ms,
+                asked_idle_ms=asked.asked_idle_ms,
                 room=room,
                 left_before_ms=self._begun_ms if continued else None,
             )

@@ -44,7 +44,7 @@ def choose(work: Work, rng: random.Random, number: int, kind: str = "") -> Step:
     elif kind == "delete":
         step["delete"] = rng.sample(live, rng.randint(1, 4))
     elif kind == "trim":
-        step["maxlen"] = len(live) * rng.randint(1, 3) // 4
+        step["max_entries"] = len(live) * rng.randint(1, 3) // 4
     else:
         _others(work, rng, step, tag, live)
     return step

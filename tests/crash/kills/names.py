@@ -88,7 +88,7 @@ def set_up(store: logstore.Store[bytes], slots: int) -> None:
         group = store.stream(jobs(slot)).group("g", start="0")
         group.configure(max_deliveries=2, dead_letter=dead(slot))
         patient = store.stream(jobs(slot)).group("patient", start="0")
-        patient.configure(redeliver_after=3600)
+        patient.configure(min_idle=3600)
     store.stream(TICKS).schedule({"t": "tick"}, every=TICK_MS / 1000, name="tick")
     crew = store.stream(SHARED).group(CREW, start="0")
     crew.configure(max_deliveries=4, dead_letter=CREW_DEAD)

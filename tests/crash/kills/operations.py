@@ -104,7 +104,7 @@ class Work:
         if kind == "delete":
             assert mine.delete(*step["delete"]) == len(step["delete"])
         elif kind == "trim":
-            mine.trim(maxlen=step["maxlen"], approximate=False)
+            mine.trim(max_entries=step["max_entries"], approximate=False)
         elif kind == "requeue":
             return self._requeue(step)
         elif kind == "settings":
@@ -194,7 +194,7 @@ class Work:
         elif kind == "nack":
             self._jobs().nack(*step["ids"])
         elif kind == "take":
-            found = crew.read(f"w{self.slot}", count=step["count"], claim_idle=step["idle"])
+            found = crew.read(f"w{self.slot}", count=step["count"], min_idle=step["idle"])
             self.held |= {str(each.id): each for each in found}
             return {"took": [(str(each.id), each.delivery_count) for each in found]}
         elif kind == "done":

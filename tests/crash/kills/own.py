@@ -112,7 +112,7 @@ def change(state: State, step: Step, result: Result) -> None:
     elif kind == "again":
         state["twice"] += 1
     elif kind == "trim":
-        state["rows"] = state["rows"][max(0, len(state["rows"]) - step["maxlen"]) :]
+        state["rows"] = state["rows"][max(0, len(state["rows"]) - step["max_entries"]) :]
     elif kind == "settings":
         state["max_entries"] = step["max_entries"]
     elif kind == "group settings":

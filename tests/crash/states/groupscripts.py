@@ -89,7 +89,7 @@ def put_off(n: int, ms: int, delay_ms: int) -> Do:
     def model(model: Group, stream: Stream, now: int) -> None:
         model.consumer(NOBODY, now)
         count = model.pending[n, 1].count
-        at = now + delay_ms * 2 ** (count - 1) - model.redeliver_after_ms
+        at = now + delay_ms * 2 ** (count - 1) - model.min_idle_ms
         model.pending[n, 1] = Held(NOBODY, at, count)
 
     return at_ms(ms, on(
@@ -159,7 +159,7 @@ def _work_steps() -> tuple[Do, Do]:
 
 
 def _configured(model: Group, stream: Stream, now: int) -> None:
-    model.max_deliveries, model.dead_letter, model.redeliver_after_ms = 3, b"dead", 60_000
+    model.max_deliveries, model.dead_letter, model.min_idle_ms = 3, b"dead", 60_000
 
 
 def _set_id(model: Group, stream: Stream, now: int) -> None:
@@ -183,7 +183,7 @@ GROUPS = (
     claim("c", 1, 400), CHECKPOINT, autoclaim("b", 2, 700),
     on("set_id", lambda of: of.set_id("3-1"), _set_id, "h"), add("s", 20, 30_000),
     on("configure", lambda of: of.configure(
-        max_deliveries=3, dead_letter="dead", redeliver_after=60), _configured),
+        max_deliveries=3, dead_letter="dead", min_idle=60), _configured),
     Do("ack_delete", lambda at: at.store.stream("s").group("g").ack_delete("2-1"), _ack_delete),
     Do("delete with references", lambda at: at.store.stream("s").delete("4-1", references="delete"),
        lambda model: model.delete(b"s", [(4, 1)], "delete")),

@@ -14,7 +14,7 @@ from tests.model.store import StoreModel
 from tests.model.streams import SETTINGS, Stream, Waits
 from tests.support.inside import START_MS
 
-GROUP_SETTINGS = ("max_deliveries", "dead_letter", "redeliver_after_ms")
+GROUP_SETTINGS = ("max_deliveries", "dead_letter", "min_idle_ms")
 
 
 def number(id: str) -> ID:
