@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from logstore.api import arguments
 from logstore.api.entry import Entry, make_entry
 from logstore.codec import codec
-from logstore.codec.node_types import ID, MAX_ID, ZERO_ID
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
 
 if TYPE_CHECKING:
@@ -38,22 +37,10 @@ class Matching:
         self._encoding = encoding
         self._values = values  # how the entries are read
 
-    def entries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes = b"",
-        start: ID = ZERO_ID,
-        end: ID = MAX_ID,
-        limit: int = -1,
-        reverse: bool = False,
-    ) -> list[Entry[Any]]:
-        """The entries of a node that match, between two IDs, at most ``limit`` if that is not
-        negative."""
-        rows = codec().entries_where(
-            lp, master_ms, master_seq, self.where, vector, start, end, limit, reverse
-        )
+    def entries(self, *node: Any) -> list[Entry[Any]]:
+        """The entries of a node that match; the arguments are those of ``codec.entries``."""
+        read: Any = codec().entries
+        rows = read(*node, self.where)
         return [make_entry(row, self._encoding, self._values) for row in rows]
 
 

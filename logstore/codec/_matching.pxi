@@ -1,4 +1,4 @@
-# Entries by the values of their fields. Pure twins: `entries_where` in node.py, `may_match` in
+# Entries by the values of their fields. Pure twins: `entries` in node.py, `may_match` in
 # node_list.py.
 #
 # Invariants: conditions point into a list of ours; what does not match is walked over, not decoded.
@@ -166,9 +166,9 @@ cdef Condition* conditions_of(list where) except NULL:
     return found
 
 
-def entries_where(bytes lp not None, u64 master_ms, u64 master_seq, list where not None,
-                  bytes vector not None=b"", start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1,
-                  bint reverse=False):
+cdef list entries_where(bytes lp, u64 master_ms, u64 master_seq, bytes vector, start, end,
+                        Py_ssize_t limit, bint reverse, list where):
+    """As of `entries`, of those that match."""
     cdef list kept = list(where)        # the conditions point into these
     cdef Py_ssize_t count = len(kept) // 2, k
     cdef Condition* conditions

@@ -131,7 +131,9 @@ cdef int set_range(Range* r, object start, object end) except -1:
 
 
 def entries(bytes lp not None, u64 master_ms, u64 master_seq, bytes vector not None=b"",
-            start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False):
+            start=ZERO_ID, end=MAX_ID, Py_ssize_t limit=-1, bint reverse=False, list where=None):
+    if where is not None:
+        return entries_where(lp, master_ms, master_seq, vector, start, end, limit, reverse, where)
     return entries_in(lp, master_ms, master_seq, vector, start, end, limit, reverse, NULL)
 
 

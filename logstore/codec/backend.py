@@ -12,266 +12,87 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from logstore.codec.node_types import (
-    ID,
-    MAX_ID,
-    ZERO_ID,
-    NodeEntry,
-    NodeHead,
-    NodePart,
-    NodeSurvey,
-    Packed,
-    Row,
-)
 from logstore.errors import OptionError
 
 if TYPE_CHECKING:
-    from logstore.codec import (
-        arrow_builder,
-        checksums,
-        entry_objects,
-        given_ids,
-        node_batch,
-        node_list,
-        pending_run,
-        row_batch,
-    )
-    from logstore.codec import pure as _pure
+    import logstore.codec.pure as _pure  # the module, and not the name in the package
+else:
 
-T = TypeVar("T")
+    class _Unloaded:
+        """Stands for the pure codec, a dozen modules, where the names of the class are enough."""
+
+        def __getattr__(self, name: str) -> None:
+            """Nothing, whatever the name."""
+
+    _pure = _Unloaded()
 
 
-class Codec(Protocol):
-    """The codec's functions and its classes, which have the types of the pure ones.
+class Codec:
+    """The codec's functions and its classes, by their names: of the types of the pure ones."""
 
-    What they do is said where they stand in pure Python (node, edit, row_batch, given_ids, ..).
-    """
-
-    def new_node(self, master_ms: int, master_seq: int, flat: Sequence[bytes]) -> bytes: ...
-
-    def append(
-        self, lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, flat: Sequence[bytes]
-    ) -> tuple[bytes, bytes]: ...
-
-    def extend(self, lp: bytes, added: bytes, entry_count: int, element_count: int) -> bytes: ...
-
-    def entry_element_count(self, added: bytes) -> int: ...
-
-    def fits(
-        self, lp: bytes, raw_bytes: int, node_max_bytes: int, node_max_entries: int
-    ) -> bool: ...
-
-    def head(self, lp: bytes) -> NodeHead: ...
-
-    def counts(self, lp: bytes) -> tuple[int, int]: ...
-
-    def last_id(self, lp: bytes, master_ms: int, master_seq: int) -> ID: ...
-
-    def last_live_id(
-        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
-    ) -> ID | None: ...
-
-    def first_live_id(
-        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
-    ) -> ID | None: ...
-
-    def entries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes = b"",
-        start: ID = ZERO_ID,
-        end: ID = MAX_ID,
-        limit: int = -1,
-        reverse: bool = False,
-    ) -> list[NodeEntry]: ...
-
-    def may_match(
-        self,
-        items: bytes,
-        at: int,
-        data: bytes,
-        position: int,
-        stream: int,
-        seed: int,
-        where: list[bytes],
-        found: list[int],
-    ) -> int: ...
-
-    def stretch_bytes(self, items: bytes, at: int, gap_max: int, bytes_max: int) -> int: ...
-
-    def entries_where(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        where: list[bytes],
-        vector: bytes = b"",
-        start: ID = ZERO_ID,
-        end: ID = MAX_ID,
-        limit: int = -1,
-        reverse: bool = False,
-    ) -> list[NodeEntry]: ...
-
-    def ids(
-        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes = b""
-    ) -> list[tuple[int, int, int]]: ...
-
-    def find(
-        self, lp: bytes, master_ms: int, master_seq: int, ms: int, seq: int, vector: bytes = b""
-    ) -> int: ...
-
-    def first_deliveries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes,
-        start: ID,
-        limit: int,
-        row_class: type,
-        id_class: type,
-        time_ms: int,
-    ) -> list[Any]: ...
-
-    def pack_ids(self, ids: Sequence[ID]) -> tuple[bytes, bool]: ...
-
-    def are_ids(self, values: Sequence[Any], id_class: type) -> bool: ...
-
-    def mark_deleted(self, lp: bytes, ordinals: Sequence[int]) -> bytes: ...
-
-    def fold(self, lp: bytes, vector: bytes) -> bytes: ...
-
-    def rewrite(self, parts: Sequence[NodePart], master_ms: int, master_seq: int) -> bytes: ...
-
-    def lzf_decompress(self, packed: bytes, size: int) -> bytes: ...
-
-    def seal(self, key: bytes, value: bytes, /) -> bytes: ...
-
-    def unseal(self, key: bytes, data: bytes, /) -> bytes | None: ...
-
-    def frame_head(self, covered: bytes, payload: bytes, seed: int, /) -> tuple[int, bytes]: ...
-
-    def resp_requests(
-        self, data: bytearray, at: int, bulk_max_bytes: int
-    ) -> tuple[list[list[bytes]], int]: ...
-
-    def resp_request(self, data: bytes) -> list[bytes] | None: ...
-
-    def resp_add(self, data: bytes) -> tuple[bytes, dict[bytes, bytes]] | None: ...
-
-    def resp_adds(
-        self, data: bytearray, at: int, bulk_max_bytes: int, most: int
-    ) -> tuple[bytes, row_batch.RowBatch, int] | None: ...
-
-    def resp_entries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes = b"",
-        start: ID = ZERO_ID,
-        end: ID = MAX_ID,
-        limit: int = -1,
-        reverse: bool = False,
-    ) -> list[tuple[bytes, int, int] | None]: ...
-
-    def resp_deliveries(
-        self, lp: bytes, master_ms: int, master_seq: int, vector: bytes, start: ID, limit: int
-    ) -> tuple[list[tuple[bytes, int, int] | None], bytes]: ...
-
-    def resp_value(self, value: object, new: bool, most: int) -> bytes | None: ...
-
-    def resp_given_ids(self, words: list[bytes], id_type: type[T]) -> tuple[list[T], bool]: ...
-
-    def resp_ids(self, ms: int, seq: int, count: int) -> bytes: ...
-
-    def validate(self, lp: bytes, master_ms: int, master_seq: int) -> None: ...
-
-    def survey(self, lp: bytes, master_ms: int, master_seq: int) -> NodeSurvey: ...
-
-    def rows(
-        self, items: Iterable[Row], encode: Callable[[Any], bytes] | None = None
-    ) -> row_batch.RowBatch: ...
-
-    def decoded_pairs(
-        self, flat: Sequence[Any], decode: Callable[[Any], Any]
-    ) -> list[tuple[str, Any]]: ...
-
-    def field_value(self, flat: Sequence[Any], name: object, reading: Any, missing: Any) -> Any: ...
-
-    def columns(
-        self, names: Sequence[bytes], columns: Sequence[Sequence[object]]
-    ) -> row_batch.RowBatch: ...
-
-    def given_numbers(self, ms: Sequence[int], seq: Sequence[int] | None) -> given_ids.GivenIDs: ...
-
-    def given(
-        self, items: Sequence[Any], first_row: int
-    ) -> tuple[given_ids.GivenIDs, list[Any]]: ...
-
-    def pack(
-        self,
-        batch: row_batch.RowBatch,
-        first: int,
-        last_exclusive: int,
-        ids: ID | Sequence[ID] | given_ids.GivenIDs,
-        open_lp: bytes | None,
-        open_ms: int,
-        open_seq: int,
-        node_max_bytes: int,
-        node_max_entries: int,
-    ) -> Packed: ...
-
-    @property
-    def ArrowBuilder(self) -> type[arrow_builder.ArrowBuilder]: ...  # noqa: N802
-
-    @property
-    def DeliveryMaker(self) -> type[entry_objects.DeliveryMaker]: ...  # noqa: N802
-
-    @property
-    def Encoders(self) -> type[row_batch.Encoders]: ...  # noqa: N802
-
-    @property
-    def EntryMaker(self) -> type[entry_objects.EntryMaker]: ...  # noqa: N802
-
-    @property
-    def FieldsMaker(self) -> type[entry_objects.FieldsMaker]: ...  # noqa: N802
-
-    @property
-    def FrameSearch(self) -> type[checksums.FrameSearch]: ...  # noqa: N802
-
-    @property
-    def GivenIDs(self) -> type[given_ids.GivenIDs]: ...  # noqa: N802
-
-    @property
-    def NodeBatch(self) -> type[node_batch.NodeBatch]: ...  # noqa: N802
-
-    @property
-    def NodeFinder(self) -> type[entry_objects.NodeFinder]: ...  # noqa: N802
-
-    @property
-    def NodeList(self) -> type[node_list.NodeList]: ...  # noqa: N802
-
-    @property
-    def PendingRun(self) -> type[pending_run.PendingRun]: ...  # noqa: N802
-
-    @property
-    def RowBatch(self) -> type[row_batch.RowBatch]: ...  # noqa: N802
-
-    @property
-    def RunList(self) -> type[given_ids.RunList]: ...  # noqa: N802
-
-    @property
-    def Unpacking(self) -> type[entry_objects.Unpacking]: ...  # noqa: N802
+    new_node = staticmethod(_pure.new_node)
+    append = staticmethod(_pure.append)
+    extend = staticmethod(_pure.extend)
+    entry_element_count = staticmethod(_pure.entry_element_count)
+    fits = staticmethod(_pure.fits)
+    head = staticmethod(_pure.head)
+    counts = staticmethod(_pure.counts)
+    last_id = staticmethod(_pure.last_id)
+    last_live_id = staticmethod(_pure.last_live_id)
+    first_live_id = staticmethod(_pure.first_live_id)
+    entries = staticmethod(_pure.entries)
+    may_match = staticmethod(_pure.may_match)
+    stretch_bytes = staticmethod(_pure.stretch_bytes)
+    ids = staticmethod(_pure.ids)
+    find = staticmethod(_pure.find)
+    first_deliveries = staticmethod(_pure.first_deliveries)
+    pack_ids = staticmethod(_pure.pack_ids)
+    are_ids = staticmethod(_pure.are_ids)
+    mark_deleted = staticmethod(_pure.mark_deleted)
+    fold = staticmethod(_pure.fold)
+    rewrite = staticmethod(_pure.rewrite)
+    lzf_decompress = staticmethod(_pure.lzf_decompress)
+    seal = staticmethod(_pure.seal)
+    unseal = staticmethod(_pure.unseal)
+    frame_head = staticmethod(_pure.frame_head)
+    resp_requests = staticmethod(_pure.resp_requests)
+    resp_request = staticmethod(_pure.resp_request)
+    resp_add = staticmethod(_pure.resp_add)
+    resp_adds = staticmethod(_pure.resp_adds)
+    resp_entries = staticmethod(_pure.resp_entries)
+    resp_deliveries = staticmethod(_pure.resp_deliveries)
+    resp_value = staticmethod(_pure.resp_value)
+    resp_given_ids = staticmethod(_pure.resp_given_ids)
+    resp_ids = staticmethod(_pure.resp_ids)
+    validate = staticmethod(_pure.validate)
+    survey = staticmethod(_pure.survey)
+    rows = staticmethod(_pure.rows)
+    decoded_pairs = staticmethod(_pure.decoded_pairs)
+    field_value = staticmethod(_pure.field_value)
+    columns = staticmethod(_pure.columns)
+    given_numbers = staticmethod(_pure.given_numbers)
+    given = staticmethod(_pure.given)
+    pack = staticmethod(_pure.pack)
+    ArrowBuilder = _pure.ArrowBuilder
+    DeliveryMaker = _pure.DeliveryMaker
+    Encoders = _pure.Encoders
+    EntryMaker = _pure.EntryMaker
+    FieldsMaker = _pure.FieldsMaker
+    FrameSearch = _pure.FrameSearch
+    GivenIDs = _pure.GivenIDs
+    NodeBatch = _pure.NodeBatch
+    NodeFinder = _pure.NodeFinder
+    NodeList = _pure.NodeList
+    PendingRun = _pure.PendingRun
+    RowBatch = _pure.RowBatch
+    RunList = _pure.RunList
+    Unpacking = _pure.Unpacking
 
 
 if TYPE_CHECKING:
-    pure: Final[Codec] = _pure
+    pure: Codec
 
 
 def _load_pure() -> Codec:

@@ -347,38 +347,22 @@ def entries(
     end: ID = MAX_ID,
     limit: int = -1,
     reverse: bool = False,
+    where: list[bytes] | None = None,
 ) -> list[NodeEntry]:
-    """Live entries with start <= ID <= end, at most ``limit`` (-1: all), last first if reversed."""
-    found = walk(lp, master_ms, master_seq, vector, start, end, reverse)
-    return list(islice(found, limit if limit >= 0 else None))
+    """Live entries with start <= ID <= end, at most ``limit`` (-1: all), last first if reversed.
 
-
-def entries_where(
-    lp: bytes,
-    master_ms: int,
-    master_seq: int,
-    where: list[bytes],
-    vector: bytes = b"",
-    start: ID = ZERO_ID,
-    end: ID = MAX_ID,
-    limit: int = -1,
-    reverse: bool = False,
-) -> list[NodeEntry]:
-    """As ``entries``, of those alone that match ``where``: name, value, name, value, ..
-
-    An entry matches if the last value of each named field is that one. Equal are bytes: an integer
-    is equal to its text, however it is stored. A node in which the bytes of a name or of a value
-    that is no integer stand nowhere is not looked into.
+    With ``where``, which is name, value, name, value, .., those alone that match: the last value of
+    each named field is that one. Equal are bytes: an integer is equal to its text, however it is
+    stored. A node in which the bytes of a name or of a value that is no integer stand nowhere is
+    not looked into.
     """
-    if not all(text in lp or listpack.parse_int(text) is not None for text in where):
-        return []
-    texts = iter(where)
-    wanted = set(zip(texts, texts, strict=True))
-    found = (
-        entry
-        for entry in walk(lp, master_ms, master_seq, vector, start, end, reverse)
-        if _matches(entry[3], wanted)
-    )
+    found = walk(lp, master_ms, master_seq, vector, start, end, reverse)
+    if where is not None:
+        if not all(text in lp or listpack.parse_int(text) is not None for text in where):
+            return []
+        texts = iter(where)
+        wanted = set(zip(texts, texts, strict=True))
+        found = (entry for entry in found if _matches(entry[3], wanted))
     return list(islice(found, limit if limit >= 0 else None))
 
 

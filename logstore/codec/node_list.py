@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from logstore import format as fmt
 from logstore.codec.checksums import unseal
-from logstore.codec.node import entries_where
+from logstore.codec.node import entries
 from logstore.codec.node_types import ID
 from logstore.crc import crc32c
 from logstore.errors import CorruptNodeError
@@ -138,7 +138,7 @@ def may_match(
     """Go through items of a list from an offset on, whose frames lie in ``data``, which is of the
     log from ``position`` on.
 
-    Puts the offsets of those that have an entry that matches (`node.entries_where`), in whatever
+    Puts the offsets of those that have an entry that matches (`node.entries`), in whatever
     interval and whatever is in their vector, into ``found``, and of those that are not sound.
 
     Returns:
@@ -157,7 +157,7 @@ def may_match(
 
 def _may_have(lp: bytes, where: list[bytes]) -> bool:
     try:
-        return bool(entries_where(lp, 0, 0, where, limit=1))
+        return bool(entries(lp, 0, 0, limit=1, where=where))
     except CorruptNodeError:
         return True
 

@@ -34,7 +34,6 @@ from logstore.codec.lzf import lzf_decompress
 from logstore.codec.node import (
     counts,
     entries,
-    entries_where,
     find,
     first_live_id,
     head,
@@ -81,7 +80,6 @@ __all__ = [
     "counts",
     "decoded_pairs",
     "entries",
-    "entries_where",
     "entry_element_count",
     "extend",
     "field_value",

@@ -29,7 +29,7 @@ def nodes(codec: Codec, ids: Any) -> Any:
 def conditions(codec: Codec) -> Made:
     lp = nodes(codec, (1, 1)).nodes[0].lp
     where = [b"hum", b"7"] * 40
-    return lambda: codec.entries_where(lp, 1, 1, where), where.clear
+    return lambda: codec.entries(lp, 1, 1, where=where), where.clear
 
 
 def ids_of_rows(codec: Codec) -> Made:

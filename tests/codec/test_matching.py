@@ -61,7 +61,7 @@ def test_they_are_those_of_all_entries_whose_last_values_are_equal(
         values = dict(zip(entry[3][::2], entry[3][1::2], strict=True))
         if all(values.get(name) == value for name, value in chosen):
             expected.append(entry)
-    found = codec.entries_where(lp, 5, 5, where, vector, first, last, limit, reverse)
+    found = codec.entries(lp, 5, 5, vector, first, last, limit, reverse, where)
     assert found == (expected if limit < 0 else expected[:limit])
 
 
@@ -71,25 +71,25 @@ def test_a_number_is_its_text_however_it_is_stored(codec: Codec, reverse: bool) 
     lp, ids = node_of(codec, [((0, 0), [b"n", b"xyz"]), ((1, 0), [b"n", b"123"])])
     text = lp.replace(b"\x83xyz\x04", b"\x83123\x04")
     assert text != lp
-    found = codec.entries_where(text, 5, 5, [b"n", b"123"], reverse=reverse)
+    found = codec.entries(text, 5, 5, reverse=reverse, where=[b"n", b"123"])
     assert [entry[1:3] for entry in found] == ids[:: -1 if reverse else 1]
-    assert codec.entries_where(text, 5, 5, [b"n", b"0123"]) == []
+    assert codec.entries(text, 5, 5, where=[b"n", b"0123"]) == []
 
 
 def test_a_node_without_the_text_is_not_looked_into(codec: Codec) -> None:
     lp, _ = node_of(codec, [((0, 0), [b"n", b"xyz"])])
     broken = lp[:-3] + b"\x7f" + lp[-2:]
-    assert codec.entries_where(broken, 5, 5, [b"n", b"other"]) == []
+    assert codec.entries(broken, 5, 5, where=[b"n", b"other"]) == []
     for where in ([b"n", b"xyz"], [b"n", b"7"], []):
         with pytest.raises(Exception, match=r"node|element|entry"):
-            codec.entries_where(broken, 5, 5, where)
+            codec.entries(broken, 5, 5, where=where)
 
 
 def test_other_things_than_bytes_are_refused_by_the_compiled_one(native: Codec) -> None:
     lp, _ = node_of(native, [((0, 0), [b"n", b"xyz"])])
     wrong: Any = [b"n", "xyz"]
     with pytest.raises(TypeError):
-        native.entries_where(lp, 5, 5, wrong)
+        native.entries(lp, 5, 5, where=wrong)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_node_is_passed_over_if_no_entry_matches_and_none_that_is_damaged(
     data = buffer.encode(SEED, 0)
     codec.may_match(listed.items(), 0, data, position, 1, SEED, where, found)
     try:
-        expected = bool(codec.entries_where(lp, 5, 5, where, limit=1))
+        expected = bool(codec.entries(lp, 5, 5, limit=1, where=where))
     except CorruptNodeError:
         expected = True
     assert bool(found) == expected

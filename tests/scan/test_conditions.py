@@ -214,7 +214,7 @@ def of_the_command(store: Store[bytes], name: str, operand: Any) -> list[str | N
 
 
 def of_each_codec(store: Store[bytes], name: str, operand: Any) -> list[str | None]:
-    """`entries_where` and `may_match` of both twins, over one node."""
+    """`entries` with `where=`, and `may_match` of both twins, over one node."""
     text = operand if isinstance(operand, str) else repr(operand)
     flats = [entry.pairs for entry in store.stream(name).range()]
     found: list[list[str | None]] = []
@@ -223,7 +223,7 @@ def of_each_codec(store: Store[bytes], name: str, operand: Any) -> list[str | No
         for seq, pairs in enumerate(flats[1:], 1):
             node, _ = each.append(node, 5, 0, 5, seq, flat_of(pairs))
             ids.append((5, seq))
-        rows = each.entries_where(node, 5, 0, [b"n", text.encode()])
+        rows = each.entries(node, 5, 0, where=[b"n", text.encode()])
         found.append([dict(flats[row[2]]).get(b"n", b"").decode() for row in rows])
     assert all(each == found[0] for each in found)
     return found[0]

@@ -239,5 +239,5 @@ def _entry(
     if ref is None or not ref.live:
         return None
     lp, vector = nodes.listpack(view, record, ref)
-    found = codec().entries_where(lp, *ref.master, where, vector, id, id, 1, False)
+    found = codec().entries(lp, *ref.master, vector, id, id, 1, where=where)
     return found[0] if found else None

@@ -37,19 +37,10 @@ _Asked: TypeAlias = "tuple[StreamID, StreamID, int, bool, Interval | None, Maker
 class Maker(Protocol):
     """What makes entries of a node: all of them, or those alone that are wanted."""
 
-    def entries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes,
-        start: ID,
-        end: ID,
-        limit: int,
-        reverse: bool,
-        /,
-    ) -> list[Any]:
-        """In order, those between two IDs; at most ``limit`` unless it is negative."""
+    @property
+    def entries(self) -> Callable[[bytes, int, int, bytes, ID, ID, int, bool], list[Any]]:
+        """Called with a node and its vector, two IDs, how many at most (-1: all) and whether in
+        reverse: those between the IDs, in order."""
         ...
 
 
