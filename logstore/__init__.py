@@ -13,7 +13,7 @@ from logstore.loading import load
 __version__ = "0.1.0.dev0"
 
 _HOME = {
-    "open": ("logstore.api.open_store", "open_store"),
+    "open": ("logstore.api.store", "open_store"),
     "Store": ("logstore.api.store", "Store"),
     "Stream": ("logstore.api.stream", "Stream"),
     "Group": ("logstore.api.group", "Group"),
@@ -110,11 +110,11 @@ if TYPE_CHECKING:
     from logstore.api.info import PinInfo as PinInfo
     from logstore.api.info import StoreInfo as StoreInfo
     from logstore.api.info import StreamInfo as StreamInfo
-    from logstore.api.open_store import open_store
     from logstore.api.scan import Scan as Scan
     from logstore.api.scheduling import ScheduledEntry as ScheduledEntry
     from logstore.api.scheduling import ScheduleKey as ScheduleKey
     from logstore.api.store import Store as Store
+    from logstore.api.store import open_store
     from logstore.api.stream import Stream as Stream
     from logstore.api.transaction import Transaction as Transaction
     from logstore.clock import Clock as Clock

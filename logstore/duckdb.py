@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.api import arguments
-from logstore.api.names import stream_names
+from logstore.api.entry_reads import stream_names
 from logstore.api.opening import opened_of
 from logstore.api.scan import make_scan
 from logstore.api.store import Store

@@ -4,15 +4,19 @@ Invariants: a :class:`StreamID` holds 0 <= ms, seq < 2**64 and sorts as the pair
 canonical. Parsing follows the peers: at most 127 characters, leading zeros are accepted, a
 missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. A bare number is no ID:
 taken for milliseconds, one of seconds is a moment of 1970. Knows nothing of streams.
+
+A moment stands for IDs, too: a length of time ago, a day, a date and time. Text without a time
+zone, and days, are of UTC; a ``datetime`` without one is refused, for it is what the machine's
+clock shows. Both ends belong to an interval; of a day all of it does.
 """
 
 from __future__ import annotations
 
 import struct
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 
-from logstore.errors import InvalidIDError, shown
+from logstore.errors import InvalidIDError, OptionError, shown
 from logstore.loading import load
 from logstore.tuples import NamedTuple
 
@@ -20,6 +24,10 @@ U64_MAX = 2**64 - 1
 ID_TEXT_MAX = 127
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PACK = struct.Struct(">QQ")
+When: TypeAlias = timedelta | datetime | date | str
+_LENGTH = r"(\d+(?:\.\d+)?)(ms|[smhdw])"
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DAY_MS = 86_400_000
 
 
 class StreamID(NamedTuple):
@@ -189,3 +197,67 @@ def parse_end(value: IDLike) -> StreamID:
     if isinstance(value, str) and value.startswith("("):
         return parse_id(value[1:], missing_seq=U64_MAX).previous()
     return parse_id(value, missing_seq=U64_MAX)
+
+
+# -- moments as people say them ---------------------------------------------------------------
+def since_id(when: When, now_ms: int, name: str = "since") -> StreamID:
+    """The first ID of a moment, or of a day. OptionError."""
+    first_ms, _ = _moment_span(when, now_ms, name)
+    return StreamID(first_ms, 0)
+
+
+def until_id(when: When, now_ms: int, name: str = "until") -> StreamID:
+    """The last ID of a moment's millisecond, or of a day. OptionError."""
+    _, last_ms = _moment_span(when, now_ms, name)
+    return StreamID(last_ms, U64_MAX)
+
+
+def _moment_span(when: When, now_ms: int, name: str) -> tuple[int, int]:
+    """The first and the last millisecond of what was said."""
+    given: object = when
+    if isinstance(given, str):
+        given = _read_moment(given, name)
+    if isinstance(given, timedelta):
+        if given < timedelta(0):
+            raise OptionError(f"{name} is how long ago, and not negative: {shown(when)}")
+        moment_ms = max(0, now_ms - given // timedelta(milliseconds=1))
+        return moment_ms, moment_ms
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise OptionError(f"{name} is a naive datetime: give it a time zone: {shown(when)}")
+        moment_ms = _moment_ms(given, name)
+        return moment_ms, moment_ms
+    if isinstance(given, date):
+        first_ms = _moment_ms(datetime(given.year, given.month, given.day, tzinfo=UTC), name)
+        return first_ms, first_ms + _DAY_MS - 1
+    raise OptionError(
+        f"{name} is a timedelta (how long ago), an aware datetime, a date, or text such as '-1h', "
+        f"'2026-01-31' or '2026-01-31T12:00:00Z', not {shown(when)}; IDs are given as start and end"
+    )
+
+
+def _moment_ms(moment: datetime, name: str) -> int:
+    try:
+        return datetime_ms(moment)
+    except InvalidIDError as error:
+        raise OptionError(f"{name}: {error.message}") from error
+
+
+def _read_moment(text: str, name: str) -> timedelta | date | str:
+    """What a text says; the text itself if it says nothing."""
+    import re  # compiled when it is asked for: most processes that open a store give no moments
+
+    ago = re.fullmatch(f"-((?:{_LENGTH})+)", text)
+    if ago is not None:
+        parts = re.findall(_LENGTH, ago[1])
+        try:
+            return timedelta(milliseconds=sum(float(n) * _UNIT_MS[unit] for n, unit in parts))
+        except OverflowError:
+            raise OptionError(f"{name} is longer ago than any entry: {shown(text)}") from None
+    try:
+        if len(text) == len("2026-01-31"):
+            return date.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from logstore.api.open_store import open_store
 from logstore.api.scan import Scan
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.ids import IDLike
 from logstore.loading import needing
 from logstore.scan.conditions import OPERATORS

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from logstore.api import arguments
-from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
+from logstore.api.store import open_store
 from logstore.engine.dump import publish
 from logstore.engine.dump.publish import Progress, Staged
 from logstore.engine.dump.restore import INSTALL_MAX_BYTES

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.process_identity import Identity
 from logstore.errors import OptionError

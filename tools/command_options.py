@@ -187,13 +187,13 @@ def confirm(output: Output, question: str) -> None:
 def opened(path: Path, **how: Any) -> Store[bytes]:
     """The store, opened as ``logstore.open`` does; help needs no store, and loads none."""
     how = {"sync": "everysec", **how}
-    store: Store[bytes] = load("logstore.api.open_store").open_store(path, **how)
+    store: Store[bytes] = load("logstore.api.store").open_store(path, **how)
     return store
 
 
 def reading(path: Path) -> Store[bytes]:
     """The store, to read from."""
-    store: Store[bytes] = load("logstore.api.open_store").open_to_look(path)
+    store: Store[bytes] = load("logstore.api.store").open_to_look(path)
     return store
 
 

@@ -57,33 +57,30 @@ from logstore.aio.awaited import (
     pages_of_group,
     pages_of_stream,
 )
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import Watcher, closed, wait_for
+from logstore.aio.wait import Tasks, Watcher, closed, wait_for
 from logstore.aio.worker import AsyncWorker
 from logstore.api import arguments, worker
 from logstore.api import entry_reads as reading
 from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
 from logstore.api.group import ConsumeOptions, DeletedDelivery, Delivery, Group, deliveries_of
-from logstore.api.handlers import check_callable
-from logstore.api.open_store import OpenOptions, open_store
 from logstore.api.opening import OpenStore, opened_of
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
-from logstore.api.store import Store
+from logstore.api.store import OpenOptions, Store, open_store
 from logstore.api.stream import Stream
-from logstore.api.times import When
 from logstore.api.transaction import Transaction
+from logstore.api.worker import check_callable
 from logstore.codec import Row
 from logstore.engine.waiting.stream_wait import over
-from logstore.ids import IDLike, StreamID
+from logstore.ids import IDLike, StreamID, When
 from logstore.options import NackMode, Sync
 from logstore.settings import GroupSettings, StreamSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logstore.api.entry_reads import Matching, Where
     from logstore.api.group import OnDead
-    from logstore.api.matching import Matching, Where
     from logstore.api.values import ValueCodec
 
 P = ParamSpec("P")
@@ -641,7 +638,7 @@ class AsyncStore(Generic[T]):
         # What "$" and ``since`` stand for is settled when the iteration begins.
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
-        from logstore.api.matching import matching
+        from logstore.api.entry_reads import matching
 
         found = matching(where, opened_of(self._store).encoding)
         return self._follow(after, since, timeout, count or reading.FOLLOW_COUNT, found)

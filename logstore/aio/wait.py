@@ -1,37 +1,107 @@
 """Waiting of asyncio tasks: one thread watches the store for all of them.
 
-A task tries in an executor, then waits for its event; the watcher sleeps on the word of all streams
+A task tries in an executor, then waits for its event. The watcher sleeps on the word of all streams
 and sets the events of those whose streams changed. What it does for a commit grows with the buckets
-that are waited for (see ``shm.wait_words``), not with the waiters: thousands may be idle.
+that are waited for (see ``shm.wait_words``), not with the waiters: thousands may be idle. A task
+that waits in the queue of a group takes the steps of ``waiting.wait_session``, each in a thread; in
+between it waits for its event, which is set when its waiter record was called. So tasks stand in
+one queue with threads and other processes.
 
 Invariants: a waiter registers, which loads the words of its streams, before it tries, and clears
-its event before each try, so no wake-up is lost. Of the waiters that found all waiter records taken
-and would take the same, only the first is woken, and who leaves wakes the next. The watcher renews
-that somebody waits, and looks once a slice (``PACE``) whether a writer died between publishing and
-waking; it begins with the first waiter, and ends when none is left or the store is closed. A
-time-out is never early.
+its event before each try, so no wake-up is lost. An event is set in the loop it belongs to. Of the
+waiters that found all waiter records taken and would take the same, only the first is woken, and
+who leaves wakes the next. The watcher renews that somebody waits, and looks once a slice (``PACE``)
+whether a writer died between publishing and waking; it begins with the first waiter, and ends when
+none is left or the store is closed. A task that is cancelled gives its place back, but not while a
+step of it still runs; what such a step finds is in its consumer's backlog. A deadline is never
+early.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
 
-from logstore.aio.waiter import Waiter, wake_all
+from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
-from logstore.engine.shm.wait_words import EVERY
+from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting.stream_wait import POLL_S, over
 from logstore.engine.waiting.wait_queue import Ticket
+from logstore.engine.waiting.wait_session import GroupRead, Moved, WaitSession
 from logstore.errors import ClosedError
 from logstore.log import file_names as files
+from logstore.tuples import NamedTuple
 
 R = TypeVar("R")
+
+WOKEN_AT_ONCE = 16  # tasks of a loop
+
+
+class Waiter:
+    """A task that waits: for some streams, maybe in a queue, or for its turn in a group."""
+
+    def __init__(
+        self, names: Sequence[bytes], queue: deque[Waiter] | None, ticket: Ticket | None
+    ) -> None:
+        self.buckets = {bucket_of(name) for name in names}
+        self.ticket = ticket
+        self.word = 0  # of its waiter record, when its event was set last
+        self.applied = 0  # how far commits were published when it looked by itself last
+        self.event = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self._queue = queue
+
+    def wake(self) -> None:
+        """Set its event, from any thread."""
+        wake_all((self,))
+
+    @property
+    def behind(self) -> bool:
+        """Whether another one comes first, of those that take the same; asked from any thread."""
+        try:
+            return self._queue is not None and self._queue[0] is not self
+        except IndexError:  # nobody is in it yet
+            return False
+
+    async def wait(self, deadline: float | None, most_s: float | None) -> None:
+        """Until woken, until the deadline, at most ``most_s``."""
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if most_s is not None:
+            left = most_s if left is None else min(left, most_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self.event.wait()
+
+
+def wake_all(waiters: Iterable[Waiter]) -> None:
+    """Set the events of waiters, each in its loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
+    for waiter in waiters:
+        by_loop.setdefault(waiter.loop, []).append(waiter)
+    running = asyncio._get_running_loop()
+    for loop, its in by_loop.items():
+        if loop is running:
+            _set(its)
+            continue
+        with suppress(RuntimeError):  # it is closed: nobody waits
+            loop.call_soon_threadsafe(_set, its)
+
+
+def _set(waiters: list[Waiter]) -> None:
+    """Some now, the rest in the next turn of the loop: thousands that look at once would let
+    nobody else have a turn."""
+    for waiter in waiters[:WOKEN_AT_ONCE]:
+        waiter.event.set()
+    if len(waiters) > WOKEN_AT_ONCE:
+        asyncio.get_running_loop().call_soon(_set, waiters[WOKEN_AT_ONCE:])
 
 
 class _Bucket:
@@ -266,3 +336,159 @@ async def wait_for(
             await waiter.wait(deadline, pause_s() if pause_s is not None else None)
             if waiter.event.is_set():
                 count("wakeups")
+
+
+class Tasks(NamedTuple):
+    """Where the tasks of one event loop wait: who watches the store for them, and their threads."""
+
+    watcher: Watcher
+    run: Callable[[Callable[[], Any]], Awaitable[Any]]  # calls in a thread
+
+    async def read(
+        self,
+        read: GroupRead,
+        owner: tuple[object, bytes],
+        deadline: float | None,
+        *,
+        alive: Callable[[], object],
+        begun: Callable[[Waiter], object] = bool,
+        most_s: float | None = None,
+    ) -> list[Delivered]:
+        """What the read gives; [] at the deadline (of ``time.monotonic``; None: none).
+
+        Args:
+            read: the read.
+            owner: who keeps a place in the queue over time-outs: somebody, and its consumer.
+            deadline: when it ends without entries.
+            alive: raises when waiting is over; asked in a thread, when it begins to wait and
+                whenever it was woken.
+            begun: told once it stands in the queue; what it is given wakes it, to ask ``alive``.
+            most_s: no sleep is longer, because nobody wakes it when ``alive`` would raise.
+        """
+        shown = False
+        while not over(deadline):
+            waiting = _TaskSession(self, read, owner, alive, begun, most_s)
+            try:
+                found = await waiting.take(deadline)
+            except Moved:
+                waiting.leave()
+                continue
+            except BaseException:
+                waiting.leave()
+                raise
+            if waiting.session is None:
+                break  # the group is gone: reading says so
+            if found or found is None:
+                return found or []
+            shown = True  # what it was handed was deleted since
+        last: list[Delivered] = await self.run(partial(read.last, shown=shown))
+        return last
+
+
+class _TaskSession:
+    """One wait of a task in the queue."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        read: GroupRead,
+        owner: tuple[object, bytes],
+        alive: Callable[[], object],
+        begun: Callable[[Waiter], object],
+        most_s: float | None,
+    ) -> None:
+        self.session: WaitSession | None = None  # None before it began, and if the group is gone
+        self._tasks = tasks
+        self._read = read
+        self._owner = owner
+        self._alive = alive
+        self._begun = begun
+        self._most_s = most_s
+        self._mutex = threading.Lock()
+        self._runs = False  # a step, in a thread
+        self._gone = False
+
+    async def take(self, deadline: float | None) -> list[Delivered] | None:
+        """Read at once, or in turn; None at the deadline, and if the group is gone."""
+        watcher = self._tasks.watcher
+        found = await self._do(self._begin)
+        session = self.session
+        if found or session is None:
+            return found
+        if session.ticket is None:
+            return await self._without_record(session, deadline)
+        step = partial(session.step, self._alive)
+        with watcher.waiting((), ticket=session.ticket) as waiter:
+            self._begun(waiter)
+            while True:
+                waiter.event.clear()
+                found = await self._do(step)
+                if found is not None:
+                    return found
+                if over(deadline):
+                    return await self._do(session.give_up)
+                await waiter.wait(deadline, self._pause_s())
+                if waiter.event.is_set():
+                    watcher.engine().metrics.count("wakeups")
+
+    def _begin(self) -> list[Delivered] | None:
+        session = self.session = self._read.session(self._owner)
+        return None if session is None else session.begin()
+
+    async def _without_record(
+        self, session: WaitSession, deadline: float | None
+    ) -> list[Delivered] | None:
+        """Wait where all records are taken: in order only among the tasks of this process that
+        would take the same.
+        """
+        return await wait_for(
+            self._tasks.watcher,
+            [self._read.stream],
+            lambda: self._do(session.out_of_turn),
+            deadline,
+            queue=(session.key, session.min_idle_ms),
+            pause_s=self._pause_s,
+            alive=lambda: self._do(self._alive),
+            begun=self._begun,
+        )
+
+    def _pause_s(self) -> float | None:
+        """How long to sleep at most."""
+        pauses = (self._most_s, None if self.session is None else self.session.pause_s())
+        return min((each for each in pauses if each is not None), default=None)
+
+    async def _do(self, call: Callable[[], R]) -> R:
+        """One step, in a thread: it goes on if the task is cancelled meanwhile."""
+        found: R = await self._tasks.run(partial(self._step, call))
+        return found
+
+    def _step(self, call: Callable[[], R]) -> R:
+        with self._mutex:
+            if self._gone:
+                raise asyncio.CancelledError
+            self._runs = True
+        try:
+            return call()
+        finally:
+            if self._ended():
+                self._leave()
+
+    def _ended(self) -> bool:
+        """The step is through; whether nobody waits for it any more."""
+        with self._mutex:
+            self._runs = False
+            return self._gone
+
+    def leave(self) -> None:
+        """Give the place back, now or when the step is through that still runs: by its thread, as
+        the loop may be closed by then.
+        """
+        with self._mutex:
+            self._gone = True
+            runs = self._runs
+        if not runs:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.session is not None:
+            self.session.leave()

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from logstore.api import worker
 from logstore.api.group import Delivery
-from logstore.api.handlers import not_done
+from logstore.api.worker import not_done
 
 R = TypeVar("R")
 T = TypeVar("T", bytes, str)

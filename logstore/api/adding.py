@@ -1,9 +1,12 @@
-"""What an add is asked for: its options, checked once, and rows as requests, batch by batch.
+"""What an add is asked for: its options, checked once, and its rows as requests, batch by batch.
 
-Invariants: everything is refused here, before a lock is taken; idempotent IDs are computed here,
-too. The names of the options stand in ``RowOptions`` and ``AddOptions`` alone; ``Stream.add`` says
-what each is for. With a producer, what stands before the fields of a row is its idempotent ID, not
-the ID of an entry: those of such entries are always given by the store.
+Rows come from an iterable, or from a table, batch or reader of Arrow. Invariants: everything is
+refused here, before a lock is taken; columns are refused before a row is looked at; rows of what is
+read in batches are taken outside every lock; memory holds the rows of one commit, beside what a
+reader of Arrow holds. Idempotent IDs are computed here. The names of the options stand in
+``RowOptions`` and ``AddOptions`` alone; ``Stream.add`` says what each is for. With a producer, what
+stands before the fields of a row is its idempotent ID, not the ID of an entry: the store gives
+those.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, cast
 
 from logstore.api import arguments
-from logstore.codec import GivenIDs, Row, RowBatch
+from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.engine.streams import add
-from logstore.engine.streams.add import Add, AutoID
+from logstore.engine.streams.add import AUTO, Add, AutoID
 from logstore.engine.streams.trim import TrimRule
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.ids import IDLike, StreamID, parse_id
@@ -27,6 +30,65 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import Asked
+
+
+def _reader_of(data: Any) -> Any:
+    """What is added as a reader of record batches; EntryTypeError."""
+    import pyarrow as pa
+
+    if type(data).__module__.partition(".")[0] == "pandas":  # whose index is no field
+        data = pa.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    raise EntryTypeError(
+        f"give a table, record batch or reader of Arrow, or a DataFrame, not {type(data).__name__}"
+    )
+
+
+def table_batches(
+    data: Any, size: int, id_column: str = ""
+) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
+    """Rows in batches, each with its IDs. OptionError for columns that cannot be."""
+    from logstore.scan import intake
+
+    reader = _reader_of(data)
+    layout = intake.layout(reader.schema, id_column, streams=False)
+    return _table_batches(reader, size, layout)
+
+
+def _table_batches(
+    reader: Any, size: int, layout: Any
+) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
+    from logstore.scan import intake
+
+    row = 0
+    for batch in _sized(reader, size):
+        ids = intake.row_ids(batch, layout, row) if layout.id_kind else None
+        rows = intake.ready_rows(batch, layout, row)
+        row += batch.num_rows
+        yield AUTO if ids is None else codec().given_numbers(*ids), rows
+
+
+def _sized(reader: Any, size: int) -> Iterator[Any]:
+    """The batches of a reader, with so many rows each, but for the last one."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    rows = 0
+    for batch in reader:
+        at = 0
+        while at < batch.num_rows:
+            part = batch.slice(at, size - rows)
+            held.append(part)
+            at, rows = at + part.num_rows, rows + part.num_rows
+            if rows == size:
+                yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+                held, rows = [], 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 Name: TypeAlias = str | bytes

@@ -35,6 +35,8 @@ from logstore.ids import (
     parse_end,
     parse_id,
     parse_start,
+    since_id,
+    until_id,
 )
 from logstore.options import (
     AMOUNT_MAX,
@@ -47,8 +49,8 @@ from logstore.options import (
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.times import When
     from logstore.engine.groups.ack import Later
+    from logstore.ids import When
 
 # The ID of an add that gives none. Compared by address, which is one for all such texts in CPython:
 # another one is an ID that is read.
@@ -277,18 +279,16 @@ def moments(
     """The first and the last ID of an interval whose ends may be moments. OptionError."""
     if since is None and until is None:
         return interval(start, end)
-    from logstore.api import times
-
     low, high = parse_start(start), parse_end(end)
     now_ms = clock.now_ms()
     if since is not None:
         if start not in ("-", b"-"):
             raise OptionError("start and since are the same end: give one of them")
-        low = times.since_id(since, now_ms)
+        low = since_id(since, now_ms)
     if until is not None:
         if end not in ("+", b"+"):
             raise OptionError("end and until are the same end: give one of them")
-        high = times.until_id(until, now_ms)
+        high = until_id(until, now_ms)
     if low > high and low.previous() != high:
         raise OptionError(
             f"since or start ({low}) is above until or end ({high}): give the earlier one first"

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from logstore.api import entry_reads as reading
 from logstore.api import units
 from logstore.api.group import DeadLetter, Group, OnDead
-from logstore.api.handlers import PLAIN, not_done
 from logstore.api.opening import OpenStore
+from logstore.api.worker import PLAIN, not_done
 from logstore.engine.groups import requeue as back
 from logstore.engine.groups.dead_letter import DeadLettered
 from logstore.errors import StreamNotFoundError

@@ -1,8 +1,16 @@
-"""Reading on: entries above an ID, at once, after a wait, or as they come.
+"""Reads of entries: a range, or entries above an ID, at once, after a wait, or as they come.
 
-Invariants: where a read begins is settled once, when it is called (``"$"`` is the last ID then); a
+Invariants: where a read begins is settled once, when it is called (``"$"`` is the last ID then). A
 wait holds nothing; a time-out is never early. Nothing here takes a lock; an iterator is lazy and
 takes a snapshot a batch. It knows no logic of the disk.
+
+``where=`` names fields and the values that they must have, all of them. Bytes are compared, as an
+add would store them: 5 finds what was added as 5 and as "5", and no 5.0. Of a field that repeats in
+an entry the last value counts, as in ``entry.fields``; an entry without the field does not match.
+A condition is checked whole before anything is read.
+
+Several streams are named, or meant by patterns. A name that is no pattern must be there; a stream
+comes once, in the order in which it was named; a pattern is looked up at each reading.
 """
 
 from __future__ import annotations
@@ -17,20 +25,124 @@ from logstore.api import arguments
 from logstore.api.arguments import Limits, deadline_of
 from logstore.api.entry import Entry, TextRows, entry_maker, make_entry
 from logstore.api.opening import OpenStore
+from logstore.codec import codec
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting.stream_wait import over, wait_streams
-from logstore.errors import OptionError, UsageError, shown
-from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id
+from logstore.errors import (
+    EntryTypeError,
+    InvalidEntryError,
+    OptionError,
+    StreamNotFoundError,
+    UsageError,
+    shown,
+)
+from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id, since_id
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.matching import Matching
-    from logstore.api.times import When
     from logstore.api.values import Values
     from logstore.engine.runtime.engine import Engine
+    from logstore.ids import When
 
 T = TypeVar("T", bytes, str)
+
+_SPECIAL = frozenset("*?[")
+
+
+def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[bytes]]:
+    """What finds the streams that are named, at each reading.
+
+    Args:
+        opened: the store.
+        streams: None for all, a name, or several; one with ``*``, ``?`` or ``[`` is a pattern.
+
+    Raises:
+        StreamNotFoundError: a stream is not there; of a pattern there need not be any.
+        OptionError: none is named.
+    """
+    given: list[Any] = (
+        [streams] if isinstance(streams, str | bytes) else ["*"] if streams is None else []
+    )
+    if not given:
+        if not isinstance(streams, Sequence | set | frozenset) or not streams:
+            raise OptionError(
+                f"streams is a name, a pattern such as 'race:*', or several: {shown(streams)}"
+            )
+        given = list(streams)
+    raw = [arguments.stream_name(name, opened.encoding) for name in given]
+
+    def found() -> list[bytes]:
+        from fnmatch import fnmatchcase  # here: whoever opens a store needs no patterns
+
+        there: list[bytes] | None = None
+        names: dict[bytes, None] = {}
+        for name in raw:
+            text = name.decode("utf-8", "surrogateescape")
+            if not _SPECIAL.intersection(text):
+                if opened.record(name) is None:
+                    raise StreamNotFoundError("there is no such stream", stream=name)
+                names[name] = None
+                continue
+            if there is None:
+                there = sorted(opened.view(lambda view: [each.name for each in view.listed()]))
+            names |= {
+                each: None
+                for each in there
+                if fnmatchcase(each.decode("utf-8", "surrogateescape"), text)
+            }
+        return list(names)
+
+    found()
+    return found
+
+
+Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
+
+
+class Matching:
+    """Makes entries of nodes, of those alone that match. A twin of the codec's ``EntryMaker``."""
+
+    __slots__ = ("_encoding", "_values", "where")
+
+    def __init__(
+        self, where: list[bytes], encoding: str | None, values: Values | None = None
+    ) -> None:
+        self.where = where  # name, value, name, value, ..
+        self._encoding = encoding
+        self._values = values  # how the entries are read
+
+    def entries(self, *node: Any) -> list[Entry[Any]]:
+        """The entries of a node that match; the arguments are those of ``codec.entries``."""
+        read: Any = codec().entries
+        rows = read(*node, self.where)
+        return [make_entry(row, self._encoding, self._values) for row in rows]
+
+
+def matching(
+    where: Where | None, encoding: str | None, values: Values | None = None, *, what: str = "where"
+) -> Matching | None:
+    """What finds the entries that match; None if all are wanted. ``what`` is named in errors.
+
+    Raises:
+        OptionError: ``where`` is no mapping, or names no field.
+        EntryTypeError: a name or value is of a type that is not stored.
+        InvalidEntryError: one is text that the store's encoding cannot take.
+    """
+    if where is None:
+        return None
+    if not isinstance(where, Mapping) or not where:
+        raise OptionError(
+            "where is the values that fields must have, such as {'level': 'error'}, not "
+            f"{shown(where)}; scan(where=) takes comparisons"
+        )
+    try:
+        row: Any = where if values is None else values.row(where)
+        return Matching(arguments.rows([row], encoding).flat(0), encoding, values)
+    except (EntryTypeError, InvalidEntryError) as error:
+        raise type(error)(f"{what}: {str(error).removeprefix('row 0, ')}") from error
+
+
 FOLLOW_COUNT = 1000  # entries read at once while following
 # Of an interval, so many entries at most, what was begun with.
 _ReadBatch: TypeAlias = Callable[[StreamID, StreamID, int, ranges.Interval | None], ranges.Batch]
@@ -144,7 +256,6 @@ def latest(
     opened: OpenStore[T], name: bytes, key: object, values: Values | None
 ) -> Entry[T] | None:
     """The newest entry of a key: among what was not gone through yet, or that of the key's row."""
-    from logstore.api.matching import Matching, matching
     from logstore.engine.streams import latest_entries as compact
 
     wanted = matching({"key": key}, opened.encoding, values, what="latest")
@@ -320,9 +431,7 @@ def beginning(opened: OpenStore[Any], after: IDLike, since: When | None) -> IDLi
         return after
     if after not in ("$", b"$"):
         raise OptionError("after and since are both where to begin: give one of them")
-    from logstore.api import times
-
-    first = times.since_id(since, opened.engine().clock.now_ms())
+    first = since_id(since, opened.engine().clock.now_ms())
     return first if first == ZERO_ID else first.previous()
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, U
 from logstore.api import arguments, configuring, worker
 from logstore.api.configuring import GroupOptions
 from logstore.api.entry import DeleteOutcome, Entry, outcomes
-from logstore.api.handlers import Event
 from logstore.api.opening import OpenStore
+from logstore.api.worker import Event
 from logstore.codec import codec
 from logstore.engine.groups import ack, admin, claim, deliver
 from logstore.engine.groups import group_rows as pel

@@ -40,6 +40,8 @@ PAGE_ENTRIES, PAGE_BYTES = 256, 1 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
+RepeatRule: TypeAlias = Repeat  # when a schedule comes again and again
+
 
 class ScheduleKey(NamedTuple):
     """Names one scheduled entry of a stream, for as long as it waits; ``str(key)`` is its text."""

@@ -1,42 +1,229 @@
 """A store, as users hold it: one directory, opened by as many processes as they like.
 
-How a handle is opened, shared and closed is the matter of ``opening``; here is what can be done
-with one. It knows no logic of the disk.
+``open_store`` checks options before anything is touched, and closes a store again that has other
+limits than those that were asked for. ``opening`` has how a handle is shared, reopened and closed.
+It knows no logic of the disk.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from logstore.api import arguments
 from logstore.api.entry import Entry
-from logstore.api.opening import OpenStore
+from logstore.api.opening import FILES, OpenStore
 from logstore.api.stream import Stream
+from logstore.clock import Clock, checked
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.errors import OptionError
+from logstore.errors import Error, OptionError
 from logstore.format import position_parts
 from logstore.ids import IDLike, StreamID, parse_id
-from logstore.options import Sync
+from logstore.log import file_names
+from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
+from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from logstore.api.entry_reads import Where
     from logstore.api.group import OnDead
     from logstore.api.info import PinInfo, StoreInfo
-    from logstore.api.matching import Where
     from logstore.api.scan import Scan
-    from logstore.api.times import When
     from logstore.api.transaction import Transaction
     from logstore.api.values import ValueCodec
+    from logstore.engine.groups.dead_letter import DeadLettered
+    from logstore.ids import When
     from logstore.recovery.shipping import Shipped
 
 T = TypeVar("T", bytes, str)
+
+# Of a store, fixed when it is made.
+LIMITS: Final = ("node_max_bytes", "node_max_entries", "segment_bytes")
+JOIN_WAIT_S = 2.0  # for a commit of others, before a look at the store is one from outside
+
+
+class OpenOptions(TypedDict, total=False):
+    """Options of a store that is opened, as ``logstore.open`` describes them."""
+
+    sync: Sync
+    readonly: bool
+    create: bool | Literal["auto"]
+    lock_timeout: float | timedelta
+    background: bool
+    clock: Clock | None
+    node_max_bytes: int | None
+    node_max_entries: int | None
+    segment_bytes: int | None
+    compact_rate: float | None
+    low_space_bytes: int | None
+
+
+@overload
+def open_store(
+    path: str | os.PathLike[str], *, encoding: None = ..., **options: Unpack[OpenOptions]
+) -> Store[bytes]: ...
+@overload
+def open_store(
+    path: str | os.PathLike[str], *, encoding: str, **options: Unpack[OpenOptions]
+) -> Store[str]: ...
+def open_store(
+    path: str | os.PathLike[str], *, encoding: str | None = None, **options: Unpack[OpenOptions]
+) -> Store[Any]:
+    """Open a store, making it if it is missing and ``create`` allows.
+
+    Args:
+        path: the store's directory; with ``readonly`` also the URI that one was shipped to.
+        encoding: None gives bytes, a codec's name gives str.
+        sync: "always", "everysec" or "os": what a crash of the machine may lose.
+        readonly: write nothing, and need no permission to.
+        create: whether to make a store that is not there.
+        lock_timeout: seconds or timedelta to wait for another process's commit.
+        background: have threads for "everysec", for what is due, retention and compaction.
+        clock: what tells the time instead of the system's clock.
+        node_max_bytes: bytes of a node; the three limits are fixed when the store is made.
+        node_max_entries: entries of a node.
+        segment_bytes: bytes of a segment of the log.
+        compact_rate: bytes a second of compaction in the background; 0, None: by ``compact`` only.
+        low_space_bytes: with fewer bytes free on its disk the thread in the background logs a
+            warning; 0: never; None: twice a segment, or a twentieth of the disk (10 GiB at most).
+
+    Returns:
+        The store.
+
+    Raises:
+        OptionError: an option is not valid, or another one than the store was made with.
+        NotAStoreError: there is something else at ``path``, or nothing and ``create`` is False.
+        FormatVersionError: a later version made it.
+        DamagedStoreError: it cannot be made whole; the message says what to do.
+        LockTimeoutError: another process held the lock for longer than ``lock_timeout``.
+        FileSystemError: the system refused.
+    """
+    arguments.check_names(options, OpenOptions, "open")
+    create = options.get("create", True)
+    if create != "auto":
+        arguments.check_flag(create, "create")
+    if encoding is not None:
+        arguments.check_encoding(encoding)
+    given: Any = options
+    wanted: dict[str, int] = {each: given[each] for each in LIMITS if given.get(each) is not None}
+    limits = StoreLimits(**wanted)
+    limits.check()
+    readonly = options.get("readonly", False)
+    asked = StoreOptions(
+        options.get("sync", "everysec"),
+        readonly,
+        seconds(options.get("lock_timeout", 10.0), "lock_timeout"),
+        options.get("background", True),
+        checked(options.get("clock")),
+        options.get("compact_rate", COMPACT_RATE_BYTES_S) or 0,
+        options.get("low_space_bytes"),
+    )
+    asked.check()
+    place, may_create = _place(path, readonly=readonly), bool(create) and not readonly
+    opened: OpenStore[Any] = OpenStore(
+        place, asked, encoding, limits, _tell_dead_letters, create=may_create
+    )
+    try:
+        _check_limits(opened.engine().limits, wanted)
+    except BaseException:
+        opened.close()
+        raise
+    return Store(opened)
+
+
+def _place(path: str | os.PathLike[str], *, readonly: bool) -> Path:
+    """The directory of a store, or the URI of what was shipped of one."""
+    arguments.place(path)
+    found = path_of(path).absolute()
+    if is_uri(found) and not readonly:
+        raise OptionError(
+            f"{found} is what was shipped of a store, to be read only: give readonly=True, or "
+            "change the store itself"
+        )
+    return found
+
+
+def open_to_look(path: str | os.PathLike[str]) -> Store[bytes]:
+    """Open a store to read from it, as the commands do.
+
+    Where another process has it open and this user owns it, this is one more of its processes. Else
+    it is opened with ``readonly``, with a copy of the index that a clean close left. Both take no
+    time, however long the history is; only a store that crashed is read as ``readonly`` reads it.
+
+    Raises:
+        NotAStoreError: there is none at ``path``; and what ``open_store`` raises.
+    """
+    place = _place(path, readonly=True)
+    if not is_uri(place) and _may_join(place):
+        joining = StoreOptions(lock_timeout_s=JOIN_WAIT_S, background=False, only_join=True)
+        with suppress(Error, OSError):  # nobody has it open, or whoever has is stuck
+            return _opened(place, joining)
+    return _opened(place, StoreOptions(readonly=True, copy_index=True))
+
+
+def _opened(place: Path, options: StoreOptions) -> Store[bytes]:
+    return Store(OpenStore(place, options, None, StoreLimits(), _tell_dead_letters, create=False))
+
+
+def _may_join(place: Path) -> bool:
+    """Whether joining would make no file, and none that its owner could not write to."""
+    fs = FILES[0]
+    try:
+        owner = fs.stat(place).user
+        return owner == os.geteuid() and all(
+            fs.stat(place / name).user == owner
+            for name in (file_names.LOCK, file_names.USERS, file_names.WAKE)
+        )
+    except OSError:
+        return False
+
+
+def _check_limits(has: StoreLimits, wanted: dict[str, int]) -> None:
+    """OptionError if limits were asked for that the store was not made with."""
+    for name, value in wanted.items():
+        if getattr(has, name) != value:
+            raise OptionError(
+                f"the store was created with {name}={getattr(has, name)}, or set to it, and "
+                f"opening it does not change that to {value}: "
+                "leave the option out, or make a new store and export into it"
+            )
+
+
+def _tell_dead_letters(
+    opened: OpenStore[Any], dead: list[DeadLettered], on_dead: Callable[[Any], object] | None
+) -> None:
+    """Tell whoever wants to know of entries that a commit of this handle dead-lettered. Where that
+    cannot be, it is logged: the commit counts, and what it gave is the caller's."""
+    from logstore.api import dead_letters, values
+    from logstore.api.group import Group
+
+    try:
+        groups = {
+            key: Group(values.as_kept(opened, key[0]), key[1])
+            for key in {(entry.origin, entry.group) for entry in dead}
+        }
+        dead_letters.tell(opened, dead, groups, on_dead)
+    except Error:
+        dead_letters.log.exception("of %d dead-lettered entries nobody could be told", len(dead))
 
 
 class Store(Generic[T]):
@@ -109,9 +296,9 @@ class Store(Generic[T]):
         raw = arguments.stream_name(name, self.encoding)
         if codec is None:
             return Stream(self._opened, raw)
-        from logstore.api import coded
+        from logstore.api import values
 
-        return coded.stream(self._opened, raw, codec)
+        return values.stream(self._opened, raw, codec)
 
     def __getitem__(self, name: str | bytes) -> Stream[T]:
         return self.stream(name)
@@ -351,7 +538,7 @@ class Store(Generic[T]):
             TooLargeError: a name has above 64 KiB.
         """
         from logstore.api import entry_reads as read
-        from logstore.api.matching import matching
+        from logstore.api.entry_reads import matching
 
         arguments.check_count(count, "count")
         arguments.deadline_of(timeout)
@@ -395,7 +582,7 @@ class Store(Generic[T]):
             TooLargeError: a name has above 64 KiB.
         """
         from logstore.api import entry_reads as read
-        from logstore.api.names import stream_names
+        from logstore.api.entry_reads import stream_names
 
         low, high = arguments.moments(start, end, since, until, self._engine().clock)
         arguments.check_flag(reverse, "reverse")
@@ -440,7 +627,7 @@ class Store(Generic[T]):
             TooLargeError: a name has above 64 KiB.
             UsageError: pyarrow is not installed.
         """
-        from logstore.api.names import stream_names
+        from logstore.api.entry_reads import stream_names
         from logstore.api.scan import make_scan
 
         return make_scan(
@@ -694,7 +881,7 @@ class Store(Generic[T]):
         Raises:
             OptionError: it cannot be called, or is a coroutine function, which nobody would await.
         """
-        from logstore.api.handlers import PLAIN, check_callable
+        from logstore.api.worker import PLAIN, check_callable
 
         check_callable(callback, "the callback", coroutines=PLAIN)
         self._opened.on_dead.append(callback)

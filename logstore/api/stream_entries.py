@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from logstore.api.dump import Peer
+    from logstore.api.entry_reads import Matching, Where
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
-    from logstore.api.matching import Matching, Where
     from logstore.api.scan import Scan
-    from logstore.api.times import When
     from logstore.api.values import Values
     from logstore.engine.streams.add import AutoID
+    from logstore.ids import When
 
 T = TypeVar("T", bytes, str)
 
@@ -74,7 +74,7 @@ class StreamEntries(Generic[T]):
         """What finds the entries that match."""
         if where is None:
             return None
-        from logstore.api.matching import matching
+        from logstore.api.entry_reads import matching
 
         return matching(where, self._opened.encoding, self._values)
 
@@ -453,7 +453,6 @@ class StreamEntries(Generic[T]):
     def _arrow_batches(
         self, data: Any, batch: int, id_column: str = ""
     ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
-        from logstore.api import arrow_rows
         from logstore.loading import needing
 
         if self._values is not None:
@@ -463,7 +462,7 @@ class StreamEntries(Generic[T]):
                 "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
                 "what is to be read of it, as add_arrow(stream.scan())"
             )
-        return needing("arrow", lambda: arrow_rows.batches(data, batch, id_column))
+        return needing("arrow", lambda: adding.table_batches(data, batch, id_column))
 
     def _adding(
         self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions

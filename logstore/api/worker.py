@@ -1,48 +1,139 @@
-"""Workers: the loop that reads from a consumer group, handles, acks, and gives up on the hopeless.
+"""Workers: the loop that reads from a consumer group, calls a handler, acks, and gives entries up.
 
-Invariants: an entry is acked only after its handler returned, so each is handled at least once, and
-exactly once in the store's streams if the handler adds and acks in one transaction; a worker takes
-nothing back from another one that claimed an entry of its meanwhile; an entry goes to the dead
-letter stream and is acked in one commit (``groups.dead_letter``); a worker that is stopped ends the
-running handler first and gives the rest of its batch back. Times are seconds or ``timedelta``.
+Invariants: an entry is acked only after its handler returned. So each is handled at least once, and
+exactly once in the store's streams if the handler adds and acks in one transaction. A worker takes
+no entry back that another one claimed meanwhile. An entry goes to the dead letter stream and is
+acked in one commit (``groups.dead_letter``). A worker that is stopped ends the running handler
+first and gives the rest of its batch back. Times are seconds or ``timedelta``.
 
-``Loop.rounds`` is a generator of steps: fetch, sleep, handle, do. What drives it, with a thread
-(``consume``) or with asyncio (``aio.worker``), performs each and sends back what came of it. A step
-``Do`` is one short call of the store; nothing else in the loop takes a lock or waits.
+``Loop.rounds`` is a generator of steps: fetch, sleep, handle, do. A thread (``consume``) or an
+event loop (``aio.worker``) performs each step and sends back its result. A step ``Do`` is one short
+call of the store; nothing else in the loop takes a lock or waits.
+
+A handler whose call would do nothing is refused: a coroutine function does nothing until its
+coroutine is awaited, a generator function nothing until somebody iterates. What can be seen of a
+function is refused at the call that is given it; what can be seen of its result only is refused
+before the entry is acked. A coroutine that nobody awaits is closed.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from logstore.api import arguments
 from logstore.api.arguments import deadline_of
-from logstore.api.handlers import PLAIN, USE_AIO, Ends, Event, WorkNotDone, check_callable, not_done
 from logstore.api.opening import OpenStore
 from logstore.engine.groups import ack, group_rows
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
+from logstore.engine.shm import process_identity
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.waiting.stream_wait import over
-from logstore.errors import NotOwnerError, OptionError, shown
+from logstore.errors import NotOwnerError, OptionError, UsageError, shown
 from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
 from logstore.options import AMOUNT_MAX
 from logstore.tuples import NamedTuple
 
+R = TypeVar("R")
 T = TypeVar("T", bytes, str)
+
+USE_AIO = "open the store with logstore.aio.open and await its consume, or give a plain function"
+PLAIN = (
+    "give a plain function: it is called in the thread that did the commit; "
+    "asyncio.run_coroutine_threadsafe(work(letter), loop) hands work to an event loop"
+)
+
+
+class WorkNotDone(UsageError):  # noqa: N818
+    """A function returned something that would have to be awaited or iterated, and nobody does."""
+
+
+def check_callable(given: object, what: str, *, coroutines: str | None = None) -> None:
+    """OptionError for what cannot be called, and for functions whose call does nothing yet.
+
+    ``coroutines``: what to do instead of giving a coroutine function; None: one may be given.
+    """
+    import inspect  # which is slow to import, and needed by workers only
+
+    if not callable(given):
+        raise OptionError(f"{what} must be a function, not {shown(given)}")
+    seen = inspect.unwrap(_unpacked(given))
+    called = getattr(type(seen), "__call__", None)  # noqa: B004  an object with an async __call__
+    for function in map(_unpacked, (given, seen, called)):
+        if inspect.iscoroutinefunction(function):
+            if coroutines is not None:
+                raise OptionError(
+                    f"{what} is a coroutine function, which nobody would await here: {coroutines}"
+                )
+        elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OptionError(
+                f"{what} is a generator function (it has a yield), of which a call does nothing "
+                "before somebody iterates: give a function that returns"
+            )
+
+
+def _unpacked(given: Any) -> Any:
+    """The function of a ``functools.partial``."""
+    from functools import partial
+
+    while isinstance(given, partial):
+        given = given.func
+    return given
+
+
+def not_done(result: Any, what: str, hint: str) -> WorkNotDone | None:
+    """The error of a function that returned work that nobody will do; None for any other result.
+
+    A coroutine is closed, so that Python does not warn of it, too.
+    """
+    if result is None:
+        return None
+    kind = type(result)
+    if isinstance(result, CoroutineType | GeneratorType):
+        result.close()
+    elif not isinstance(result, AsyncGeneratorType) and not hasattr(kind, "__await__"):
+        futures: Any = sys.modules.get("concurrent.futures")  # else nobody has made one
+        if futures is None or not isinstance(result, futures.Future) or result.done():
+            return None
+        hint = "wait for it: return future.result()"
+    return WorkNotDone(f"{what} returned a {kind.__name__}, whose work is not done yet: {hint}")
+
+
+class Event(Protocol):
+    """A ``threading.Event``, an ``asyncio.Event``, or what is like them."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+
+class Ends(Protocol):
+    """What acks handled entries itself, some of them in one commit."""
+
+    def keeps(self, delivery: Any) -> bool:
+        """Whether it acks this one, which was handled just now."""
+        ...
+
+    def commit(self) -> None:
+        """Ack all of them."""
+        ...
+
+
 SLEEP_S = 0.05
 
 
-R = TypeVar("R")
 # A delivery, and what is called with a dead letter: groups, which stand above, have the types.
 Handed: TypeAlias = Any
 OnDead: TypeAlias = Callable[[Any], object]
@@ -499,3 +590,32 @@ def _fetch(loop: Loop[T], step: Fetch) -> list[Handed]:
         )
     except Stopped:
         return []
+
+
+# -- consumers named after their process ------------------------------------------------------
+def process_name() -> str:
+    """A name for consumers that says their process: host, boot, namespace, pid, start time."""
+    pid = os.getpid()
+    parts = (
+        process_identity.boot_id(),
+        process_identity.pid_namespace(),
+        pid,
+        process_identity.start_ticks(pid),
+    )
+    return ":".join(map(str, (os.uname().nodename.replace(":", "-"), *parts)))
+
+
+def process_ended(consumer: str) -> bool:
+    """Whether the process surely ended whose name a consumer has, behind it ":" and a number.
+
+    Never for one of another host, or of another container: ``min_idle`` is for those.
+    """
+    parts, ours = consumer.split(":"), process_name().split(":")
+    if len(parts) != len(ours) + 1 or parts[0] != ours[0]:
+        return False
+    if parts[1] != ours[1]:
+        return bool(parts[1])
+    pid, start = parts[3], parts[4]
+    if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
+        return False
+    return int(start) > 0 and not process_identity.lives(int(pid), int(start))

@@ -10,12 +10,11 @@ another container's. A worker is forgotten only when it was idle for ``FORGET_AF
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import Any
 
 from logstore.api.group import DeletedDelivery, Delivery, Group
-from logstore.engine.shm import process_identity
+from logstore.api.worker import process_ended
 from logstore.logger import Logger
 
 log = Logger("logstore.jobs")
@@ -25,34 +24,6 @@ LOOK_S = 0.5  # how often a worker looks for others that are gone
 CLAIM_IDLE = timedelta(seconds=1)
 CLAIM_JOBS = 100  # at once
 FORGET_AFTER = timedelta(minutes=10)
-
-
-def here() -> str:
-    """This process, as others on this machine look for it: host, boot, namespace, pid, start."""
-    pid = os.getpid()
-    parts = (
-        process_identity.boot_id(),
-        process_identity.pid_namespace(),
-        pid,
-        process_identity.start_ticks(pid),
-    )
-    return ":".join(map(str, (os.uname().nodename.replace(":", "-"), *parts)))
-
-
-def is_gone(worker: str) -> bool:
-    """Whether a worker surely ended: its process, or the boot of this machine that it ran in.
-
-    Never for one of another host, or of another container: ``min_idle`` is for those.
-    """
-    parts, ours = worker.split(":"), here().split(":")
-    if len(parts) != len(ours) + 1 or parts[0] != ours[0]:
-        return False
-    if parts[1] != ours[1]:
-        return bool(parts[1])
-    pid, start = parts[3], parts[4]
-    if parts[2] != ours[2] or not (pid.isdigit() and start.isdigit()):
-        return False
-    return int(start) > 0 and not process_identity.lives(int(pid), int(start))
 
 
 def text(name: str | bytes) -> str:
@@ -76,7 +47,7 @@ def rescue(group: Group[Any], taker: str) -> list[Delivery[Any] | DeletedDeliver
     taken: list[Delivery[Any] | DeletedDelivery[Any]] = []
     for consumer in group.consumers():
         name = text(consumer.name)
-        if name == taker or not is_gone(name):
+        if name == taker or not process_ended(name):
             continue
         if not consumer.pending:
             if consumer.idle >= FORGET_AFTER:

@@ -7,7 +7,10 @@ are looked up by key (``Keys``).
 
 Invariants: a task is acked when it ended, so that one of a worker that was killed goes to another;
 one that kills worker after worker becomes a dead letter. Of those that ask for what is due one gets
-it: the one whose cancel, or delete, succeeds. The store is opened when it is needed.
+it: the one whose cancel, or delete, succeeds. The store is opened when it is needed. A key has one
+entry. A change of its value names the last ID that its stream had when the key was read, and begins
+again if that is another one by then; each change gives the stream a new last ID. Keys are spread
+over some streams, so that changes of different ones seldom meet.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -27,12 +32,98 @@ from huey.signals import SIGNAL_INTERRUPTED
 from huey.storage import BaseStorage, MemoryStorage
 
 from logstore.api.group import Group
-from logstore.api.open_store import open_store
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.api.stream import Stream
+from logstore.api.worker import process_name
+from logstore.errors import LastIDConflictError
 from logstore.ids import StreamID
 from logstore.jobs import gone
-from logstore.jobs.key_values import Keys
+
+STREAMS = 16
+READ = 100  # entries at once while somebody waits
+
+
+class Keys:
+    """Values by key. Its methods are for any thread, and any process beside."""
+
+    def __init__(self, store: Callable[[], Store[bytes]], name: str) -> None:
+        """``store`` is asked each time; ``name``: what the names of the streams begin with."""
+        self._store = store
+        self._name = name
+        self._ready: set[str] = set()
+
+    def _stream(self, key: bytes) -> Stream[bytes]:
+        name = f"{self._name}:{zlib.crc32(key) % STREAMS}"
+        stream = self._store().stream(name)
+        if name not in self._ready:
+            stream.configure(compact_by="key")
+            self._ready.add(name)
+        return stream
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None: it is not set."""
+        entry = self._stream(key).latest(key)
+        return None if entry is None else entry["value"]
+
+    def change(
+        self,
+        key: bytes,
+        change: Callable[[bytes | None], bytes | None],
+        ttl: timedelta | float | None = None,
+    ) -> bool:
+        """Set a key to what ``change`` makes of its value, which may be asked more than once; if
+        that is None it stays as it is. Whether it was set."""
+        stream = self._stream(key)
+        while True:
+            last = stream.last_id
+            before = stream.latest(key)
+            value = change(None if before is None else before["value"])
+            if value is None:
+                return False
+            with suppress(LastIDConflictError), self._store().transaction() as tx:
+                changed = tx.stream(stream.name)
+                if before is not None:
+                    changed.delete(before.id)
+                changed.add({"key": key, "value": value}, expected_last_id=last, ttl=ttl)
+                return True
+
+    def pop(self, key: bytes) -> bytes | None:
+        """Take the value of a key; None: it is not set."""
+        stream = self._stream(key)
+        while True:
+            last = stream.last_id
+            before = stream.latest(key)
+            if before is None:
+                return None
+            with suppress(LastIDConflictError), self._store().transaction() as tx:
+                changed = tx.stream(stream.name)
+                changed.delete(before.id)
+                # Comes and goes in this commit, so that the last ID tells others of the change.
+                changed.add({"gone": ""}, id=last.next(), expected_last_id=last)
+                changed.delete(last.next())
+                value: bytes = before["value"]
+                return value
+
+    def all(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The keys that begin so, and their values."""
+        for number in range(STREAMS):
+            for entry in self._store().stream(f"{self._name}:{number}"):
+                if entry["key"].startswith(start):
+                    yield entry["key"], entry["value"]
+
+    def wait(self, key: bytes, timeout: float | None) -> bool:
+        """Wait until a key is set; whether it is."""
+        stream = self._stream(key)
+        until = None if timeout is None else time.monotonic() + timeout
+        after = stream.last_id
+        while stream.latest(key) is None:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            news = stream.read(after, count=READ, timeout=left)
+            after = news[-1].id if news else after
+        return True
+
 
 GROUP = "workers"
 DEATHS_MAX = 3  # of workers that had a task
@@ -158,7 +249,7 @@ class StoreStorage(BaseStorage):
         """The consumer of this thread."""
         who = getattr(self._mine, "who", None)
         if who is None or who[0] != os.getpid():
-            who = self._mine.who = os.getpid(), f"{gone.here()}:{next(_numbers)}"
+            who = self._mine.who = os.getpid(), f"{process_name()}:{next(_numbers)}"
         name: str = who[1]
         return name
 

@@ -1,23 +1,101 @@
-"""A pool of worker processes: started, started again when one dies, and ended cleanly.
+"""Worker processes of a queue: a pool of them, and what each runs.
+
+``python -m logstore.jobs.pool APP BATCH PARENT`` is one process of a pool; APP names the queue,
+``module:attribute``, as ``app:jobs``. The pool starts processes, replaces those that die, and ends
+them cleanly.
 
 Invariants: a stop ends each process after its running job; one that has not ended when the grace is
 over is killed, and its job goes to another worker. A process that dies by itself is replaced, later
 each time if it dies at once, so that a broken program does not keep a core busy. A pool that drains
 is stopped when no job is left, however many processes died meanwhile: the queue says so, for a
 process that finds nothing to do does not know what others have, or what is to be tried again. No
-process outlives the pool: each looks for its parent.
+process outlives the pool: each looks for its parent. A process ends after its running job at
+SIGTERM, or when its parent is gone; an interrupt from the terminal is its parent's. It prints
+nothing; tasks may. The module of the queue is imported from the working directory first, as the
+program would import it; a wrong name is an error of one line, an error in the module a traceback.
 """
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
+from logstore.errors import OptionError
+from logstore.jobs.queue import Jobs
 from logstore.logger import Logger
+
+
+def load(name: str) -> Jobs:
+    """The queue of this name.
+
+    Args:
+        name: ``module:attribute``, or ``module`` if there is one ``Jobs`` in it.
+
+    Returns:
+        The queue.
+
+    Raises:
+        OptionError: there is no such module, or no queue in it.
+    """
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module + ".").startswith(error.name + "."):
+            raise
+        raise OptionError(
+            f"there is no module {module!r} in {os.getcwd()} or on Python's path: give "
+            "module:attribute, as app:jobs for jobs = Jobs(...) in app.py"
+        ) from error
+    except (ValueError, TypeError) as error:  # an empty or relative name
+        raise OptionError(f"give module:attribute, as app:jobs, not {name!r}") from error
+    if attribute:
+        found = getattr(loaded, attribute, None)
+        if not isinstance(found, Jobs):
+            raise OptionError(
+                f"{module} has no queue {attribute!r}: give the name of its Jobs(...)"
+            )
+        return found
+    queues = {key: value for key, value in vars(loaded).items() if isinstance(value, Jobs)}
+    if len(queues) != 1:
+        raise OptionError(
+            f"{module} has {len(queues)} queues ({', '.join(sorted(queues)) or 'none'}): give "
+            f"{module}:NAME"
+        )
+    return next(iter(queues.values()))
+
+
+PARENT_LOOK_S = 1.0
+
+
+def main(given: list[str]) -> int:
+    """Do jobs until stopped; the exit code."""
+    name, batch, parent = given
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    logging.basicConfig(
+        level=logging.INFO, format=f"%(asctime)s worker {os.getpid()} %(levelname)s %(message)s"
+    )
+    threading.Thread(target=_watch, args=(int(parent), stop), daemon=True).start()
+    with load(name) as jobs:
+        jobs.work(batch=int(batch), stop=stop)
+    return 0
+
+
+def _watch(parent: int, stop: threading.Event) -> None:
+    while not stop.wait(PARENT_LOOK_S):
+        if os.getppid() != parent:
+            stop.set()
+
 
 log = Logger("logstore.jobs")
 STEP_S = 0.1
@@ -38,7 +116,7 @@ class Pool:
         left: Callable[[], int] | None = None,
     ) -> None:
         """``left`` tells how many jobs are left; then the pool ends when there is none."""
-        self._command = [sys.executable, "-m", "logstore.jobs.worker_process", app, str(batch),
+        self._command = [sys.executable, "-m", "logstore.jobs.pool", app, str(batch),
                          str(os.getpid())]  # fmt: skip
         self._wanted = processes
         self._grace_s = grace_s
@@ -113,3 +191,7 @@ class Pool:
 
 def _told(code: int) -> str:
     return f"code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -21,8 +21,7 @@ from logstore.api.store import Store
 from logstore.clock import SYSTEM_CLOCK
 from logstore.errors import OptionError, shown
 from logstore.jobs.gone import text
-from logstore.jobs.queue_streams import QueueStreams, length_s
-from logstore.jobs.task import JOB_ID_BYTES, Job, Task, name_of
+from logstore.jobs.task import JOB_ID_BYTES, Job, QueueStreams, Task, length_s, name_of
 from logstore.options import Sync
 
 P = ParamSpec("P")

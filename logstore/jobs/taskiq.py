@@ -26,9 +26,10 @@ from taskiq.exceptions import ResultGetError
 from logstore import aio
 from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream
 from logstore.api.group import Delivery
+from logstore.api.worker import process_ended, process_name
 from logstore.errors import UsageError
 from logstore.ids import StreamID
-from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, here, is_gone, text
+from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, text
 
 R = TypeVar("R")
 GROUP = "workers"
@@ -139,7 +140,7 @@ class StoreBroker(AsyncBroker):
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Messages for this worker, for ever."""
         group = await self._group()
-        name, looked_at = f"{here()}:{next(_numbers)}", float("-inf")
+        name, looked_at = f"{process_name()}:{next(_numbers)}", float("-inf")
         while True:
             batch: list[Delivery[bytes]] = []
             if time.monotonic() - looked_at >= LOOK_S:
@@ -162,7 +163,7 @@ async def _rescued(group: AsyncGroup[bytes], name: str) -> list[Delivery[bytes]]
     """Take over what workers hold whose processes are gone."""
     taken: list[Delivery[bytes]] = []
     for consumer in await group.consumers():
-        if consumer.pending and is_gone(text(consumer.name)):
+        if consumer.pending and process_ended(text(consumer.name)):
             held = group.pending_entries(count=CLAIM_JOBS, consumer=consumer.name)
             ids = [each.id async for each in held]
             taken += await group.claim(name, *ids, min_idle=CLAIM_IDLE)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logstore.api import arguments
-from logstore.api.names import stream_names
+from logstore.api.entry_reads import stream_names
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.errors import StreamNotFoundError, UsageError, typed

@@ -16,9 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import wait_for
-from logstore.aio.waiter import Waiter
+from logstore.aio.wait import Tasks, Waiter, wait_for
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
@@ -26,9 +24,8 @@ from logstore.engine.waiting.stream_wait import wait_streams
 from logstore.engine.waiting.thread import read_group
 from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import ClosedError, Error
-from logstore.wire.resp.failures import UNBLOCKED, Failed, failure_of
 from logstore.wire.resp.outgoing import Cut
-from logstore.wire.resp.reply import Failure, Reply
+from logstore.wire.resp.reply import UNBLOCKED, Failed, Failure, Reply, failure_of
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, Look, QueuedRead
 from logstore.wire.store_reader import StoreReader

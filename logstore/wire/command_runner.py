@@ -21,9 +21,8 @@ from logstore.engine.commit.committer import NotFree
 from logstore.engine.snapshots.snapshot import NotNow
 from logstore.errors import DiskFullError, Error
 from logstore.wire.partial_commits import Begun
-from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Cut, Owed
-from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
+from logstore.wire.resp.reply import Encoded, Failed, Failure, Reply, encode, failure_of
 from logstore.wire.steps import (
     ROW_BYTES,
     Admin,

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import Watcher
+from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.catalogue import service_of

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import Watcher
+from logstore.aio.wait import Tasks, Watcher
 from logstore.errors import OptionError
 from logstore.wire.embedded import Direct, EmbeddedSocket, Shared
 from logstore.wire.table import Profile

@@ -18,8 +18,7 @@ from time import monotonic
 
 from logstore.codec import codec
 from logstore.wire.audit import ADMINISTRATION
-from logstore.wire.resp.failures import Failed, failure_of
-from logstore.wire.resp.reply import NO_REPLY, QUEUED, Encoded, Failure, told
+from logstore.wire.resp.reply import NO_REPLY, QUEUED, Encoded, Failed, Failure, failure_of, told
 from logstore.wire.resp.requests import ProtocolError, RequestParser
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from logstore.wire.resp.failures import Failed, wrong_arity
-from logstore.wire.resp.reply import Simple
+from logstore.wire.resp.reply import Failed, Simple, wrong_arity
 from logstore.wire.resp.words import SHOWN_MAX, Words, shown
 from logstore.wire.steps import Step, Tell
 

@@ -22,9 +22,8 @@ from logstore.engine.streams.read import Batch
 from logstore.errors import Error
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
-from logstore.wire.resp.failures import Failed, failure_of
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import Encoded, Failure, Reply, encode
+from logstore.wire.resp.reply import Encoded, Failed, Failure, Reply, encode, failure_of
 from logstore.wire.steps import (
     Block,
     Change,

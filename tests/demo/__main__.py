@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from logstore.api.open_store import open_store
+from logstore.api.store import open_store
 from logstore.codec import codec_name
 from logstore.errors import Error
 from logstore.recovery import check

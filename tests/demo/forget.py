@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from logstore.api.open_store import open_store
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.ids import StreamID
 from tests.demo import data as demo_data
 from tests.demo.data import SECOND_HALF, StreamRows

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.api.entry import Entry
-from logstore.api.open_store import open_store
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.ids import StreamID
 from tests.demo.data import StreamRows
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from logstore.api.open_store import open_store
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.tools.command_options import pass_output
 from logstore.tools.command_output import Output
 from tests.demo.data import StreamRows, read_all

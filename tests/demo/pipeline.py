@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from logstore.api.open_store import open_store
+from logstore.api.store import open_store
 from tests.demo import of_spark as demo_spark
 from tests.demo.data import StreamRows
 from tests.demo.load import DemoError

@@ -22,14 +22,15 @@ HEAVY = {
 # Of ours, needed by who reads a range, waits, configures, gives IDs for many entries, or asks for
 # Arrow.
 NOT_AT_ONCE = {
-    "api.handlers", "api.read", "engine.features.registry", "engine.features.settings",
-    "engine.groups.deliver", "engine.streams.lifecycle", "engine.txn.pel",
-    "engine.waiting.handoff", "engine.waiting.wait",
+    "api.worker", "api.entry_reads", "engine.features.due_features",
+    "engine.features.setting_changes", "engine.groups.deliver", "engine.streams.lifecycle",
+    "engine.txn.pel", "engine.waiting.handoff", "engine.waiting.wait_session",
 }  # fmt: skip
 if codec_name() == "native":
     NOT_AT_ONCE |= {
-        "codec.arrow",
+        "codec.arrow_builder",
         "codec.edit",
+        "codec.entry_objects",
         "codec.given_ids",
         "codec.node",
         "codec.node_batch",

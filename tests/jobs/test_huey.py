@@ -160,7 +160,7 @@ def test_a_task_that_kills_its_workers_and_one_that_cannot_be_read_are_dead_lett
 ) -> None:
     huey = StoreHuey(path=tmp_path / "s")
     huey.task(name="add")(lambda n: n + 1)(1)
-    monkeypatch.setattr(gone, "is_gone", lambda name: True)
+    monkeypatch.setattr(gone, "process_ended", lambda name: True)
     for _ in range(4):
         assert huey.dequeue() is not None
         huey.storage._mine.who = None  # as another worker

@@ -16,7 +16,8 @@ import pytest
 
 import logstore
 from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionError
-from logstore.jobs import Job, Jobs, ends
+from logstore.api.worker import process_ended, process_name
+from logstore.jobs import Job, Jobs
 from logstore.jobs import gone as gone_workers
 from logstore.jobs import job_worker as worker
 from tests.engine.procs import Forked
@@ -215,11 +216,11 @@ def test_jobs_of_a_worker_that_is_gone_go_to_another_and_of_one_that_lives_do_no
         gone = (
             worker.Worker(jobs, jobs.tasks).name.rsplit(":", 3)[0] + ":1:1:1"
         )  # pid 1 did not start then
-        assert gone_workers.is_gone(gone)
+        assert process_ended(gone)
         here = worker.Worker(jobs, jobs.tasks).name
-        assert not gone_workers.is_gone(here)
-        assert not gone_workers.is_gone("elsewhere" + here)
-        assert not gone_workers.is_gone("somebody")
+        assert not process_ended(here)
+        assert not process_ended("elsewhere" + here)
+        assert not process_ended("somebody")
         jobs.group.read(gone, count=1)
         jobs.group.read(here, count=1)
         assert jobs.work(timeout=0) == 1
@@ -257,7 +258,7 @@ def test_a_dead_job_that_was_requeued_gives_its_new_result(tmp_path: Path) -> No
         assert job.result(0) == "well"
         ((one,), (other,)) = seen
         assert (one.id, one.task, other.id) == (job.id, mended.name, job.id)
-        assert gone_workers.here() in one.worker
+        assert process_name() in one.worker
         assert jobs.info().dead == 0
 
 
@@ -502,8 +503,8 @@ def test_an_end_that_was_lost_to_another_worker_takes_no_other_along(tmp_path: P
 @contextmanager
 def monkeyed_length(length_s: float) -> Iterator[None]:
     """Ends are kept for so long."""
-    before, ends.KEPT_S = ends.KEPT_S, length_s
+    before, worker.KEPT_S = worker.KEPT_S, length_s
     try:
         yield
     finally:
-        ends.KEPT_S = before
+        worker.KEPT_S = before

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.jobs import Jobs, jobs_app
+from logstore.jobs import Jobs
+from logstore.jobs.pool import load
 from tests.jobs.app import deadly, endless, flaky, held, once
 
 APP = "tests.jobs.app:jobs"
@@ -34,7 +35,7 @@ def pool(store: Path, *options: str) -> subprocess.Popen[str]:
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The queue of the program, over a store of this test's."""
     queue = Jobs(tmp_path / "s")
-    queue.tasks = dict(jobs_app.load(APP).tasks)
+    queue.tasks = dict(load(APP).tasks)
     for task in (once, deadly, endless, flaky, held):
         monkeypatch.setattr(task, "_jobs", queue)
     yield queue
@@ -102,7 +103,7 @@ def test_a_drained_queue_and_names_that_are_none(tmp_path: Path, jobs: Jobs) -> 
         "tests.jobs.test_pool": "0 queues",
     }.items():  # fmt: skip
         with pytest.raises(logstore.OptionError, match=told):
-            jobs_app.load(name)
+            load(name)
 
 
 def there(path: Path, running: subprocess.Popen[str]) -> None:

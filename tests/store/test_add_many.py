@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from logstore import IDOrderError, IDRuns, InvalidEntryError, InvalidIDError, StreamID
-from logstore.api.open_store import open_store
-from logstore.api.store import Store
+from logstore.api.store import Store, open_store
 from logstore.ids import U64_MAX
 from tests.store.look import everything, stream_nodes
 from tests.support.inside import FixedClock, engine_of

@@ -11,8 +11,8 @@ from typing import Any
 from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.configuring import GroupOptions, StreamOptions
 from logstore.api.group import ClaimOptions, ConsumeOptions
-from logstore.api.open_store import OpenOptions
 from logstore.api.scheduling import ScheduleOptions
+from logstore.api.store import OpenOptions
 
 OPTIONS: dict[str, Any] = {
     each.__name__: each

@@ -8,15 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import logstore
-from logstore.api import open_store
-from logstore.api.open_store import open_to_look
+from logstore.api import store as store_module
 from logstore.api.opening import opened_of
+from logstore.api.store import open_to_look
 from tests.tools.commands import contents, environment, invoke, ok
 from tests.tools.conftest import ODD_NAME
 
@@ -76,7 +75,7 @@ def test_another_users_store_is_not_joined(store: Path, monkeypatch: pytest.Monk
 def test_a_store_whose_lock_is_stuck_is_looked_at_from_outside(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_store, "JOIN_WAIT_S", 0.05)
+    monkeypatch.setattr(store_module, "JOIN_WAIT_S", 0.05)
     with held(store), (store / "LOCK").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not joined(store)
@@ -90,7 +89,8 @@ def test_a_store_that_is_being_recovered_is_changed_by_nobody_else(
     words: str, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who opens one that has crashed holds its lock until it is as it was; others are told so."""
-    monkeypatch.setattr(open_store, "open_store", partial(open_store.open_store, lock_timeout=0.05))
+    quick = partial(store_module.open_store, lock_timeout=0.05)
+    monkeypatch.setattr(store_module, "open_store", quick)
     before = contents(store / "log")
     command, *rest = words.split()
     more = ["--write", "--port", "0"] if command == "web" else rest

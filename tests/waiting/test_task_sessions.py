@@ -18,8 +18,7 @@ import pytest
 
 import logstore
 from logstore import aio
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import Watcher
+from logstore.aio.wait import Tasks, Watcher
 from logstore.api.store import Store
 from logstore.engine.shm import waiters
 from logstore.engine.shm.waiters import PACE

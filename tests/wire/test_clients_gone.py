@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import Watcher
+from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.engine.shm.waiters import PACE
 from logstore.wire.catalogue import service_of

@@ -15,7 +15,7 @@ from redis._parsers import _RESP2Parser, _RESP3Parser
 from redis._parsers.encoders import Encoder
 
 from logstore.redis import EmbeddedConnection, Redis
-from logstore.redis.redis_values import value_of
+from logstore.redis.connection import value_of
 from logstore.wire.resp.reply import NULL_ARRAY, Failure, Simple, Verbatim, encode
 
 BYTES = st.binary(max_size=6)

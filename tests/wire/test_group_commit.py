@@ -27,7 +27,7 @@ from logstore.api.opening import OpenStore, opened_of
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.wire.catalogue import service_of
 from logstore.wire.log_limiter import Seldom
-from logstore.wire.resp import failures
+from logstore.wire.resp import reply as replies_module
 from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
 from logstore.wire.resp.requests import RequestParser
 from logstore.wire.server import held_adds
@@ -255,7 +255,7 @@ def test_a_client_that_is_killed_meanwhile_leaves_the_others_alone(
 def test_a_full_disk_refuses_those_that_do_not_fit_and_keeps_the_others(
     small_disk: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "_full", Seldom())
+    monkeypatch.setattr(replies_module, "_full", Seldom())
     value = os.urandom(900)
     store = {"segment_bytes": 1 << 20, "lock_timeout": 600.0}
     with serving(small_disk / "store", store=store) as served, ExitStack() as stack:

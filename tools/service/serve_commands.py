@@ -156,8 +156,8 @@ def work(output: Output, app: str, processes: int, batch: int, grace: float, dra
     again, which it waits for. Jobs that are scheduled for later stay. Stopped before, it ends
     with 1 if jobs are left.
     """
-    from logstore.jobs.jobs_app import load as load_jobs
     from logstore.jobs.pool import Pool
+    from logstore.jobs.pool import load as load_jobs
 
     with load_jobs(app) as jobs:
         jobs.ready()

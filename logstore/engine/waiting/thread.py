@@ -1,6 +1,6 @@
 """How a thread waits in the queue of a group: the steps of a session, and sleeps between them.
 
-Tasks of asyncio take the same steps (``aio.tasks``). Invariants: as of ``waiting.stream_wait``; a
+Tasks of asyncio take the same steps (``aio.wait``). Invariants: as of ``waiting.stream_wait``; a
 sleep ends when time alone may have brought something.
 """
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from logstore.wire.acl import CATEGORIES, RuleError, Selector, shown
-from logstore.wire.resp.failures import Failed, wrong_arity
-from logstore.wire.resp.reply import OK, Ordered, Reply
+from logstore.wire.resp.reply import OK, Failed, Ordered, Reply, wrong_arity
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Admin, Step, Tell

@@ -18,8 +18,7 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
 from logstore.wire.commands.removing import trim_options
-from logstore.wire.resp.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, wrong_arity
-from logstore.wire.resp.reply import Reply
+from logstore.wire.resp.reply import INVALID_ID, SYNTAX, TOO_LARGE, Failed, Reply, wrong_arity
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import ROW_BYTES, Change, Look, Reader, Row, Step, ok

@@ -14,8 +14,7 @@ from logstore.engine.features.due_entries import When
 from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
 from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
-from logstore.wire.resp.failures import SYNTAX, Failed
-from logstore.wire.resp.reply import OK, Reply
+from logstore.wire.resp.reply import OK, SYNTAX, Failed, Reply
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Database
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok

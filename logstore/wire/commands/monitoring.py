@@ -12,8 +12,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.features.expiry import ExpiryRows
-from logstore.wire.resp.failures import Failed
-from logstore.wire.resp.reply import OK, Reply, Verbatim
+from logstore.wire.resp.reply import OK, Failed, Reply, Verbatim
 from logstore.wire.resp.words import Words, integer, shown
 from logstore.wire.service import Client, Database, Parse, Service
 from logstore.wire.stats import human

@@ -25,9 +25,8 @@ from logstore.wire.partial_commits import (
     counting,
     listing,
 )
-from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Owed
-from logstore.wire.resp.reply import NULL_ARRAY, Reply
+from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Reply
 from logstore.wire.resp.words import (
     Words,
     ids,

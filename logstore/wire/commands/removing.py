@@ -11,7 +11,7 @@ from logstore.engine.streams import delete, lifecycle, trim
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import StreamID
 from logstore.wire.partial_commits import ALL, counting, listing
-from logstore.wire.resp.failures import SYNTAX, Failed
+from logstore.wire.resp.reply import SYNTAX, Failed
 from logstore.wire.resp.words import I64_MAX, Words, ids, integer, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Change, Step, ok

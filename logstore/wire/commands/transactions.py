@@ -12,8 +12,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.wire.acl import Denied
 from logstore.wire.audit import ADMINISTRATION
-from logstore.wire.resp.failures import Failed
-from logstore.wire.resp.reply import NULL_ARRAY, OK, Failure, Reply
+from logstore.wire.resp.reply import NULL_ARRAY, OK, Failed, Failure, Reply
 from logstore.wire.resp.words import Words
 from logstore.wire.service import QUEUED_BYTES, Client, Multi
 from logstore.wire.steps import Admin, Step, Tell

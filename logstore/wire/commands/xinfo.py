@@ -11,9 +11,8 @@ from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.api.opening import opened_of
 from logstore.engine.groups import group_rows as describing
 from logstore.engine.txn.group_view import signed
-from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.outgoing import Rows
-from logstore.wire.resp.reply import Reply, Simple
+from logstore.wire.resp.reply import SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Look, Reader, Step, Tell

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from logstore.codec import codec
 from logstore.ids import ID_TEXT_MAX, MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.wire.resp.failures import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
+from logstore.wire.resp.reply import INVALID_ID, NOT_AN_INTEGER, SYNTAX, Failed
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]{0,19})\Z")
 _GIVEN_IDS = codec().resp_given_ids

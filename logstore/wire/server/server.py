@@ -22,8 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, SupportsIndex, TypeVar
 
-from logstore.aio.tasks import Tasks
-from logstore.aio.wait import Watcher
+from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.command_runner import Reading, is_shared, told
