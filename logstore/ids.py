@@ -171,32 +171,29 @@ def parse_auto(text: str) -> int:
     return _number(text.removesuffix("-*"), text)
 
 
-def _text(value: IDLike) -> IDLike:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
-
-
 def parse_start(value: IDLike) -> StreamID:
     """The first ID of an interval: "-", an ID, or "(" and an ID that is left out."""
-    value = _text(value)
-    if value == "-":
-        return ZERO_ID
-    if value == "+":
-        return MAX_ID
-    if isinstance(value, str) and value.startswith("("):
-        return parse_id(value[1:]).next()
-    return parse_id(value)
+    id, excluded = _interval_end(value, missing_seq=0)
+    return id.next() if excluded else id
 
 
 def parse_end(value: IDLike) -> StreamID:
     """The last ID of an interval: "+", an ID (a missing sequence means all of them), or "("."""
-    value = _text(value)
-    if value == "+":
-        return MAX_ID
+    id, excluded = _interval_end(value, missing_seq=U64_MAX)
+    return id.previous() if excluded else id
+
+
+def _interval_end(value: IDLike, missing_seq: int) -> tuple[StreamID, bool]:
+    """An end of an interval, and whether it is left out."""
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
     if value == "-":
-        return ZERO_ID
+        return ZERO_ID, False
+    if value == "+":
+        return MAX_ID, False
     if isinstance(value, str) and value.startswith("("):
-        return parse_id(value[1:], missing_seq=U64_MAX).previous()
-    return parse_id(value, missing_seq=U64_MAX)
+        return parse_id(value[1:], missing_seq=missing_seq), True
+    return parse_id(value, missing_seq=missing_seq), False
 
 
 # -- moments as people say them ---------------------------------------------------------------

@@ -63,7 +63,14 @@ from logstore.api import arguments, worker
 from logstore.api import entry_reads as reading
 from logstore.api.adding import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
-from logstore.api.group import ConsumeOptions, DeletedDelivery, Delivery, Group, deliveries_of
+from logstore.api.group import (
+    Autoclaimed,
+    ConsumeOptions,
+    DeletedDelivery,
+    Delivery,
+    Group,
+    deliveries_of,
+)
 from logstore.api.opening import OpenStore, opened_of
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.store import OpenOptions, Store, open_store
@@ -158,20 +165,12 @@ class AsyncDeletedDelivery(  # pyright: ignore[reportIncompatibleMethodOverride,
     __slots__ = ()
 
 
-class AsyncAutoclaimed(Generic[T]):
-    """What ``AsyncGroup.autoclaim`` gave: ``entries``, ``deleted`` IDs, and a ``cursor``."""
+class AsyncAutoclaimed(Autoclaimed[T]):
+    """What ``AsyncGroup.autoclaim`` gave; ``entries`` are of :class:`AsyncDelivery`."""
 
-    __slots__ = ("cursor", "deleted", "entries")
+    __slots__ = ()
 
-    def __init__(
-        self, cursor: StreamID, entries: list[AsyncDelivery[T]], deleted: list[StreamID]
-    ) -> None:
-        self.cursor = cursor
-        self.entries: list[AsyncDelivery[T]] = entries
-        self.deleted = deleted
-
-    def __repr__(self) -> str:
-        return f"AsyncAutoclaimed({self.cursor}, {self.entries!r}, deleted={self.deleted!r})"
+    entries: list[AsyncDelivery[T]]  # type: ignore[assignment]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class AsyncGroup(Generic[T]):
@@ -266,7 +265,8 @@ class AsyncGroup(Generic[T]):
     @declared_by(Group.autoclaim)
     async def autoclaim(self, *asked: Any, **options: Any) -> AsyncAutoclaimed[T]:
         taken = await self._run(self._group.autoclaim, *asked, **options)
-        return AsyncAutoclaimed(taken.cursor, self._delivered(taken.entries), taken.deleted)
+        entries: list[Any] = self._delivered(taken.entries)
+        return AsyncAutoclaimed(taken.cursor, entries, taken.deleted)
 
     reassign = of_group(Group[T].reassign)
 

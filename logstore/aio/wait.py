@@ -367,7 +367,7 @@ class Tasks(NamedTuple):
         """
         shown = False
         while not over(deadline):
-            waiting = _TaskSession(self, read, owner, alive, begun, most_s)
+            waiting = _TaskSession(_Waiting(self, read, owner, alive, begun, most_s))
             try:
                 found = await waiting.take(deadline)
             except Moved:
@@ -385,41 +385,39 @@ class Tasks(NamedTuple):
         return last
 
 
+class _Waiting(NamedTuple):
+    """What a task waits for; see ``Tasks.read``."""
+
+    tasks: Tasks
+    read: GroupRead
+    owner: tuple[object, bytes]
+    alive: Callable[[], object]
+    begun: Callable[[Waiter], object]
+    most_s: float | None
+
+
 class _TaskSession:
     """One wait of a task in the queue."""
 
-    def __init__(
-        self,
-        tasks: Tasks,
-        read: GroupRead,
-        owner: tuple[object, bytes],
-        alive: Callable[[], object],
-        begun: Callable[[Waiter], object],
-        most_s: float | None,
-    ) -> None:
+    def __init__(self, asked: _Waiting) -> None:
         self.session: WaitSession | None = None  # None before it began, and if the group is gone
-        self._tasks = tasks
-        self._read = read
-        self._owner = owner
-        self._alive = alive
-        self._begun = begun
-        self._most_s = most_s
+        self._asked = asked
         self._mutex = threading.Lock()
         self._runs = False  # a step, in a thread
         self._gone = False
 
     async def take(self, deadline: float | None) -> list[Delivered] | None:
         """Read at once, or in turn; None at the deadline, and if the group is gone."""
-        watcher = self._tasks.watcher
+        watcher = self._asked.tasks.watcher
         found = await self._do(self._begin)
         session = self.session
         if found or session is None:
             return found
         if session.ticket is None:
             return await self._without_record(session, deadline)
-        step = partial(session.step, self._alive)
+        step = partial(session.step, self._asked.alive)
         with watcher.waiting((), ticket=session.ticket) as waiter:
-            self._begun(waiter)
+            self._asked.begun(waiter)
             while True:
                 waiter.event.clear()
                 found = await self._do(step)
@@ -432,7 +430,7 @@ class _TaskSession:
                     watcher.engine().metrics.count("wakeups")
 
     def _begin(self) -> list[Delivered] | None:
-        session = self.session = self._read.session(self._owner)
+        session = self.session = self._asked.read.session(self._asked.owner)
         return None if session is None else session.begin()
 
     async def _without_record(
@@ -442,24 +440,24 @@ class _TaskSession:
         would take the same.
         """
         return await wait_for(
-            self._tasks.watcher,
-            [self._read.stream],
+            self._asked.tasks.watcher,
+            [self._asked.read.stream],
             lambda: self._do(session.out_of_turn),
             deadline,
             queue=(session.key, session.min_idle_ms),
             pause_s=self._pause_s,
-            alive=lambda: self._do(self._alive),
-            begun=self._begun,
+            alive=lambda: self._do(self._asked.alive),
+            begun=self._asked.begun,
         )
 
     def _pause_s(self) -> float | None:
         """How long to sleep at most."""
-        pauses = (self._most_s, None if self.session is None else self.session.pause_s())
+        pauses = (self._asked.most_s, None if self.session is None else self.session.pause_s())
         return min((each for each in pauses if each is not None), default=None)
 
     async def _do(self, call: Callable[[], R]) -> R:
         """One step, in a thread: it goes on if the task is cancelled meanwhile."""
-        found: R = await self._tasks.run(partial(self._step, call))
+        found: R = await self._asked.tasks.run(partial(self._step, call))
         return found
 
     def _step(self, call: Callable[[], R]) -> R:

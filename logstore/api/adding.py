@@ -249,7 +249,7 @@ def _asked(
     who = _producer(producer, encoding)
     if idempotent_id is None:
         return Asked(who, _computed(batch))
-    return Asked(who, [_given(idempotent_id, encoding)])
+    return Asked(who, [_idempotent_id(idempotent_id, encoding)])
 
 
 def _asked_batches(
@@ -282,7 +282,7 @@ def _asked_batches(
                     "or none of them"
                 )
             name, given = cast("tuple[Name, Row]", row)
-            names.append(_given(name, encoding))
+            names.append(_idempotent_id(name, encoding))
             fields.append(given)
         done += len(chunk)
         yield Asked(who, names), made(fields)
@@ -301,26 +301,19 @@ def _computed(batch: RowBatch) -> list[bytes]:
 
 
 def _producer(name: Name, encoding: str | None) -> bytes:
-    producer = _named(name, encoding, "a producer ID")
-    if not producer:
-        raise OptionError(
-            "syntax error, IDMP requires a non-empty producer ID: give each producer one of its "
-            "own, which it keeps when it starts again"
-        )
-    return producer
+    return _named(
+        name, encoding, "producer", "give each producer one of its own, which it keeps when it "
+        "starts again",
+    )  # fmt: skip
 
 
-def _given(name: Name, encoding: str | None) -> bytes:
-    idempotent_id = _named(name, encoding, "an idempotent ID")
-    if not idempotent_id:
-        raise OptionError(
-            "syntax error, IDMP requires a non-empty idempotent ID: leave it out and it is "
-            "computed from the fields"
-        )
-    return idempotent_id
+def _idempotent_id(name: Name, encoding: str | None) -> bytes:
+    return _named(name, encoding, "idempotent", "leave it out and it is computed from the fields")
 
 
-def _named(name: Name, encoding: str | None, what: str) -> bytes:
+def _named(name: Name, encoding: str | None, kind: str, instead: str) -> bytes:
+    """The ID of a producer, or of what it adds; ``instead`` of an empty one it says what to do."""
+    what = f"{'an' if kind == 'idempotent' else 'a'} {kind} ID"
     if isinstance(name, str):
         name = arguments.text_bytes(name, encoding)
     if not isinstance(name, bytes):
@@ -329,4 +322,6 @@ def _named(name: Name, encoding: str | None, what: str) -> bytes:
         raise TooLargeError(
             f"{what} has at most {PRODUCER_ID_MAX_BYTES} bytes, not {len(name)}: give its hash"
         )
+    if not name:
+        raise OptionError(f"syntax error, IDMP requires a non-empty {kind} ID: {instead}")
     return name

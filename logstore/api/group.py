@@ -213,7 +213,8 @@ class Autoclaimed(Generic[T]):
         self.deleted = deleted
 
     def __repr__(self) -> str:
-        return f"Autoclaimed({self.cursor}, {self.entries!r}, deleted={self.deleted!r})"
+        name = type(self).__name__
+        return f"{name}({self.cursor}, {self.entries!r}, deleted={self.deleted!r})"
 
 
 class DeadLetter(Entry[T], Generic[T]):
@@ -405,9 +406,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: ``consumer`` is empty.
         """
         who = self._consumer(consumer)
@@ -430,9 +429,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: ``consumer`` is empty.
         """
         who = self._consumer(consumer)
@@ -505,9 +502,7 @@ class Group(Generic[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: an option is not valid.
         """
         if max_count is max_bytes is None and noack is False:
@@ -643,9 +638,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             InvalidIDError: ``after`` is no ID.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: ``consumer`` is empty, or ``count`` is not valid.
         """
         limit = arguments.read_count(count)
@@ -810,9 +803,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             InvalidIDError: an ID is not valid.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: an option is not valid.
         """
         who = self._consumer(consumer)
@@ -849,9 +840,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             InvalidIDError: ``start`` is no ID.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: an option is not valid.
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
@@ -943,9 +932,7 @@ class Group(Generic[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            EntryTypeError: a name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
             OptionError: an option is not valid, or ``handler`` is a coroutine or a generator.
             UsageError: ``handler`` returned an awaitable; its entry is given back.
         """
@@ -1025,9 +1012,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group; it is raised by the iterator.
             InvalidIDError: an end is no ID.
-            EntryTypeError: ``consumer`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``consumer`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
             OptionError: ``start`` is above ``end``, or an option is not valid.
         """
         low, high = arguments.interval(start, end)

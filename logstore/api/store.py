@@ -13,7 +13,6 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -254,12 +253,7 @@ class Store(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -288,9 +282,7 @@ class Store(Generic[T]):
             The handle.
 
         Raises:
-            EntryTypeError: ``name`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``name`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
             OptionError: ``codec`` is not valid. A stream with another one says so when it is used.
         """
         raw = arguments.stream_name(name, self.encoding)
@@ -341,9 +333,7 @@ class Store(Generic[T]):
             False if there is one already.
 
         Raises:
-            EntryTypeError: ``name`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``name`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
         """
         raw = arguments.stream_name(name, self.encoding)
         from logstore.engine.streams import lifecycle
@@ -362,9 +352,7 @@ class Store(Generic[T]):
             False if there is none.
 
         Raises:
-            EntryTypeError: ``name`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``name`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
         """
         raw = arguments.stream_name(name, self.encoding)
         from logstore.engine.streams import lifecycle
@@ -390,9 +378,7 @@ class Store(Generic[T]):
 
         Raises:
             StreamNotFoundError: there is no stream ``old``.
-            EntryTypeError: a name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
             OptionError: ``replace`` is neither True nor False.
         """
         arguments.check_flag(replace, "replace")
@@ -429,9 +415,7 @@ class Store(Generic[T]):
         Raises:
             StreamNotFoundError: there is no stream ``source``.
             UsageError: both names are one.
-            EntryTypeError: a name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: it has above 1 GiB, or a name above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
             OptionError: ``replace`` is neither True nor False.
         """
         from logstore.engine.dump import copy
@@ -496,9 +480,7 @@ class Store(Generic[T]):
             InvalidIDError: an ID is not valid.
             OptionError: a limit or the timeout is not valid.
             UsageError: ``after`` is no mapping, or empty and waits for ever.
-            EntryTypeError: a stream's name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a stream's name cannot be a name.
         """
         from logstore.api import entry_reads as read
 
@@ -577,9 +559,7 @@ class Store(Generic[T]):
             InvalidIDError: an end is no ID.
             OptionError: ``start`` is above ``end``, an end is given twice or is no moment,
                 ``count`` is negative, or no stream is named.
-            EntryTypeError: a stream's name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a stream's name cannot be a name.
         """
         from logstore.api import entry_reads as read
         from logstore.api.entry_reads import stream_names
@@ -622,9 +602,7 @@ class Store(Generic[T]):
             StreamNotFoundError: a stream is not there.
             InvalidIDError: an end is no ID.
             OptionError: the interval is reversed, or a column or condition cannot be.
-            EntryTypeError: a stream's name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a stream's name cannot be a name.
             UsageError: pyarrow is not installed.
         """
         from logstore.api.entry_reads import stream_names
@@ -745,9 +723,7 @@ class Store(Generic[T]):
 
         Raises:
             StreamNotFoundError: there is no stream of a name.
-            EntryTypeError: a name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
             ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.api import describe
@@ -914,9 +890,7 @@ class Store(Generic[T]):
             StreamNotFoundError: there is no stream ``dead_letter``.
             OptionError: an entry does not tell where it came from; nothing of its commit happened.
             InvalidIDError: an ID is not valid.
-            EntryTypeError: a name is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: a name has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
         """
         from logstore.api.dead_letters import requeue
 

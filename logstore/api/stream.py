@@ -239,9 +239,7 @@ class Stream(StreamEntries[T]):
             The handle.
 
         Raises:
-            EntryTypeError: ``name`` is neither str nor bytes.
-            InvalidEntryError: a name is text that the store's encoding cannot take.
-            TooLargeError: ``name`` has above 64 KiB.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
             InvalidIDError: ``start`` is no ID.
             OptionError: ``entries_read`` is no integer of 64 bits.
         """

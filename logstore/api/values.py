@@ -1,4 +1,4 @@
-"""Values beyond text: codecs, which turn values into bytes, field by field, and streams that have one.
+"""Values beyond text: codecs, which encode them field by field, and streams that have a codec.
 
 Each value is encoded by itself and names stay text, so that other clients, scans and Spark see the
 fields as they are. Adds encode; a value is decoded when it is looked at: one that the codec cannot

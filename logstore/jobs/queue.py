@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from logstore.api import arguments, scheduling, values
 from logstore.api.store import Store
@@ -61,6 +61,20 @@ class RunningJob:
     since: timedelta  # since it was fetched: it may have waited for others of its batch
 
 
+class TaskOptions(TypedDict, total=False):
+    """Options of a task, as ``Jobs.task`` describes them."""
+
+    name: str | None
+    retries: int | None
+    backoff: timedelta | float | None
+    timeout: timedelta | float | None
+    result: bool
+    transaction: bool
+    every: timedelta | float | None
+    cron: str | None
+    tz: str | None
+
+
 class Jobs(QueueStreams):
     """A queue of jobs in a store.
 
@@ -104,32 +118,14 @@ class Jobs(QueueStreams):
         self,
         function: Callable[P, R],
         /,
-        *,
-        name: str | None = None,
-        retries: int | None = None,
-        backoff: timedelta | float | None = None,
-        timeout: timedelta | float | None = None,
-        result: bool = True,
-        transaction: bool = False,
-        every: timedelta | float | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Task[P, R]: ...
     @overload
     def task(
         self,
         function: None = None,
         /,
-        *,
-        name: str | None = None,
-        retries: int | None = None,
-        backoff: timedelta | float | None = None,
-        timeout: timedelta | float | None = None,
-        result: bool = True,
-        transaction: bool = False,
-        every: timedelta | float | None = None,
-        cron: str | None = None,
-        tz: str | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
     def task(
         self,
@@ -213,8 +209,8 @@ class Jobs(QueueStreams):
             retries=self._retries if retries is None else _retries(retries),
             backoff_s=self._backoff_s if backoff is None else length_s(backoff, "backoff"),
             timeout_s=None if timeout is None else length_s(timeout, "timeout"),
-            result=result,
-            transaction=transaction,
+            keeps_result=result,
+            in_transaction=transaction,
             repeat=repeat,
         )
         if repeat is not None:

@@ -20,6 +20,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
@@ -240,37 +241,27 @@ class Job(Generic[R]):
         return f"Job({self.id!r})"
 
 
+@dataclass(eq=False, repr=False)
 class Task(Generic[P, R]):
     """A function that can be called here, as ever, or by a worker: ``delay``."""
 
-    def __init__(
-        self,
-        jobs: QueueStreams,
-        function: Callable[P, R],
-        name: str,
-        *,
-        retries: int,
-        backoff_s: float,
-        timeout_s: float | None,
-        result: bool,
-        transaction: bool,
-        repeat: RepeatRule | None,
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self._jobs = jobs
-        self._function = function
-        self.name = name
-        self.retries = retries
-        self.backoff_s = backoff_s
-        self.timeout_s = timeout_s
-        self.keeps_result = result
-        self.in_transaction = transaction
-        self.repeat = repeat
-        self._signature = inspect.signature(function)
+    _jobs: QueueStreams
+    function: Callable[P, R]
+    name: str
+    retries: int
+    backoff_s: float
+    timeout_s: float | None
+    keeps_result: bool
+    in_transaction: bool
+    repeat: RepeatRule | None
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
+        self._signature = inspect.signature(self.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
-        return self._function(*args, **kwargs)
+        return self.function(*args, **kwargs)
 
     def delay(self, *args: Any, **kwargs: Any) -> Job[R]:
         """Have a worker call the function with these; the job. Errors as of ``submit``."""
@@ -337,11 +328,6 @@ class Task(Generic[P, R]):
             self._signature.bind(*given, **kwargs)
         except TypeError as error:
             raise OptionError(f"task {self.name} cannot be called so: {error}") from error
-
-    @property
-    def function(self) -> Callable[..., R]:
-        """The function itself."""
-        return self._function
 
     def __repr__(self) -> str:
         return f"Task({self.name!r})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from logstore.wire.resp.reply import Failed, Simple, wrong_arity
 from logstore.wire.resp.words import SHOWN_MAX, Words, shown
@@ -70,6 +70,22 @@ class Command:
         end = last if last >= 0 else len(words) + last
         places = range(first, min(end, len(words) - 1) + 1, step)
         return [(at, access[min(number, len(access) - 1)]) for number, at in enumerate(places)]
+
+
+def constant(
+    name: str,
+    arity: int,
+    parse: Callable[..., Step] | None,
+    since: str,
+    summary: str,
+    *,
+    group: str,
+    **more: Any,
+) -> Command:
+    """A command that takes the same time however much there is."""
+    return Command(
+        name, arity, parse, since=since, complexity="O(1)", group=group, summary=summary, **more
+    )
 
 
 _OPTIONS = {

@@ -51,11 +51,11 @@ def sections(function: Callable[..., Any]) -> dict[str, dict[str, str]]:
     current: dict[str, str] | None = None
     for line in (inspect.getdoc(function) or "").splitlines():
         head = re.fullmatch(r"(\w+):", line)
-        item = re.fullmatch(r"    (\w+): (.*)", line)
+        item = re.fullmatch(r"    (\w+(?:, \w+)*): (.*)", line)
         if head is not None and head[1] in SECTIONS:
             current = told.setdefault(head[1], {})
         elif current is not None and item is not None:
-            current[item[1]] = item[2]
+            current |= dict.fromkeys(item[1].split(", "), item[2])
     return told
 
 

@@ -11,7 +11,7 @@ from logstore.wire.resp.reply import OK, Failed, Ordered, Reply, wrong_arity
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Admin, Step, Tell
-from logstore.wire.table import Command, fits_arity, help_of
+from logstore.wire.table import Command, constant, fits_arity, help_of
 from logstore.wire.users import User
 
 PASSWORD_BITS = 256
@@ -220,17 +220,12 @@ _EVERYBODY = ("whoami", "cat", "genpass")
 
 def _one(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
     admin = name not in _EVERYBODY
-    return Command(
-        f"acl|{name}",
-        arity,
-        parse,
-        (*(["admin"] if admin else []), *_FLAGS),
-        since=since,
-        complexity="O(1)",
-        group="server",
-        summary=summary,
-        categories=("admin", "slow", "dangerous") if admin else ("slow",),
-    )
+    flags = (*(["admin"] if admin else []), *_FLAGS)
+    categories = ("admin", "slow", "dangerous") if admin else ("slow",)
+    return constant(
+        f"acl|{name}", arity, parse, since, summary, group="server", flags=flags,
+        categories=categories,
+    )  # fmt: skip
 
 
 _PARTS = (

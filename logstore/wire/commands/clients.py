@@ -8,7 +8,7 @@ from logstore.wire.resp.reply import NO_REPLY, OK, PONG, SYNTAX, Failed, Reply, 
 from logstore.wire.resp.words import Words, integer, printable, shown
 from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Look, Reader, Step, Tell
-from logstore.wire.table import Command, is_valkey
+from logstore.wire.table import Command, constant, is_valkey
 from logstore.wire.users import DEFAULT, User
 
 _NOT_LOGGED_IN = (
@@ -183,18 +183,10 @@ def _plain(
     *flags: str,
     at_once: bool = False,
 ) -> Command:
-    return Command(
-        name,
-        arity,
-        parse,
-        flags,
-        since=since,
-        complexity="O(1)",
-        group="connection",
-        summary=summary,
-        categories=("fast", "connection"),
-        at_once=at_once,
-    )
+    return constant(
+        name, arity, parse, since, summary, group="connection", flags=flags,
+        categories=("fast", "connection"), at_once=at_once,
+    )  # fmt: skip
 
 
 _CONNECTION = [
@@ -467,18 +459,11 @@ def _client(
 ) -> Command:
     admin = name in _ADMIN
     flags = ("loading", "stale") if name == "help" else (*(["admin"] if admin else []), *_FLAGS)
-    return Command(
-        f"client|{name}",
-        arity,
-        parse,
-        flags,
-        since=since,
-        complexity="O(1)",
-        group="connection",
-        summary=summary,
-        categories=("slow", "connection", *(["admin", "dangerous"] if admin else [])),
-        valkey_flags=valkey_flags,
-    )
+    categories = ("slow", "connection", *(["admin", "dangerous"] if admin else []))
+    return constant(
+        f"client|{name}", arity, parse, since, summary, group="connection", flags=flags,
+        categories=categories, valkey_flags=valkey_flags,
+    )  # fmt: skip
 
 
 _CLIENT = [

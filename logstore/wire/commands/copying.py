@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from logstore.api import dump
@@ -126,46 +127,44 @@ def restore(client: Client, words: Words) -> Step:
     return Change(restoring.step, ok, prepare=restoring.prepare)
 
 
+@dataclass
 class _Restoring:
     """One RESTORE. The payload is decoded in a thread, and before any lock is taken."""
 
-    def __init__(
-        self, key: bytes, payload: bytes, ttl: int, *, replace: bool, absolute: bool
-    ) -> None:
-        self._key = key
-        self._payload = payload
-        self._ttl = ttl
-        self._replace = replace
-        self._absolute = absolute
-        self._stream: Prepared | None = None
-        self._error: Error | None = None
+    key: bytes
+    payload: bytes
+    ttl: int
+    replace: bool
+    absolute: bool
+    stream: Prepared | None = None
+    error: Error | None = None
 
     def prepare(self) -> None:
         """Decode the payload, or find out why it cannot be."""
-        if self._stream is None and self._error is None:
+        if self.stream is None and self.error is None:
             try:
-                self._stream = dump.prepared(self._payload)
+                self.stream = dump.prepared(self.payload)
             except Error as error:
-                self._error = error
-            self._payload = b""
+                self.error = error
+            self.payload = b""
 
     def step(self, state: WriteTxn) -> None:
         """All of it as part of a commit."""
         self._check_free(state)
-        install(state, self._key, self._prepared(), replace=self._replace)
+        install(state, self.key, self._prepared(), replace=self.replace)
         self._expire(state)
 
     def alone(self, database: Database) -> Reply:
         """All of it by itself: in one commit, or in many if it has very many groups."""
         self.prepare()
-        if self._stream is None or not self._stream.info.many:
+        if self.stream is None or not self.stream.info.many:
             return database.runner.run([Change(self.step, ok)])[0]
         try:
             dump.restore_prepared(
                 opened_of(database.store),
-                self._key,
-                self._stream,
-                replace=self._replace,
+                self.key,
+                self.stream,
+                replace=self.replace,
                 last=self._expire,
             )
         except StreamExistsError:
@@ -173,18 +172,18 @@ class _Restoring:
         return OK
 
     def _check_free(self, state: WriteTxn) -> None:
-        if not self._replace and state.record_by_name(self._key) is not None:
+        if not self.replace and state.record_by_name(self.key) is not None:
             raise Failed(BUSY)
 
     def _prepared(self) -> Prepared:
-        if self._stream is None:
-            raise self._error or Failed(SYNTAX)
-        return self._stream
+        if self.stream is None:
+            raise self.error or Failed(SYNTAX)
+        return self.stream
 
     def _expire(self, state: WriteTxn) -> None:
-        if self._ttl:
-            at_ms = self._ttl if self._absolute else self._ttl + state.now_ms
-            stream_expiry.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
+        if self.ttl:
+            at_ms = self.ttl if self.absolute else self.ttl + state.now_ms
+            stream_expiry.expire(state, self.key, When(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [

@@ -200,6 +200,40 @@ class _Asked(NamedTuple):
             starts.append((key, _after(word)))
         return starts
 
+    def new(
+        self,
+        state: WriteTxn,
+        key: bytes,
+        count: int,
+        room: ByteBudget,
+        left_before_ms: int | None = None,
+    ) -> list[Delivered]:
+        """Deliver what is new to the group in one stream."""
+        return deliver.read_new(
+            state,
+            key,
+            self.group,
+            self.consumer,
+            count=count,
+            noack=self.noack,
+            asked_idle_ms=self.asked_idle_ms,
+            room=room,
+            left_before_ms=left_before_ms,
+        )
+
+    def history(
+        self, state: WriteTxn, key: bytes, after: StreamID, count: int, owed: Owed
+    ) -> list[Delivered]:
+        """The consumer's own history in one stream; where it is more than the client may owe, the
+        connection ends."""
+        room = ByteBudget(0, owed.room())
+        entries = deliver.read_history(
+            state, key, self.group, self.consumer, after, count=count, room=room
+        )
+        if room.full:
+            raise owed.over()
+        return entries
+
 
 def xreadgroup(client: Client, words: Words) -> Step:
     """As XREADGROUP."""
@@ -280,23 +314,10 @@ class _GroupRead:
                 break
             count = max(0, left.count())
             if after is None:
-                entries = deliver.read_new(
-                    state,
-                    key,
-                    asked.group,
-                    asked.consumer,
-                    count=count,
-                    noack=asked.noack,
-                    asked_idle_ms=asked.asked_idle_ms,
-                    room=ByteBudget(left.max_bytes, owed.room(NEW_PART)),
-                )
+                room = ByteBudget(left.max_bytes, owed.room(NEW_PART))
+                entries = asked.new(state, key, count, room)
             else:
-                room = ByteBudget(0, owed.room())
-                entries = deliver.read_history(
-                    state, key, asked.group, asked.consumer, after, count=count, room=room
-                )
-                if room.full:
-                    raise owed.over()
+                entries = asked.history(state, key, after, count, owed)
             left.spend([entry.items for entry in entries])
             if entries or after is not None:
                 replies.append((key, self._told(entries, history=after is not None)))
@@ -498,26 +519,13 @@ class _ReadParts:
         upto = self._upto if continued and self._upto is not None else record.last
         if after is None:
             room = ByteBudget(left.max_bytes, self._share.room())
-            entries = deliver.read_new(
-                state,
-                key,
-                asked.group,
-                asked.consumer,
-                count=count,
-                noack=asked.noack,
-                asked_idle_ms=asked.asked_idle_ms,
-                room=room,
-                left_before_ms=self._begun_ms if continued else None,
-            )
+            begun_ms = self._begun_ms if continued else None
+            entries = asked.new(state, key, count, room, begun_ms)
+            full = room.full
         else:
-            room = ByteBudget(0, owed.room())
             after = self._after if continued and self._after is not None else after
-            entries = deliver.read_history(
-                state, key, asked.group, asked.consumer, after, count=count, room=room
-            )
-            if room.full:
-                raise owed.over()
-        whole = room.full or len(entries) < count or entries[-1].id >= upto
+            entries, full = asked.history(state, key, after, count, owed), False
+        whole = full or len(entries) < count or entries[-1].id >= upto
         return _Took(entries, whole, upto)
 
     def went(self, found: tuple[list[tuple[bytes, StreamID | None]], list[_Took], int]) -> bool:

@@ -20,7 +20,7 @@ from logstore.wire.resp.reply import SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import I64_MAX, I64_MIN, Words, shown, unsigned
 from logstore.wire.service import Client, Parse
 from logstore.wire.steps import Change, Look, Reader, Step
-from logstore.wire.table import Command, help_of
+from logstore.wire.table import Command, constant, help_of
 
 NO_KEY, NEVER = -2, -1  # instead of a time
 _CONDITIONS: dict[bytes, Condition] = {
@@ -100,38 +100,25 @@ def _seconds(ms: int) -> int:
 
 
 def _set(name: str, unit_ms: int, summary: str, since: str, *, from_now: bool) -> Command:
-    return Command(
-        name,
-        -3,
-        _expiring(name, unit_ms, from_now=from_now),
-        ("write", "fast"),
-        (1, 1, 1),
-        since,
-        "O(1)",
-        "generic",
-        summary,
-        ("write", "keyspace", "fast"),
+    return _of_expiry(
+        name, -3, _expiring(name, unit_ms, from_now=from_now), "write", summary, since
     )
 
 
 def _tell(name: str, told: Callable[[int, int], int], summary: str, since: str) -> Command:
-    return Command(
-        name,
-        2,
-        _telling(told),
-        ("readonly", "fast"),
-        (1, 1, 1),
-        since,
-        "O(1)",
-        "generic",
-        summary,
-        ("read", "keyspace", "fast"),
-    )
+    return _of_expiry(name, 2, _telling(told), "read", summary, since)
+
+
+def _of_expiry(name: str, arity: int, parse: Parse, kind: str, summary: str, since: str) -> Command:
+    flags = ("write" if kind == "write" else "readonly", "fast")
+    return constant(
+        name, arity, parse, since, summary, group="generic", flags=flags, keys=(1, 1, 1),
+        categories=(kind, "keyspace", "fast"),
+    )  # fmt: skip
 
 
 _EXPIRY = [
-    Command("persist", 2, persist, ("write", "fast"), (1, 1, 1), "2.2.0", "O(1)", "generic",
-            "Lets a stream expire no longer.", ("write", "keyspace", "fast")),
+    _of_expiry("persist", 2, persist, "write", "Lets a stream expire no longer.", "2.2.0"),
     _set("expire", 1000, "Lets a stream expire in some seconds.", "1.0.0", from_now=True),
     _set("pexpire", 1, "Lets a stream expire in some milliseconds.", "2.6.0", from_now=True),
     _set("expireat", 1000, "Lets a stream expire at a time, in seconds.", "1.2.0", from_now=False),

@@ -17,11 +17,11 @@ from logstore.wire.resp.words import Words, integer, shown
 from logstore.wire.service import Client, Database, Parse, Service
 from logstore.wire.stats import human
 from logstore.wire.steps import Admin, Step, Tell
-from logstore.wire.table import Command, help_of, is_valkey
+from logstore.wire.table import Command, constant, help_of, is_valkey
 
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
 _SLOWLOG_COUNT = "ERR count should be greater than or equal to -1"
-_CLUSTER = (
+_CLUSTER_READS = (
     "info",
     "nodes",
     "slots",
@@ -32,6 +32,9 @@ _CLUSTER = (
     "keyslot",
     "countkeysinslot",
     "getkeysinslot",
+)
+_CLUSTER = (
+    *_CLUSTER_READS,
     "replicas",
     "slaves",
     "meet",
@@ -225,34 +228,15 @@ def _one(
     flags: tuple[str, ...] = (),
     categories: tuple[str, ...] = ("slow",),
 ) -> Command:
-    return Command(
-        name,
-        arity,
-        parse,
-        flags,
-        since=since,
-        complexity="O(1)",
-        group="server",
-        summary=summary,
-        categories=categories,
-        subcommands={part.name: part for part in parts},
-    )
+    subcommands = {part.name: part for part in parts}
+    return constant(
+        name, arity, parse, since, summary, group="server", flags=flags, categories=categories,
+        subcommands=subcommands,
+    )  # fmt: skip
 
 
 _ADMIN = ("admin", "slow", "dangerous")
-_CLUSTER_TOLD = (
-    "info",
-    "nodes",
-    "slots",
-    "shards",
-    "links",
-    "myid",
-    "myshardid",
-    "keyslot",
-    "countkeysinslot",
-    "getkeysinslot",
-    "help",
-)
+_CLUSTER_TOLD = (*_CLUSTER_READS, "help")
 _SLOWLOG = tuple(
     _one(
         f"slowlog|{name}",

@@ -19,7 +19,7 @@ from logstore.wire.resp.reply import NO_REPLY, NULL_ARRAY, OK, SYNTAX, Failed, R
 from logstore.wire.resp.words import I64_MAX, Words, shown
 from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, Tell, ok
-from logstore.wire.table import Command, help_of
+from logstore.wire.table import Command, constant, help_of
 
 NAMES_AT_ONCE = 100
 _BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}
@@ -447,18 +447,11 @@ def _one(
     categories: str,
     *subcommands: Command,
 ) -> Command:
-    return Command(
-        name,
-        arity,
-        parse,
-        tuple(flags.split()),
-        since="1.0.0",
-        complexity="O(1)",
-        group="server",
-        summary=summary,
-        categories=tuple(categories.split()),
-        subcommands={part.name: part for part in subcommands},
-    )
+    parts = {part.name: part for part in subcommands}
+    return constant(
+        name, arity, parse, "1.0.0", summary, group="server", flags=tuple(flags.split()),
+        categories=tuple(categories.split()), subcommands=parts,
+    )  # fmt: skip
 
 
 _ALWAYS = "admin noscript loading stale"
