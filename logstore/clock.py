@@ -46,12 +46,12 @@ class CheckedClock:
 
     def now_ms(self) -> int:
         """Unix time in milliseconds; OptionError if the clock tells something else."""
-        told: object = self._clock.now_ms()
-        if isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= CLOCK_MAX_MS:
-            return told
+        given: object = self._clock.now_ms()
+        if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= CLOCK_MAX_MS:
+            return given
         raise OptionError(
             f"clock.now_ms() must give unix milliseconds of the years 1970 to 9999, not "
-            f"{shown(told)}"
+            f"{shown(given)}"
         )
 
     def __eq__(self, other: object) -> bool:

@@ -68,7 +68,8 @@ def shown(value: object) -> str:
 class Error(Exception):
     """Base of every error of logstore."""
 
-    told: bytes | None = None  # the peers' words, where the message had to write names otherwise
+    # What the peers say, where the message cannot hold the names as they are.
+    peer_text: bytes | None = None
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class AsyncWorker(Generic[T]):
         """The loop."""
         return await self._drive(self._loop.rounds())
 
-    async def _drive(self, steps: Generator[worker.Step, Any, R]) -> R:
+    async def _drive(self, steps: Generator[worker.LoopStep, Any, R]) -> R:
         answer = None
         while True:
             try:
@@ -68,7 +68,7 @@ class AsyncWorker(Generic[T]):
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _perform(self, step: worker.Step) -> Any:
+    async def _perform(self, step: worker.LoopStep) -> Any:
         if isinstance(step, worker.Do):
             return await self._run(step.call)
         if isinstance(step, worker.Handle):

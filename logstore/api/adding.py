@@ -93,7 +93,7 @@ def _sized(reader: Any, size: int) -> Iterator[Any]:
 
 Name: TypeAlias = str | bytes
 # What adds rows under the lock, as ``OpenStore.commit`` takes it.
-Step = Callable[[Any], Any]
+AddOp = Callable[[Any], Any]
 
 
 class RowOptions(TypedDict, total=False):
@@ -179,7 +179,7 @@ def terms(create: bool, options: RowOptions) -> Terms:
 
 def one(
     name: bytes, fields: Row, id: IDLike, encoding: str | None, create: bool, options: AddOptions
-) -> tuple[Step, Add]:
+) -> tuple[AddOp, Add]:
     """What adds one entry, and what the engine is asked for by it."""
     arguments.check_names(options, AddOptions, "add")
     ids = arguments.add_id(id)
@@ -200,7 +200,7 @@ def steps(
     made: Callable[[list[Any]], RowBatch],
     encoding: str | None,
     options: RowOptions,
-) -> Iterator[Callable[[Terms], Step]]:
+) -> Iterator[Callable[[Terms], AddOp]]:
     """What adds rows, a batch each, on terms that the batch before may have changed."""
     producer = options.get("producer")
     if producer is None:
@@ -213,17 +213,17 @@ def steps(
 
 def table_steps(
     name: bytes, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]]
-) -> Iterator[Callable[[Terms], Step]]:
+) -> Iterator[Callable[[Terms], AddOp]]:
     """The same of rows that are batches already."""
     for ids, batch in batches:
         yield partial(_adding, name, batch, ids)
 
 
-def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: Terms) -> Step:
+def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: Terms) -> AddOp:
     return partial(add.add, request=on.request(name, batch, ids))
 
 
-def _adding_once(name: bytes, batch: RowBatch, asked: Asked, on: Terms) -> Step:
+def _adding_once(name: bytes, batch: RowBatch, asked: Asked, on: Terms) -> AddOp:
     from logstore.engine.streams import idempotency
 
     return partial(idempotency.add, request=on.request(name, batch), asked=asked)

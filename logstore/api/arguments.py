@@ -426,8 +426,8 @@ def check_choice(value: object, choices: Any, name: str) -> None:
     """OptionError for a value that is not one of a Literal's words."""
     words = get_args(choices)
     if value not in words:
-        told = ", ".join(map(repr, words))
-        raise OptionError(f"{name} must be one of {told}, not {shown(value)}")
+        choices = ", ".join(map(repr, words))
+        raise OptionError(f"{name} must be one of {choices}, not {shown(value)}")
 
 
 def rows(items: Iterable[Row], encoding: str | None) -> RowBatch:

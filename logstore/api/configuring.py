@@ -83,7 +83,7 @@ def configure_stream(
     step = partial(configures.stream, name=name, changes=changes, create=create)
     limited = any(changes.get(limit) is not None for limit in LIMITS)
     after: StreamSettings = (opened.free if limited else opened.commit)(step, sync)
-    return with_text(after, opened.text)
+    return stream_with_text(after, opened.text)
 
 
 def configure_group(
@@ -94,10 +94,10 @@ def configure_group(
 
     step = partial(configures.group, stream=stream, name=name, changes=changes)
     after: GroupSettings[bytes] = opened.commit(step, sync)
-    return told(after, opened.text)
+    return group_with_text(after, opened.text)
 
 
-def told(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSettings[T]:
+def group_with_text(settings: GroupSettings[bytes], text: Callable[[bytes], T]) -> GroupSettings[T]:
     """Settings of a group with names as users have them."""
     letter = None if settings.dead_letter is None else text(settings.dead_letter)
     return GroupSettings(settings.max_deliveries, letter, *settings[2:])
@@ -110,10 +110,10 @@ def stream_settings(opened: OpenStore[Any], name: bytes) -> StreamSettings:
         record = view.record(name)
         return StreamSettings() if record is None else SettingRows(view.index).stream(record.number)
 
-    return with_text(opened.view(look), opened.text)
+    return stream_with_text(opened.view(look), opened.text)
 
 
-def with_text(settings: StreamSettings, text: Callable[[bytes], Any]) -> StreamSettings:
+def stream_with_text(settings: StreamSettings, text: Callable[[bytes], Any]) -> StreamSettings:
     """Settings of a stream with the name of a field as users have it."""
     field = settings.compact_by
     return settings._replace(compact_by=text(field)) if isinstance(field, bytes) else settings

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from logstore.api import scheduling
-from logstore.api.configuring import told, with_text
+from logstore.api.configuring import group_with_text, stream_with_text
 from logstore.api.entry import Entry, make_entry
 from logstore.api.info import (
     ConsumerInfo,
@@ -198,19 +198,19 @@ def pin_counts(engine: Engine) -> dict[str, int]:
 def pin_infos(engine: Engine) -> list[PinInfo]:
     """The pins that hold, the oldest first."""
     fs, path = engine.fs, engine.path
-    told = []
+    infos = []
     for pin in living_pins(engine):
         both = pins.held_bytes(fs, path, [pin])
         alone = pins.held_bytes(fs, path, [pin._replace(segments=frozenset())])
         since = datetime.fromtimestamp(pin.made_ms / 1000, UTC) if pin.made_ms else None
         until = datetime.fromtimestamp(pin.expires_ms / 1000, UTC)
         segments = None if pin.segments is None else len(pin.segments)
-        told.append(
+        infos.append(
             PinInfo(
                 pin.id, pin.purpose, pin.host, pin.pid, since, until, segments, both - alone, alone
             )
         )
-    return told
+    return infos
 
 
 def moment(engine: Engine, names: Sequence[bytes]) -> str:
@@ -317,7 +317,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         _edge(view, record, encoding, reverse=True),
         record.node_bytes,
         open_bytes,
-        with_text(SettingRows(view.index).stream(record.number), text),
+        stream_with_text(SettingRows(view.index).stream(record.number), text),
         schedules.count(record.number),
         None if due_ms is None else scheduling.moment(due_ms),
         *ProducerRows(view.index).tally(record.number),
@@ -355,7 +355,7 @@ def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
         row.last_delivered_id,
         row.entries_read,
         row.lag,
-        told(row.settings, text),
+        group_with_text(row.settings, text),
     )
 
 
@@ -522,7 +522,7 @@ class Gathering(Generic[T]):
             GatheringGroup(
                 self._opened,
                 row.name,
-                group_info(row, self._text),
+                group_info(row, self._as_text),
                 number,
                 self._count,
                 self._now_ms,
@@ -543,7 +543,7 @@ class Gathering(Generic[T]):
         over = bool(self._count) and self._taken >= self._count
         self._rest = None if over else batch_read.rest
 
-    def _text(self, name: bytes) -> T:
+    def _as_text(self, name: bytes) -> T:
         return self._opened.text(name)
 
 

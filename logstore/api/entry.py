@@ -228,10 +228,10 @@ class Entry(Generic[T]):
         return _showing().pydantic_schema(cls, _entry_again if cls is Entry else None)
 
 
-def _entry_again(told: dict[str, Any]) -> Entry[Any]:
+def _entry_again(plain: dict[str, Any]) -> Entry[Any]:
     """An entry of what ``as_dict`` gave, with text."""
-    flat = [part for pair in (told["fields"] or {}).items() for part in pair]
-    return Entry(parse_id(told["id"]), flat, "utf-8")
+    flat = [part for pair in (plain["fields"] or {}).items() for part in pair]
+    return Entry(parse_id(plain["id"]), flat, "utf-8")
 
 
 def fields_of(flat: Sequence[T], encoding: str | Decoding | None) -> Fields[T]:
@@ -379,9 +379,9 @@ class DeleteOutcome(IntEnum):
     KEPT = 2  # a group has not read it yet, or has it pending; of an ack: acked nevertheless
 
 
-def outcomes(told: Iterable[int]) -> list[DeleteOutcome]:
+def outcomes(plain: Iterable[int]) -> list[DeleteOutcome]:
     """An outcome for each ID."""
-    return [DeleteOutcome(each) for each in told]
+    return [DeleteOutcome(each) for each in plain]
 
 
 def collect(given: IDRuns, added: Added | list[StreamID] | None) -> None:

@@ -136,8 +136,8 @@ class Delivery(Entry[T]):
         }
 
     def __repr__(self) -> str:
-        told = "deleted" if self.deleted else repr(self.fields)
-        return f"Delivery({self.id}, {told}, {self.consumer!r}, count {self.delivery_count})"
+        content = "deleted" if self.deleted else repr(self.fields)
+        return f"Delivery({self.id}, {content}, {self.consumer!r}, count {self.delivery_count})"
 
 
 class DeletedDelivery(Delivery[T]):
@@ -984,9 +984,9 @@ class Group(Generic[T]):
         """
         from logstore.api.info import PendingInfo
 
-        told = self._opened.view(partial(pel.summary, stream=self._stream, group=self._name))
-        consumers = {self._opened.text(name): count for name, count in told.consumers}
-        return PendingInfo(told.count, told.first, told.last, consumers)
+        found = self._opened.view(partial(pel.summary, stream=self._stream, group=self._name))
+        consumers = {self._opened.text(name): count for name, count in found.consumers}
+        return PendingInfo(found.count, found.first, found.last, consumers)
 
     def pending_entries(
         self,

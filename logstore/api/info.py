@@ -306,10 +306,10 @@ class FullStreamInfo(StreamInfo[T]):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
-        told = StreamInfo.as_dict(self)
-        place = list(told).index("groups")
-        full = dict(list(told.items())[:place])
+        plain = StreamInfo.as_dict(self)
+        place = list(plain).index("groups")
+        full = dict(list(plain.items())[:place])
         full["entries"] = [plain_entry(row) for row in self.entries]
         full["groups"] = [row.as_dict() for row in self.group_infos]
-        del told["first-entry"], told["last-entry"]
-        return {**full, **{name: told[name] for name in told if name not in full}}
+        del plain["first-entry"], plain["last-entry"]
+        return {**full, **{name: plain[name] for name in plain if name not in full}}

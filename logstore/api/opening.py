@@ -188,11 +188,11 @@ class OpenStore(Generic[T]):
             return None
         if not self._plain_text or type(fields) is not dict:
             return False
-        told: list[StreamID] = []
+        committed: list[StreamID] = []
         try:
-            return lane.add(name, fields, told, self._ascii_alone, options)
+            return lane.add(name, fields, committed, self._ascii_alone, options)
         except KeyboardInterrupt as exc:  # as ``beside``, whose call is a sixth of an add
-            if not told:
+            if not committed:
                 raise
             try:
                 error = CommittedInterrupt(_COUNTS)
@@ -209,9 +209,9 @@ class OpenStore(Generic[T]):
         shared = self._shared
         if shared is None or (lane := shared.lane) is None or not self._plain_text:
             return None
-        told: list[StreamID] = []
-        count: int = beside(lane.add_rows, name, rows, told=told, ascii=self._ascii_alone)
-        return (told[0], count) if count else None
+        committed: list[StreamID] = []
+        count: int = beside(lane.add_rows, name, rows, committed=committed, ascii=self._ascii_alone)
+        return (committed[0], count) if count else None
 
     def add_ready(self, request: Add) -> StreamID | None:
         """The same of one row that became bytes, with what is asked for it; None, and nothing
@@ -240,18 +240,20 @@ class OpenStore(Generic[T]):
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
             return []
-        told: list[StreamID] = []
-        return told if beside(lane.add_all, entries, told=told) else []
+        committed: list[StreamID] = []
+        return committed if beside(lane.add_all, entries, committed=committed) else []
 
     def add_each_plain(
-        self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID | None]
+        self, entries: list[tuple[bytes, Any, Options | None]], committed: list[StreamID | None]
     ) -> None:
-        """Commit entries, each by itself, in as few commits as that can be. IDs are put into
-        ``told``, and None for what fails with the error that is raised; of the others nothing has
-        happened."""
+        """Commit entries, each by itself, in as few commits as that can be.
+
+        ``committed`` gets their IDs, and None for the one that fails with the error that is raised;
+        of those behind it nothing has happened.
+        """
         shared = self._shared
         if shared is not None and (lane := shared.lane) is not None:
-            beside(lane.add_each, entries, told=told)
+            beside(lane.add_each, entries, committed=committed)
 
     def read_plain(
         self,
@@ -416,14 +418,14 @@ def _may_wait(timeout: object) -> bool:
 
 
 def beside(
-    commit: Callable[..., Any], *args: Any, told: list[Any] | None = None, **options: Any
+    commit: Callable[..., Any], *args: Any, committed: list[Any] | None = None, **options: Any
 ) -> Any:
     """What a method of the lane gives, which is told what it committed, too."""
-    told = [] if told is None else told
+    committed = [] if committed is None else committed
     try:
-        return commit(*args, told, **options)
+        return commit(*args, committed, **options)
     except KeyboardInterrupt as exc:  # also one that falls behind the end of the call
-        if not told:
+        if not committed:
             raise
         # Another one may fall into the call; a loop's jump back is a place for one, too.
         try:

@@ -212,12 +212,12 @@ def _tell_dead_letters(
 ) -> None:
     """Tell whoever wants to know of entries that a commit of this handle dead-lettered. Where that
     cannot be, it is logged: the commit counts, and what it gave is the caller's."""
-    from logstore.api import dead_letters, values
+    from logstore.api import coded, dead_letters
     from logstore.api.group import Group
 
     try:
         groups = {
-            key: Group(values.as_kept(opened, key[0]), key[1])
+            key: Group(coded.as_kept(opened, key[0]), key[1])
             for key in {(entry.origin, entry.group) for entry in dead}
         }
         dead_letters.tell(opened, dead, groups, on_dead)
@@ -288,9 +288,9 @@ class Store(Generic[T]):
         raw = arguments.stream_name(name, self.encoding)
         if codec is None:
             return Stream(self._opened, raw)
-        from logstore.api import values
+        from logstore.api import coded
 
-        return values.stream(self._opened, raw, codec)
+        return coded.stream(self._opened, raw, codec)
 
     def __getitem__(self, name: str | bytes) -> Stream[T]:
         return self.stream(name)

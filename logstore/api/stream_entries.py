@@ -488,7 +488,7 @@ class StreamEntries(Generic[T]):
     def _commit_each(
         self,
         given: IDRuns,
-        steps: Iterable[Callable[[adding.Terms], adding.Step]],
+        steps: Iterable[Callable[[adding.Terms], adding.AddOp]],
         terms: adding.Terms,
         sync: Sync | None,
     ) -> Iterator[bool]:

@@ -157,7 +157,7 @@ class Steps(Generic[T]):
         that; the outcome counts them."""
         self.check_open()
         if len(fences) != 1:
-            pending: Pending[int] = Pending(partial(_told, len(fences)))
+            pending: Pending[int] = Pending(partial(_count_of, len(fences)))
         else:
             pending = Pending()
         if self._taken or not fences:
@@ -262,7 +262,7 @@ def _nothing(_: WriteTxn) -> int:
     return 0
 
 
-def _told(count: int, _: object) -> int:
+def _count_of(count: int, _: object) -> int:
     return count
 
 

@@ -60,10 +60,10 @@ def ago(moment: datetime | None) -> str:
     if moment is None:
         return "never"
     seconds = time.time() - moment.timestamp()
-    told = length(timedelta(seconds=abs(seconds)))
-    if told == "now":
+    text = length(timedelta(seconds=abs(seconds)))
+    if text == "now":
         return "just now"
-    return f"{told} ago" if seconds > 0 else f"in {told}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
 def at(ms: int) -> datetime | None:

@@ -1,17 +1,11 @@
-"""Values beyond text: codecs, which encode them field by field, and streams that have a codec.
+"""Values beyond text: a codec turns what a program holds into bytes, field by field, and back.
 
 Each value is encoded by itself and names stay text, so that other clients, scans and Spark see the
-fields as they are. Adds encode; a value is decoded when it is looked at: one that the codec cannot
-read raises for who asks for it, and stops neither a range nor a group.
-
-The codec's name is kept with the stream, with the first add: another codec is refused then, by any
-process. A handle without a codec still sees and adds bytes or text, as the clients of Redis do.
+fields as they are. Entries are decoded when they are looked at: a value that the codec cannot read
+raises for who asks for it, and stops neither a range nor a group.
 
 Invariants: what a codec takes it gives back equal (a tuple as a list); what it cannot hold is
-refused before anything is stored. The codec is kept before the first entry is added through the
-handle; nothing is read through it by another codec than that. A stream that is dropped loses it,
-and gets it again with the next add. (The look before an add costs one read a handle.) This module
-is loaded with the first stream that has a codec.
+refused before anything is stored. It is loaded with the first stream that has a codec.
 """
 
 from __future__ import annotations
@@ -20,182 +14,20 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgpack
 
 from logstore.api import arguments
-from logstore.api.adding import AddOptions, RowOptions
-from logstore.api.entry import Entry, Fields, IDRuns
-from logstore.api.info import StreamInfo
-from logstore.api.opening import OpenStore
-from logstore.api.scheduling import ScheduledEntry
-from logstore.api.stream import Stream
+from logstore.api.entry import Entry, Fields
 from logstore.codec import RowBatch, codec
-from logstore.engine.features import setting_changes
-from logstore.engine.streams.add import check_expected
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
-from logstore.features.setting_rows import SettingRows
-from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
+from logstore.ids import StreamID
 from logstore.settings import CODEC_NAME_MAX
 
 if TYPE_CHECKING:
     from logstore.codec.entry_objects import EntryMaker
     from logstore.codec.row_batch import Encoders
-
-
-class CodedStream(Stream[Any]):
-    """A :class:`logstore.Stream` whose values are whatever its codec holds."""
-
-    __slots__ = ("_codec", "_kept", "_quick_row", "_values")
-
-    def __init__(self, opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> None:
-        super().__init__(opened, name)
-        self._codec = Values(codec, opened.encoding)
-        self._values = self._codec  # as deliveries look for it in any stream
-        self._quick_row = self._codec.quick_row
-        self._kept = False  # whether the stream was seen to have the codec
-
-    def __reduce__(self) -> Any:
-        return _again, (self._opened, self._name, self._codec.codec)
-
-    # -- adding -------------------------------------------------------------------------------
-    def add(self, fields: Any, id: IDLike = "*", *, create: bool = True, **options: Any) -> Any:
-        """Add one entry, as ``Stream.add``; EntryTypeError for what the codec cannot hold."""
-        try:
-            row = self._quick_row(fields)
-        except Exception:  # noqa: BLE001  it is no dict, or a value cannot be held, as is told here
-            row = self._codec.row(fields)
-        if self._kept and create is True and not options:
-            asked = (id, None, None, True, None, False)
-            made = self._opened.add_plain(self._name, row, asked)
-            if made:  # which it is only where there is the stream
-                return made
-        arguments.check_names(options, AddOptions, "add")
-        arguments.check_flag(create, "create")
-        self._keep(create=create, expected=options.get("expected_last_id"))
-        added = super().add(row, id, create=False, **options)
-        if added is None and create:  # it was dropped since
-            self._kept = False
-            self._keep(create=True)
-            added = super().add(row, id, **options)
-        return added
-
-    def _adding(
-        self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
-    ) -> Iterator[bool]:
-        arguments.check_flag(create, "create")
-        self._kept = False  # a look for a call, in which many rows come
-        self._keep(create=create, expected=options.get("expected_last_id"))
-        yield from super()._adding(given, rows, batch, create, options)
-
-    def _made_ready(self, rows: list[Any]) -> RowBatch:
-        return self._codec.batch(rows)
-
-    def schedule(self, fields: Any, *, create: bool = True, **options: Any) -> Any:
-        """Keep an entry until its time, as ``Stream.schedule``."""
-        arguments.check_flag(create, "create")
-        row = self._codec.row(fields)
-        self._keep(create=create)
-        return super().schedule(row, create=create, **options)
-
-    # -- reading ------------------------------------------------------------------------------
-    def get(self, id: IDLike) -> Entry[Any] | None:
-        """Look an entry up, as ``Stream.get``."""
-        self._look()
-        entry = super().get(id)
-        return None if entry is None else self._codec.view(entry)
-
-    def range(self, *interval: Any, **options: Any) -> Iterator[Entry[Any]]:
-        """Entries of an interval, as ``Stream.range``."""
-        self._look()
-        return super().range(*interval, **options)
-
-    def latest(self, key: Any) -> Entry[Any] | None:
-        """The newest entry of a key, as ``Stream.latest``."""
-        self._look()
-        entry = super().latest(key)
-        return None if entry is None else self._codec.view(entry)
-
-    def read(self, *after: Any, **options: Any) -> list[Entry[Any]]:
-        """Entries above an ID, as ``Stream.read``."""
-        return self._viewed(super().read(*after, **options))
-
-    def follow(self, *after: Any, **options: Any) -> Iterator[Entry[Any]]:
-        """Entries above an ID, and all that come, as ``Stream.follow``."""
-        return self._lazily(super().follow(*after, **options))
-
-    def scheduled(self) -> Iterator[ScheduledEntry[Any]]:
-        """What is scheduled, as ``Stream.scheduled``."""
-        for entry in super().scheduled():
-            entry._encoding = self._codec
-            yield entry
-
-    def info(self) -> StreamInfo[Any]:
-        """What ``Stream.info`` tells."""
-        told = super().info()
-        self._viewed([entry for entry in (told.first_entry, told.last_entry) if entry is not None])
-        return told
-
-    def _viewed(self, entries: list[Entry[Any]]) -> list[Entry[Any]]:
-        self._look()
-        return [self._codec.view(entry) for entry in entries]
-
-    def _lazily(self, entries: Iterator[Entry[Any]]) -> Iterator[Entry[Any]]:
-        self._look()
-        for entry in entries:
-            yield self._codec.view(entry)
-
-    # -- the codec ----------------------------------------------------------------------------
-    def _look(self) -> bool:
-        """Whether the codec is kept with the stream; OptionError if another one is."""
-        if not self._kept:
-            kept = _kept(self._opened, self._name)
-            setting_changes.check_codec(kept, self._codec.codec.name)
-            self._kept = kept is not None
-        return self._kept
-
-    def _keep(self, *, create: bool, expected: IDLike | None = None) -> None:
-        """Have the codec kept with the stream; without ``create`` if there is one.
-
-        LastIDConflictError if the add expects a stream that is not there: none is made for it.
-        """
-        if not self._look():
-            if expected is not None and self._opened.record(self._name) is None:
-                check_expected(self._name, parse_id(expected), ZERO_ID)
-            step = partial(
-                setting_changes.keep_codec,
-                name=self._name,
-                codec=self._codec.codec.name,
-                create=create,
-            )
-            self._kept = self._opened.commit(step)
-
-
-def _kept(opened: OpenStore[Any], name: bytes) -> str | None:
-    """The codec that is kept with a stream."""
-
-    def look(view: Any) -> str | None:
-        record = view.record(name)
-        return None if record is None else SettingRows(view.index).stream(record.number).codec
-
-    return opened.view(look)
-
-
-def _again(opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> CodedStream:
-    return CodedStream(opened, name, codec)
-
-
-def stream(opened: OpenStore[Any], name: bytes, codec: object) -> CodedStream:
-    """A handle of a stream with a codec, by the codec's name or with one's own. OptionError."""
-    return CodedStream(opened, name, value_codec(codec))
-
-
-def as_kept(opened: OpenStore[Any], name: bytes) -> Stream[Any]:
-    """A handle with the codec that is kept with the stream, if it is one of those known here."""
-    codec = built_in(_kept(opened, name))
-    return Stream(opened, name) if codec is None else CodedStream(opened, name, codec)
 
 
 @runtime_checkable

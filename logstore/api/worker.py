@@ -220,7 +220,7 @@ class Do(NamedTuple):
     call: Callable[[], Any]
 
 
-Step = Fetch | Sleep | Handle | Together | Do
+LoopStep = Fetch | Sleep | Handle | Together | Do
 
 
 class Stopped(Exception):  # noqa: N818
@@ -268,7 +268,7 @@ class Loop(Generic[T]):
         most = max(work.batch, work.concurrency)
         return most if work.pace is None else min(most, max(1, work.pace()))
 
-    def rounds(self) -> Generator[Step, Any, int]:
+    def rounds(self) -> Generator[LoopStep, Any, int]:
         """The steps to perform; how many entries were handled."""
         timeout = self.work.timeout
         deadline, pause = deadline_of(timeout), PAUSE_S
@@ -311,7 +311,7 @@ class Loop(Generic[T]):
         )
 
     # -- getting entries ------------------------------------------------------------------------
-    def _next(self, deadline: float | None) -> Generator[Step, Any, list[Handed]]:
+    def _next(self, deadline: float | None) -> Generator[LoopStep, Any, list[Handed]]:
         deliveries: list[Handed]
         if (yield Do(self.has_backlog)):
             deliveries = yield Do(self._backlog)
@@ -331,7 +331,7 @@ class Loop(Generic[T]):
         )
 
     # -- handling them --------------------------------------------------------------------------
-    def _batch(self, batch: list[Handed]) -> Generator[Step, Any, bool]:
+    def _batch(self, batch: list[Handed]) -> Generator[LoopStep, Any, bool]:
         """Handle a batch; False if there were failures that will come back without end."""
         went_on = True
         if self.work.concurrency > 1:
@@ -360,7 +360,7 @@ class Loop(Generic[T]):
         limited: bool = yield Do(self._limited)
         return limited
 
-    def _one(self, delivery: Handed) -> Generator[Step, Any, bool]:
+    def _one(self, delivery: Handed) -> Generator[LoopStep, Any, bool]:
         """Handle one of those that are handled at once; the first WorkNotDone stops the others."""
         if self.stop or self._refused is not None:
             yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
@@ -376,7 +376,7 @@ class Loop(Generic[T]):
                 yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
             return True
 
-    def _handle(self, delivery: Handed) -> Generator[Step, Any, bool]:
+    def _handle(self, delivery: Handed) -> Generator[LoopStep, Any, bool]:
         failed: Exception | None = yield Handle(delivery)
         if failed is None:
             ends = self.work.ends
@@ -487,7 +487,7 @@ def consume(group: Worked[T], consumer: str | bytes, work: Work) -> int:
         return handled
 
 
-def _driven(loop: Loop[Any], steps: Generator[Step, Any, Any]) -> Any:
+def _driven(loop: Loop[Any], steps: Generator[LoopStep, Any, Any]) -> Any:
     """Perform steps in this thread; what they return."""
     answer = None
     while True:
@@ -552,7 +552,7 @@ def _terminating(stop: Stop) -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _perform(loop: Loop[T], step: Step) -> Any:
+def _perform(loop: Loop[T], step: LoopStep) -> Any:
     """Do what the loop asks for, in this thread."""
     if isinstance(step, Do):
         return step.call()

@@ -266,8 +266,8 @@ class StoreStorage(BaseStorage):
                 if delivery.deleted:
                     self._group(part).ack(delivery.id)
                 elif delivery.delivery_count > DEATHS_MAX + 1:
-                    told = f"{DEATHS_MAX + 1} workers died of it"
-                    self._group(part).nack(delivery.id, mode="fatal", error=told)
+                    reason = f"{DEATHS_MAX + 1} workers died of it"
+                    self._group(part).nack(delivery.id, mode="fatal", error=reason)
                 else:
                     return part, delivery
         return None
@@ -342,7 +342,7 @@ class StoreStorage(BaseStorage):
     # -- the schedule ---------------------------------------------------------------------------
     def add_to_schedule(self, data: bytes, ts: datetime) -> None:
         """Keep a task until a moment, in huey's time: naive, of this place or UTC as huey says."""
-        fields = {"task": bytes(data), "at": _text(ts)}
+        fields = {"task": bytes(data), "at": _time_text(ts)}
         self._stream(":schedule").schedule(fields, at=_aware(ts))
 
     def _scheduled(self) -> list[tuple[_Pair, Callable[[], int]]]:
@@ -469,7 +469,7 @@ def _aware(ts: datetime) -> datetime:
     return ts.astimezone(UTC)
 
 
-def _text(ts: datetime) -> str:
+def _time_text(ts: datetime) -> str:
     return str((_aware(ts) - EPOCH) // timedelta(microseconds=1))
 
 

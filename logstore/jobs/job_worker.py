@@ -237,18 +237,18 @@ class Worker:
         self, task: Task[Any, Any] | None, id: str, delivery: Delivery[Any], error: Exception
     ) -> None:
         """Give a job back, or up."""
-        told = f"{type(error).__name__}: {error}"[:ERROR_MAX_CHARS]
-        told = told.encode("utf-8", "backslashreplace").decode()
+        reason = f"{type(error).__name__}: {error}"[:ERROR_MAX_CHARS]
+        reason = reason.encode("utf-8", "backslashreplace").decode()
         retries, backoff_s = (3, 10.0) if task is None else (task.retries, task.backoff_s)
         failed = delivery.delivery_count
         with self._jobs.store.transaction() as tx:
             if failed > retries or isinstance(error, WorkersDied):
                 if task is None or task.keeps_result:
-                    tx.stream(self._jobs.results.name).add({"job": id, "error": told.encode()})
-                tx.nack(delivery, mode="fatal", error=told)
+                    tx.stream(self._jobs.results.name).add({"job": id, "error": reason.encode()})
+                tx.nack(delivery, mode="fatal", error=reason)
             else:
                 delay_s = min(BACKOFF_MAX_S, backoff_s * 2 ** min(failed - 1, 32))
-                tx.nack(delivery, delay=delay_s, error=told)
+                tx.nack(delivery, delay=delay_s, error=reason)
 
     # -- workers that are gone --------------------------------------------------------------------
     def _look(self) -> None:

@@ -176,7 +176,7 @@ class Pool:
             if now - since >= SOUND_S:
                 self._again_s = AGAIN_S
             self._next_start = now + self._again_s
-            log.warning("worker %d ended with %s: another one is started", pid, _told(code))
+            log.warning("worker %d ended with %s: another one is started", pid, _exit_text(code))
             self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
 
     def _kill_late(self) -> None:
@@ -189,7 +189,7 @@ class Pool:
             self._running.clear()
 
 
-def _told(code: int) -> str:
+def _exit_text(code: int) -> str:
     return f"code {code}" if code >= 0 else signal.Signals(-code).name
 
 

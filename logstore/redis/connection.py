@@ -31,7 +31,7 @@ from logstore.wire.resp.reply import (
     Reply,
     Simple,
     Verbatim,
-    told,
+    error_line,
 )
 
 Decode = Callable[[bytes], Any]
@@ -55,7 +55,7 @@ def _rare(reply: Reply, protocol: int, decode: Decode | None) -> Any:
             text = reply.text if isinstance(reply, Verbatim) else reply.text.translate(BREAKS)
             return text if decode is None else decode(text)
         case Failure():
-            return _error(told(reply).decode("utf-8", "replace"))
+            return _error(error_line(reply).decode("utf-8", "replace"))
         case NullArray():
             return None
         case Push():

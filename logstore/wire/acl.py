@@ -68,7 +68,7 @@ class Denied(NamedTuple):
     reason: Literal["command", "key"]
     what: bytes  # the full name of the command, or the key
 
-    def told(self, user: bytes, command: Command) -> str:
+    def message(self, user: bytes, command: Command) -> str:
         """The reason in the words of ACL DRYRUN, which names the key."""
         name = shown(user)
         if self.reason == "command":

@@ -118,14 +118,14 @@ class Audit:
     def command(self, client: Who, command: Command, words: Sequence[bytes]) -> None:
         """A client asks for administration, and may."""
         if not client.trusted:
-            told = " ".join(shown(word)[1:-1] for word in _public(command, words)[:WORDS_MAX])
+            text = " ".join(shown(word)[1:-1] for word in _public(command, words)[:WORDS_MAX])
             more = " ..." if len(words) > WORDS_MAX else ""
             self._administration.write(
                 logging.INFO,
                 "user %s at %s: %s%s",
                 shown(client.user_name),
                 client.address,
-                told,
+                text,
                 more,
             )
 
@@ -182,7 +182,7 @@ class Denial:
     last_ms: int
     count: int = 1
 
-    def told(self, now_ms: int) -> Reply:
+    def as_reply(self, now_ms: int) -> Reply:
         """As ACL LOG tells it."""
         return {
             b"count": self.count,
@@ -255,7 +255,7 @@ class Denials:
         """As ACL LOG tells them."""
         now_ms = time.time_ns() // 1_000_000
         with self._mutex:
-            return [entry.told(now_ms) for entry in islice(self._entries, most)]
+            return [entry.as_reply(now_ms) for entry in islice(self._entries, most)]
 
 
 DELAY_FIRST_S = 0.05

@@ -27,7 +27,7 @@ from logstore.errors import ClosedError, Error
 from logstore.wire.resp.outgoing import Cut
 from logstore.wire.resp.reply import UNBLOCKED, Failed, Failure, Reply, failure_of
 from logstore.wire.session import Session
-from logstore.wire.steps import Block, Look, QueuedRead
+from logstore.wire.steps import Block, QueuedRead, ReadStep
 from logstore.wire.store_reader import StoreReader
 
 log = logging.getLogger("logstore.server")
@@ -51,10 +51,10 @@ class Blocked:
         self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         self._pause_s: float | None = None  # since the last try: when to look again at the latest
         self._runner = session.database.runner
-        self._owed = session.owed
-        self._reader = StoreReader(session.database.store, session.owed)
+        self._output = session.output
+        self._reader = StoreReader(session.database.store, session.output)
         self._session = session
-        self._told: list[bool] = []
+        self._unblocks: list[bool] = []
         self.waited = False  # it was tried, and may be ended from now on
         self._refused: Reply = None
         self._ready: tuple[list[Delivered], Reply] | None = None  # what was read, and its reply
@@ -96,7 +96,7 @@ class Blocked:
         self,
         tasks: Tasks,
         slice_s: float,
-        read: Callable[[Look], Awaitable[Reply]] | None = None,
+        read: Callable[[ReadStep], Awaitable[Reply]] | None = None,
     ) -> Reply:
         """Wait as a task: the reply; ``Unblocked`` with the one that ends it otherwise.
 
@@ -139,16 +139,16 @@ class Blocked:
         self,
         tasks: Tasks,
         slice_s: float,
-        read: Callable[[Look], Awaitable[Reply]] | None,
+        read: Callable[[ReadStep], Awaitable[Reply]] | None,
     ) -> Reply:
         def pause_s() -> float:
             return slice_s if self._pause_s is None else min(slice_s, self._pause_s)
 
         look = self.step.attempt
-        in_turns = read is not None and isinstance(look, Look)
+        in_turns = read is not None and isinstance(look, ReadStep)
 
         def attempt() -> Awaitable[list[Reply] | None]:
-            if read is not None and isinstance(look, Look):
+            if read is not None and isinstance(look, ReadStep):
                 return self._attempt_in_turns(partial(read, look))
             return tasks.run(self._attempt)
 
@@ -170,11 +170,11 @@ class Blocked:
     def _attempt(self) -> list[Reply] | None:
         """Try once: the reply, as a list; None if there is nothing, and the client is there."""
         step = self.step
-        self._owed.size = 0
+        self._output.size = 0
         if step.worth is None or step.worth(self._reader):
             if self.waited:
                 self._check_rights()
-            replies = self._runner.run([step.attempt], self._owed)
+            replies = self._runner.run([step.attempt], self._output)
             if replies[0] is not step.empty:
                 return replies
         self._waits()
@@ -184,7 +184,7 @@ class Blocked:
 
     async def _attempt_in_turns(self, read: Callable[[], Awaitable[Reply]]) -> list[Reply] | None:
         """The same of a read that commits nothing."""
-        self._owed.size = 0
+        self._output.size = 0
         if self.waited:
             self._check_rights()
         reply = await read()
@@ -239,8 +239,8 @@ class Blocked:
             if self.step.attempt.request is not None:
                 self.step.attempt.request.took(begun_ns)
         if entries:
-            self._owed.size = 0
-            self._ready = entries, self._owed.made(self._group.reply(entries))
+            self._output.size = 0
+            self._ready = entries, self._output.made(self._group.reply(entries))
         return entries
 
     def _made(self, entries: list[Delivered]) -> Reply:
@@ -252,8 +252,8 @@ class Blocked:
         made = self._made(entries)
         if made is None:  # another commit handed them to it: they are pending, whatever comes
             self._check_rights()
-            self._owed.size = 0
-            made = self._owed.made(self._group.reply(entries))
+            self._output.size = 0
+            made = self._output.made(self._group.reply(entries))
         return made
 
     # -- what ends it -------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Blocked:
         """From now on CLIENT UNBLOCK may end it; it calls ``wake`` then."""
 
         def unblock(with_error: bool) -> None:
-            self._told.append(with_error)
+            self._unblocks.append(with_error)
             wake()
 
         self._session.unblock, self._session.look_again = unblock, wake
@@ -275,8 +275,8 @@ class Blocked:
 
     def _check(self) -> None:
         """``Unblocked`` once it was; who went before it began has one try, as with the peers."""
-        if self._told or (self.waited and self._session.gone):
-            raise Unblocked(Failure(UNBLOCKED) if any(self._told[:1]) else self.step.empty)
+        if self._unblocks or (self.waited and self._session.gone):
+            raise Unblocked(Failure(UNBLOCKED) if any(self._unblocks[:1]) else self.step.empty)
 
     async def _unblocked(self) -> None:
         """Asked in the loop whenever it was woken: threads may all be waiting for LOCK."""

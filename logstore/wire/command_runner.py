@@ -21,7 +21,7 @@ from logstore.engine.commit.committer import NotFree
 from logstore.engine.snapshots.snapshot import NotNow
 from logstore.errors import DiskFullError, Error
 from logstore.wire.partial_commits import Begun
-from logstore.wire.resp.outgoing import Cut, Owed
+from logstore.wire.resp.outgoing import Cut, Output
 from logstore.wire.resp.reply import Encoded, Failed, Failure, Reply, encode, failure_of
 from logstore.wire.steps import (
     ROW_BYTES,
@@ -29,17 +29,17 @@ from logstore.wire.steps import (
     Beside,
     Block,
     Change,
+    CommandStep,
     JoinedAdds,
-    Look,
-    Step,
-    Tell,
+    ReadStep,
+    ReplyStep,
 )
 from logstore.wire.store_reader import ReaderAtOnce, StoreReader
 from logstore.wire.together import (
     Added,
     Adds,
     Again,
-    Run,
+    ClientSteps,
     Together,
     Turn,
     encoded,
@@ -98,12 +98,12 @@ NOT_RUN = NotRun()
 class Reading:
     """A walk on its way, for one client; ``reply`` once it is over."""
 
-    __slots__ = ("_store", "_walk", "_worked_ns", "begun", "look", "owed", "reply", "waits")
+    __slots__ = ("_store", "_walk", "_worked_ns", "begun", "look", "output", "reply", "waits")
 
-    def __init__(self, look: Look, store: Store[bytes], owed: Owed) -> None:
+    def __init__(self, look: ReadStep, store: Store[bytes], output: Output) -> None:
         assert look.walk is not None
         self.look = look
-        self.owed = owed
+        self.output = output
         self.reply: Reply = None
         self.begun = False  # it had a slice
         self.waits = False  # its next slice is for a thread
@@ -116,13 +116,13 @@ class Reading:
         ``NotNow``, and nothing was read."""
         begun_ns = time.perf_counter_ns()
         try:
-            reader = (ReaderAtOnce if at_once else StoreReader)(self._store, self.owed)
+            reader = (ReaderAtOnce if at_once else StoreReader)(self._store, self.output)
             more = self._walk.slice(reader)
             self._worked_ns += time.perf_counter_ns() - begun_ns
             self.begun = True
             if more:
                 return False
-            self.reply = self.owed.made(self._walk.reply())
+            self.reply = self.output.made(self._walk.reply())
         except (Cut, NotNow):
             raise
         except (Error, Failed) as exc:
@@ -134,7 +134,7 @@ class Reading:
         return True
 
 
-def told(step: Tell) -> Reply:
+def reply_now(step: ReplyStep) -> Reply:
     """The reply of a step that needs no store."""
     try:
         return timed(step.request, step.make)
@@ -143,33 +143,33 @@ def told(step: Tell) -> Reply:
 
 
 # -- steps of sessions ----------------------------------------------------------------------------
-def _is_short_change(step: Step) -> bool:
+def _is_short_change(step: CommandStep) -> bool:
     return isinstance(step, JoinedAdds) or (isinstance(step, Change) and step.parts is None)
 
 
-def is_shared(step: Step) -> bool:
+def is_shared(step: CommandStep) -> bool:
     """Whether it may share a commit with other clients' steps: it changes little."""
     if isinstance(step, JoinedAdds):
         return True
     return isinstance(step, Change) and step.parts is None and step.prepare is None
 
 
-def cost_of(step: Step) -> int:
+def cost_of(step: CommandStep) -> int:
     """About how many rows a change writes, by its bytes, too; 0: that is not known."""
     if isinstance(step, JoinedAdds):
         return len(step.rows) + step.size // ROW_BYTES
     return step.cost if isinstance(step, Change) else 0
 
 
-def _has_parts(step: Step) -> bool:
+def _has_parts(step: CommandStep) -> bool:
     return isinstance(step, Change) and step.parts is not None
 
 
-def _is_amid(step: Step) -> bool:
+def _is_amid(step: CommandStep) -> bool:
     return isinstance(step, Change) and step.begun is not None
 
 
-def _refused(step: Step, error: Exception) -> Reply:
+def _refused(step: CommandStep, error: Exception) -> Reply:
     """The reply, or replies, of a step that was refused as a whole."""
     failure = failure_of(error)
     if isinstance(step, JoinedAdds):
@@ -177,7 +177,7 @@ def _refused(step: Step, error: Exception) -> Reply:
     return failure
 
 
-def _failed(step: Step, error: Exception) -> Reply:
+def _failed(step: CommandStep, error: Exception) -> Reply:
     """The same of a defect of ours, which must not take the connection with it."""
     log.error("a command failed", exc_info=error)
     return _refused(step, error)
@@ -193,32 +193,32 @@ class Runner:
         self._waits_for_syncs = self._opened.live().engine.options.sync == "always"
 
     def run(
-        self, steps: Sequence[Step], owed: Owed | None = None, *, whole: bool = True
+        self, steps: Sequence[CommandStep], output: Output | None = None, *, whole: bool = True
     ) -> list[Reply]:
         """The replies of steps that came together, or of the first of them, if these are already
-        enough to be ``owed``; blocking ones try once. Unless ``whole``, also of none, if the first
-        one is done in parts, and not through: call it again then."""
-        owed = owed or Owed()
+        enough; blocking ones try once. Unless ``whole``, also of none, if the first one is done in
+        parts, and not through: call it again then."""
+        output = output or Output()
         plain = [step.attempt if isinstance(step, Block) else step for step in steps]
         if len(plain) == 1 and not _has_parts(plain[0]):
-            return [self._single(plain[0], owed)]
+            return [self._single(plain[0], output)]
         replies: list[Reply] = []
         for are_changes, group in groupby(plain, key=_is_short_change):
             left = list(group)
-            while left and (not owed.full or _is_amid(left[0])):
+            while left and (not output.full or _is_amid(left[0])):
                 if are_changes and len(left) > 1:
-                    made = self._commit(left[:BATCH_MAX_STEPS], owed)
+                    made = self._commit(left[:BATCH_MAX_STEPS], output)
                 elif _has_parts(left[0]):
-                    made = self._in_parts(left[0], owed, whole=whole)
+                    made = self._in_parts(left[0], output, whole=whole)
                     if not made:
                         return replies
                 else:
-                    made = [self._single(left[0], owed)]
+                    made = [self._single(left[0], output)]
                 replies += made
                 del left[: len(made)]
         return replies
 
-    def _in_parts(self, step: Step, owed: Owed, *, whole: bool) -> list[Reply]:
+    def _in_parts(self, step: CommandStep, output: Output, *, whole: bool) -> list[Reply]:
         """The reply of a change that is several commits; [] amid them, unless ``whole``."""
         assert isinstance(step, Change)
         assert step.parts is not None
@@ -227,13 +227,13 @@ class Runner:
         if begun is None:
             if step.prepare is not None:
                 step.prepare()
-            begun = step.begun = Begun(step.parts(owed))
+            begun = step.begun = Begun(step.parts(output))
         try:
             while begun.part(opened_of(self.store).commit_telling, frees=step.frees):
-                owed.check()
+                output.check()
                 if not whole:
                     return []
-            reply = owed.made(begun.parts.reply())
+            reply = output.made(begun.parts.reply())
         except Cut:
             raise
         except (Error, Failed) as exc:  # parts that went through stay: the client has to look
@@ -245,7 +245,7 @@ class Runner:
             step.request.took(begun.begun_ns)
         return [reply]
 
-    def share(self, runs: Sequence[Run], *, at_once: bool = False) -> list[Outcome]:
+    def share(self, runs: Sequence[ClientSteps], *, at_once: bool = False) -> list[Outcome]:
         """Do what several clients want to change as one commit; what became of each client's.
 
         The steps are such as ``is_shared`` tells. Each client gets the replies of as many of its
@@ -268,16 +268,16 @@ class Runner:
             return self._each_alone(runs, at_once=at_once)
         return [*together.outcomes()]
 
-    def _each_alone(self, runs: Sequence[Run], *, at_once: bool) -> list[Outcome]:
+    def _each_alone(self, runs: Sequence[ClientSteps], *, at_once: bool) -> list[Outcome]:
         """Nothing of the shared commit happened, as one of them failed it: each its own commit."""
         if at_once:
             raise NotFree
         return [self._alone(run) for run in runs]
 
-    def _alone(self, run: Run) -> Outcome:
+    def _alone(self, run: ClientSteps) -> Outcome:
         """What becomes of one client's steps."""
         try:
-            return self.run(run.steps, run.owed)
+            return self.run(run.steps, run.output)
         except Exception as exc:  # noqa: BLE001  it ends this connection, and no other
             return exc
 
@@ -298,44 +298,44 @@ class Runner:
         return NOT_RUN if done is None else done
 
     def at_once(
-        self, step: Step, owed: Owed, alone: Callable[[Beside], Reply | NotRun]
+        self, step: CommandStep, output: Output, alone: Callable[[Beside], Reply | NotRun]
     ) -> Reply | NotRun:
         """The reply to a step that needs no wait, made in the loop's thread; ``NOT_RUN``: nothing
         of it has happened, or it is a read that is not through with its first slice.
 
         Args:
             step: any.
-            owed: to its client.
+            output: of its client.
             alone: commits something beside the pipeline, if it is its turn.
         """
         begun_ns = time.perf_counter_ns()
         if isinstance(step, Change):
             done = NOT_RUN if step.beside is None else alone(step.beside)
-        elif isinstance(step, Look):
+        elif isinstance(step, ReadStep):
             if self._slow.ever and self._slow.now:
                 return NOT_RUN
             if step.walk is not None:
-                step.begun = reading = self.reading(step, owed)
+                step.begun = reading = self.reading(step, output)
                 return reading.reply if self.slice_at_once(reading) else NOT_RUN
-            done = self._light(step, owed, begun_ns) if step.light else NOT_RUN
+            done = self._light(step, output, begun_ns) if step.light else NOT_RUN
         else:
-            return told(step) if isinstance(step, Tell) and step.light else NOT_RUN
+            return reply_now(step) if isinstance(step, ReplyStep) and step.light else NOT_RUN
         if done is not NOT_RUN and step.request is not None:  # else it is timed elsewhere
             step.request.took(begun_ns)
         return done
 
-    def _light(self, look: Look, owed: Owed, begun_ns: int) -> Reply | NotRun:
+    def _light(self, look: ReadStep, output: Output, begun_ns: int) -> Reply | NotRun:
         try:
-            return look.find(ReaderAtOnce(self.store, owed))
+            return look.find(ReaderAtOnce(self.store, output))
         except Exception:  # noqa: BLE001  the thread meets it, too, and says what it is
             return NOT_RUN
         finally:
             self._slow.note(begun_ns)
 
     # -- reads in slices ----------------------------------------------------------------------
-    def reading(self, look: Look, owed: Owed) -> Reading:
+    def reading(self, look: ReadStep, output: Output) -> Reading:
         """A walk that is about to begin."""
-        return Reading(look, self.store, owed)
+        return Reading(look, self.store, output)
 
     def slice_at_once(self, reading: Reading) -> bool:
         """Read a slice in the loop's thread; whether the read is over. If that has to wait, nothing
@@ -358,14 +358,14 @@ class Runner:
 
     def transaction(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[CommandStep],
         unchanged: Callable[[WriteTxn], bool] | None = None,
-        owed: Owed | None = None,
+        output: Output | None = None,
         turn: Turn = every_turn,
     ) -> list[Reply] | None:
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
-        owed = owed or Owed()
-        together = Together([Run(steps, owed)], turn)
+        output = output or Output()
+        together = Together([ClientSteps(steps, output)], turn)
 
         def op(state: WriteTxn) -> bool:
             if unchanged is not None and not unchanged(state):
@@ -375,7 +375,7 @@ class Runner:
 
         if not self._decided(op):
             return None
-        owed.note(together.replies)
+        output.note(together.replies)
         return together.replies
 
     def _decided(self, op: Callable[[WriteTxn], T], *, at_once: bool = False) -> T:
@@ -387,20 +387,20 @@ class Runner:
                 continue
             return result
 
-    def _single(self, step: Step, owed: Owed) -> Reply:
+    def _single(self, step: CommandStep, output: Output) -> Reply:
         """A step by itself, its change as a commit of its own."""
         try:
             if isinstance(step, Change):
-                done = self._beside(step, owed)
-                return self._change(step, owed) if done is None else done
+                done = self._beside(step, output)
+                return self._change(step, output) if done is None else done
             if isinstance(step, JoinedAdds):
                 return self._joined_adds(step)
-            if isinstance(step, Look):
-                reader = StoreReader(self.store, owed)
-                return owed.made(timed(step.request, step.find, reader))
-            assert isinstance(step, Tell | Admin)
-            work = step.make if isinstance(step, Tell) else step.work
-            return owed.made(timed(step.request, work))
+            if isinstance(step, ReadStep):
+                reader = StoreReader(self.store, output)
+                return output.made(timed(step.request, step.find, reader))
+            assert isinstance(step, ReplyStep | Admin)
+            work = step.make if isinstance(step, ReplyStep) else step.work
+            return output.made(timed(step.request, work))
         except Cut:
             raise
         except (Error, Failed) as exc:
@@ -408,7 +408,7 @@ class Runner:
         except Exception as exc:  # noqa: BLE001
             return _failed(step, exc)
 
-    def _beside(self, step: Change, owed: Owed) -> Reply:
+    def _beside(self, step: Change, output: Output) -> Reply:
         """The reply of a change that is a commit beside the pipeline; None, and nothing happened,
         where it is not."""
         if step.beside is None:
@@ -419,16 +419,16 @@ class Runner:
             return None
         if step.request is not None:
             step.request.took(begun_ns)
-        return owed.made(done)
+        return output.made(done)
 
-    def _change(self, step: Change, owed: Owed, *, frees: bool = False) -> Reply:
+    def _change(self, step: Change, output: Output, *, frees: bool = False) -> Reply:
         """The reply is made behind the commit, so that no other one waits for it."""
         if step.prepare is not None:
             step.prepare()
-        mark = owed.size
+        mark = output.size
 
         def op(state: WriteTxn) -> Any:
-            owed.size = mark  # it may be decided more than once
+            output.size = mark  # it may be decided more than once
             return timed(step.request, step.op, state)
 
         try:
@@ -436,18 +436,18 @@ class Runner:
         except DiskFullError:
             if frees or not step.frees:
                 raise
-            return self._change(step, owed, frees=True)  # in the space that is set aside
-        return owed.made(step.reply(result))
+            return self._change(step, output, frees=True)  # in the space that is set aside
+        return output.made(step.reply(result))
 
-    def _commit(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+    def _commit(self, steps: Sequence[CommandStep], output: Output) -> list[Reply]:
         """Changes as one commit; the replies of as many as went into it."""
-        together = Together([Run(steps, owed)])
+        together = Together([ClientSteps(steps, output)])
         try:
             self._decided(together)
         except Cut:
             raise
         except DiskFullError:  # what gives space back goes on, what takes some is refused
-            return [self._single(step, owed) for step in steps]
+            return [self._single(step, output) for step in steps]
         except Error as exc:
             return [_refused(step, exc) for step in steps]
         except Exception as exc:  # noqa: BLE001

@@ -22,11 +22,11 @@ from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.catalogue import service_of
-from logstore.wire.command_runner import told
+from logstore.wire.command_runner import reply_now
 from logstore.wire.resp.reply import NO_REPLY, Reply, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Batches, Session
-from logstore.wire.steps import Block, Step, Tell
+from logstore.wire.steps import Block, CommandStep, ReplyStep
 from logstore.wire.table import Profile
 
 SLICE_S = 60.0  # a task that waits looks again at least so often, should it not be woken
@@ -41,8 +41,10 @@ class Direct:
         self.ready: deque[tuple[Reply, int]] = deque()  # replies, and the protocol of each
         self._batches = Batches(self.session, joined=not values)
         self._waiting: Block | Blocked | None = None  # a read that blocks
-        self._behind: deque[Callable[[], Iterator[Sequence[Step]]]] = deque()  # not looked at yet
-        self._runs: Iterator[Sequence[Step]] = iter(())
+        self._behind: deque[Callable[[], Iterator[Sequence[CommandStep]]]] = (
+            deque()
+        )  # not looked at yet
+        self._runs: Iterator[Sequence[CommandStep]] = iter(())
 
     def feed(self, data: bytes) -> None:
         """Take requests as bytes; the replies of those that need not wait become ready."""
@@ -124,10 +126,10 @@ class Direct:
             else:
                 self._tell(self._replies(steps))
 
-    def _replies(self, steps: Sequence[Step]) -> list[Reply]:
+    def _replies(self, steps: Sequence[CommandStep]) -> list[Reply]:
         step = steps[0]
-        if isinstance(step, Tell):
-            return [told(step)]
+        if isinstance(step, ReplyStep):
+            return [reply_now(step)]
         return self.session.database.runner.run(steps)
 
     def _tell(self, replies: list[Reply]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.errors import DiskFullError, GroupNotFoundError, StreamNotFoundError
-from logstore.wire.resp.outgoing import Owed
+from logstore.wire.resp.outgoing import Output
 from logstore.wire.resp.reply import Reply
 
 T = TypeVar("T")
@@ -97,12 +97,12 @@ class OfItems(Generic[T]):
         return self._at < self._count
 
 
-def counting(count: int, op: Callable[[WriteTxn, slice], int]) -> Callable[[Owed], Parts] | None:
+def counting(count: int, op: Callable[[WriteTxn, slice], int]) -> Callable[[Output], Parts] | None:
     """The parts of a change that tells how many; None if it is short."""
     if count <= PART_ITEMS:
         return None
 
-    def begin(_owed: Owed) -> Parts:
+    def begin(_output: Output) -> Parts:
         done: list[int] = []
         return OfItems(count, op, done.append, lambda: sum(done))
 
@@ -111,12 +111,12 @@ def counting(count: int, op: Callable[[WriteTxn, slice], int]) -> Callable[[Owed
 
 def listing(
     count: int, op: Callable[[WriteTxn, slice], list[int]]
-) -> Callable[[Owed], Parts] | None:
+) -> Callable[[Output], Parts] | None:
     """The parts of a change that tells something of each; None if it is short."""
     if count <= PART_ITEMS:
         return None
 
-    def begin(_owed: Owed) -> Parts:
+    def begin(_output: Output) -> Parts:
         done: list[Reply] = []
         return OfItems(count, op, done.extend, lambda: done)
 
@@ -126,16 +126,16 @@ def listing(
 class Share:
     """A part of what a client may owe, for the entries that all parts hand out together."""
 
-    def __init__(self, owed: Owed, of: int) -> None:
-        self._owed = owed
-        self._begun = owed.size
-        self._most = owed.room(of)
+    def __init__(self, output: Output, of: int) -> None:
+        self._output = output
+        self._begun = output.size
+        self._most = output.room(of)
 
     @property
     def spent(self) -> bool:
         """Whether nothing more goes in."""
-        return bool(self._most) and self._owed.size - self._begun >= self._most
+        return bool(self._most) and self._output.size - self._begun >= self._most
 
     def room(self) -> int:
         """How many bytes the next part may hold; 0: any."""
-        return max(1, self._most - self._owed.size + self._begun) if self._most else 0
+        return max(1, self._most - self._output.size + self._begun) if self._most else 0

@@ -22,11 +22,11 @@ from logstore.engine.shm.waiters import SavedWaiters
 from logstore.wire.audit import Audit, Denials, Logins, Reason, without_passwords
 from logstore.wire.command_runner import Runner
 from logstore.wire.log_limiter import Seldom
-from logstore.wire.resp.outgoing import Owed
+from logstore.wire.resp.outgoing import Output
 from logstore.wire.resp.reply import NO_REPLY, Failure, Reply
 from logstore.wire.resp.words import Words, quoted
 from logstore.wire.stats import Counts, SlowLog
-from logstore.wire.steps import Step
+from logstore.wire.steps import CommandStep
 from logstore.wire.table import Command, Profile, is_valkey
 from logstore.wire.users import User, Users
 
@@ -54,13 +54,13 @@ class Database(NamedTuple):
 class Multi:
     """The commands queued since MULTI."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CommandStep] = field(default_factory=list)
     requests: list[tuple[Command, list[bytes]]] = field(default_factory=list)  # one a step
     refused: bool = False
     held_bytes: int = 0  # about what they take
     login_failed: bool = False  # at EXEC: no further password is looked at
 
-    def queue(self, step: Step, command: Command, words: list[bytes]) -> None:
+    def queue(self, step: CommandStep, command: Command, words: list[bytes]) -> None:
         """Keep a command for EXEC."""
         self.steps.append(step)
         self.requests.append((command, words))
@@ -98,7 +98,7 @@ class Client:
         self.unblock: Callable[[bool], None] | None = None  # CLIENT UNBLOCK: True with an error
         self.look_again: Callable[[], object] | None = None  # wakes what blocks: ask for its right
         self.kept_in: set[SavedWaiters] = set()  # where it may keep places in queues of groups
-        self.owed = Owed()  # by the run of requests at hand
+        self.output = Output()  # by the run of requests at hand
         self.send: Callable[[bytes], None] | None = None  # MONITOR: bytes that nobody asked for
         service.begin(self)
 
@@ -154,7 +154,7 @@ class Client:
         self.deny(denied.reason, denied.what, self.user.name, times)
         self.service.audit.refused(self, denied.reason, denied.what)
         if denied.reason == "command":
-            return Failure("NOPERM " + denied.told(self.user.name, command))
+            return Failure("NOPERM " + denied.message(self.user.name, command))
         return Failure("NOPERM No permissions to access a key")
 
     def deny(self, reason: Reason, what: bytes, user: bytes, times: int = 1) -> None:
@@ -196,7 +196,9 @@ class Client:
         return "".join(letter for letter, holds in known if holds) or "N"
 
 
-Parse: TypeAlias = Callable[[Client, Words], Step]  # what a command of the table does with words
+Parse: TypeAlias = Callable[
+    [Client, Words], CommandStep
+]  # what a command of the table does with words
 
 
 class Service:

@@ -18,12 +18,29 @@ from time import monotonic
 
 from logstore.codec import codec
 from logstore.wire.audit import ADMINISTRATION
-from logstore.wire.resp.reply import NO_REPLY, QUEUED, Encoded, Failed, Failure, failure_of, told
+from logstore.wire.resp.reply import (
+    NO_REPLY,
+    QUEUED,
+    Encoded,
+    Failed,
+    Failure,
+    error_line,
+    failure_of,
+)
 from logstore.wire.resp.requests import ProtocolError, RequestParser
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client
 from logstore.wire.stats import SlowRequest
-from logstore.wire.steps import Admin, Block, Change, JoinedAdds, Look, Step, Tell, Unread
+from logstore.wire.steps import (
+    Admin,
+    Block,
+    Change,
+    CommandStep,
+    JoinedAdds,
+    ReadStep,
+    ReplyStep,
+    Unread,
+)
 from logstore.wire.table import Command
 
 CROSS_PROTOCOL = frozenset({b"post", b"host:"})  # first words of HTTP, not of a Redis client
@@ -33,13 +50,13 @@ RUN_MAX_S = 0.003  # that requests become steps before these run
 RUN_LOOK_STEPS = 32  # after so many it looks at the clock
 LONG_WORDS = 1000  # of a request that becomes a step in a thread
 SHORT_BYTES = 1024  # of an add that is looked at by itself
-_TIMED = (Look, Tell, Admin)
+_TIMED = (ReadStep, ReplyStep, Admin)
 
 
 class Session(Client):
     """A client whose requests become steps."""
 
-    def step(self, words: list[bytes]) -> Step:
+    def step(self, words: list[bytes]) -> CommandStep:
         """Look up, permit and parse a request; its step, which tells a refusal if it is one."""
         service = self.service
         try:
@@ -64,12 +81,12 @@ class Session(Client):
         except Failed as failed:
             return self._refused(words, failed)
 
-    def _refused(self, words: list[bytes], failed: Failed) -> Step:
+    def _refused(self, words: list[bytes], failed: Failed) -> CommandStep:
         """The step that tells why a request is none."""
         if words[0].lower() in CROSS_PROTOCOL:  # no command is called like that
             self.closing = True  # what is behind it is the body of a web page's request
             self.service.attacked(self)
-            return Tell(lambda: NO_REPLY)
+            return ReplyStep(lambda: NO_REPLY)
         failure = failure_of(failed)
         if self.multi is not None:
             self.multi.refused = True
@@ -78,20 +95,20 @@ class Session(Client):
                 self.unwatch()
                 why = f"EXECABORT Transaction discarded because of: {failure.text}"
                 failure = Failure(why)
-        return Tell(lambda: failure)
+        return ReplyStep(lambda: failure)
 
-    def _queue(self, command: Command, words: list[bytes]) -> Step:
+    def _queue(self, command: Command, words: list[bytes]) -> CommandStep:
         """Keep a command for EXEC; one that cannot be parsed is refused there."""
         assert self.multi is not None
         try:
             step = self._parsed(command, words)
         except Failed as failed:  # the peers find it out when they run it
             failure = failure_of(failed)
-            step = Tell(lambda: failure)
+            step = ReplyStep(lambda: failure)
         self.multi.queue(step, command, words)
-        return Tell(lambda: QUEUED)
+        return ReplyStep(lambda: QUEUED)
 
-    def _parsed(self, command: Command, words: list[bytes]) -> Step:
+    def _parsed(self, command: Command, words: list[bytes]) -> CommandStep:
         """The step of a command, with its request, for the slow log. A plain add is not timed
         unless each command is: it may be joined with its neighbours."""
         assert command.parse is not None
@@ -125,7 +142,7 @@ class Batches:
         """Bytes that are waiting for the rest of their request."""
         return self._parser.held_bytes
 
-    def feed(self, data: bytes) -> Iterator[Sequence[Step]]:
+    def feed(self, data: bytes) -> Iterator[Sequence[CommandStep]]:
         """The runs of what came with these bytes; ask for one when the one before it is done."""
         self._parser.feed(data)
         return self._runs(self._requests())
@@ -146,11 +163,11 @@ class Batches:
         ``LONG_WORDS``. None, and nothing is taken: they are to be fed."""
         return self._only(data)
 
-    def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[Step]]:
+    def words(self, requests: Sequence[list[bytes]]) -> Iterator[Sequence[CommandStep]]:
         """The runs of requests that are words already."""
         return self._runs(self._steps(requests))
 
-    def _requests(self) -> Iterator[Step]:
+    def _requests(self) -> Iterator[CommandStep]:
         session, parser = self._session, self._parser
         try:
             while not session.closing:
@@ -166,21 +183,21 @@ class Batches:
         except ProtocolError as exc:
             session.closing = True
             failure = Failure(f"ERR Protocol error: {exc}")
-            yield Tell(lambda: failure)
+            yield ReplyStep(lambda: failure)
 
-    def _steps(self, requests: Sequence[list[bytes]]) -> Iterator[Step]:
+    def _steps(self, requests: Sequence[list[bytes]]) -> Iterator[CommandStep]:
         for words in requests:
             if self._session.closing:
                 return
             yield self.step(words)
 
-    def step(self, words: list[bytes]) -> Step:
+    def step(self, words: list[bytes]) -> CommandStep:
         """The step of one request; who runs it counts it."""
         if self._sliced and len(words) > LONG_WORDS:
             return Unread(partial(self._session.step, words))
         return self._session.step(words)
 
-    def _adds(self, step: JoinedAdds) -> Step:
+    def _adds(self, step: JoinedAdds) -> CommandStep:
         session = self._session
         session.last_command = "xadd"
         if session.user.everything:
@@ -190,17 +207,17 @@ class Batches:
         if refusal is None:
             return step
         session.service.counts.count(count - 1)  # its reply is one step, and counted as such
-        refused = Encoded(b"-%b\r\n" % told(refusal) * count)
-        return Tell(lambda: refused)
+        refused = Encoded(b"-%b\r\n" % error_line(refusal) * count)
+        return ReplyStep(lambda: refused)
 
-    def _runs(self, steps: Iterator[Step]) -> Iterator[Sequence[Step]]:
+    def _runs(self, steps: Iterator[CommandStep]) -> Iterator[Sequence[CommandStep]]:
         """Steps that run together, counted when their turn comes."""
         count = self._session.service.counts.count
-        run: list[Step] = []
+        run: list[CommandStep] = []
         requests = 0
         begun = monotonic()
         for step in steps:
-            if isinstance(step, Block | Admin | Tell | Unread):
+            if isinstance(step, Block | Admin | ReplyStep | Unread):
                 if run:
                     count(requests)
                     yield run

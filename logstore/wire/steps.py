@@ -2,7 +2,7 @@
 
 A command's function turns words into one of these; who runs it may put several changes into one
 commit, a transaction's steps too. Invariants: making a step changes nothing and reads nothing; a
-``Look`` holds no snapshot over more than one ``once``, and never waits for the writer lock.
+``ReadStep`` holds no snapshot over more than one ``once``, and never waits for the writer lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from logstore.engine.streams.read import Batch, Maker
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.wire.partial_commits import Begun, Parts
-from logstore.wire.resp.outgoing import Owed, Rows
+from logstore.wire.resp.outgoing import Output, ReplyRows
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Reply
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class RangeQuery(NamedTuple):
 
 
 class Reader(Protocol):
-    """Where a ``Look`` reads: the store, or the state inside a transaction."""
+    """Where a ``ReadStep`` reads: the store, or the state inside a transaction."""
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` finds on one snapshot; each call may see a later moment."""
@@ -62,7 +62,7 @@ class Reader(Protocol):
         ``once``."""
         ...
 
-    def rows(self) -> Rows:
+    def rows(self) -> ReplyRows:
         """An array of many rows that is about to be made."""
         ...
 
@@ -99,7 +99,7 @@ def ok(_result: Any) -> Reply:
     return OK
 
 
-class Row(NamedTuple):
+class PlainAdd(NamedTuple):
     """The entry of a plain XADD, one with ``*`` and no option."""
 
     key: bytes
@@ -122,11 +122,11 @@ class Change:
     frees: bool = False
     prepare: Callable[[], object] | None = None  # long work before it, in the thread, with no lock
     request: Request | None = None
-    row: Row | None = None
+    row: PlainAdd | None = None
     cost: int = 0  # about how many rows it writes, by its bytes, too; 0: that is not known
     # The same as a commit beside the pipeline, without a wait: its reply; None: nothing happened.
     beside: Beside | None = None
-    parts: Callable[[Owed], Parts] | None = None  # the same as several commits, where it may be
+    parts: Callable[[Output], Parts] | None = None  # the same as several commits, where it may be
     begun: Begun | None = None  # it is amid them
 
 
@@ -141,7 +141,7 @@ class JoinedAdds:
 
 
 @dataclass(slots=True)
-class Look:
+class ReadStep:
     """A read without a commit; one that may be long is also a walk."""
 
     find: Callable[[Reader], Reply]
@@ -151,7 +151,7 @@ class Look:
     light: bool = False  # a few rows of the index, whatever is stored: less than a hop to a thread
 
 
-def walked(begin: Callable[[], Walk]) -> Look:
+def walked(begin: Callable[[], Walk]) -> ReadStep:
     """A look that is a walk; where nobody else waits for a turn it is done in one go."""
 
     def find(reader: Reader) -> Reply:
@@ -160,11 +160,11 @@ def walked(begin: Callable[[], Walk]) -> Look:
             pass
         return walk.reply()
 
-    return Look(find, walk=begin)
+    return ReadStep(find, walk=begin)
 
 
 @dataclass(slots=True)
-class Tell:
+class ReplyStep:
     """A reply that needs no store; made when its turn comes."""
 
     make: Callable[[], Reply]
@@ -176,7 +176,7 @@ class Tell:
 class Unread:
     """A request of so many words that it is made a step in a thread."""
 
-    make: Callable[[], Step]
+    make: Callable[[], CommandStep]
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ class Block:
     the queue of a ``group``.
     """
 
-    attempt: Change | Look  # its reply is ``empty`` if there was nothing
+    attempt: Change | ReadStep  # its reply is ``empty`` if there was nothing
     keys: Sequence[bytes]
     timeout_ms: int | None  # None: for ever
     worth: Callable[[Reader], bool] | None = None  # looks first whether trying can give anything
@@ -218,11 +218,15 @@ class Block:
     refusal: Callable[[], Reply | None] | None = None  # asked again after a wait: None: permitted
 
 
-def commits(step: Step) -> bool:
+def commits(step: CommandStep) -> bool:
     """Whether running it may want the writer lock."""
     if isinstance(step, Block):
         step = step.attempt
-    return step.commits if isinstance(step, Admin) else not isinstance(step, Look | Tell | Unread)
+    return (
+        step.commits
+        if isinstance(step, Admin)
+        else not isinstance(step, ReadStep | ReplyStep | Unread)
+    )
 
 
-Step: TypeAlias = Change | JoinedAdds | Look | Tell | Admin | Block | Unread
+CommandStep: TypeAlias = Change | JoinedAdds | ReadStep | ReplyStep | Admin | Block | Unread

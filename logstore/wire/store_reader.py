@@ -18,7 +18,7 @@ from logstore.engine.snapshots.snapshot import NotNow, Snapshot
 from logstore.engine.streams import read
 from logstore.engine.streams.read import Batch
 from logstore.index.keys import StreamRecord
-from logstore.wire.resp.outgoing import Cut, Owed
+from logstore.wire.resp.outgoing import Cut, Output
 from logstore.wire.steps import RangeQuery
 
 T = TypeVar("T")
@@ -29,10 +29,10 @@ class StoreReader:
 
     _on_snapshot: ClassVar[read.SnapshotRead] = staticmethod(snapshot.read)
 
-    def __init__(self, store: Store[bytes], owed: Owed) -> None:
+    def __init__(self, store: Store[bytes], output: Output) -> None:
         self._engine = opened_of(store).engine()
-        self.rows = owed.rows
-        self.check = owed.check
+        self.rows = output.rows
+        self.check = output.check
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` reads on one snapshot."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from logstore.wire.resp.reply import Failed, Simple, wrong_arity
 from logstore.wire.resp.words import SHOWN_MAX, Words, shown
-from logstore.wire.steps import Step, Tell
+from logstore.wire.steps import CommandStep, ReplyStep
 
 # Whose commands there are; "valkey-9" is 9.1.
 Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9", "valkey-9.2"]
@@ -36,7 +36,9 @@ class Command:
 
     name: str  # "xadd", "xgroup|create"
     arity: int  # words with the name; negative: at least so many
-    parse: Callable[..., Step] | None  # of a client and its words; None: it only has subcommands
+    parse: (
+        Callable[..., CommandStep] | None
+    )  # of a client and its words; None: it only has subcommands
     flags: tuple[str, ...] = ()
     keys: tuple[int, int, int] = (0, 0, 0)  # first, last, step
     since: str = ""
@@ -75,7 +77,7 @@ class Command:
 def constant(
     name: str,
     arity: int,
-    parse: Callable[..., Step] | None,
+    parse: Callable[..., CommandStep] | None,
     since: str,
     summary: str,
     *,
@@ -137,8 +139,8 @@ class Table:
         if command.subcommands and len(words) > 1:
             sub = command.subcommands.get(f"{command.name}|{_name(words[1])}")
             if sub is None and command.parse is None:
-                told = shown(words[1])
-                raise Failed(f"ERR unknown subcommand '{told}'. Try {command.name.upper()} HELP.")
+                name = shown(words[1])
+                raise Failed(f"ERR unknown subcommand '{name}'. Try {command.name.upper()} HELP.")
             command = sub or command
         if command.parse is None or not fits_arity(command.arity, len(words)):
             raise wrong_arity(command.name)
@@ -186,13 +188,13 @@ def _name(word: bytes) -> str:
 
 def _unknown(words: list[bytes]) -> str:
     """The error for a command that is not there, clipped as the peers do it."""
-    told, size = [], 0
+    parts, size = [], 0
     for word in words[1:]:
         if size >= SHOWN_MAX:
             break
-        told.append(f"'{shown(word, SHOWN_MAX - size)}' ")
-        size += len(told[-1])
-    return f"ERR unknown command '{shown(words[0])}', with args beginning with: {''.join(told)}"
+        parts.append(f"'{shown(word, SHOWN_MAX - size)}' ")
+        size += len(parts[-1])
+    return f"ERR unknown command '{shown(words[0])}', with args beginning with: {''.join(parts)}"
 
 
 def help_of(
@@ -209,10 +211,10 @@ def help_of(
         sub = part.name.partition("|")[2]
         lines += [f"{sub.upper()} {(arguments or {}).get(sub, '')}".rstrip(), f"    {part.summary}"]
     lines += ["HELP", "    Print this help."]
-    told = [Simple(line.encode()) for line in lines]
+    replies = [Simple(line.encode()) for line in lines]
 
-    def parse(_client: object, _words: Words) -> Step:
-        return Tell(lambda: told)
+    def parse(_client: object, _words: Words) -> CommandStep:
+        return ReplyStep(lambda: replies)
 
     return Command(
         f"{name}|help",

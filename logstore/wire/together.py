@@ -22,18 +22,18 @@ from logstore.engine.streams.read import Batch
 from logstore.errors import Error
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
-from logstore.wire.resp.outgoing import Owed
+from logstore.wire.resp.outgoing import Output
 from logstore.wire.resp.reply import Encoded, Failed, Failure, Reply, encode, failure_of
 from logstore.wire.steps import (
     Block,
     Change,
+    CommandStep,
     JoinedAdds,
-    Look,
+    PlainAdd,
     RangeQuery,
+    ReadStep,
+    ReplyStep,
     Request,
-    Row,
-    Step,
-    Tell,
 )
 
 Added: TypeAlias = tuple[StreamID, int] | Failure  # the first ID and how many; or one refused
@@ -44,10 +44,10 @@ COMMIT_S = 0.01  # that one commit may go on with another step
 class StateReader:
     """Reads inside a commit: what was done in it so far is seen."""
 
-    def __init__(self, state: WriteTxn, owed: Owed) -> None:
+    def __init__(self, state: WriteTxn, output: Output) -> None:
         self._state = state
-        self.rows = owed.rows
-        self.check = owed.check
+        self.rows = output.rows
+        self.check = output.check
 
     def once(self, batch: Callable[[Snapshot], T]) -> T:
         """What ``batch`` reads in the state at hand."""
@@ -155,11 +155,11 @@ def _values(runs: list[Added]) -> list[Reply]:
     return replies
 
 
-class Run(NamedTuple):
+class ClientSteps(NamedTuple):
     """Steps of one client that came together, and what it is owed."""
 
-    steps: Sequence[Step]
-    owed: Owed
+    steps: Sequence[CommandStep]
+    output: Output
 
 
 _UNDECIDED: Reply = object()
@@ -177,11 +177,11 @@ class Together:
     enough is owed to it, of all as many as the time of a commit allows; or all of them, if they
     are a transaction, whose steps have their ``turn``."""
 
-    def __init__(self, runs: Sequence[Run], turn: Turn | None = None) -> None:
+    def __init__(self, runs: Sequence[ClientSteps], turn: Turn | None = None) -> None:
         self._runs = runs
         self._steps = [step for run in runs for step in run.steps]
-        self._owed = [run.owed for run in runs for _ in run.steps]  # to the client of each step
-        self._marks = [run.owed.size for run in runs]
+        self._output = [run.output for run in runs for _ in run.steps]  # to the client of each step
+        self._marks = [run.output.size for run in runs]
         self._all = turn is not None
         self._turn = turn or every_turn
         self.replies: list[Reply] = []  # one a step; _UNDECIDED: it is for another commit
@@ -197,7 +197,7 @@ class Together:
         buffer = state.buffer
         assert buffer is not None
         for run, mark in zip(self._runs, self._marks, strict=True):
-            run.owed.size = mark
+            run.output.size = mark
         count = len(self._steps)
         self.replies = [_UNDECIDED] * count
         place, begun = 0, time.monotonic()
@@ -226,9 +226,9 @@ class Together:
 
     def _unless_full(self, place: int) -> int:
         """The next place, without the rest of a client that is owed enough by its steps so far."""
-        owed = self._owed[place]
-        if owed.full and owed is self._owed[place - 1]:
-            while place < len(self._owed) and self._owed[place] is owed:
+        output = self._output[place]
+        if output.full and output is self._output[place - 1]:
+            while place < len(self._output) and self._output[place] is output:
                 place += 1
         return place
 
@@ -249,7 +249,7 @@ class Together:
         step = self._steps[place]
         if isinstance(step, Block):  # inside a transaction nothing waits
             step = step.attempt
-        owed = self._owed[place]
+        output = self._output[place]
         if isinstance(step, Change):
             rows = _joined(self._steps, place)
             if len(rows) > 1:
@@ -259,14 +259,14 @@ class Together:
                     adds = self._adds[place] = Adds(rows[0].key, batch)
                 self.replies[place : place + len(rows)] = _values(adds(state))
                 return len(rows)
-            self.replies[place] = owed.made(step.reply(timed(step.request, step.op, state)))
+            self.replies[place] = output.made(step.reply(timed(step.request, step.op, state)))
         elif isinstance(step, JoinedAdds):
             adds = self._adds.setdefault(place, Adds(step.key, step.rows))
             self.replies[place] = encoded(adds(state))
-        elif isinstance(step, Look):
-            reader = StateReader(state, owed)
-            self.replies[place] = owed.made(timed(step.request, step.find, reader))
-        elif isinstance(step, Tell):
+        elif isinstance(step, ReadStep):
+            reader = StateReader(state, output)
+            self.replies[place] = output.made(timed(step.request, step.find, reader))
+        elif isinstance(step, ReplyStep):
             if place not in self._done:
                 self._done[place] = timed(step.request, step.make)
             self.replies[place] = self._done[place]
@@ -275,9 +275,9 @@ class Together:
         return 1
 
 
-def _joined(steps: Sequence[Step], place: int) -> list[Row]:
+def _joined(steps: Sequence[CommandStep], place: int) -> list[PlainAdd]:
     """The rows of plain adds to one stream that stand here one behind the other."""
-    rows: list[Row] = []
+    rows: list[PlainAdd] = []
     while place < len(steps):
         step = steps[place]
         row = step.row if isinstance(step, Change) and step.request is None else None

@@ -193,16 +193,16 @@ class Users:
         except RuleError:
             return [f"{where}: Unmatched parenthesis in selector definition."]
         faults: list[str] = []
-        told = False
+        refused = False
         for rule in rules:
             try:
                 rights.change(rule.strip(b"\t\r\n"), self.table)
             except RuleError as exc:
                 if str(exc) == UNKNOWN:  # the rule itself: no password can be in it
                     faults.append(f"{where}: Error in applying operation '{shown(rule)}': {exc}. ")
-                elif not told:
+                elif not refused:
                     faults.append(f"{where}: {exc}. ")
-                    told = True
+                    refused = True
         return faults
 
 

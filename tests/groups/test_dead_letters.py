@@ -16,7 +16,7 @@ import pytest
 
 import logstore
 import logstore.aio
-from logstore.api import dead_letters, values
+from logstore.api import coded, dead_letters
 from logstore.engine.groups import ack, dead_letter
 from logstore.errors import EntryNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
@@ -497,7 +497,7 @@ def test_what_cannot_be_told_was_done(
     with shop(tmp_path, 1) as (store, group, _):
         group.configure(max_deliveries=1, dead_letter="dead")
         delivered(group, 1)
-        monkeypatch.setattr(values, "as_kept", unreadable)
+        monkeypatch.setattr(coded, "as_kept", unreadable)
         with caplog.at_level(logging.ERROR):
             assert group.nack("1-0") == 1
         monkeypatch.undo()

@@ -28,13 +28,13 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.wire.catalogue import service_of
 from logstore.wire.log_limiter import Seldom
 from logstore.wire.resp import reply as replies_module
-from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
+from logstore.wire.resp.outgoing import Cut, Output, OutputBytes
 from logstore.wire.resp.requests import RequestParser
 from logstore.wire.server import held_adds
 from logstore.wire.service import Service
 from logstore.wire.session import Session
-from logstore.wire.steps import Step
-from logstore.wire.together import Run
+from logstore.wire.steps import CommandStep
+from logstore.wire.together import ClientSteps
 from tests.support.inside import lane_commits
 from tests.tools.commands import environment
 from tests.wire.collected import _SENT, SOON_S, collected, send, wait_for, xadd
@@ -346,7 +346,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service_of(store)
 
 
-def steps(service: Service, *requests: list[bytes]) -> list[Step]:
+def steps(service: Service, *requests: list[bytes]) -> list[CommandStep]:
     """The steps of some requests."""
     session, parser = Session(service, trusted=True), RequestParser()
     parser.feed(b"".join(map(request, requests)))
@@ -355,11 +355,11 @@ def steps(service: Service, *requests: list[bytes]) -> list[Step]:
 
 def test_who_is_cut_off_takes_nobody_along(service: Service) -> None:
     runs = [
-        Run(steps(service, xadd(b"s", b"1"), xadd(b"t", b"1")), Owed()),
-        Run(steps(service, [b"XADD", b"s", b"MAXLEN", b"9", b"*", b"n", b"2"],
+        ClientSteps(steps(service, xadd(b"s", b"1"), xadd(b"t", b"1")), Output()),
+        ClientSteps(steps(service, [b"XADD", b"s", b"MAXLEN", b"9", b"*", b"n", b"2"],
                   [b"XADD", b"s", b"MAXLEN", b"9", b"*", b"n", b"2"]),
-            OwedBytes(2, 10, lambda: True)),
-        Run(steps(service, xadd(b"s", b"3"), xadd(b"t", b"3")), Owed()),
+            OutputBytes(2, 10, lambda: True)),
+        ClientSteps(steps(service, xadd(b"s", b"3"), xadd(b"t", b"3")), Output()),
     ]  # fmt: skip
     first, cut, last = service.databases[0].runner.share(runs)
     assert isinstance(cut, Cut)
@@ -370,12 +370,12 @@ def test_who_is_cut_off_takes_nobody_along(service: Service) -> None:
 
 
 def test_a_client_that_is_owed_enough_goes_on_in_the_next_commit(service: Service) -> None:
-    owed = OwedBytes(2, 1 << 40, lambda: True)
-    owed.size = 1 << 30
+    output = OutputBytes(2, 1 << 40, lambda: True)
+    output.size = 1 << 30
     many = [b"XADD", b"s", b"MAXLEN", b"99", b"*", b"n", b"1"]
     runs = [
-        Run(steps(service, many, many, many), owed),
-        Run(steps(service, many, many), OwedBytes(2, 1 << 40, lambda: True)),
+        ClientSteps(steps(service, many, many, many), output),
+        ClientSteps(steps(service, many, many), OutputBytes(2, 1 << 40, lambda: True)),
     ]
     full, other = service.databases[0].runner.share(runs)
     assert isinstance(full, list)
@@ -389,6 +389,6 @@ def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
 ) -> None:
     monkeypatch.setattr("logstore.wire.together.COMMIT_S", -1.0)
     many = [b"XADD", b"s", b"MAXLEN", b"99", b"*", b"n", b"1"]
-    runs = [Run(steps(service, many, many), Owed()) for _ in range(2)]
+    runs = [ClientSteps(steps(service, many, many), Output()) for _ in range(2)]
     assert [len(found) for found in service.databases[0].runner.share(runs)] == [1, 0]  # type: ignore[arg-type]
     assert len(service.store.stream(b"s")) == 1

@@ -13,7 +13,7 @@ import logstore
 from logstore.wire import partial_commits
 from logstore.wire.catalogue import service_of
 from logstore.wire.resp import outgoing as reply_budget
-from logstore.wire.resp.outgoing import Owed, OwedBytes
+from logstore.wire.resp.outgoing import Output, OutputBytes
 from logstore.wire.resp.reply import Failure
 from logstore.wire.session import Session
 from tests.peers.servers import Peer
@@ -132,8 +132,8 @@ def test_others_change_something_between_any_two_parts(
     if words[0] not in (b"XREADGROUP", b"XDEL"):
         run(session, REQUESTS[0])
     runner, step, rounds = session.database.runner, session.step(words), 0
-    owed = OwedBytes(2, 1 << 30, lambda: True)
-    while not (found := runner.run([step], owed, whole=False)):
+    output = OutputBytes(2, 1 << 30, lambda: True)
+    while not (found := runner.run([step], output, whole=False)):
         rounds += 1
         assert run(session, [b"XADD", b"other", b"*", b"f", b"v"]) != []
     assert rounds >= len(IDS) // (2 * PART) - 7
@@ -141,7 +141,7 @@ def test_others_change_something_between_any_two_parts(
     before = session.service.commits
     run(session, [b"XGROUP", b"CREATE", b"s", b"m", b"0"])
     steps = [session.step([b"XREADGROUP", GROUP, b"m", b"c", b"STREAMS", b"s", b">"])]
-    runner.transaction(steps, None, Owed())
+    runner.transaction(steps, None, Output())
     assert session.service.commits - before == 2
 
 
@@ -149,9 +149,9 @@ def test_what_was_done_is_told_if_the_group_goes(session: Session) -> None:
     """Nothing more can be done then; before the first part it is refused."""
     runner = session.database.runner
     step = session.step(REQUESTS[0])
-    assert runner.run([step], Owed(), whole=False) == []
+    assert runner.run([step], Output(), whole=False) == []
     run(session, [b"XGROUP", b"DESTROY", b"s", b"n"])
-    ((key, entries),) = runner.run([step], Owed(), whole=False)[0].items
+    ((key, entries),) = runner.run([step], Output(), whole=False)[0].items
     assert key == b"s"
     assert [id for id, _ in entries] == [id for id in IDS[: PART + 5] if id not in IDS[3::50]][
         :PART
@@ -176,7 +176,7 @@ def test_what_is_added_meanwhile_is_not_waited_for(session: Session) -> None:
     found: list[Any] = []
     while not found:
         run(session, *[[b"XADD", b"s", b"*", b"f", b"v"]] * (2 * PART))
-        found = runner.run([step], Owed(), whole=False)
+        found = runner.run([step], Output(), whole=False)
     ((_, entries),) = found[0].items
     assert len(IDS) - 200 < len(entries) < len(IDS) + 4 * PART
 
@@ -187,6 +187,6 @@ def test_the_slow_log_has_the_whole_of_it(session: Session) -> None:
     log.slower_us = 1000
     log.clear()
     runner, step = session.database.runner, session.step(REQUESTS[0])
-    while not runner.run([step], Owed(), whole=False):
+    while not runner.run([step], Output(), whole=False):
         pass
     assert [row[3][0] for row in log.newest(-1)] == [b"XREADGROUP"]  # type: ignore[index]

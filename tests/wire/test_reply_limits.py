@@ -14,7 +14,7 @@ import redis
 import logstore
 from logstore.wire.catalogue import service_of
 from logstore.wire.resp import outgoing as owing
-from logstore.wire.resp.outgoing import Cut, OwedBytes
+from logstore.wire.resp.outgoing import Cut, OutputBytes
 from logstore.wire.resp.reply import NULL_ARRAY, Array, Failure, Made, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Session
@@ -40,13 +40,13 @@ def test_pieces_are_the_bytes_of_the_reply(protocol: int) -> None:
         True,
         b"",
     ]
-    owed = OwedBytes(protocol, 1 << 30, alive)
-    made = owed.made(reply)
+    output = OutputBytes(protocol, 1 << 30, alive)
+    made = output.made(reply)
     assert isinstance(made, Made)
     assert b"".join(made.pieces) == encode(reply, protocol)
-    assert owed.size == len(encode(reply, protocol))
+    assert output.size == len(encode(reply, protocol))
     assert len(made.pieces) > 4
-    rows = owed.rows()
+    rows = output.rows()
     rows.add([[b"1-1", [b"a", large]]])
     rows.add([[b"2-1", [b"a", b"b"]]] * 5000)
     array = rows.done()
@@ -70,23 +70,23 @@ def test_a_run_ends_with_what_is_owed(tmp_path: Path) -> None:
         session = Session(service)
         runner = session.database.runner
         every = session.step([b"XRANGE", b"s", b"-", b"+"])
-        owed = OwedBytes(2, 1 << 30, alive)
-        assert len(runner.run([every] * 100, owed)) == 3
-        assert owing.RUN_BYTES <= owed.size < 2 * owing.RUN_BYTES
+        output = OutputBytes(2, 1 << 30, alive)
+        assert len(runner.run([every] * 100, output)) == 3
+        assert owing.RUN_BYTES <= output.size < 2 * owing.RUN_BYTES
         history = [b"XREADGROUP", b"GROUP", b"g", b"c", b"STREAMS", b"s", b"0"]
         runner.run([session.step([b"XGROUP", b"CREATE", b"s", b"g", b"0"])])
         runner.run([session.step([*history[:-1], b">"])])
-        owed = OwedBytes(2, 1 << 30, alive)
-        assert len(runner.run([session.step(history)] * 100, owed)) == 3
+        output = OutputBytes(2, 1 << 30, alive)
+        assert len(runner.run([session.step(history)] * 100, output)) == 3
         # All of a transaction, or nothing of it.
         steps = [session.step([b"XADD", b"t", b"*", b"a", b"b"]), *[every] * 20]
         with pytest.raises(Cut, match="may owe"):
-            runner.transaction(steps, None, OwedBytes(2, MOST, alive))
+            runner.transaction(steps, None, OutputBytes(2, MOST, alive))
         assert runner.run([session.step([b"EXISTS", b"t"])]) == [0]
         with pytest.raises(Cut, match="may owe"):
-            runner.run([every], OwedBytes(2, 300_000, alive))
+            runner.run([every], OutputBytes(2, 300_000, alive))
         with pytest.raises(Cut, match="went"):
-            runner.run([every], OwedBytes(2, 1 << 30, lambda: False))
+            runner.run([every], OutputBytes(2, 1 << 30, lambda: False))
 
 
 LIMIT = 3 << 20
@@ -125,12 +125,12 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def owing_at_most(service: Service, line: str, most: int) -> tuple[Any, int]:
     """The reply, or the error that cut it off, and the peak of memory above what was there."""
     session = Session(service)
-    session.owed = owed = OwedBytes(2, most, alive)
+    session.output = output = OutputBytes(2, most, alive)
     step = session.step(line.encode().split())
     gc.collect()
     tracemalloc.start()
     try:
-        reply = session.database.runner.run([step], owed)[0]
+        reply = session.database.runner.run([step], output)[0]
     except Cut as cut:
         reply = cut
     finally:

@@ -28,7 +28,7 @@ def refused(words: bytes, stream: bytes, advice: str = "") -> GroupNotFoundError
     """The error with these words, in which names are as they are; clients get no advice."""
     message = words.decode("utf-8", "backslashreplace") + advice
     error = GroupNotFoundError(message, stream=stream)
-    error.told = words
+    error.peer_text = words
     return error
 
 

@@ -10,7 +10,7 @@ from logstore.wire.acl import CATEGORIES, RuleError, Selector, shown
 from logstore.wire.resp.reply import OK, Failed, Ordered, Reply, wrong_arity
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse
-from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.steps import Admin, CommandStep, ReplyStep
 from logstore.wire.table import Command, constant, fits_arity, help_of
 from logstore.wire.users import User
 
@@ -23,7 +23,7 @@ _NO_FILE = (
 )
 
 
-def _once(work: Callable[[], Reply]) -> Step:
+def _once(work: Callable[[], Reply]) -> CommandStep:
     """A step whose work is done once, though a transaction may be tried more than once."""
     replies: list[Reply] = []
 
@@ -35,7 +35,7 @@ def _once(work: Callable[[], Reply]) -> Step:
                 raise Failed(f"ERR {exc}") from None
         return replies[0]
 
-    return Tell(make)
+    return ReplyStep(make)
 
 
 def _end(words: Words) -> None:
@@ -47,35 +47,35 @@ def _end(words: Words) -> None:
         )
 
 
-def who_am_i(client: Client, _words: Words) -> Step:
+def who_am_i(client: Client, _words: Words) -> CommandStep:
     """As ACL WHOAMI."""
-    return Tell(lambda: client.user.name)
+    return ReplyStep(lambda: client.user.name)
 
 
-def users(client: Client, _words: Words) -> Step:
+def users(client: Client, _words: Words) -> CommandStep:
     """As ACL USERS."""
-    return Tell(lambda: [user.name for user in client.service.users.in_order()])
+    return ReplyStep(lambda: [user.name for user in client.service.users.in_order()])
 
 
-def listed(client: Client, _words: Words) -> Step:
+def listed(client: Client, _words: Words) -> CommandStep:
     """As ACL LIST."""
-    return Tell(lambda: [bytes(user) for user in client.service.users.in_order()])
+    return ReplyStep(lambda: [bytes(user) for user in client.service.users.in_order()])
 
 
-def categories(client: Client, words: Words) -> Step:
+def categories(client: Client, words: Words) -> CommandStep:
     """As ACL CAT."""
     if not len(words):
-        return Tell(lambda: [category.encode() for category in CATEGORIES])
+        return ReplyStep(lambda: [category.encode() for category in CATEGORIES])
     wanted = words.next()
     _end(words)
     name = wanted.lower().decode("latin-1")
     if name not in CATEGORIES:
         raise Failed(f"ERR Unknown category '{shown(wanted[:SHOWN_MAX])}'")
     named = client.service.table.of_category(name)
-    return Tell(lambda: [command.name.encode() for command in named])
+    return ReplyStep(lambda: [command.name.encode() for command in named])
 
 
-def set_user(client: Client, words: Words) -> Step:
+def set_user(client: Client, words: Words) -> CommandStep:
     """As ACL SETUSER: all of the rules, or none."""
     name, rules = words.next(), words.rest()
     service = client.service
@@ -88,7 +88,7 @@ def set_user(client: Client, words: Words) -> Step:
     return _once(work)
 
 
-def get_user(client: Client, words: Words) -> Step:
+def get_user(client: Client, words: Words) -> CommandStep:
     """As ACL GETUSER."""
     name = words.next()
 
@@ -104,7 +104,7 @@ def get_user(client: Client, words: Words) -> Step:
             b"selectors": [_selector(selector) for selector in others],
         }
 
-    return Tell(find)
+    return ReplyStep(find)
 
 
 def _selector(selector: Selector) -> dict[bytes, Reply]:
@@ -115,7 +115,7 @@ def _selector(selector: Selector) -> dict[bytes, Reply]:
     }
 
 
-def delete_users(client: Client, words: Words) -> Step:
+def delete_users(client: Client, words: Words) -> CommandStep:
     """As ACL DELUSER: their connections end."""
     names = words.rest()
     service = client.service
@@ -128,7 +128,7 @@ def delete_users(client: Client, words: Words) -> Step:
     return _once(work)
 
 
-def load(client: Client, _words: Words) -> Step:
+def load(client: Client, _words: Words) -> CommandStep:
     """As ACL LOAD."""
     path, service = _file(client), client.service
 
@@ -146,7 +146,7 @@ def _file(client: Client) -> Path:
     return path
 
 
-def save(client: Client, _words: Words) -> Step:
+def save(client: Client, _words: Words) -> CommandStep:
     """As ACL SAVE: the file is as it was, or holds all users."""
     path, service = _file(client), client.service
 
@@ -157,7 +157,7 @@ def save(client: Client, _words: Words) -> Step:
     return Admin(work, commits=False)
 
 
-def log(client: Client, words: Words) -> Step:
+def log(client: Client, words: Words) -> CommandStep:
     """As ACL LOG."""
     denials = client.service.denials
     most = 10
@@ -168,14 +168,14 @@ def log(client: Client, words: Words) -> Step:
             denials.clear()
             return OK
 
-        return Tell(clear)
+        return ReplyStep(clear)
     if len(words):
         most = max(0, words.integer())
     _end(words)
-    return Tell(lambda: denials.newest(most))
+    return ReplyStep(lambda: denials.newest(most))
 
 
-def generated(_client: Client, words: Words) -> Step:
+def generated(_client: Client, words: Words) -> CommandStep:
     """As ACL GENPASS: a new password each time."""
     bits = words.integer() if len(words) else PASSWORD_BITS
     _end(words)
@@ -186,10 +186,10 @@ def generated(_client: Client, words: Words) -> Step:
         )
     digits = (bits + 3) // 4
     made = secrets.token_hex((digits + 1) // 2)[:digits].encode()
-    return Tell(lambda: made)
+    return ReplyStep(lambda: made)
 
 
-def dry_run(client: Client, words: Words) -> Step:
+def dry_run(client: Client, words: Words) -> CommandStep:
     """As ACL DRYRUN: whether a user may run a command, which is not run."""
     name, asked = words.next(), words.rest()
     service = client.service
@@ -200,7 +200,7 @@ def dry_run(client: Client, words: Words) -> Step:
             raise Failed(f"ERR User '{shown(name)}' not found")
         return _tried(user, service.table.lookup(asked), asked)
 
-    return Tell(find)
+    return ReplyStep(find)
 
 
 def _tried(user: User, command: Command | None, words: list[bytes]) -> Reply:
@@ -211,7 +211,7 @@ def _tried(user: User, command: Command | None, words: list[bytes]) -> Reply:
     denied = user.denies(command, words)
     if denied is None:
         return OK
-    return denied.told(user.name, command).encode("utf-8", "surrogateescape")
+    return denied.message(user.name, command).encode("utf-8", "surrogateescape")
 
 
 _FLAGS = ("noscript", "loading", "stale")

@@ -21,7 +21,7 @@ from logstore.wire.commands.removing import trim_options
 from logstore.wire.resp.reply import INVALID_ID, SYNTAX, TOO_LARGE, Failed, Reply, wrong_arity
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import ROW_BYTES, Change, Look, Reader, Row, Step, ok
+from logstore.wire.steps import ROW_BYTES, Change, CommandStep, PlainAdd, Reader, ReadStep, ok
 from logstore.wire.table import Command, Profile
 
 BESIDE_MAX_BYTES = 64 * 1024  # of an entry that is added in the loop's thread
@@ -34,7 +34,7 @@ class _Options(NamedTuple):
     name: bytes | None = None  # idempotent ID; None: computed
 
 
-def xadd(client: Client, words: Words) -> Step:
+def xadd(client: Client, words: Words) -> CommandStep:
     """As XADD."""
     key = words.next()
     options = _Options()
@@ -57,7 +57,7 @@ def xadd(client: Client, words: Words) -> Step:
         return Change(op, _first, cost=cost if options.rule is None else 0)
     fields = dict(pairs) if size <= BESIDE_MAX_BYTES else {}
     beside = partial(_beside, key, fields) if len(fields) == len(pairs) else None  # none twice
-    return Change(op, _first, row=Row(key, pairs), cost=cost, beside=beside)
+    return Change(op, _first, row=PlainAdd(key, pairs), cost=cost, beside=beside)
 
 
 def _beside(key: bytes, fields: dict[bytes, bytes], opened: OpenStore[bytes]) -> Reply | None:
@@ -72,7 +72,7 @@ def _request(
     return add.Add(key, batch, 0, 1, ids, options.create, options.rule)
 
 
-def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> Step:
+def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> CommandStep:
     if request.ids is not AUTO:
         raise Failed("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
     iid = fingerprint(request.batch.flat(0)) if name is None else name
@@ -146,7 +146,7 @@ def _first(added: Added | None) -> Reply:
     return None if added is None else bytes(added.first)
 
 
-def xcfgset(_client: Client, words: Words) -> Step:
+def xcfgset(_client: Client, words: Words) -> CommandStep:
     """As XCFGSET."""
     key = words.next()
     limits = {
@@ -169,7 +169,7 @@ def xcfgset(_client: Client, words: Words) -> Step:
     return Change(lambda state: setting_changes.stream(state, key, changes, create=False), ok)
 
 
-def xidmprecord(_client: Client, words: Words) -> Step:
+def xidmprecord(_client: Client, words: Words) -> CommandStep:
     """As XIDMPRECORD, which the peers' append-only files hold."""
     key, producer, name = words.next(), words.next(), words.next()
     id = strict_id(words.next())
@@ -181,7 +181,7 @@ def xidmprecord(_client: Client, words: Words) -> Step:
     return Change(lambda state: idempotency.record(state, key, producer, name, id), ok)
 
 
-def xlen(_client: Client, words: Words) -> Step:
+def xlen(_client: Client, words: Words) -> CommandStep:
     """As XLEN."""
     key = words.next()
 
@@ -189,7 +189,7 @@ def xlen(_client: Client, words: Words) -> Step:
         record = reader.record(key)
         return record.length if record is not None else 0
 
-    return Look(find, light=True)
+    return ReadStep(find, light=True)
 
 
 COMMANDS = [

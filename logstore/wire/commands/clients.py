@@ -7,7 +7,7 @@ import time
 from logstore.wire.resp.reply import NO_REPLY, OK, PONG, SYNTAX, Failed, Reply, Simple, Verbatim
 from logstore.wire.resp.words import Words, integer, printable, shown
 from logstore.wire.service import Client, Parse, Service
-from logstore.wire.steps import Look, Reader, Step, Tell
+from logstore.wire.steps import CommandStep, Reader, ReadStep, ReplyStep
 from logstore.wire.table import Command, constant, is_valkey
 from logstore.wire.users import DEFAULT, User
 
@@ -24,22 +24,22 @@ _NO_PASSWORD = (
 _NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
-def ping(_client: Client, words: Words) -> Step:
+def ping(_client: Client, words: Words) -> CommandStep:
     """As PING."""
     given = words.rest()
     if len(given) > 1:
         raise Failed("ERR wrong number of arguments for 'ping' command")
     reply: Reply = given[0] if given else PONG
-    return Tell(lambda: reply, light=True)
+    return ReplyStep(lambda: reply, light=True)
 
 
-def echo(_client: Client, words: Words) -> Step:
+def echo(_client: Client, words: Words) -> CommandStep:
     """As ECHO."""
     word = words.next()
-    return Tell(lambda: word, light=True)
+    return ReplyStep(lambda: word, light=True)
 
 
-def select(client: Client, words: Words) -> Step:
+def select(client: Client, words: Words) -> CommandStep:
     """As SELECT: number 0, and those that stores were mapped to.
 
     What a transaction does, and what it watches, is of one store.
@@ -54,20 +54,20 @@ def select(client: Client, words: Words) -> Step:
         client.database = database
         return OK
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
-def quits(client: Client, _words: Words) -> Step:
+def quits(client: Client, _words: Words) -> CommandStep:
     """As QUIT."""
 
     def end() -> Reply:
         client.closing = True
         return OK
 
-    return Tell(end)
+    return ReplyStep(end)
 
 
-def reset(client: Client, _words: Words) -> Step:
+def reset(client: Client, _words: Words) -> CommandStep:
     """As RESET: as if it had just come."""
 
     def begin() -> Reply:
@@ -84,7 +84,7 @@ def reset(client: Client, _words: Words) -> Step:
         return Simple(b"RESET")
 
     client.multi = None
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
 # -- who it is ------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _login(client: Client, name: bytes, password: bytes, command: bytes) -> None
     service.audit.login(client)
 
 
-def auth(client: Client, words: Words) -> Step:
+def auth(client: Client, words: Words) -> CommandStep:
     """As AUTH."""
     command, given = words.said(0), words.rest()
     if len(given) > 2:
@@ -121,10 +121,10 @@ def auth(client: Client, words: Words) -> Step:
         _login(client, user, password, command)
         return OK
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
-def hello(client: Client, words: Words) -> Step:
+def hello(client: Client, words: Words) -> CommandStep:
     """As HELLO: chooses RESP2 or RESP3, may log in and name the connection."""
     protocol = client.protocol
     if len(words):
@@ -162,7 +162,7 @@ def hello(client: Client, words: Words) -> Step:
             b"modules": [],
         }
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
 def checked_name(name: bytes) -> bytes:
@@ -234,17 +234,17 @@ _HELP = (
 )
 
 
-def client_id(client: Client, _words: Words) -> Step:
+def client_id(client: Client, _words: Words) -> CommandStep:
     """As CLIENT ID."""
-    return Tell(lambda: client.id)
+    return ReplyStep(lambda: client.id)
 
 
-def client_name(client: Client, _words: Words) -> Step:
+def client_name(client: Client, _words: Words) -> CommandStep:
     """As CLIENT GETNAME."""
-    return Tell(lambda: client.name or None)
+    return ReplyStep(lambda: client.name or None)
 
 
-def client_set_name(client: Client, words: Words) -> Step:
+def client_set_name(client: Client, words: Words) -> CommandStep:
     """As CLIENT SETNAME."""
     name = checked_name(words.next())
 
@@ -252,10 +252,10 @@ def client_set_name(client: Client, words: Words) -> Step:
         client.name = name
         return OK
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
-def client_set_info(client: Client, words: Words) -> Step:
+def client_set_info(client: Client, words: Words) -> CommandStep:
     """As CLIENT SETINFO."""
     option, value = words.next(), words.next()
     if option.lower() not in (b"lib-name", b"lib-ver"):
@@ -268,10 +268,10 @@ def client_set_info(client: Client, words: Words) -> Step:
         client.library[option.lower().decode()] = value
         return OK
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
-def client_list(client: Client, words: Words) -> Step:
+def client_list(client: Client, words: Words) -> CommandStep:
     """As CLIENT LIST, also of some by ID or of a type."""
     ids: list[int] | None = None
     kind: bytes | None = None
@@ -290,7 +290,7 @@ def client_list(client: Client, words: Words) -> Step:
         listed = list(clients.values()) if ids is None else map(clients.get, ids)
         return Verbatim(b"".join([known.line() for known in listed if known is not None]))
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _kind(word: bytes) -> bytes:
@@ -301,12 +301,12 @@ def _kind(word: bytes) -> bytes:
     return kind
 
 
-def client_info(client: Client, _words: Words) -> Step:
+def client_info(client: Client, _words: Words) -> CommandStep:
     """As CLIENT INFO."""
-    return Tell(lambda: Verbatim(client.line()))
+    return ReplyStep(lambda: Verbatim(client.line()))
 
 
-def client_kill(client: Client, words: Words) -> Step:
+def client_kill(client: Client, words: Words) -> CommandStep:
     """As CLIENT KILL, by address or by ID."""
     clients = client.service.clients
     given = words.rest()
@@ -320,7 +320,7 @@ def client_kill(client: Client, words: Words) -> Step:
             _end(meant)
             return OK
 
-        return Tell(by_address)
+        return ReplyStep(by_address)
     wanted = _Filter(given, client.service)
 
     def by_filter() -> Reply:
@@ -328,7 +328,7 @@ def client_kill(client: Client, words: Words) -> Step:
         _end(meant)
         return len(meant)
 
-    return Tell(by_filter)
+    return ReplyStep(by_filter)
 
 
 class _Filter:
@@ -396,7 +396,7 @@ def _end(clients: list[Client]) -> None:
             client.kill()
 
 
-def client_unblock(client: Client, words: Words) -> Step:
+def client_unblock(client: Client, words: Words) -> CommandStep:
     """As CLIENT UNBLOCK."""
     number = words.integer()
     how = words.option() if len(words) else b"TIMEOUT"
@@ -410,13 +410,13 @@ def client_unblock(client: Client, words: Words) -> Step:
         other.unblock(how == b"ERROR")
         return 1
 
-    return Tell(wake)
+    return ReplyStep(wake)
 
 
 def _switch(mark: str) -> Parse:
     """As CLIENT NO-EVICT and NO-TOUCH: shown by CLIENT LIST, else without effect."""
 
-    def parse(client: Client, words: Words) -> Step:
+    def parse(client: Client, words: Words) -> CommandStep:
         mode = words.option()
         if mode not in (b"ON", b"OFF"):
             raise Failed(SYNTAX)
@@ -425,12 +425,12 @@ def _switch(mark: str) -> Parse:
             (client.marks.add if mode == b"ON" else client.marks.discard)(mark)
             return OK
 
-        return Tell(begin)
+        return ReplyStep(begin)
 
     return parse
 
 
-def client_reply(client: Client, words: Words) -> Step:
+def client_reply(client: Client, words: Words) -> CommandStep:
     """As CLIENT REPLY."""
     mode = words.option()
     if mode not in (b"ON", b"OFF", b"SKIP"):
@@ -440,12 +440,12 @@ def client_reply(client: Client, words: Words) -> Step:
         client.replies = mode.decode()
         return OK if mode == b"ON" else NO_REPLY
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
-def client_help(_client: Client, _words: Words) -> Step:
+def client_help(_client: Client, _words: Words) -> CommandStep:
     """As CLIENT HELP."""
-    return Tell(lambda: [Simple(line.encode()) for line in _HELP])
+    return ReplyStep(lambda: [Simple(line.encode()) for line in _HELP])
 
 
 _FLAGS = ("noscript", "loading", "stale")

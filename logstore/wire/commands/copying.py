@@ -18,7 +18,7 @@ from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.wire.resp.reply import OK, SYNTAX, Failed, Reply
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Database
-from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
+from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ok
 from logstore.wire.table import Command, Profile
 
 # As whom DUMP writes: what each of them RESTOREs.
@@ -34,13 +34,13 @@ ALONE_BYTES = 16 * 1024  # a payload that long may have so many groups that it t
 
 
 # -- names, copies -------------------------------------------------------------------------------
-def rename(_client: Client, words: Words) -> Step:
+def rename(_client: Client, words: Words) -> CommandStep:
     """As RENAME."""
     old, new = words.next(), words.next()
     return Change(partial(lifecycle.rename, old=old, new=new), ok)
 
 
-def rename_new(_client: Client, words: Words) -> Step:
+def rename_new(_client: Client, words: Words) -> CommandStep:
     """As RENAMENX."""
     old, new = words.next(), words.next()
     return Change(partial(lifecycle.rename, old=old, new=new, replace=False), int)
@@ -54,7 +54,7 @@ def _own_database(client: Client, number: int) -> None:
         raise Failed("ERR COPY to another database is not possible here: use DUMP and RESTORE")
 
 
-def copy(client: Client, words: Words) -> Step:
+def copy(client: Client, words: Words) -> CommandStep:
     """As COPY, inside of a database."""
     source, target = words.next(), words.next()
     replace = False
@@ -78,7 +78,7 @@ def copy(client: Client, words: Words) -> Step:
 
 
 # -- payloads ------------------------------------------------------------------------------------
-def dumped(client: Client, words: Words) -> Step:
+def dumped(client: Client, words: Words) -> CommandStep:
     """As DUMP."""
     key = words.next()
     store = client.database.store
@@ -99,10 +99,10 @@ def dumped(client: Client, words: Words) -> Step:
         except StreamNotFoundError:
             return None
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def restore(client: Client, words: Words) -> Step:
+def restore(client: Client, words: Words) -> CommandStep:
     """As RESTORE."""
     key = words.next()
     ttl = words.integer()

@@ -23,11 +23,20 @@ from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.read_commands import ReadOptions, ReadParser
 from logstore.wire.commands.walking import Budget
 from logstore.wire.partial_commits import PART_ENTRIES, Share
-from logstore.wire.resp.outgoing import Owed, Rows
+from logstore.wire.resp.outgoing import Output, ReplyRows
 from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Pairs, Reply, Simple
 from logstore.wire.resp.words import Words, integer, loose_id, strict_id
 from logstore.wire.service import Client, Parse
-from logstore.wire.steps import Beside, Block, Change, QueuedRead, Reader, Step, Tell, ok
+from logstore.wire.steps import (
+    Beside,
+    Block,
+    Change,
+    CommandStep,
+    QueuedRead,
+    Reader,
+    ReplyStep,
+    ok,
+)
 from logstore.wire.table import Command
 
 _HELP = (
@@ -78,7 +87,7 @@ def wrong_or_unknown(command: str) -> Failed:
     )
 
 
-def create(_client: Client, words: Words) -> Step:
+def create(_client: Client, words: Words) -> CommandStep:
     """As XGROUP CREATE."""
     key, name, at = words.next(), words.next(), words.next()
     make_stream, read = _options(words, "CREATE", make=True)
@@ -92,7 +101,7 @@ def create(_client: Client, words: Words) -> Step:
     return Change(op, ok)
 
 
-def set_id(_client: Client, words: Words) -> Step:
+def set_id(_client: Client, words: Words) -> CommandStep:
     """As XGROUP SETID."""
     key, name, at = words.next(), words.next(), words.next()
     _, read = _options(words, "SETID", make=False)
@@ -105,27 +114,27 @@ def set_id(_client: Client, words: Words) -> Step:
     return Change(op, ok)
 
 
-def destroy(_client: Client, words: Words) -> Step:
+def destroy(_client: Client, words: Words) -> CommandStep:
     """As XGROUP DESTROY."""
     key, name = words.next(), words.next()
     return Change(lambda state: admin.destroy(state, key, name), int, frees=True)
 
 
-def create_consumer(_client: Client, words: Words) -> Step:
+def create_consumer(_client: Client, words: Words) -> CommandStep:
     """As XGROUP CREATECONSUMER."""
     key, name, consumer = words.next(), words.next(), words.next()
     return Change(lambda state: admin.create_consumer(state, key, name, consumer), int)
 
 
-def delete_consumer(_client: Client, words: Words) -> Step:
+def delete_consumer(_client: Client, words: Words) -> CommandStep:
     """As XGROUP DELCONSUMER."""
     key, name, consumer = words.next(), words.next(), words.next()
     return Change(lambda state: admin.delete_consumer(state, key, name, consumer), frees=True)
 
 
-def helped(_client: Client, _words: Words) -> Step:
+def helped(_client: Client, _words: Words) -> CommandStep:
     """As XGROUP HELP."""
-    return Tell(lambda: [Simple(line.encode()) for line in _HELP])
+    return ReplyStep(lambda: [Simple(line.encode()) for line in _HELP])
 
 
 def _sub(name: str, arity: int, parse: Parse, since: str, summary: str) -> Command:
@@ -222,20 +231,20 @@ class _Asked(NamedTuple):
         )
 
     def history(
-        self, state: WriteTxn, key: bytes, after: StreamID, count: int, owed: Owed
+        self, state: WriteTxn, key: bytes, after: StreamID, count: int, output: Output
     ) -> list[Delivered]:
         """The consumer's own history in one stream; where it is more than the client may owe, the
         connection ends."""
-        room = ByteBudget(0, owed.room())
+        room = ByteBudget(0, output.room())
         entries = deliver.read_history(
             state, key, self.group, self.consumer, after, count=count, room=room
         )
         if room.full:
-            raise owed.over()
+            raise output.over()
         return entries
 
 
-def xreadgroup(client: Client, words: Words) -> Step:
+def xreadgroup(client: Client, words: Words) -> CommandStep:
     """As XREADGROUP."""
     asked = _parse(client, words)
     read = _GroupRead(client, asked)
@@ -306,7 +315,7 @@ class _GroupRead:
         is told whole: one that is more than the client may owe ends the connection, and nothing is
         counted as delivered.
         """
-        asked, owed = self._asked, self._client.owed
+        asked, output = self._asked, self._client.output
         left = asked.options.budget()
         replies: list[tuple[bytes, Reply]] = []
         for key, after in asked.starts(state):
@@ -314,20 +323,20 @@ class _GroupRead:
                 break
             count = max(0, left.count())
             if after is None:
-                room = ByteBudget(left.max_bytes, owed.room(NEW_PART))
+                room = ByteBudget(left.max_bytes, output.room(NEW_PART))
                 entries = asked.new(state, key, count, room)
             else:
-                entries = asked.history(state, key, after, count, owed)
+                entries = asked.history(state, key, after, count, output)
             left.spend([entry.items for entry in entries])
             if entries or after is not None:
-                replies.append((key, self._told(entries, history=after is not None)))
+                replies.append((key, self._array(entries, history=after is not None)))
         return replies
 
-    def _told(self, entries: list[Delivered], *, history: bool = False) -> Reply:
+    def _array(self, entries: list[Delivered], *, history: bool = False) -> Reply:
         """The entries of one stream; the list is emptied on the way."""
-        return self._client.owed.rows().all_of(entries, self.told(history=history))
+        return self._client.output.rows().all_of(entries, self.row_maker(history=history))
 
-    def told(self, *, history: bool) -> Callable[[Delivered], Reply]:
+    def row_maker(self, *, history: bool) -> Callable[[Delivered], Reply]:
         """How an entry is told."""
         claims = self._asked.asked_idle_ms is not None and not history
         return _claimed if claims else _delivered
@@ -343,7 +352,7 @@ class _GroupRead:
         key = options.streams[0][0]
 
         def work(opened: OpenStore[bytes]) -> Reply | None:
-            rows = self._client.owed.rows()
+            rows = self._client.output.rows()
             made = _NewEntries(rows).first
             try:
                 found = opened.read_plain(
@@ -378,11 +387,11 @@ class _GroupRead:
                 noack=asked.noack,
                 asked_idle_ms=asked.asked_idle_ms,
                 takes_new=takes_new,
-                room=ByteBudget(max_bytes, self._client.owed.room(NEW_PART)),
+                room=ByteBudget(max_bytes, self._client.output.room(NEW_PART)),
             )
 
         def reply(entries: list[Delivered]) -> Reply:
-            return self.reply([(key, self._told(list(entries)))] if entries else [])
+            return self.reply([(key, self._array(list(entries)))] if entries else [])
 
         return QueuedRead(
             key,
@@ -433,7 +442,7 @@ class _NewEntries:
 
     __slots__ = ("_left", "_made")
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ReplyRows) -> None:
         self._made = rows.first
         self._left = BESIDE_MAX_BYTES
 
@@ -466,12 +475,12 @@ class _ReadParts:
     """A read of many entries: some of them in each commit, one stream after the other. What was
     added since it came to a stream is not waited for."""
 
-    def __init__(self, read: _GroupRead, asked: _Asked, owed: Owed) -> None:
+    def __init__(self, read: _GroupRead, asked: _Asked, output: Output) -> None:
         self._read = read
         self._asked = asked
-        self._owed = owed
+        self._output = output
         self._left = asked.options.budget()
-        self._share = Share(owed, NEW_PART)
+        self._share = Share(output, NEW_PART)
         self._starts: list[tuple[bytes, StreamID | None]] | None = None
         self._begun_ms: int | None = None
         self._at = 0  # of the streams
@@ -479,8 +488,8 @@ class _ReadParts:
         self._found: list[tuple[bytes, Reply]] = []
 
     def _next_stream(self) -> None:
-        self._rows = self._owed.rows()
-        self._told = 0  # entries of this stream
+        self._rows = self._output.rows()
+        self._given = 0  # entries of this stream
         self._after: StreamID | None = None  # of a history: where it goes on
         self._upto: StreamID | None = None
 
@@ -494,7 +503,7 @@ class _ReadParts:
             if left.spent or room <= 0:
                 break
             continued = at == self._at and self._upto is not None
-            most = left.count() - (self._told if continued else 0)
+            most = left.count() - (self._given if continued else 0)
             some = min(room, most) if left.count() > 0 else room
             key, after = starts[at]
             took.append(self._one(state, key, after, some, left, continued=continued))
@@ -514,7 +523,7 @@ class _ReadParts:
         *,
         continued: bool,
     ) -> _Took:
-        asked, owed = self._asked, self._owed
+        asked, output = self._asked, self._output
         record, _ = admin.existing(state, key, asked.group, deliver.WHERE)
         upto = self._upto if continued and self._upto is not None else record.last
         if after is None:
@@ -524,7 +533,7 @@ class _ReadParts:
             full = room.full
         else:
             after = self._after if continued and self._after is not None else after
-            entries, full = asked.history(state, key, after, count, owed), False
+            entries, full = asked.history(state, key, after, count, output), False
         whole = full or len(entries) < count or entries[-1].id >= upto
         return _Took(entries, whole, upto)
 
@@ -535,15 +544,15 @@ class _ReadParts:
         for each in took:
             key, after = self._starts[self._at]
             self._left.spend([entry.items for entry in each.entries])
-            self._told += len(each.entries)
+            self._given += len(each.entries)
             if each.entries:
                 self._after = each.entries[-1].id
             self._upto = each.upto
-            self._rows.all_of(each.entries, self._read.told(history=after is not None))
+            self._rows.all_of(each.entries, self._read.row_maker(history=after is not None))
             full = after is None and self._share.spent
             limit = self._asked.options.limit
-            if each.whole or full or self._left.spent or 0 < limit <= self._told:
-                if self._told or after is not None:
+            if each.whole or full or self._left.spent or 0 < limit <= self._given:
+                if self._given or after is not None:
                     self._found.append((key, self._rows.done()))
                 self._at += 1
                 self._next_stream()
@@ -553,9 +562,9 @@ class _ReadParts:
 
     def reply(self) -> Reply:
         """Entries by stream; what is told of the stream at hand is among them."""
-        if self._told and self._starts is not None:
+        if self._given and self._starts is not None:
             self._found.append((self._starts[self._at][0], self._rows.done()))
-            self._told = 0
+            self._given = 0
         return self._read.reply(self._found)
 
 

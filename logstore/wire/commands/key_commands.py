@@ -19,7 +19,7 @@ from logstore.wire.resp.globs import Glob
 from logstore.wire.resp.reply import SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import I64_MAX, I64_MIN, Words, shown, unsigned
 from logstore.wire.service import Client, Parse
-from logstore.wire.steps import Change, Look, Reader, Step
+from logstore.wire.steps import Change, CommandStep, Reader, ReadStep
 from logstore.wire.table import Command, constant, help_of
 
 NO_KEY, NEVER = -2, -1  # instead of a time
@@ -34,7 +34,7 @@ _CONDITIONS: dict[bytes, Condition] = {
 def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
     """A command that sets when a key expires."""
 
-    def parse(_client: Client, words: Words) -> Step:
+    def parse(_client: Client, words: Words) -> CommandStep:
         key, word = words.next(), Words([words.next()], 0)
         conditions = _conditions(words)
         when_ms = word.integer() * unit_ms
@@ -70,15 +70,15 @@ def _conditions(words: Words) -> frozenset[Condition]:
     return frozenset(conditions)
 
 
-def persist(_client: Client, words: Words) -> Step:
+def persist(_client: Client, words: Words) -> CommandStep:
     """As PERSIST."""
     return Change(partial(stream_expiry.persist, name=words.next()), int)
 
 
-def _telling(told: Callable[[int, int], int]) -> Parse:
+def _answering(answer: Callable[[int, int], int]) -> Parse:
     """A command that tells when a key expires, of that time and the time now (unix ms)."""
 
-    def parse(_client: Client, words: Words) -> Step:
+    def parse(_client: Client, words: Words) -> CommandStep:
         key = words.next()
 
         def find(reader: Reader) -> Reply:
@@ -88,9 +88,9 @@ def _telling(told: Callable[[int, int], int]) -> Parse:
             record, now_ms = looked_up
             if record is None:
                 return NO_KEY
-            return told(record.expires_ms, now_ms) if record.expires_ms else NEVER
+            return answer(record.expires_ms, now_ms) if record.expires_ms else NEVER
 
-        return Look(find)
+        return ReadStep(find)
 
     return parse
 
@@ -105,8 +105,8 @@ def _set(name: str, unit_ms: int, summary: str, since: str, *, from_now: bool) -
     )
 
 
-def _tell(name: str, told: Callable[[int, int], int], summary: str, since: str) -> Command:
-    return _of_expiry(name, 2, _telling(told), "read", summary, since)
+def _time_of(name: str, answer: Callable[[int, int], int], summary: str, since: str) -> Command:
+    return _of_expiry(name, 2, _answering(answer), "read", summary, since)
 
 
 def _of_expiry(name: str, arity: int, parse: Parse, kind: str, summary: str, since: str) -> Command:
@@ -124,13 +124,13 @@ _EXPIRY = [
     _set("expireat", 1000, "Lets a stream expire at a time, in seconds.", "1.2.0", from_now=False),
     _set("pexpireat", 1, "Lets a stream expire at a time, in milliseconds.", "2.6.0",
          from_now=False),
-    _tell("ttl", lambda at, now: _seconds(at - now), "Tells in how many seconds a stream expires.",
-          "1.0.0"),
-    _tell("pttl", lambda at, now: at - now, "Tells in how many milliseconds a stream expires.",
+    _time_of("ttl", lambda at, now: _seconds(at - now),
+             "Tells in how many seconds a stream expires.", "1.0.0"),
+    _time_of("pttl", lambda at, now: at - now, "Tells in how many milliseconds a stream expires.",
           "2.6.0"),
-    _tell("expiretime", lambda at, _: _seconds(at), "Tells when a stream expires, in seconds.",
+    _time_of("expiretime", lambda at, _: _seconds(at), "Tells when a stream expires, in seconds.",
           "7.0.0"),
-    _tell("pexpiretime", lambda at, _: at, "Tells when a stream expires, in milliseconds.",
+    _time_of("pexpiretime", lambda at, _: at, "Tells when a stream expires, in milliseconds.",
           "7.0.0"),
 ]  # fmt: skip
 
@@ -142,7 +142,7 @@ _STREAM = Simple(b"stream")
 _NONE = Simple(b"none")
 
 
-def delete(_client: Client, words: Words) -> Step:
+def delete(_client: Client, words: Words) -> CommandStep:
     """As DEL and UNLINK."""
     keys = words.rest()
 
@@ -152,7 +152,7 @@ def delete(_client: Client, words: Words) -> Step:
     return Change(op, frees=True, parts=counting(len(keys), op))
 
 
-def exists(_client: Client, words: Words) -> Step:
+def exists(_client: Client, words: Words) -> CommandStep:
     """As EXISTS."""
     keys = words.rest()
 
@@ -162,28 +162,28 @@ def exists(_client: Client, words: Words) -> Step:
             for at in range(0, len(keys), LOOKED_AT_MAX)
         )
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _there(view: Snapshot, keys: list[bytes]) -> int:
     return sum(view.record(key) is not None for key in keys)
 
 
-def _of_key(key: bytes, told: Callable[[StreamRecord], Reply], missing: Reply) -> Step:
+def _of_key(key: bytes, answer: Callable[[StreamRecord], Reply], missing: Reply) -> CommandStep:
     def find(reader: Reader) -> Reply:
         record = reader.once(lambda view: view.record(key))
-        return missing if record is None else told(record)
+        return missing if record is None else answer(record)
 
-    return Look(find, light=True)
+    return ReadStep(find, light=True)
 
 
-def kind(_client: Client, words: Words) -> Step:
+def kind(_client: Client, words: Words) -> CommandStep:
     """As TYPE."""
     return _of_key(words.next(), lambda _: _STREAM, _NONE)
 
 
 # -- names ----------------------------------------------------------------------------------------
-def keys(_client: Client, words: Words) -> Step:
+def keys(_client: Client, words: Words) -> CommandStep:
     """As KEYS."""
     fits = Glob(words.next()).fits
 
@@ -195,7 +195,7 @@ def keys(_client: Client, words: Words) -> Step:
             after = page[-1][0]
         return rows.done()
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _fitting(
@@ -222,7 +222,7 @@ def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
     return page
 
 
-def scan(_client: Client, words: Words) -> Step:
+def scan(_client: Client, words: Words) -> CommandStep:
     """As SCAN: the cursor is a stream's number, so that nothing is told twice or left out."""
     cursor = min(unsigned(words.next(), "ERR invalid cursor"), I64_MAX)
     count, fits, wanted = SCAN_COUNT, None, True
@@ -246,10 +246,10 @@ def scan(_client: Client, words: Words) -> Step:
         following = page[-1][0] if full else 0
         return [b"%d" % following, _fitting(reader, page, fits) if wanted else []]
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def random_key(_client: Client, _words: Words) -> Step:
+def random_key(_client: Client, _words: Words) -> CommandStep:
     """As RANDOMKEY: that of a stream made not before a random moment, or of the oldest one."""
 
     def look(view: Snapshot) -> Reply:
@@ -259,21 +259,21 @@ def random_key(_client: Client, _words: Words) -> Step:
                 return page[0][1]
         return None
 
-    return Look(lambda reader: reader.once(look))
+    return ReadStep(lambda reader: reader.once(look))
 
 
 # -- what a key is made of ------------------------------------------------------------------------
-def object_encoding(_client: Client, words: Words) -> Step:
+def object_encoding(_client: Client, words: Words) -> CommandStep:
     """As OBJECT ENCODING."""
     return _of_key(words.next(), lambda _: b"stream", None)
 
 
-def object_idle(_client: Client, words: Words) -> Step:
+def object_idle(_client: Client, words: Words) -> CommandStep:
     """As OBJECT IDLETIME: nothing is forgotten for being idle, so it is not counted."""
     return _of_key(words.next(), lambda _: 0, None)
 
 
-def object_frequency(_client: Client, words: Words) -> Step:
+def object_frequency(_client: Client, words: Words) -> CommandStep:
     """As OBJECT FREQ, which is refused without a policy that counts it."""
     words.next()
     raise Failed(
@@ -283,12 +283,12 @@ def object_frequency(_client: Client, words: Words) -> Step:
     )
 
 
-def object_references(_client: Client, words: Words) -> Step:
+def object_references(_client: Client, words: Words) -> CommandStep:
     """As OBJECT REFCOUNT."""
     return _of_key(words.next(), lambda _: 1, None)
 
 
-def memory_usage(_client: Client, words: Words) -> Step:
+def memory_usage(_client: Client, words: Words) -> CommandStep:
     """As MEMORY USAGE: bytes of the stream's nodes, on disk."""
     key = words.next()
     if len(words):
@@ -301,7 +301,7 @@ def memory_usage(_client: Client, words: Words) -> Step:
     def find(reader: Reader) -> Reply:
         return reader.once(lambda view: _bytes_of(view, key))
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _bytes_of(view: Snapshot, key: bytes) -> int | None:

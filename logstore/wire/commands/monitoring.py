@@ -16,7 +16,7 @@ from logstore.wire.resp.reply import OK, Failed, Reply, Verbatim
 from logstore.wire.resp.words import Words, integer, shown
 from logstore.wire.service import Client, Database, Parse, Service
 from logstore.wire.stats import human
-from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.steps import Admin, CommandStep, ReplyStep
 from logstore.wire.table import Command, constant, help_of, is_valkey
 
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
@@ -56,7 +56,7 @@ _CLUSTER = (
 def _sections(client: Client) -> dict[str, dict[str, object]]:
     service, store = client.service, client.database.store
     engine, counts = opened_of(store).engine(), service.counts
-    told = describe.sizes(engine)
+    sizes = describe.sizes(engine)
     metrics = store.metrics()
     version = service.version_told.decode()
     name = "valkey" if is_valkey(service.profile) else "redis"
@@ -93,8 +93,8 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
             "rdb_last_save_time": int(service.last_save),
             "rdb_last_bgsave_status": "ok",
             "aof_last_write_status": "ok",
-            "log_bytes": told.log_bytes,
-            "disk_bytes": told.disk_bytes,
+            "log_bytes": sizes.log_bytes,
+            "disk_bytes": sizes.disk_bytes,
         },
         "Stats": {
             "total_connections_received": counts.connections,
@@ -153,7 +153,7 @@ def _memory() -> dict[str, object]:
     return fields
 
 
-def info(client: Client, words: Words) -> Step:
+def info(client: Client, words: Words) -> CommandStep:
     """As INFO."""
     wanted = {shown(word).lower() for word in words.rest()}
 
@@ -169,42 +169,42 @@ def info(client: Client, words: Words) -> Step:
 
 
 # -- what else is asked ---------------------------------------------------------------------------
-def role(_client: Client, _words: Words) -> Step:
+def role(_client: Client, _words: Words) -> CommandStep:
     """As ROLE: a master without replicas."""
     answer: Reply = [b"master", 0, []]
-    return Tell(lambda: answer)
+    return ReplyStep(lambda: answer)
 
 
-def cluster(_client: Client, _words: Words) -> Step:
+def cluster(_client: Client, _words: Words) -> CommandStep:
     """As CLUSTER of a server that is not part of one."""
     raise Failed(_NO_CLUSTER)
 
 
-def slow_get(client: Client, words: Words) -> Step:
+def slow_get(client: Client, words: Words) -> CommandStep:
     """As SLOWLOG GET."""
     most = integer(words.next(), _SLOWLOG_COUNT) if len(words) else 10
     if most < -1:
         raise Failed(_SLOWLOG_COUNT)
     words.end()
-    return Tell(lambda: client.service.slowlog.newest(most))
+    return ReplyStep(lambda: client.service.slowlog.newest(most))
 
 
-def slow_length(client: Client, _words: Words) -> Step:
+def slow_length(client: Client, _words: Words) -> CommandStep:
     """As SLOWLOG LEN."""
-    return Tell(lambda: len(client.service.slowlog))
+    return ReplyStep(lambda: len(client.service.slowlog))
 
 
-def slow_reset(client: Client, _words: Words) -> Step:
+def slow_reset(client: Client, _words: Words) -> CommandStep:
     """As SLOWLOG RESET."""
 
     def clear() -> Reply:
         client.service.slowlog.clear()
         return OK
 
-    return Tell(clear)
+    return ReplyStep(clear)
 
 
-def monitor(client: Client, _words: Words) -> Step:
+def monitor(client: Client, _words: Words) -> CommandStep:
     """As MONITOR: from now on it is told what others ask."""
     if client.send is None:
         raise Failed("ERR MONITOR is of a served store: a client in the same process cannot")
@@ -215,7 +215,7 @@ def monitor(client: Client, _words: Words) -> Step:
         client.service.monitors[client.id] = client
         return OK
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
 def _one(

@@ -25,7 +25,7 @@ from logstore.wire.partial_commits import (
     counting,
     listing,
 )
-from logstore.wire.resp.outgoing import Owed
+from logstore.wire.resp.outgoing import Output
 from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Reply
 from logstore.wire.resp.words import (
     Words,
@@ -38,7 +38,7 @@ from logstore.wire.resp.words import (
     strict_id,
 )
 from logstore.wire.service import Client
-from logstore.wire.steps import Change, Look, Reader, Step
+from logstore.wire.steps import Change, CommandStep, Reader, ReadStep
 from logstore.wire.table import Command
 
 AUTOCLAIM_COUNT = 100
@@ -55,7 +55,7 @@ def _id_of(entry: Delivered) -> Reply:
     return bytes(entry.id)
 
 
-def xack(_client: Client, words: Words) -> Step:
+def xack(_client: Client, words: Words) -> CommandStep:
     """As XACK."""
     key, group = words.next(), words.next()
     given = words.rest()
@@ -76,7 +76,7 @@ def xack(_client: Client, words: Words) -> Step:
     return Change(op, frees=True, cost=len(given), beside=None if parts else beside, parts=parts)
 
 
-def xackdel(_client: Client, words: Words) -> Step:
+def xackdel(_client: Client, words: Words) -> CommandStep:
     """As XACKDEL."""
     key, group = words.next(), words.next()
     block = IdBlock(words)
@@ -92,7 +92,7 @@ def xackdel(_client: Client, words: Words) -> Step:
 _MODES = {b"SILENT": "silent", b"FAIL": "fail", b"FATAL": "fatal"}
 
 
-def xnack(_client: Client, words: Words) -> Step:
+def xnack(_client: Client, words: Words) -> CommandStep:
     """As XNACK, by its documentation."""
     key, group, mode = words.next(), words.next(), words.option()
     if mode not in _MODES:
@@ -125,11 +125,11 @@ def xnack(_client: Client, words: Words) -> Step:
 
 
 # -- XPENDING -------------------------------------------------------------------------------------
-def xpending(_client: Client, words: Words) -> Step:
+def xpending(_client: Client, words: Words) -> CommandStep:
     """As XPENDING."""
     key, group = words.next(), words.next()
     if not len(words):
-        return Look(lambda reader: _summary(reader, key, group))
+        return ReadStep(lambda reader: _summary(reader, key, group))
     min_idle_ms = 0
     if words.take(b"IDLE"):
         if len(words) < 4:
@@ -165,7 +165,7 @@ def xpending(_client: Client, words: Words) -> Step:
                 return rows.done()
             start = following
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
@@ -177,12 +177,12 @@ def _summary(reader: Reader, key: bytes, group: bytes) -> Reply:
     consumers = [
         (row.name, row.pending) for row in every_consumer(reader, rows, key, group) if row.pending
     ]
-    told = rows.all_of(consumers, lambda row: [row[0], b"%d" % row[1]])
-    return [count, bytes(first), bytes(last), told]
+    array = rows.all_of(consumers, lambda row: [row[0], b"%d" % row[1]])
+    return [count, bytes(first), bytes(last), array]
 
 
 # -- claims ---------------------------------------------------------------------------------------
-def xclaim(client: Client, words: Words) -> Step:
+def xclaim(client: Client, words: Words) -> CommandStep:
     """As XCLAIM; a reply that is more than the client may owe claims nothing, or of very many IDs
     nothing more."""
     key, group, consumer = words.next(), words.next(), words.next()
@@ -190,13 +190,13 @@ def xclaim(client: Client, words: Words) -> Step:
     wanted = leading_ids(rest)
     given = rest[len(wanted) :]
     just_id = b"JUSTID" in [word.upper() for word in given]
-    told = _id_of if just_id else _delivered
+    as_row = _id_of if just_id else _delivered
 
-    def claimed(state: WriteTxn, owed: Owed, items: slice = ALL) -> list[Delivered]:
+    def claimed(state: WriteTxn, output: Output, items: slice = ALL) -> list[Delivered]:
         admin.existing(state, key, group)  # before the peers look at what follows
         min_idle_ms = integer(idle, "ERR Invalid min-idle-time argument for XCLAIM")
         options = _claim_options(Words(given, 0))  # they begin with the first word that is no ID
-        room = ByteBudget(0, owed.room())
+        room = ByteBudget(0, output.room())
         taken = claim.claim(
             state,
             key,
@@ -208,20 +208,20 @@ def xclaim(client: Client, words: Words) -> Step:
             **options,
         )
         if room.full:
-            raise owed.over()
+            raise output.over()
         return taken
 
     def op(state: WriteTxn) -> Reply:
-        return client.owed.rows().all_of(claimed(state, client.owed), told)
+        return client.output.rows().all_of(claimed(state, client.output), as_row)
 
-    def begin(owed: Owed) -> Parts:
-        rows = owed.rows()
+    def begin(output: Output) -> Parts:
+        rows = output.rows()
 
         def keep(found: list[Delivered]) -> None:
-            rows.all_of(found, told)
+            rows.all_of(found, as_row)
 
         return OfItems(
-            len(wanted), lambda state, items: claimed(state, owed, items), keep, rows.done
+            len(wanted), lambda state, items: claimed(state, output, items), keep, rows.done
         )
 
     return Change(op, parts=begin if len(wanted) > PART_ITEMS else None)
@@ -249,7 +249,7 @@ def _claim_options(words: Words) -> dict[str, Any]:
     return options
 
 
-def xautoclaim(client: Client, words: Words) -> Step:
+def xautoclaim(client: Client, words: Words) -> CommandStep:
     """As XAUTOCLAIM; it ends, and its cursor says where, at a part of what the client may owe."""
     key, group, consumer = words.next(), words.next(), words.next()
     min_idle_ms = max(0, integer(words.next(), "ERR Invalid min-idle-time argument for XAUTOCLAIM"))
@@ -269,13 +269,13 @@ def xautoclaim(client: Client, words: Words) -> Step:
     scan = _Scan(key, group, consumer, min_idle_ms, just_id)
 
     def op(state: WriteTxn) -> Reply:
-        owed = client.owed
-        found = scan.step(state, start, count, count * ATTEMPTS_AN_ENTRY, owed.room(CLAIM_PART))
-        entries = owed.rows().all_of(found.entries, scan.told)
-        return [bytes(found.cursor), entries, owed.rows().all_of(found.deleted, bytes)]
+        output = client.output
+        found = scan.step(state, start, count, count * ATTEMPTS_AN_ENTRY, output.room(CLAIM_PART))
+        entries = output.rows().all_of(found.entries, scan.as_row)
+        return [bytes(found.cursor), entries, output.rows().all_of(found.deleted, bytes)]
 
-    def begin(owed: Owed) -> Parts:
-        return _ScanParts(scan, start, count, owed)
+    def begin(output: Output) -> Parts:
+        return _ScanParts(scan, start, count, output)
 
     return Change(op, parts=begin if count > SCANNED_MAX // ATTEMPTS_AN_ENTRY else None)
 
@@ -307,7 +307,7 @@ class _Scan(NamedTuple):
         )
 
     @property
-    def told(self) -> Callable[[Delivered], Reply]:
+    def as_row(self) -> Callable[[Delivered], Reply]:
         """How an entry is told."""
         return _id_of if self.just_id else _delivered
 
@@ -315,13 +315,13 @@ class _Scan(NamedTuple):
 class _ScanParts:
     """XAUTOCLAIM of many, from one cursor to the next."""
 
-    def __init__(self, scan: _Scan, start: StreamID, count: int, owed: Owed) -> None:
+    def __init__(self, scan: _Scan, start: StreamID, count: int, output: Output) -> None:
         self._scan = scan
         self._cursor = start
         self._left = count
         self._attempts = count * ATTEMPTS_AN_ENTRY
-        self._share = Share(owed, CLAIM_PART)
-        self._entries, self._deleted = owed.rows(), owed.rows()
+        self._share = Share(output, CLAIM_PART)
+        self._entries, self._deleted = output.rows(), output.rows()
 
     def op(self, state: WriteTxn) -> claim.Autoclaimed:
         """The next step of the scan."""
@@ -339,7 +339,7 @@ class _ScanParts:
         self._left -= len(found.entries) + len(found.deleted)
         self._attempts -= min(self._attempts, SCANNED_MAX) - found.attempts_left
         full = found.full or self._share.spent
-        self._entries.all_of(found.entries, self._scan.told)
+        self._entries.all_of(found.entries, self._scan.as_row)
         self._deleted.all_of(found.deleted, bytes)
         return self._cursor != ZERO_ID and self._left > 0 and self._attempts > 0 and not full
 

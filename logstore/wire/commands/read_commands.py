@@ -10,23 +10,23 @@ from logstore.wire.commands.walking import Budget, EntriesWalk, RangeWalk, Stret
 from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import Block, Look, Step, walked
+from logstore.wire.steps import Block, CommandStep, ReadStep, walked
 from logstore.wire.table import Command, Profile, is_valkey
 
 LAST, NEWEST = "$", "+"
 
 
-def xrange(_client: Client, words: Words) -> Step:
+def xrange(_client: Client, words: Words) -> CommandStep:
     """As XRANGE."""
     return _range(words, reverse=False)
 
 
-def xrevrange(_client: Client, words: Words) -> Step:
+def xrevrange(_client: Client, words: Words) -> CommandStep:
     """As XREVRANGE."""
     return _range(words, reverse=True)
 
 
-def _range(words: Words, *, reverse: bool) -> Step:
+def _range(words: Words, *, reverse: bool) -> CommandStep:
     key = words.next()
     first, second = words.next(), words.next()
     low = interval_start(second if reverse else first)
@@ -38,7 +38,7 @@ def _range(words: Words, *, reverse: bool) -> Step:
                 raise Failed(SYNTAX)
             limit = words.integer()
     if limit is not None and limit <= 0:
-        return Look(lambda reader: NULL_ARRAY if reader.once(lambda v: v.record(key)) else [])
+        return ReadStep(lambda reader: NULL_ARRAY if reader.once(lambda v: v.record(key)) else [])
     most = -1 if limit is None else limit
     return walked(lambda: RangeWalk(Stretch(key, low, high, most, reverse=reverse)))
 
@@ -122,7 +122,7 @@ def _timeout(word: bytes) -> int:
     return value
 
 
-def xread(client: Client, words: Words) -> Step:
+def xread(client: Client, words: Words) -> CommandStep:
     """As XREAD."""
     parser = ReadParser(client, "xread")
     while (word := words.option()) != b"STREAMS":

@@ -14,7 +14,7 @@ from logstore.wire.partial_commits import ALL, counting, listing
 from logstore.wire.resp.reply import SYNTAX, Failed
 from logstore.wire.resp.words import I64_MAX, Words, ids, integer, strict_id
 from logstore.wire.service import Client
-from logstore.wire.steps import Change, Step, ok
+from logstore.wire.steps import Change, CommandStep, ok
 from logstore.wire.table import Command, Profile, is_valkey
 
 _TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
@@ -95,7 +95,7 @@ class TrimOptions:
         )
 
 
-def xtrim(client: Client, words: Words) -> Step:
+def xtrim(client: Client, words: Words) -> CommandStep:
     """As XTRIM."""
     key = words.next()
     parser = trim_options("xtrim", client.service.profile)
@@ -110,7 +110,7 @@ def xtrim(client: Client, words: Words) -> Step:
 WITH_MODES = frozenset({"redis-8.2", "redis-8.10", "valkey-9.2"})
 
 
-def xdel(_client: Client, words: Words) -> Step:
+def xdel(_client: Client, words: Words) -> CommandStep:
     """As XDEL."""
     key = words.next()
     given = words.rest()
@@ -165,7 +165,7 @@ class IdBlock:
         return [words.next() for _ in range(count)]
 
 
-def xdelex(_client: Client, words: Words) -> Step:
+def xdelex(_client: Client, words: Words) -> CommandStep:
     """As XDELEX."""
     key = words.next()
     block = IdBlock(words)
@@ -178,7 +178,7 @@ def xdelex(_client: Client, words: Words) -> Step:
     return Change(op, frees=True, parts=listing(block.count, op))
 
 
-def xsetid(client: Client, words: Words) -> Step:
+def xsetid(client: Client, words: Words) -> CommandStep:
     """As XSETID."""
     key = words.next()
     last = strict_id(words.next())

@@ -18,7 +18,7 @@ from logstore.wire.resp.globs import Glob
 from logstore.wire.resp.reply import NO_REPLY, NULL_ARRAY, OK, SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import I64_MAX, Words, shown
 from logstore.wire.service import Client, Parse, Service
-from logstore.wire.steps import Admin, Change, Look, Reader, Step, Tell, ok
+from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ReplyStep, ok
 from logstore.wire.table import Command, constant, help_of
 
 NAMES_AT_ONCE = 100
@@ -66,17 +66,17 @@ def _named(client: Client, name: bytes) -> Command | None:
     return root if root is None or "|" not in text else root.subcommands.get(text)
 
 
-def everything(client: Client, _words: Words) -> Step:
+def everything(client: Client, _words: Words) -> CommandStep:
     """As COMMAND."""
-    return Look(lambda _: [row(command) for command in client.service.table.commands.values()])
+    return ReadStep(lambda _: [row(command) for command in client.service.table.commands.values()])
 
 
-def counted(client: Client, _words: Words) -> Step:
+def counted(client: Client, _words: Words) -> CommandStep:
     """As COMMAND COUNT."""
-    return Tell(lambda: len(client.service.table))
+    return ReplyStep(lambda: len(client.service.table))
 
 
-def some(client: Client, words: Words) -> Step:
+def some(client: Client, words: Words) -> CommandStep:
     """As COMMAND INFO."""
     names = words.rest()
     if not names:
@@ -89,17 +89,17 @@ def some(client: Client, words: Words) -> Step:
             page: list[Reply] = []
             for name in names[at : at + NAMES_AT_ONCE]:
                 command = _named(client, name)
-                told = "" if command is None else command.name
-                if told not in known:
-                    known[told] = NULL_ARRAY if command is None else row(command)
-                page.append(known[told])
+                known_as = "" if command is None else command.name
+                if known_as not in known:
+                    known[known_as] = NULL_ARRAY if command is None else row(command)
+                page.append(known[known_as])
             rows.add(page)
         return rows.done()
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def documented(client: Client, words: Words) -> Step:
+def documented(client: Client, words: Words) -> CommandStep:
     """As COMMAND DOCS."""
     names = words.rest()
     commands = client.service.table.commands.values()
@@ -109,10 +109,10 @@ def documented(client: Client, words: Words) -> Step:
         named = {command.name: command for command in asked if command is not None}
         return {name.encode(): docs(command) for name, command in named.items()}
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def listed(client: Client, words: Words) -> Step:
+def listed(client: Client, words: Words) -> CommandStep:
     """As COMMAND LIST, also by pattern or category."""
     how = what = b""
     if words.take(b"FILTERBY"):
@@ -130,10 +130,10 @@ def listed(client: Client, words: Words) -> Step:
             return category in command.categories
         return not how
 
-    return Look(lambda _: [command.name.encode() for command in commands if fits(command)])
+    return ReadStep(lambda _: [command.name.encode() for command in commands if fits(command)])
 
 
-def keys_of(client: Client, words: Words) -> Step:
+def keys_of(client: Client, words: Words) -> CommandStep:
     """As COMMAND GETKEYS."""
     given = words.rest()
     command = client.service.table.find(given)
@@ -148,7 +148,7 @@ def keys_of(client: Client, words: Words) -> Step:
     else:
         end = last if last >= 0 else len(given) + last
         keys = given[first : end + 1 : step]
-    return Look(lambda _: keys)
+    return ReadStep(lambda _: keys)
 
 
 def _sub(name: str, arity: int, parse: Parse, summary: str) -> Command:
@@ -233,7 +233,7 @@ def _settings(client: Client) -> dict[str, str]:
     }
 
 
-def config_get(client: Client, words: Words) -> Step:
+def config_get(client: Client, words: Words) -> CommandStep:
     """As CONFIG GET."""
     patterns = words.rest()
 
@@ -252,10 +252,10 @@ def config_get(client: Client, words: Words) -> Step:
             if name in wanted
         }
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def config_set(client: Client, words: Words) -> Step:
+def config_set(client: Client, words: Words) -> CommandStep:
     """As CONFIG SET: of the limits of nodes; all else is fixed when the server is started."""
     given = words.rest()
     if len(given) % 2:
@@ -287,7 +287,7 @@ def config_set(client: Client, words: Words) -> Step:
         return OK
 
     if not wanted:
-        return Tell(begin)
+        return ReplyStep(begin)
     shared = opened_of(client.database.store).live()
 
     def change() -> Reply:
@@ -319,27 +319,27 @@ def _whole(name: str, value: bytes, least: int, most: int) -> int:
     return int(value)
 
 
-def config_reset(client: Client, _words: Words) -> Step:
+def config_reset(client: Client, _words: Words) -> CommandStep:
     """As CONFIG RESETSTAT."""
 
     def begin() -> Reply:
         client.service.counts.reset()
         return OK
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
 # -- the whole store -------------------------------------------------------------------------------
-def db_size(_client: Client, _words: Words) -> Step:
+def db_size(_client: Client, _words: Words) -> CommandStep:
     """As DBSIZE."""
 
     def find(reader: Reader) -> Reply:
         return reader.once(lambda view: sum(1 for _ in view.listed()))
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def flush(client: Client, words: Words) -> Step:
+def flush(client: Client, words: Words) -> CommandStep:
     """As FLUSHDB, if the server allows it."""
     if not client.service.allow_flush:
         raise Failed(FLUSH_REFUSED)
@@ -356,7 +356,7 @@ def _flush(state: WriteTxn) -> None:
         state.emit(frames.Drop(record.number))
 
 
-def flush_all(client: Client, words: Words) -> Step:
+def flush_all(client: Client, words: Words) -> CommandStep:
     """As FLUSHALL, of every database."""
     step, databases = flush(client, words), client.service.databases.values()
     if len(databases) == 1:
@@ -369,7 +369,7 @@ def flush_all(client: Client, words: Words) -> Step:
     return Admin(work)
 
 
-def save(client: Client, words: Words) -> Step:
+def save(client: Client, words: Words) -> CommandStep:
     """As SAVE: a checkpoint, durable when it returns."""
     words.rest()
 
@@ -385,33 +385,33 @@ def save(client: Client, words: Words) -> Step:
     return Admin(work)
 
 
-def background_save(client: Client, words: Words) -> Step:
+def background_save(client: Client, words: Words) -> CommandStep:
     """As BGSAVE: the same, and it answers when it is done."""
     step = save(client, words)
     assert isinstance(step, Admin)
     work = step.work
 
-    def told() -> Reply:
+    def answer() -> Reply:
         work()
         return Simple(b"Background saving started")
 
-    return Admin(told)
+    return Admin(answer)
 
 
-def last_save(client: Client, _words: Words) -> Step:
+def last_save(client: Client, _words: Words) -> CommandStep:
     """As LASTSAVE."""
-    return Tell(lambda: int(client.service.last_save))
+    return ReplyStep(lambda: int(client.service.last_save))
 
 
-def wait(_client: Client, words: Words) -> Step:
+def wait(_client: Client, words: Words) -> CommandStep:
     """As WAIT: there are no replicas."""
     words.integer()
     if words.integer("ERR timeout is not an integer or out of range") < 0:
         raise Failed("ERR timeout is negative")
-    return Tell(lambda: 0)
+    return ReplyStep(lambda: 0)
 
 
-def shutdown(client: Client, words: Words) -> Step:
+def shutdown(client: Client, words: Words) -> CommandStep:
     """As SHUTDOWN."""
     while len(words):
         if words.option() not in (b"NOSAVE", b"SAVE", b"NOW", b"FORCE"):
@@ -425,17 +425,17 @@ def shutdown(client: Client, words: Words) -> Step:
         client.closing = True
         return NO_REPLY
 
-    return Tell(begin)
+    return ReplyStep(begin)
 
 
-def server_time(_client: Client, _words: Words) -> Step:
+def server_time(_client: Client, _words: Words) -> CommandStep:
     """As TIME."""
 
     def find(reader: Reader) -> Reply:
         now_ms = reader.now_ms
         return [b"%d" % (now_ms // 1000), b"%d" % (now_ms % 1000 * 1000)]
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _one(

@@ -15,7 +15,7 @@ from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Failed, Failure, Reply
 from logstore.wire.resp.words import Words
 from logstore.wire.service import QUEUED_BYTES, Client, Multi
-from logstore.wire.steps import Admin, Step, Tell
+from logstore.wire.steps import Admin, CommandStep, ReplyStep
 from logstore.wire.store_reader import StoreReader
 from logstore.wire.table import Command
 from logstore.wire.together import StateReader
@@ -28,22 +28,22 @@ _NO_MORE = {
 }
 
 
-def multi(client: Client, _words: Words) -> Step:
+def multi(client: Client, _words: Words) -> CommandStep:
     """As MULTI."""
     if client.multi is not None:
         return _not_inside("ERR MULTI calls can not be nested")
     client.multi = Multi()
-    return Tell(lambda: OK)
+    return ReplyStep(lambda: OK)
 
 
-def _not_inside(refusal: str) -> Step:
+def _not_inside(refusal: str) -> CommandStep:
     """What Redis says of MULTI and WATCH after MULTI: EXEC is not refused for it. In Valkey it is,
     by the flag ``no_multi``."""
     failure = Failure(refusal)
-    return Tell(lambda: failure)
+    return ReplyStep(lambda: failure)
 
 
-def execute(client: Client, _words: Words) -> Step:
+def execute(client: Client, _words: Words) -> CommandStep:
     """As EXEC."""
     queued, watched = client.multi, client.watched
     if queued is None:
@@ -58,18 +58,18 @@ def execute(client: Client, _words: Words) -> Step:
             service.tell_monitors(client, command, words)
 
     def unchanged(state: WriteTxn) -> bool:
-        reader = StateReader(state, client.owed)
+        reader = StateReader(state, client.output)
         return watched == reader.once(lambda view: {key: _version(view, key) for key in watched})
 
     def run() -> Reply:
         turns = _Turns(client, queued)
         try:
             replies = client.database.runner.transaction(
-                queued.steps, unchanged if watched else None, client.owed, turns
+                queued.steps, unchanged if watched else None, client.output, turns
             )
         finally:
             client.multi = None
-        return NULL_ARRAY if replies is None else turns.told(replies)
+        return NULL_ARRAY if replies is None else turns.in_their_protocols(replies)
 
     return Admin(run)
 
@@ -95,16 +95,16 @@ class _Turns:
             self._refused.append(None if denied is None else _no_more(client, denied))
             if denied is None and command.name in ADMINISTRATION:
                 client.service.audit.command(client, command, words)
-        client.owed.protocol = self._protocols[place]
+        client.output.protocol = self._protocols[place]
         return self._refused[place]
 
-    def told(self, replies: list[Reply]) -> list[Reply]:
+    def in_their_protocols(self, replies: list[Reply]) -> list[Reply]:
         """The replies, each in the protocol that held behind its command."""
         client = self._client
-        client.owed.protocol = client.protocol
+        client.output.protocol = client.protocol
         protocols = [*self._protocols[1:], client.protocol]
         protocols += [client.protocol] * (len(replies) - len(protocols))
-        return client.owed.each_in(replies, protocols) if len(set(protocols)) > 1 else replies
+        return client.output.each_in(replies, protocols) if len(set(protocols)) > 1 else replies
 
 
 def _no_more(client: Client, denied: Denied) -> Failure:
@@ -117,23 +117,23 @@ def _no_more(client: Client, denied: Denied) -> Failure:
     )
 
 
-def discard(client: Client, _words: Words) -> Step:
+def discard(client: Client, _words: Words) -> CommandStep:
     """As DISCARD."""
     if client.multi is None:
         raise Failed("ERR DISCARD without MULTI")
     client.multi = None
     client.unwatch()
-    return Tell(lambda: OK)
+    return ReplyStep(lambda: OK)
 
 
-def watch(client: Client, words: Words) -> Step:
+def watch(client: Client, words: Words) -> CommandStep:
     """As WATCH."""
     if client.multi is not None:
         return _not_inside("ERR WATCH inside MULTI is not allowed")
     keys = words.rest()
 
     def look() -> Reply:
-        reader = StoreReader(client.database.store, client.owed)
+        reader = StoreReader(client.database.store, client.output)
         for key in keys:
             if key not in client.watched:
                 client.watched[key] = reader.once(partial(_version, key=key))
@@ -152,14 +152,14 @@ def _version(view: Snapshot, key: bytes) -> object:
     return record.number, record.position, tuple((group.number, group.position) for group in groups)
 
 
-def unwatch(client: Client, _words: Words) -> Step:
+def unwatch(client: Client, _words: Words) -> CommandStep:
     """As UNWATCH."""
 
     def end() -> Reply:
         client.unwatch()
         return OK
 
-    return Tell(end)
+    return ReplyStep(end)
 
 
 COMMANDS = [

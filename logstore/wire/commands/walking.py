@@ -21,7 +21,7 @@ from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget, entry_bytes
 from logstore.engine.streams.read import Batch, Maker
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.wire.resp.outgoing import Rows, entry
+from logstore.wire.resp.outgoing import ReplyRows, entry
 from logstore.wire.resp.reply import Reply
 from logstore.wire.steps import RangeQuery, Reader
 
@@ -201,7 +201,7 @@ class EntriesWalk:
         self._stretches = stretches
         self._left = budget
         self._room: ByteBudget | None = None  # of the stream at hand, if bytes are counted
-        self._rows: Rows | None = None
+        self._rows: ReplyRows | None = None
         self._at = 0
 
     def begin(self, view: Snapshot) -> list[Stretch]:
@@ -236,15 +236,17 @@ class EntriesWalk:
     def _read(self, view: Snapshot, maker: Maker | None) -> _Slice:
         stretches = self.begin(view) if self._stretches is None else self._stretches
         batches: list[Batch] = []
-        place, told, whole = self._at, 0, True
-        while whole and place < len(stretches) and told < SLICE_ENTRIES:
+        place, given, whole = self._at, 0, True
+        while whole and place < len(stretches) and given < SLICE_ENTRIES:
             stretch = stretches[place]
-            limit = stretch.limit if stretch.begun else least(stretch.limit, self._left.count(told))
+            limit = (
+                stretch.limit if stretch.begun else least(stretch.limit, self._left.count(given))
+            )
             if not limit or len(batches) == SLICE_STREAMS:
                 break
-            batch = stretch.read(view, limit, SLICE_ENTRIES - told, maker)
+            batch = stretch.read(view, limit, SLICE_ENTRIES - given, maker)
             batches.append(batch)
-            told += len(batch.entries)
+            given += len(batch.entries)
             whole = batch.rest is None
             place += whole
             if self._left.weighs:
@@ -277,9 +279,9 @@ class EntriesWalk:
         fits = len(entries) == len(batch.entries)
         if stretch.went(batch) and fits:
             return
-        told = rows.done()
-        if len(told):
-            self.found.append((stretch.key, told))
+        array = rows.done()
+        if len(array):
+            self.found.append((stretch.key, array))
         self._rows = None
         self._at += 1
 

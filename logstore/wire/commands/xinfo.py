@@ -11,11 +11,11 @@ from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
 from logstore.api.opening import opened_of
 from logstore.engine.groups import group_rows as describing
 from logstore.engine.txn.group_view import signed
-from logstore.wire.resp.outgoing import Rows
+from logstore.wire.resp.outgoing import ReplyRows
 from logstore.wire.resp.reply import SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse
-from logstore.wire.steps import Look, Reader, Step, Tell
+from logstore.wire.steps import CommandStep, Reader, ReadStep, ReplyStep
 from logstore.wire.table import Command
 
 _HELP = (
@@ -61,7 +61,7 @@ def head(info: StreamInfo[bytes], profile: str) -> dict[bytes, Reply]:
     return fields
 
 
-def stream(client: Client, words: Words) -> Step:
+def stream(client: Client, words: Words) -> CommandStep:
     """As XINFO STREAM."""
     key = words.next()
     profile = client.service.profile
@@ -69,7 +69,7 @@ def stream(client: Client, words: Words) -> Step:
         try:
             return _full(client, key, words)
         except Failed as failed:  # the peers look for the key before they read on
-            return Look(partial(_refused, key, failed))
+            return ReadStep(partial(_refused, key, failed))
 
     def find(reader: Reader) -> Reply:
         info = reader.once(lambda view: describe.stream_info(view, key, None))
@@ -79,7 +79,7 @@ def stream(client: Client, words: Words) -> Step:
             b"last-entry": flat(info.last_entry),
         }
 
-    return Look(find)
+    return ReadStep(find)
 
 
 FULL_COUNT = 10
@@ -91,7 +91,7 @@ def _refused(key: bytes, failed: Failed, reader: Reader) -> Reply:
     raise failed
 
 
-def _full(client: Client, key: bytes, words: Words) -> Step:
+def _full(client: Client, key: bytes, words: Words) -> CommandStep:
     """As XINFO STREAM FULL."""
     if not words.take(b"FULL"):
         raise Failed(SYNTAX)
@@ -115,10 +115,10 @@ def _full(client: Client, key: bytes, words: Words) -> Step:
         )
         gather.all_of(reader.once)
         info = gather.head()
-        told = rows.all_of(gather.groups, lambda group: _group(group.result(), profile))
-        return head(info, profile) | {b"entries": entries.done(), b"groups": told}
+        groups = rows.all_of(gather.groups, lambda group: _group(group.result(), profile))
+        return head(info, profile) | {b"entries": entries.done(), b"groups": groups}
 
-    return Look(find)
+    return ReadStep(find)
 
 
 def _group(info: FullGroupInfo[bytes], profile: str) -> Reply:
@@ -154,7 +154,7 @@ def _consumer(info: FullConsumerInfo[bytes]) -> Reply:
 
 
 def every_consumer(
-    reader: Reader, rows: Rows, key: bytes, group: bytes
+    reader: Reader, rows: ReplyRows, key: bytes, group: bytes
 ) -> list[describing.ConsumerRow]:
     """A group's consumers by name, read in pages and weighed: they are to become ``rows``."""
     now_ms = reader.now_ms
@@ -192,7 +192,7 @@ def _consumer_row(row: describing.ConsumerRow) -> Reply:
     }
 
 
-def groups(_client: Client, words: Words) -> Step:
+def groups(_client: Client, words: Words) -> CommandStep:
     """As XINFO GROUPS."""
     key = words.next()
 
@@ -209,10 +209,10 @@ def groups(_client: Client, words: Words) -> Step:
         every.sort(key=lambda row: row.name)
         return rows.all_of(every, _group_row)
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def consumers(_client: Client, words: Words) -> Step:
+def consumers(_client: Client, words: Words) -> CommandStep:
     """As XINFO CONSUMERS."""
     key, group = words.next(), words.next()
 
@@ -220,12 +220,12 @@ def consumers(_client: Client, words: Words) -> Step:
         rows = reader.rows()
         return rows.all_of(every_consumer(reader, rows, key, group), _consumer_row)
 
-    return Look(find)
+    return ReadStep(find)
 
 
-def helped(_client: Client, _words: Words) -> Step:
+def helped(_client: Client, _words: Words) -> CommandStep:
     """As XINFO HELP."""
-    return Tell(lambda: [Simple(line.encode()) for line in _HELP])
+    return ReplyStep(lambda: [Simple(line.encode()) for line in _HELP])
 
 
 def _sub(name: str, arity: int, parse: Parse, complexity: str, summary: str) -> Command:

@@ -47,7 +47,7 @@ _ENCODING = _Encoding()
 _ENCODED_DELIVERIES = codec().resp_deliveries
 
 
-class Rows:
+class ReplyRows:
     """Rows of an array whose number is not known before; here as values."""
 
     maker: Maker | None = None  # makes what ``take`` takes of a node; None: the codec's ``entries``
@@ -76,17 +76,17 @@ class Rows:
         """All of them, as a reply that has a length."""
         return self._rows
 
-    def all_of(self, values: list[T], told: Callable[[T], Reply]) -> Reply:
-        """The array of values, each as ``told``; the list is emptied on the way."""
+    def all_of(self, values: list[T], as_row: Callable[[T], Reply]) -> Reply:
+        """The array of values, each as ``as_row``; the list is emptied on the way."""
         values.reverse()
         while values:
             some = values[: -ROWS_AT_ONCE - 1 : -1]
             del values[-ROWS_AT_ONCE:]
-            self.add([told(value) for value in some])
+            self.add([as_row(value) for value in some])
         return self.done()
 
 
-class Owed:
+class Output:
     """The replies that a client in the same process is owed: not counted, without a limit."""
 
     def __init__(self) -> None:
@@ -110,9 +110,9 @@ class Owed:
         """A reply as it is kept until it is sent."""
         return reply
 
-    def rows(self) -> Rows:
+    def rows(self) -> ReplyRows:
         """An array that is about to be made."""
-        return Rows()
+        return ReplyRows()
 
     def note(self, replies: Iterable[Reply]) -> None:
         """Keep the errors among what becomes one reply."""
@@ -129,7 +129,7 @@ class Owed:
         return 0
 
 
-class OwedBytes(Owed):
+class OutputBytes(Output):
     """The replies that a client of a server is owed, in bytes; ``Cut`` beyond ``most`` of them."""
 
     def __init__(self, protocol: int, most: int, alive: Callable[[], bool]) -> None:
@@ -185,7 +185,7 @@ class OwedBytes(Owed):
             made.append(reply if type(reply) is Made else Made(self._pieces(reply)))
         return made
 
-    def rows(self) -> Rows:
+    def rows(self) -> ReplyRows:
         """Rows that become bytes as they come."""
         return _EncodedRows(self)
 
@@ -195,21 +195,21 @@ class OwedBytes(Owed):
         return max(1, (self._most - self.size) // part)
 
 
-class _EncodedRows(Rows):
+class _EncodedRows(ReplyRows):
     """Rows as bytes."""
 
     maker = _ENCODING
 
-    def __init__(self, owed: OwedBytes) -> None:
-        self._owed = owed
+    def __init__(self, output: OutputBytes) -> None:
+        self._output = output
         self._count = 0
         self._held = 0
         self._pieces: list[bytes] = []
 
     def add(self, rows: list[Reply]) -> None:
         """Rows that come next; they become bytes."""
-        self._owed.check()
-        self._pieces += encode_pieces(rows, self._owed.protocol, self._owed.count, headed=False)
+        self._output.check()
+        self._pieces += encode_pieces(rows, self._output.protocol, self._output.count, headed=False)
         self._count += len(rows)
 
     def first(self, lp: bytes, *node: Any) -> tuple[list[Any], bytes]:
@@ -220,16 +220,16 @@ class _EncodedRows(Rows):
         """Entries that come next: they are bytes already."""
         if found:
             piece = b"".join([row[0] for row in filter(None, found)])  # one of each node
-            self._owed.count(len(piece))
+            self._output.count(len(piece))
             self._pieces.append(piece)
             self._count += len(found)
 
     def weigh(self, size: int) -> None:
         """Values of so many bytes of memory more wait to become rows; ``Cut`` if it is too much."""
-        self._owed.check()
+        self._output.check()
         self._held += size
-        if self._held > self._owed.room():
-            raise self._owed.over()
+        if self._held > self._output.room():
+            raise self._output.over()
 
     def done(self) -> Reply:
         """The array."""

@@ -96,8 +96,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(f"ERR internal error: {type(error).__name__}")
     if isinstance(error, DiskFullError):
         _full.warn("a client's change was refused: %s", error)
-    if error.told is not None:
-        return Failure(error.told.decode("utf-8", "surrogateescape"))
+    if error.peer_text is not None:
+        return Failure(error.peer_text.decode("utf-8", "surrogateescape"))
     message = error.message
     if isinstance(error, GroupNotFoundError | GroupExistsError):
         return Failure(message)
@@ -207,7 +207,7 @@ QUEUED = Simple(b"QUEUED")
 PONG = Simple(b"PONG")
 
 
-def told(failure: Failure) -> bytes:
+def error_line(failure: Failure) -> bytes:
     """The text of an error, one line."""
     return failure.text.encode("utf-8", "surrogateescape").translate(BREAKS)
 
@@ -284,7 +284,7 @@ class _Encoder:
         self._add(b"+%b\r\n" % reply.text.translate(BREAKS))
 
     def failure(self, reply: Failure) -> None:
-        self._add(b"-%b\r\n" % told(reply))
+        self._add(b"-%b\r\n" % error_line(reply))
 
     def verbatim(self, reply: Verbatim) -> None:
         length, new = len(reply.text), self._new

@@ -45,10 +45,10 @@ ACCEPTS_STRANGERS = 4
 PAUSE_S = 0.2  # when the system gives no file
 PIECE_BYTES = 2048  # that a stranger sends are read at a time
 OWED_BYTES = 4096  # to a stranger, before it is read from again
-Factory = Callable[["Place"], asyncio.StreamReaderProtocol]
+Factory = Callable[["Admitted"], asyncio.StreamReaderProtocol]
 
 
-class Place(asyncio.BufferedProtocol):
+class Admitted(asyncio.BufferedProtocol):
     """One connection's place. For a stranger it stands between the socket and what serves it: it
     reads, and the transport only writes."""
 
@@ -285,11 +285,11 @@ class Arrivals:
         self.turns = Turns()
         self.watch = Watch(self.turns)
         self.piece = memoryview(bytearray(PIECE_BYTES))
-        self.strangers: dict[Place, None] = {}  # in the order they became so
+        self.strangers: dict[Admitted, None] = {}  # in the order they became so
         self._service = service
         self._factory = factory
         self._listen = Listen()
-        self._places: set[Place] = set()
+        self._places: set[Admitted] = set()
         self._sockets: dict[socket.socket, ssl.SSLContext | None] = {}
         self._waiting: set[socket.socket] = set()  # accept nothing for now
         self._tasks: set[asyncio.Task[None]] = set()
@@ -423,7 +423,7 @@ class Arrivals:
     def _take(self, taken: socket.socket, peer: object, tls: ssl.SSLContext | None) -> None:
         keep_alive(taken)
         address, local = address_shown(peer), address_shown(taken.getsockname())
-        place = Place(self, Session(self._service, address=address, local=local), taken, tls)
+        place = Admitted(self, Session(self._service, address=address, local=local), taken, tls)
         self._places.add(place)
         if tls is not None or not place.session.authenticated:
             self.estrange(place)
@@ -431,14 +431,14 @@ class Arrivals:
         else:
             self.connect(place)
 
-    def connect(self, place: Place) -> None:
+    def connect(self, place: Admitted) -> None:
         """Make a place's socket a transport."""
         place.connecting = True
         task = asyncio.get_running_loop().create_task(self._connect(place))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, place: Place) -> None:
+    async def _connect(self, place: Admitted) -> None:
         inner: asyncio.BaseProtocol = place if place.stranger else self._factory(place)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: inner, place.socket)
@@ -447,23 +447,23 @@ class Arrivals:
             place.release()
             place.socket.close()
 
-    def inner(self, place: Place, tls: ssl.SSLContext | None) -> asyncio.BaseProtocol:
+    def inner(self, place: Admitted, tls: ssl.SSLContext | None) -> asyncio.BaseProtocol:
         """What serves a stranger that has sent something."""
         served = self._factory(place)
         return served if tls is None else under_tls(served, tls, self._listen.handshake_timeout_s)
 
-    def estrange(self, place: Place) -> None:
+    def estrange(self, place: Admitted) -> None:
         """Count a client among the strangers."""
         self.strangers[place] = None
         if self._sweeper is None:
             self._sweep()
 
-    def admit(self, place: Place) -> None:
+    def admit(self, place: Admitted) -> None:
         """A stranger is in."""
         self.strangers.pop(place, None)
         self._freed()
 
-    def left(self, place: Place) -> None:
+    def left(self, place: Admitted) -> None:
         """A connection is closed."""
         self._places.discard(place)
         self.strangers.pop(place, None)

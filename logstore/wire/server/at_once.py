@@ -26,16 +26,16 @@ from typing import TypeAlias
 from logstore.codec import codec
 from logstore.ids import StreamID
 from logstore.wire.command_runner import NOT_RUN, NotRun, Outcome, is_shared
-from logstore.wire.resp.outgoing import RUN_BYTES, OwedBytes
+from logstore.wire.resp.outgoing import RUN_BYTES, OutputBytes
 from logstore.wire.resp.reply import NO_REPLY, Reply, encode
-from logstore.wire.server.admission import Place
+from logstore.wire.server.admission import Admitted
 from logstore.wire.server.held_adds import GroupCommit, HandedIn, HeldAdd
 from logstore.wire.session import Batches
-from logstore.wire.steps import Step
+from logstore.wire.steps import CommandStep
 
 PIECE_MAX_BYTES = 64 * 1024  # more at once is for the task, which takes it in pieces
 TURN_S = 0.002  # that one client has before the others
-Runs: TypeAlias = Iterator[Sequence[Step]]
+Runs: TypeAlias = Iterator[Sequence[CommandStep]]
 
 
 class AtOnce:
@@ -43,11 +43,11 @@ class AtOnce:
 
     def __init__(
         self,
-        place: Place,
+        place: Admitted,
         batches: Batches,
         transport: asyncio.WriteTransport,
         commits: Mapping[int, GroupCommit],
-        owed: OwedBytes,
+        output: OutputBytes,
     ) -> None:
         self._place = place
         self._others_ask = place.others_ask  # who is not logged in waits longer then
@@ -55,7 +55,7 @@ class AtOnce:
         self._batches = batches
         self._transport = transport
         self._commits = commits  # by the numbers of databases
-        self._owed = owed
+        self._output = output
         self._idle: asyncio.Future[Runs | None] | None = None  # the task waits
         self._amid = False  # what came is not answered yet: a commit is to tell, or others have it
         self._behind = False  # something came meanwhile, which the reader has
@@ -172,13 +172,13 @@ class AtOnce:
             reply = encode(added, session.protocol)
         self._write(reply)
 
-    def _only(self, idle: asyncio.Future[Runs | None], step: Step) -> None:
+    def _only(self, idle: asyncio.Future[Runs | None], step: CommandStep) -> None:
         """Run one request, behind which nothing came."""
-        owed, session = self._owed, self._session
+        output, session = self._output, self._session
         session.service.counts.count(1)
-        owed.begin(session.protocol)
+        output.begin(session.protocol)
         number, _, runner = session.database
-        reply = runner.at_once(step, owed, self._commits[number].alone)
+        reply = runner.at_once(step, output, self._commits[number].alone)
         if reply is NOT_RUN:
             self._leave(idle, iter(()), (step,))
             return
@@ -189,14 +189,14 @@ class AtOnce:
     def _go_on(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
         """Run what comes next, for as long as it is this client's turn."""
         self._amid = False
-        owed, session = self._owed, self._session
-        owed.begin(session.protocol)
+        output, session = self._output, self._session
+        output.begin(session.protocol)
         number, _, runner = session.database
         alone = self._commits[number].alone
         end = perf_counter() + TURN_S
         for steps in runs:
             for at, step in enumerate(steps):
-                reply = runner.at_once(step, owed, alone)
+                reply = runner.at_once(step, output, alone)
                 if reply is NOT_RUN:
                     self._leave(idle, runs, steps[at:])
                     return
@@ -213,7 +213,9 @@ class AtOnce:
         if self._transport.get_write_buffer_size() or self._behind or self._session.closing:
             idle.set_result(iter(()))
 
-    def _leave(self, idle: asyncio.Future[Runs | None], runs: Runs, steps: Sequence[Step]) -> None:
+    def _leave(
+        self, idle: asyncio.Future[Runs | None], runs: Runs, steps: Sequence[CommandStep]
+    ) -> None:
         """Hand in the changes that come next; what else there is is the task's."""
         self._send()
         count = next((at for at, step in enumerate(steps) if not is_shared(step)), len(steps))
@@ -223,10 +225,10 @@ class AtOnce:
         handed, behind = steps[:count], steps[count:]
         if behind:
             runs = chain((behind,), runs)
-        told = partial(self._told, idle, runs, handed)
+        on_outcome = partial(self._take_outcome, idle, runs, handed)
         self._amid = True
         commits = self._commits[self._session.database.number]
-        self._handed = commits.hand_in(handed, self._owed, told)
+        self._handed = commits.hand_in(handed, self._output, on_outcome)
 
     def _pause(self, idle: asyncio.Future[Runs | None], runs: Runs) -> None:
         """Go on when the others had their turn, and the client has read what it was sent."""
@@ -245,11 +247,11 @@ class AtOnce:
         except Exception as exc:  # noqa: BLE001  the task raises it
             idle.set_exception(exc)
 
-    def _told(
+    def _take_outcome(
         self,
         idle: asyncio.Future[Runs | None],
         runs: Runs,
-        steps: Sequence[Step],
+        steps: Sequence[CommandStep],
         outcome: Outcome,
     ) -> None:
         """The commit is complete: answer, and go on."""
@@ -274,12 +276,12 @@ class AtOnce:
     # -- replies ------------------------------------------------------------------------------
     def _answer(self, replies: Sequence[Reply]) -> None:
         """Keep what is sent of these replies."""
-        session, owed = self._session, self._owed
+        session, output = self._session, self._output
         counts, protocol = session.service.counts, session.protocol
         counts.note(replies)
-        if owed.failed:
-            counts.note(owed.failed)
-            owed.failed = []
+        if output.failed:
+            counts.note(output.failed)
+            output.failed = []
         if session.replies != "ON":
             replies = session.sent([*replies])
         for reply in replies:

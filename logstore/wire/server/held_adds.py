@@ -36,10 +36,10 @@ from logstore.wire.command_runner import (
     Slowness,
     cost_of,
 )
-from logstore.wire.resp.outgoing import Owed
+from logstore.wire.resp.outgoing import Output
 from logstore.wire.resp.reply import Reply
-from logstore.wire.steps import Beside, Step
-from logstore.wire.together import Run
+from logstore.wire.steps import Beside, CommandStep
+from logstore.wire.together import ClientSteps
 
 if TYPE_CHECKING:
     from logstore.api.opening import OpenStore
@@ -48,17 +48,17 @@ SHARED_MAX_STEPS = 1000  # of one commit, unless one client alone has more
 LIGHT_COST = 256  # rows that are written in the loop's thread: about a millisecond
 HELD_MAX_ADDS = 64  # that go to the lane at once: no more may
 TOGETHER_NS = 100_000_000  # who came later than that behind the first waits for LOCK by itself
-Told: TypeAlias = Callable[[Outcome], object]
+OnOutcome: TypeAlias = Callable[[Outcome], object]
 
 
 class HandedIn:
     """One client's steps, until they are told."""
 
-    __slots__ = ("cost", "over", "run", "since_ns", "told")
+    __slots__ = ("cost", "on_outcome", "over", "run", "since_ns")
 
-    def __init__(self, steps: Sequence[Step], owed: Owed, told: Told) -> None:
-        self.run = Run(steps, owed)
-        self.told = told
+    def __init__(self, steps: Sequence[CommandStep], output: Output, on_outcome: OnOutcome) -> None:
+        self.run = ClientSteps(steps, output)
+        self.on_outcome = on_outcome
         self.since_ns = time.monotonic_ns()
         self.over = False  # the client went: nothing of it is begun, and nobody is told
         self.cost = 0  # of all steps
@@ -75,7 +75,7 @@ class HeldAdd(NamedTuple):
 
     key: bytes
     fields: dict[bytes, bytes]
-    told: Callable[[Reply | NotRun], object]
+    on_outcome: Callable[[Reply | NotRun], object]
 
 
 class GroupCommit:
@@ -91,21 +91,23 @@ class GroupCommit:
         self._held: list[HeldAdd] = []
         self._added_last = 0  # whose plain add came last: an identity
 
-    async def run(self, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+    async def run(self, steps: Sequence[CommandStep], output: Output) -> list[Reply]:
         """Hand in, and wait: the replies of the first of the steps, perhaps of none.
 
         Raises what ends the client's connection.
         """
         future: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
-        handed = self.hand_in(steps, owed, partial(_settle, future))
+        handed = self.hand_in(steps, output, partial(_settle, future))
         try:
             return await future
         finally:
             handed.over = True
 
-    def hand_in(self, steps: Sequence[Step], owed: Owed, told: Told) -> HandedIn:
-        """Commit the steps with those of others; ``told``, in the loop, of what became of them."""
-        handed = HandedIn(steps, owed, told)
+    def hand_in(
+        self, steps: Sequence[CommandStep], output: Output, on_outcome: OnOutcome
+    ) -> HandedIn:
+        """Commit the steps with those of others; ``on_outcome`` is called in the loop."""
+        handed = HandedIn(steps, output, on_outcome)
         self._waiting.append(handed)
         self._expect()
         return handed
@@ -141,7 +143,7 @@ class GroupCommit:
             failed = self.alone(partial(_add_each, entries, ids))
             for place, add in enumerate(some):
                 id = ids[place] if place < len(ids) else NOT_RUN
-                add.told(failed if id is None else id)
+                add.on_outcome(failed if id is None else id)
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -222,7 +224,7 @@ class GroupCommit:
         """Tell each."""
         for handed, outcome in zip(taken, outcomes, strict=True):
             if not handed.over:
-                handed.told(outcome)
+                handed.on_outcome(outcome)
 
 
 def _add_each(entries: list[Any], ids: list[StreamID | None], opened: OpenStore[bytes]) -> None:

@@ -25,17 +25,17 @@ from typing import Any, SupportsIndex, TypeVar
 from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
-from logstore.wire.command_runner import Reading, is_shared, told
-from logstore.wire.resp.outgoing import Cut, Owed, OwedBytes
+from logstore.wire.command_runner import Reading, is_shared, reply_now
+from logstore.wire.resp.outgoing import Cut, Output, OutputBytes
 from logstore.wire.resp.reply import Made, Reply, encode
-from logstore.wire.server.admission import Arrivals, Place
+from logstore.wire.server.admission import Admitted, Arrivals
 from logstore.wire.server.at_once import AtOnce, Runs
 from logstore.wire.server.held_adds import GroupCommit
 from logstore.wire.server.listening import Listen, UnixSocket, tcp_sockets
 from logstore.wire.server.read_turns import ReadTurns
 from logstore.wire.service import Database, Service
 from logstore.wire.session import Batches, Session
-from logstore.wire.steps import Block, Change, Look, Step, Tell, Unread, commits
+from logstore.wire.steps import Block, Change, CommandStep, ReadStep, ReplyStep, Unread, commits
 
 T = TypeVar("T")
 log = logging.getLogger("logstore.server")
@@ -109,11 +109,11 @@ class Server:
         for watcher in self._watchers.values():
             await asyncio.to_thread(watcher.join)
 
-    def _protocol(self, place: Place) -> asyncio.StreamReaderProtocol:
+    def _protocol(self, place: Admitted) -> asyncio.StreamReaderProtocol:
         return _Protocol(_Reader(limit=READ_BYTES), partial(self._serve, place))
 
     async def _serve(
-        self, place: Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, place: Admitted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -142,13 +142,15 @@ class Server:
         """Run work that takes long but needs no store in a thread; its result."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def run(self, database: Database, steps: Sequence[Step], owed: Owed) -> list[Reply]:
+    async def run(
+        self, database: Database, steps: Sequence[CommandStep], output: Output
+    ) -> list[Reply]:
         """Run steps: small changes in a commit with those of others, all else in a thread of the
         readers or of the writers."""
         if all(map(is_shared, steps)):
-            return await self.commits[database.number].run(steps, owed)
+            return await self.commits[database.number].run(steps, output)
         runner = database.runner
-        work: Callable[[], list[Reply]] = partial(runner.run, steps, owed, whole=False)
+        work: Callable[[], list[Reply]] = partial(runner.run, steps, output, whole=False)
         threads = self._readers
         if any(map(commits, steps)):
             threads = self._writers
@@ -168,8 +170,8 @@ class Server:
             since = partial(database.runner.since, time.monotonic_ns(), work)
             return asyncio.get_running_loop().run_in_executor(self._writers, since)
 
-        def read(look: Look) -> Awaitable[Reply]:
-            return self.read(database, database.runner.reading(look, session.owed), gone)
+        def read(look: ReadStep) -> Awaitable[Reply]:
+            return self.read(database, database.runner.reading(look, session.output), gone)
 
         tasks = Tasks(self._watchers[database.number], run)
         slice_s = SLICE_S * random.uniform(0.5, 1.0)  # not all of them in the same moment
@@ -181,7 +183,7 @@ class Server:
             return unblocked.reply
 
 
-async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
+async def _closed(place: Admitted, writer: asyncio.StreamWriter) -> None:
     """Wait until a client has read what it is owed; for a stranger not for long."""
     try:
         await asyncio.wait_for(writer.wait_closed(), CLOSE_S if place.stranger else None)
@@ -189,11 +191,11 @@ async def _closed(place: Place, writer: asyncio.StreamWriter) -> None:
         place.cut()
 
 
-def _is_walk(step: Step) -> bool:
-    return isinstance(step, Look) and step.walk is not None
+def _is_walk(step: CommandStep) -> bool:
+    return isinstance(step, ReadStep) and step.walk is not None
 
 
-def _is_amid(step: Step) -> bool:
+def _is_amid(step: CommandStep) -> bool:
     return isinstance(step, Change) and step.begun is not None
 
 
@@ -282,7 +284,7 @@ class _Connection:
     """One connection: reads requests, runs them, writes replies."""
 
     def __init__(
-        self, server: Server, place: Place, reader: _Reader, writer: asyncio.StreamWriter
+        self, server: Server, place: Admitted, reader: _Reader, writer: asyncio.StreamWriter
     ) -> None:
         self._server = server
         self._place = place
@@ -293,9 +295,11 @@ class _Connection:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []  # replies that were made at once
         self._since = self._loop.time()  # others had their turn then
-        session.owed = self._owed = OwedBytes(session.protocol, OUTPUT_MAX_BYTES, self._is_there)
+        session.output = self._output = OutputBytes(
+            session.protocol, OUTPUT_MAX_BYTES, self._is_there
+        )
         self._at_once = at_once = AtOnce(
-            place, self._batches, writer.transport, server.commits, self._owed
+            place, self._batches, writer.transport, server.commits, self._output
         )
         at_once.check = self._check
         session.send = self._push_soon
@@ -343,10 +347,10 @@ class _Connection:
             await self._breathe()
             self._check()
 
-    async def _run(self, steps: Sequence[Step]) -> None:
+    async def _run(self, steps: Sequence[CommandStep]) -> None:
         """Run what came together, and send its replies as they are made."""
         step = steps[0]
-        if isinstance(step, Tell):
+        if isinstance(step, ReplyStep):
             self._tell(step)
             await self._after_a_failed_login()
             if len(self._unsent) >= UNSENT_MAX or self._is_late:
@@ -364,19 +368,19 @@ class _Connection:
             await self._run_all(steps)
         self._since = self._loop.time()
 
-    async def _run_all(self, steps: Sequence[Step]) -> None:
+    async def _run_all(self, steps: Sequence[CommandStep]) -> None:
         """Run steps that came together: reads in their slices, and what stands between them."""
         database, at = self._session.database, 0
         gone = Left(self._place.socket, self._writer.transport)
         while at < len(steps):
             step = steps[at]
-            if isinstance(step, Look) and step.walk is not None:
+            if isinstance(step, ReadStep) and step.walk is not None:
                 reading = step.begun or database.runner.reading(step, self._owe())
                 replies = [await self._server.read(database, reading, gone)]
             else:
                 end = next((to for to in range(at, len(steps)) if _is_walk(steps[to])), len(steps))
-                owed = self._owed if _is_amid(step) else self._owe()
-                replies = await self._server.run(database, steps[at:end], owed)
+                output = self._output if _is_amid(step) else self._owe()
+                replies = await self._server.run(database, steps[at:end], output)
                 if not replies and gone():  # the first one is amid its parts
                     raise Cut("the client went")
             if replies:
@@ -391,14 +395,14 @@ class _Connection:
             await asyncio.sleep(delay_s)
             await self._place.turn()  # many may wake at once
 
-    def _owe(self) -> OwedBytes:
+    def _owe(self) -> OutputBytes:
         """Begin to count the bytes of replies that this client is owed."""
-        self._owed.begin(self._session.protocol)
-        return self._owed
+        self._output.begin(self._session.protocol)
+        return self._output
 
-    def _tell(self, step: Tell) -> None:
+    def _tell(self, step: ReplyStep) -> None:
         """A reply that needs no store; it is sent with others."""
-        replies = [told(step)]
+        replies = [reply_now(step)]
         self._session.service.counts.note(replies)
         protocol = self._session.protocol
         self._unsent += [encode(reply, protocol) for reply in self._session.sent(replies)]
@@ -438,9 +442,9 @@ class _Connection:
 
     async def _send(self, replies: list[Reply]) -> None:
         """Send replies, piece by piece: the next one when the client has read enough."""
-        session, owed = self._session, self._session.owed
+        session, output = self._session, self._session.output
         session.service.counts.note(replies)
-        session.service.counts.note(owed.failed)
+        session.service.counts.note(output.failed)
         pieces: deque[bytes] = deque()
         protocol = session.protocol
         for reply in session.sent(replies):

@@ -102,7 +102,7 @@ class Watch:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._poll = select.epoll()
-        self._told: dict[int, tuple[socket.socket, Callable[[], object]]] = {}
+        self._reported: dict[int, tuple[socket.socket, Callable[[], object]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, of: socket.socket, ready: Callable[[], object]) -> None:
@@ -113,8 +113,8 @@ class Watch:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._poll.fileno(), self._look_soon)
-        known = self._told.get(number)
-        self._told[number] = of, ready
+        known = self._reported.get(number)
+        self._reported[number] = of, ready
         events = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
         # The number may have been that of a socket which is closed: the system forgot it then.
         if known is not None and known[0] is of:
@@ -125,8 +125,8 @@ class Watch:
     def forget(self, of: socket.socket) -> None:
         """Watch it no more; call it before it is closed."""
         number = of.fileno()
-        if number in self._told and self._told[number][0] is of:
-            del self._told[number]
+        if number in self._reported and self._reported[number][0] is of:
+            del self._reported[number]
             with suppress(OSError):
                 self._poll.unregister(number)
 
@@ -135,7 +135,7 @@ class Watch:
         if self._loop is not None:
             self._loop.remove_reader(self._poll.fileno())
         self._poll.close()
-        self._told.clear()
+        self._reported.clear()
 
     def _look_soon(self) -> None:
         assert self._loop is not None
@@ -148,7 +148,7 @@ class Watch:
             return
         ready = self._poll.poll(0, ROUND_TURNS)
         for number, _ in ready:
-            known = self._told.get(number)
+            known = self._reported.get(number)
             if known is not None:
                 self._turns.ask(known[1])
         if ready:
