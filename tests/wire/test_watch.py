@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from logstore.wire.table import Profile
 from tests.peers.servers import Peer
 from tests.wire.lines import Line
-from tests.wire.served import Served, serving
+from tests.wire.served import SERVED_AS, Served, serving
 
-PROFILES: dict[str, Profile] = {"redis": "redis-8.2", "valkey": "valkey-9"}
 # Of a stream `k` of three entries, with a group `g` that has read two of them, and of no key `m`.
 # Commands of one row are sent by another client, one after the other.
 CHANGES = (
@@ -37,7 +35,7 @@ NOT_IN_VALKEY = ("XDELEX k IDS 1 1-1", "XACKDEL k g IDS 1 1-1", "XDELEX k IDS 1 
 @pytest.fixture
 def served(peer: Peer, tmp_path: Path) -> Iterator[Served]:
     """A server that is to answer as the peer does."""
-    with serving(tmp_path / "s", profile=PROFILES[peer.name], allow_flush=True) as found:
+    with serving(tmp_path / "s", profile=SERVED_AS[peer.name], allow_flush=True) as found:
         yield found
 
 
