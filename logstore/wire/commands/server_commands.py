@@ -15,7 +15,7 @@ from logstore.engine.features import node_limits
 from logstore.log import frame as frames
 from logstore.options import ENTRY_MAX_BYTES
 from logstore.wire.resp.globs import Glob
-from logstore.wire.resp.reply import NO_REPLY, OK, SYNTAX, Failed, Reply, Simple
+from logstore.wire.resp.reply import NO_REPLY, NULL_ARRAY, OK, SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import I64_MAX, Words, shown
 from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ReplyStep, ok
@@ -26,6 +26,116 @@ NAMES_AT_ONCE = 100
 
 def row(command: Command) -> Reply:
     """A command as COMMAND tells it."""
+    first, last, step = command.keys
+    flags = {Simple(flag.encode()) for flag in command.flags}
+    return [
+        command.name.encode(),
+        command.arity,
+        sorted(flags, key=lambda flag: flag.text),
+        first,
+        last,
+        step,
+        [Simple(b"@" + category.encode()) for category in command.categories],
+        [],
+        [],
+        [row(part) for part in command.subcommands.values()],
+    ]
+
+
+def docs(command: Command) -> Reply:
+    """A command as COMMAND DOCS tells it."""
+    fields: dict[bytes, Reply] = {
+        b"summary": command.summary.encode(),
+        b"since": command.since.encode(),
+        b"group": command.group.encode(),
+    }
+    if command.complexity:
+        fields[b"complexity"] = command.complexity.encode()
+    if command.subcommands:
+        fields[b"subcommands"] = {
+            subcommand.name.encode(): docs(subcommand)
+            for subcommand in command.subcommands.values()
+        }
+    return fields
+
+
+def _named(client: Client, name: bytes) -> Command | None:
+    text = shown(name).lower()
+    root = client.service.table.commands.get(text.partition("|")[0])
+    return root if root is None or "|" not in text else root.subcommands.get(text)
+
+
+def everything(client: Client, _words: Words) -> CommandStep:
+    """As COMMAND."""
+    return ReadStep(lambda _: [row(command) for command in client.service.table.commands.values()])
+
+
+def counted(client: Client, _words: Words) -> CommandStep:
+    """As COMMAND COUNT."""
+    return ReplyStep(lambda: len(client.service.table))
+
+
+def some(client: Client, words: Words) -> CommandStep:
+    """As COMMAND INFO."""
+    names = words.rest()
+    if not names:
+        return everything(client, words)
+
+    def find(reader: Reader) -> Reply:
+        known: dict[str, Reply] = {}
+        rows = reader.rows()
+        for at in range(0, len(names), NAMES_AT_ONCE):
+            page: list[Reply] = []
+            for name in names[at : at + NAMES_AT_ONCE]:
+                command = _named(client, name)
+                known_as = "" if command is None else command.name
+                if known_as not in known:
+                    known[known_as] = NULL_ARRAY if command is None else row(command)
+                page.append(known[known_as])
+            rows.add(page)
+        return rows.done()
+
+    return ReadStep(find)
+
+
+def documented(client: Client, words: Words) -> CommandStep:
+    """As COMMAND DOCS."""
+    names = words.rest()
+    commands = client.service.table.commands.values()
+
+    def find(_reader: Reader) -> Reply:
+        asked = [_named(client, name) for name in names] if names else list(commands)
+        named = {command.name: command for command in asked if command is not None}
+        return {name.encode(): docs(command) for name, command in named.items()}
+
+    return ReadStep(find)
+
+
+def listed(client: Client, words: Words) -> CommandStep:
+    """As COMMAND LIST, also by pattern or category."""
+    how = what = b""
+    if words.take(b"FILTERBY"):
+        how, what = words.option(), words.next()
+        if how not in (b"PATTERN", b"ACLCAT", b"MODULE"):
+            raise Failed(SYNTAX)
+    words.end()
+    commands = client.service.table.commands.values()
+    glob, category = Glob(what, nocase=True), shown(what.lower())
+
+    def fits(command: Command) -> bool:
+        if how == b"PATTERN":
+            return glob.fits(command.name.encode())
+        if how == b"ACLCAT":
+            return category in command.categories
+        return not how
+
+    return ReadStep(lambda _: [command.name.encode() for command in commands if fits(command)])
+
+
+def keys_of(client: Client, words: Words) -> CommandStep:
+    """As COMMAND GETKEYS."""
+    given = words.rest()
+    command = client.service.table.find(given)
     if not command.keys[0] and "movablekeys" not in command.flags:
         raise Failed("ERR The command has no key arguments")
     keys = [given[place] for place, _ in command.keys_in(given)]
