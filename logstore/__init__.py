@@ -40,8 +40,8 @@ _HOME = {
     "FullPendingEntry": ("logstore.api.info", "FullPendingEntry"),
     "Scan": ("logstore.api.scan", "Scan"),
     "Shipped": ("logstore.recovery.shipping", "Shipped"),
-    "StreamSettings": ("logstore.settings", "StreamSettings"),
-    "GroupSettings": ("logstore.settings", "GroupSettings"),
+    "StreamSettings": ("logstore.options", "StreamSettings"),
+    "GroupSettings": ("logstore.options", "GroupSettings"),
     "StreamID": ("logstore.ids", "StreamID"),
     "Clock": ("logstore.clock", "Clock"),
     "Sync": ("logstore.options", "Sync"),
@@ -120,10 +120,10 @@ if TYPE_CHECKING:
     from logstore.clock import Clock as Clock
     from logstore.errors import *  # noqa: F403
     from logstore.ids import StreamID as StreamID
+    from logstore.options import GroupSettings as GroupSettings
+    from logstore.options import StreamSettings as StreamSettings
     from logstore.options import Sync as Sync
     from logstore.recovery.shipping import Shipped as Shipped
-    from logstore.settings import GroupSettings as GroupSettings
-    from logstore.settings import StreamSettings as StreamSettings
 
     open = open_store
 

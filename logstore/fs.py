@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from logstore.directory_path import Directory, DirectoryPath, gone
 from logstore.errors import DiskFullError, FileSystemError, NotAStoreError, typed, unread
+from logstore.store_path import Directory, DirectoryPath, gone
 from logstore.tuples import NamedTuple
 
 _COPY_BYTES = 1 << 20

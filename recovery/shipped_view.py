@@ -23,7 +23,7 @@ from logstore.log.shipped_files import ShippedFiles
 from logstore.options import StoreOptions
 from logstore.recovery import readonly, replay
 from logstore.recovery.report import RecoveryReport
-from logstore.uri_path import UriPath
+from logstore.store_path import UriPath
 
 OPEN_TRIES = 3
 

@@ -19,7 +19,7 @@ from logstore.spark_io.offsets import shown as shown_name
 from logstore.spark_io.partition import SplitPartition
 from logstore.spark_io.source_options import SourceOptions
 from logstore.spark_io.tables import TableReader
-from logstore.uri_path import shown
+from logstore.store_path import shown
 
 
 class DamageReader(TableReader):

@@ -22,7 +22,7 @@ from logstore.spark_io import offsets, stores
 from logstore.spark_io.source_options import SourceOptions
 from logstore.spark_io.stores import PlannedStore
 from logstore.spark_io.telling import log
-from logstore.uri_path import shown
+from logstore.store_path import shown
 
 SAMPLED_STREAMS = 16
 OPEN_STORES_MAX = 64

@@ -15,7 +15,7 @@ from logstore.scan.snapshot_file import Split
 from logstore.spark_io import schema as columns
 from logstore.spark_io.source_options import SourceOptions
 from logstore.spark_io.telling import log
-from logstore.uri_path import shown
+from logstore.store_path import shown
 
 ADVICE = (
     ". The table that option('table', 'damage') reads lists all that is damaged, and "

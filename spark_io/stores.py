@@ -29,7 +29,7 @@ from logstore.scan.moment import Kept
 from logstore.scan.split_plan import Plan
 from logstore.spark_io import split_batches
 from logstore.spark_io.source_options import SourceOptions
-from logstore.uri_path import path_of, shown
+from logstore.store_path import path_of, shown
 
 SAMPLED_ENTRIES = 20
 

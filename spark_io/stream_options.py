@@ -12,8 +12,8 @@ from logstore.ids import ZERO_ID, StreamID, parse_id
 from logstore.log.shipped_files import is_shipped
 from logstore.spark_io import places, source_options
 from logstore.spark_io.source_options import SourceOptions
+from logstore.store_path import path_of
 from logstore.tuples import NamedTuple
-from logstore.uri_path import path_of
 
 EARLIEST, LATEST = "earliest", "latest"
 KNOWN = ("startingOffsets", *source_options.OF_STREAMING)

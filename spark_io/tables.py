@@ -21,7 +21,7 @@ from logstore.ids import U64_MAX
 from logstore.spark_io import schema as columns
 from logstore.spark_io import source_options
 from logstore.spark_io.source_options import SourceOptions
-from logstore.uri_path import shown
+from logstore.store_path import shown
 
 if TYPE_CHECKING:  # with LMDB, which tasks must not need
     from logstore.api.store import Store

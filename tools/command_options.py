@@ -22,8 +22,8 @@ from click.shell_completion import CompletionItem
 
 from logstore.errors import Error, GroupNotFoundError, StreamNotFoundError
 from logstore.loading import load
+from logstore.store_path import is_uri, path_of
 from logstore.tools.command_output import Output
-from logstore.uri_path import is_uri, path_of
 
 if TYPE_CHECKING:  # it loads more than a short command needs
     from logstore.api.group import Group

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from logstore.api.scheduling import ScheduledEntry
     from logstore.api.store import Store
     from logstore.api.stream import Stream
-    from logstore.settings import GroupSettings, StreamSettings
+    from logstore.options import GroupSettings, StreamSettings
 
 
 KEY = re.compile(r"[0-9]+-[0-9]+")

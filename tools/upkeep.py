@@ -23,9 +23,9 @@ import click
 from logstore.api import units
 from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
+from logstore.store_path import shown
 from logstore.tools import command_options as options
 from logstore.tools.command_output import EXIT_LEFT_OUT, EXIT_OK, EXIT_USAGE, Output
-from logstore.uri_path import shown
 
 if TYPE_CHECKING:
     from logstore.api.info import PinInfo

@@ -80,8 +80,7 @@ from logstore.api.worker import check_callable
 from logstore.codec import Row
 from logstore.engine.waiting.stream_wait import over
 from logstore.ids import IDLike, StreamID, When
-from logstore.options import NackMode, Sync
-from logstore.settings import GroupSettings, StreamSettings
+from logstore.options import GroupSettings, NackMode, StreamSettings, Sync
 
 if TYPE_CHECKING:
     import pyarrow as pa

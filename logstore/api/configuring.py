@@ -15,8 +15,7 @@ from logstore.api.opening import OpenStore
 from logstore.engine.snapshots import snapshot
 from logstore.errors import OptionError, shown
 from logstore.features.setting_rows import SettingRows
-from logstore.options import Sync
-from logstore.settings import GroupSettings, StreamSettings
+from logstore.options import GroupSettings, StreamSettings, Sync
 
 T = TypeVar("T", bytes, str)
 

@@ -59,8 +59,7 @@ from logstore.log import file_names as names
 from logstore.log import segment, shipfile, storefile
 from logstore.log.pinfile import Pin
 from logstore.log.shipfile import ShipRecord
-from logstore.options import elapsed
-from logstore.settings import StreamSettings
+from logstore.options import StreamSettings, elapsed
 from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)

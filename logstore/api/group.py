@@ -29,8 +29,7 @@ from logstore.engine.waiting import thread
 from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import OptionError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
-from logstore.options import NackMode, References, Sync
-from logstore.settings import GroupSettings
+from logstore.options import GroupSettings, NackMode, References, Sync
 
 if TYPE_CHECKING:
     from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo

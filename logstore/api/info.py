@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from logstore.api.entry import Entry
 from logstore.ids import StreamID
-from logstore.settings import GroupSettings, StreamSettings
+from logstore.options import GroupSettings, StreamSettings
 
 T = TypeVar("T", bytes, str)
 

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
-from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
 from logstore.engine.commit.committer import Committer, Op
 from logstore.engine.maintenance.maintenance_thread import Compact
@@ -31,7 +30,7 @@ from logstore.errors import ClosedError, CommittedInterrupt, DiskFullError, Erro
 from logstore.fs import LOCAL, FileSystem
 from logstore.options import StoreLimits, StoreOptions, Sync, check_sync
 from logstore.recovery import store_opening
-from logstore.uri_path import is_uri, path_of
+from logstore.store_path import DirectoryPath, is_uri, path_of
 
 if TYPE_CHECKING:
     from logstore.engine.groups.dead_letter import DeadLettered

@@ -37,7 +37,7 @@ from logstore.format import position_parts
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.log import file_names
 from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
-from logstore.uri_path import is_uri, path_of
+from logstore.store_path import is_uri, path_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from logstore.api.group import Group
     from logstore.api.scheduling import ScheduledEntry, ScheduleKey, ScheduleOptions
     from logstore.engine.features.stream_expiry import Condition
-    from logstore.settings import StreamSettings
+    from logstore.options import StreamSettings
 
 T = TypeVar("T", bytes, str)
 

@@ -23,7 +23,7 @@ from logstore.api.entry import Entry, Fields
 from logstore.codec import RowBatch, codec
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
 from logstore.ids import StreamID
-from logstore.settings import CODEC_NAME_MAX
+from logstore.options import CODEC_NAME_MAX
 
 if TYPE_CHECKING:
     from logstore.codec.entry_objects import EntryMaker

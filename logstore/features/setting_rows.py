@@ -22,8 +22,8 @@ import msgpack
 from logstore import format as fmt
 from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
 from logstore.format import Kind
+from logstore.options import GroupSettings, StreamSettings, restored, stored
 from logstore.row_seal import fetch, key_parts, seal, unseal
-from logstore.settings import GroupSettings, StreamSettings, restored, stored
 from logstore.tuples import NamedTuple
 
 DATABASE = "settings"

@@ -32,8 +32,8 @@ from logstore.errors import (
 )
 from logstore.loading import installing
 from logstore.log import file_names
+from logstore.store_path import is_uri, shown
 from logstore.tuples import NamedTuple
-from logstore.uri_path import is_uri, shown
 
 MANIFEST = "MANIFEST.json"
 OBJECTS = "objects"

@@ -19,7 +19,7 @@ from logstore.errors import ReadOnlyError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileStat, FileSystem
 from logstore.log import file_names as names
 from logstore.log.shipped import MANIFEST, Part, Place
-from logstore.uri_path import UriPath
+from logstore.store_path import UriPath
 
 READ_BYTES = 64 << 10
 READ_AHEAD_MAX_BYTES = 8 << 20

@@ -35,8 +35,8 @@ from logstore.scan.blocks import Listed
 from logstore.scan.listing import Listing
 from logstore.scan.moment import Kept
 from logstore.scan.snapshot_file import Split, Writer
+from logstore.store_path import UriPath
 from logstore.tuples import NamedTuple
-from logstore.uri_path import UriPath
 
 INLINE_BYTES = 48 << 10  # of locators, which a split takes along: pickled it is below 64 KiB
 # A task costs Spark what reading 3 MB costs; what it reads is never in memory as a whole.

@@ -31,7 +31,7 @@ from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.scan.located import Stretch
 from logstore.scan.losses import Losses
 from logstore.scan.snapshot_file import Split
-from logstore.uri_path import UriPath
+from logstore.store_path import UriPath
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from logstore.compaction.usage import Usage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import GroupNotFoundError, OptionError
 from logstore.features.setting_rows import OF_GROUP, SettingRows
-from logstore.settings import GroupSettings, restored
+from logstore.options import GroupSettings, restored
 from logstore.telemetry.gathering import gather
 
 STREAMS_A_PAGE = 100

@@ -34,7 +34,7 @@ from logstore.index.env import open_untouched
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import file_names
-from logstore.options import StoreOptions
+from logstore.options import StoreOptions, stored
 from logstore.rdb.value import Node, StreamInfoValue
 from logstore.recovery import index_validity, readonly, replay, store_opening
 from logstore.recovery.check import Progress, check
@@ -43,7 +43,6 @@ from logstore.recovery.repaired_view import Repaired
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.recovery.salvage import lost
 from logstore.recovery.salvage.salvaged_nodes import SalvageableNodes
-from logstore.settings import stored
 
 
 class Damaged:

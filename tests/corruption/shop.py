@@ -9,8 +9,8 @@ from typing import Any
 
 import logstore
 from logstore.engine.dump import export
+from logstore.options import StreamSettings
 from logstore.rdb.value import StreamInfoValue
-from logstore.settings import StreamSettings
 
 Pairs = list[tuple[bytes, bytes]]
 Entries = dict[str, Pairs]  # by ID

@@ -20,20 +20,20 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.directory_path import Directory
 from logstore.engine.runtime import identity
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery.check import check
+from logstore.store_path import Directory
 from tests.engine.procs import Forked
 from tests.support.inside import engine_of
 from tests.support.piped import Piped
 
 WRITER = """
 import sys, logstore
-from logstore import directory_path
+from logstore import store_path
 if sys.argv[2] == "by name":
-    directory_path._DESCRIPTORS = "/nowhere"
+    store_path._DESCRIPTORS = "/nowhere"
 store = logstore.open(sys.argv[1], segment_bytes=64 << 10, node_max_entries=10, background=True)
 stream = store.stream("mine")
 done = 0
@@ -276,7 +276,7 @@ def test_a_look_that_fails_once_ends_nothing(
 ) -> None:
     """The disk does not tell of the directory: what asked is refused, and the next one is not."""
     if how == "by name":
-        monkeypatch.setattr("logstore.directory_path._DESCRIPTORS", "/nowhere")
+        monkeypatch.setattr("logstore.store_path._DESCRIPTORS", "/nowhere")
     look = os.fstat if how == "by descriptor" else os.stat
     with logstore.open(tmp_path / "store", background=False) as store:
         stream = store.stream("a")

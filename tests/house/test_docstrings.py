@@ -32,7 +32,7 @@ ANY_CALL = {"ClosedError", "StoreGoneError", "ReadOnlyError"}
 # Modules in which errors of arguments are raised, followed from call to call.
 FOLLOWED = [
     path for path in modules("logstore")
-    if path.parts[1] in {"api", "ids.py", "options.py", "settings.py"}
+    if path.parts[1] in {"api", "ids.py", "options.py"}
 ]  # fmt: skip
 Call = tuple[str, Callable[..., Any]]
 

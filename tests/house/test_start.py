@@ -151,7 +151,7 @@ for name in COMMANDS:
 """
 # What help may load of ours besides the modules of the commands themselves and what --help of
 # `logstore` loads: constants and words that options show.
-HELP_ALSO = {"logstore.clock", "logstore.options", "logstore.settings", "logstore.uri_path"}
+HELP_ALSO = {"logstore.clock", "logstore.options", "logstore.store_path"}
 HELP_HEAVY = HEAVY - {"click", "dataclasses", "inspect", "json", "platform", "shutil"}
 HELP_MODULES_MAX = 40  # Python's own, on top of what --help of `logstore` loads, of all commands
 

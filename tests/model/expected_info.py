@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from logstore.codec import codec_name
-from logstore.settings import GroupSettings, StreamSettings
+from logstore.options import GroupSettings, StreamSettings
 from tests.model.groups import ID, Consumer, Group, Held, Pairs
 from tests.model.store import StoreModel
 from tests.model.streams import Stream

@@ -17,11 +17,11 @@ import click
 
 from logstore.errors import OptionError
 from logstore.options import Sync
+from logstore.store_path import shown
 from logstore.tools import command_options as options
 from logstore.tools.command_options import F
 from logstore.tools.command_output import EXIT_LEFT_OUT, Output
 from logstore.tuples import NamedTuple
-from logstore.uri_path import shown
 
 if TYPE_CHECKING:
     from logstore.api.dump import Peer

@@ -15,7 +15,7 @@ import click
 
 from logstore.api import units
 from logstore.ids import ZERO_ID, StreamID
-from logstore.settings import GroupSettings, StreamSettings
+from logstore.options import GroupSettings, StreamSettings
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.tools.wording import (

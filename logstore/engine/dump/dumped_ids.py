@@ -15,13 +15,13 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.features.setting_rows import Setting, SettingRows
 from logstore.ids import StreamID
-from logstore.rdb.value import Idempotence, impossible
-from logstore.settings import (
+from logstore.options import (
     IDEMPOTENT_DURATION_MAX_S,
     IDEMPOTENT_IDS_MAX,
     StreamSettings,
     stored,
 )
+from logstore.rdb.value import Idempotence, impossible
 
 NAME_MAX_BYTES = (1 << 16) - 1  # of a frame
 I64_MAX = (1 << 63) - 1

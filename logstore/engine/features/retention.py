@@ -33,7 +33,7 @@ from logstore.index.keys import StreamRecord
 from logstore.log import file_names, shipfile
 from logstore.log import frame as frames
 from logstore.log.shipfile import ShipRecord
-from logstore.settings import StreamSettings, restored
+from logstore.options import StreamSettings, restored
 from logstore.tuples import NamedTuple
 
 LOOK_S = 1.0

@@ -14,7 +14,7 @@ from logstore.engine.groups import admin
 from logstore.engine.streams import add, idempotency, latest_entries
 from logstore.errors import OptionError
 from logstore.features.setting_rows import Setting
-from logstore.settings import GroupSettings, StreamSettings, stored
+from logstore.options import GroupSettings, StreamSettings, stored
 
 
 def stream(

@@ -22,7 +22,7 @@ from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
-from logstore.settings import backoff_ms
+from logstore.options import backoff_ms
 from logstore.tuples import NamedTuple
 
 NACK_MODES = ("silent", "fail", "fatal")

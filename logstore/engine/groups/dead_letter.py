@@ -23,8 +23,7 @@ from logstore.errors import CorruptionError
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.options import ENTRY_MAX_BYTES
-from logstore.settings import GroupSettings
+from logstore.options import ENTRY_MAX_BYTES, GroupSettings
 from logstore.tuples import NamedTuple
 
 MOST_ENTRIES, MOST_BYTES = 1000, 8 << 20  # that one operation moves; the next one goes on

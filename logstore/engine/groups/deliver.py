@@ -25,7 +25,7 @@ from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import groupframe as frames
-from logstore.settings import AMOUNT_MAX, GroupSettings
+from logstore.options import AMOUNT_MAX, GroupSettings
 from logstore.tuples import NamedTuple
 
 _PACK_IDS: Final[Any] = codec().pack_ids

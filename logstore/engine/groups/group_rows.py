@@ -16,7 +16,7 @@ from logstore.features.setting_rows import SettingRows
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.settings import GroupSettings
+from logstore.options import GroupSettings
 from logstore.tuples import NamedTuple
 
 PAGE_ENTRIES = 2000  # pending entries that are looked at on one snapshot

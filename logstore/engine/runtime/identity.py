@@ -18,10 +18,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from logstore.directory_path import PUT_BACK, gone
 from logstore.engine.shm.control_block import SIZE_BYTES
 from logstore.errors import NotAStoreError, StoreGoneError
 from logstore.log import file_names, storefile
+from logstore.store_path import PUT_BACK, gone
 
 if TYPE_CHECKING:
     from pathlib import Path

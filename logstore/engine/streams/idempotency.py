@@ -24,8 +24,8 @@ from logstore.errors import IDOrderError, UsageError
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
+from logstore.options import StreamSettings
 from logstore.row_seal import digest
-from logstore.settings import StreamSettings
 from logstore.tuples import NamedTuple
 
 EXPIRED_A_COMMIT = 500

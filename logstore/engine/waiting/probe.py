@@ -20,7 +20,7 @@ from logstore.features.setting_rows import SettingRows
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.settings import GroupSettings
+from logstore.options import GroupSettings
 from logstore.tuples import NamedTuple
 
 

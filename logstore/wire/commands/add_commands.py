@@ -15,8 +15,12 @@ from logstore.engine.streams.add import AUTO, Added, AutoID
 from logstore.engine.streams.idempotency import Asked
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import ZERO_ID, StreamID
-from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
-from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
+from logstore.options import (
+    ENTRY_MAX_BYTES,
+    IDEMPOTENT_DURATION_MAX_S,
+    IDEMPOTENT_IDS_MAX,
+    PRODUCER_ID_MAX_BYTES,
+)
 from logstore.wire.commands.removing import trim_options
 from logstore.wire.resp.reply import INVALID_ID, SYNTAX, TOO_LARGE, Failed, Reply, wrong_arity
 from logstore.wire.resp.words import Words, strict_id

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 import logstore
-from logstore.settings import stored
+from logstore.options import stored
 from tests.support.inside import START_MS, FixedClock
 
 LOOK_MS = START_MS + 50_000  # when it is looked at: idle times are told from then on

@@ -1,8 +1,10 @@
-"""Paths that begin at an open directory: a store is its directory, not the name that it once had.
+"""Paths of stores: through a directory that is open, or of what was shipped to a URI.
 
-Invariants: a path is shown as the user named it, and reached through the descriptor; where the
-system has no paths that begin at one (no /proc), it is reached by its name, and ``check`` tells
-whether that name still leads there. Opens nothing: ``fs`` does.
+A store is its directory, not the name that it once had. Invariants: a path is shown as the user
+named it, and reached through the descriptor of the directory. Where the system has no paths that
+begin at a descriptor (no /proc), it is reached by its name, and ``check`` tells whether that name
+still leads there. A URI is shown without its secrets and is never a local file: only the file
+system of shipped files (`logstore.log.shipped_files`) opens one. Opens nothing: ``fs`` does.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path, PosixPath
-from typing import Self
+from typing import Any, Self
 
 from logstore.errors import StoreGoneError
 
@@ -130,3 +132,87 @@ class DirectoryPath(PosixPath):
         """The directory it is in; of the store's own, one that is reached by its name."""
         found = super().parent
         return found.placed(self.directory, self.below.rpartition("/")[0]) if self.below else found
+
+
+def is_uri(path: str | os.PathLike[str]) -> bool:
+    """Whether it is a URI, and no local path."""
+    return isinstance(path, UriPath) or "://" in os.fspath(path)
+
+
+def shown(uri: str) -> str:
+    """A URI without the secrets that it may have: user, password and query."""
+    if "://" not in uri:
+        return uri
+    from urllib.parse import urlsplit, urlunsplit  # most programs have no URI
+
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri.partition("://")[0] + "://..."
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def joined(uri: str, name: str) -> str:
+    """The URI of something in the directory at a URI, or in a local one."""
+    if "://" not in uri:
+        return os.path.join(uri, name)
+    from urllib.parse import urlsplit, urlunsplit
+
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
+
+
+class UriPath(PosixPath):
+    """A store at a URI, or a file of it: ``below`` is its path in the store."""
+
+    uri = ""
+    below = ""
+
+    @classmethod
+    def of(cls, uri: str, below: str = "") -> Self:
+        """The path of a store that was shipped to a URI."""
+        made = cls(shown(uri).replace("://", ":/", 1), below)
+        made.uri, made.below = uri, below
+        return made
+
+    def __truediv__(self, key: str | os.PathLike[str]) -> Self:
+        return type(self).of(self.uri, os.path.join(self.below, os.fspath(key)))
+
+    def with_name(self, name: str) -> Self:
+        """The same with another last part."""
+        return type(self).of(self.uri, os.path.join(os.path.dirname(self.below), name))
+
+    @property
+    def parent(self) -> Self:
+        """The directory it is in; the store itself has no other."""
+        return type(self).of(self.uri, os.path.dirname(self.below))
+
+    def absolute(self) -> Self:
+        """The same: it does not depend on a directory."""
+        return self
+
+    def __str__(self) -> str:
+        return f"{shown(self.uri)}/{self.below}" if self.below else shown(self.uri)
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"UriPath({str(self)!r})"
+
+    def __reduce__(self) -> Any:
+        return type(self).of, (self.uri, self.below)
+
+
+def path_of(given: str | os.PathLike[str]) -> Path:
+    """What a user gave, as a path: local, or of a URI."""
+    if isinstance(given, Path):
+        return given
+    text = os.fspath(given)
+    if not is_uri(text):
+        return Path(text)
+    if not text.startswith("file:"):
+        return UriPath.of(text)
+    from urllib.parse import unquote, urlsplit
+
+    return Path(unquote(urlsplit(text).path))
