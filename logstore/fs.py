@@ -31,7 +31,7 @@ _LOCK_EXCLUSIVE, _LOCK_SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | f
 
 _PRIVATE = "logstore-private-"  # directories of indexes that belong to one process
 _CLOEXEC, _DIRECTORY = getattr(os, "O_CLOEXEC", 0), getattr(os, "O_DIRECTORY", 0)
-# Opening a FIFO waits for its other end, unless it is told not to.
+# Opening a FIFO waits for its other end, but with this flag.
 _STRICT = _CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -179,7 +179,7 @@ class File:
             raise typed(exc, self.path, "unlocking") from exc
 
     def close(self) -> None:
-        """Close; safe to repeat. Its errors tell nothing that a sync has not told before."""
+        """Close; safe to repeat. Its errors say nothing that a sync has not said before."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             _close(fd)

@@ -2,7 +2,7 @@
 
 Most processes that open a store have nothing to log, and logging takes as long to load as the
 database. Where nobody has loaded it, nobody has set a level or a handler: then what is below a
-warning would go nowhere, and is not told.
+warning would go nowhere, and is dropped.
 """
 
 from __future__ import annotations

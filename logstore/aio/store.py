@@ -526,7 +526,7 @@ class AsyncStore(Generic[T]):
         return id(task)
 
     async def close(self) -> None:
-        """Give the store back; who waits is told by ClosedError."""
+        """Give the store back; a task that waits gets ClosedError."""
         if self._closed:
             return
         self._closed = True

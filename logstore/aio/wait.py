@@ -222,7 +222,7 @@ class Watcher:
             return False
 
     def _notify(self, engine: Engine, *, everybody: bool) -> None:
-        """Wake whose streams changed; everybody, if that cannot be told."""
+        """Wake the waiters of streams that changed; all of them, if that is not known."""
         everybody = everybody or engine.follow is not None
         changed: set[Waiter] = set()
         with self._mutex:
@@ -362,7 +362,7 @@ class Tasks(NamedTuple):
             deadline: when it ends without entries.
             alive: raises when waiting is over; asked in a thread, when it begins to wait and
                 whenever it was woken.
-            begun: told once it stands in the queue; what it is given wakes it, to ask ``alive``.
+            begun: called once it stands in the queue, with what wakes it to ask ``alive``.
             most_s: no sleep is longer, because nobody wakes it when ``alive`` would raise.
         """
         shown = False

@@ -49,7 +49,7 @@ class CodedStream(Stream[Any]):
         """Add one entry, as ``Stream.add``; EntryTypeError for what the codec cannot hold."""
         try:
             row = self._quick_row(fields)
-        except Exception:  # noqa: BLE001  it is no dict, or a value cannot be held, as is told here
+        except Exception:  # noqa: BLE001  no dict, or a value that cannot be held
             row = self._codec.row(fields)
         if self._kept and create is True and not options:
             asked = (id, None, None, True, None, False)

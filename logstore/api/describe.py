@@ -68,7 +68,7 @@ _CORE = "pure" if None in (lane.native_or_none, reading.native_or_none) else "na
 
 
 class Sizes(NamedTuple):
-    """What files a store takes up; told in a millisecond or two, however much it holds."""
+    """What files a store takes up; it takes a millisecond or two, however much it holds."""
 
     log_bytes: int
     disk_bytes: int
@@ -165,7 +165,7 @@ def durable_upto(engine: Engine) -> int:
 
 
 def _born_ms(engine: Engine, number: int, row: SegmentRow | None) -> int:
-    """When a segment was made, as its file says; its row has the time of the commit that told of
+    """When a segment was made, as its file says; its row has the time of the commit that names
     it, which is a little off, and another one after a rebuild."""
     try:
         file = engine.fs.open(names.segment(engine.path, number))
@@ -443,7 +443,7 @@ class Gathering(Generic[T]):
     """A stream on the way. A step may be cut off by a segment that went, and goes on then.
 
     ``count``: at most so many of each list (0: all). ``given`` takes entries as they are read;
-    ``weigh`` is told the bytes of memory of all else, before it is kept, and may refuse by raising.
+    ``weigh`` gets the bytes of memory of all else, before it is kept, and may refuse by raising.
     """
 
     def __init__(

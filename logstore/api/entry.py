@@ -139,7 +139,7 @@ class Entry(Generic[T]):
     def __getitem__(self, name: str | bytes) -> T:
         try:
             found: T = _field_value(self._flat, name, self._encoding, _MISSING)
-        except Exception:  # noqa: BLE001  the codec cannot read it, as is told below
+        except Exception:  # noqa: BLE001  the codec cannot read it: see below
             return self.fields[name]
         # It is not there, or its name must be made text, or bytes, first.
         return self.fields[name] if found is _MISSING else found

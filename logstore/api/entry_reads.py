@@ -363,7 +363,7 @@ def by_name(
     opened: OpenStore[Any], given: Iterable[tuple[str | bytes, IDLike]]
 ) -> list[tuple[bytes, IDLike]]:
     """IDs by the names of streams as they are stored; UsageError if two names are one stream,
-    whose entries would be told once."""
+    whose entries would come once."""
     found: dict[bytes, IDLike] = {}
     for name, each in given:
         stored = arguments.stream_name(name, opened.encoding)

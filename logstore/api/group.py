@@ -2,9 +2,9 @@
 
 Invariants: a group hands each entry to one consumer, and keeps it pending until it is acked. Every
 call that changes something is one commit, in the log before it returns. A consumer is made by its
-first call. What is told together is of one moment; ``pending_entries`` is lazy and takes a snapshot
+first call. What one call gives is of one moment; ``pending_entries`` is lazy and takes a snapshot
 a page. A group that does not exist is a GroupNotFoundError, but for acks, which find nothing then;
-``set_id``, ``destroy`` and consumers are told of a missing stream by StreamNotFoundError. Times are
+``set_id``, ``destroy`` and consumers raise StreamNotFoundError for a missing stream. Times are
 seconds or ``timedelta``, idle times by the store's clock.
 """
 
@@ -594,7 +594,7 @@ class Group(Generic[T]):
         """A read that may wait.
 
         For a ``worker`` what was delivered before comes alone, where entries may die of it;
-        ``dead`` is its own limit, ``on_dead`` is told of what was dead-lettered.
+        ``dead`` is its own limit, ``on_dead`` is called with what was dead-lettered.
         """
         once = self._once(
             who, limit, noack=noack, asked_idle_ms=asked_idle_ms, worker=worker, dead=dead,

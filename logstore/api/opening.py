@@ -419,7 +419,7 @@ def _may_wait(timeout: object) -> bool:
 def beside(
     commit: Callable[..., Any], *args: Any, committed: list[Any] | None = None, **options: Any
 ) -> Any:
-    """What a method of the lane gives, which is told what it committed, too."""
+    """The result of a method of the lane, which also puts what it commits into ``committed``."""
     committed = [] if committed is None else committed
     try:
         return commit(*args, committed, **options)

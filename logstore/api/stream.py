@@ -2,7 +2,7 @@
 
 Nothing is created until the first add.
 
-Invariants: those of ``stream_entries``; what is told together is of one moment.
+Invariants: those of ``stream_entries``; what one call gives is of one moment.
 """
 
 from __future__ import annotations

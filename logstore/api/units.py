@@ -1,6 +1,6 @@
-"""How sizes, moments and lengths of time are told to people: in terminals, and in the web view.
+"""Sizes, moments and lengths of time as people read them: in terminals, and in the web view.
 
-Invariants: what is told is short and rounded, so programs take the raw numbers instead; a moment
+Invariants: the texts are short and rounded, so programs take the raw numbers instead; a moment
 has its time zone, which is UTC. Knows nothing of stores.
 """
 

@@ -217,7 +217,7 @@ class Values:
         if type(fields) is dict:
             try:
                 return self._encoders.fields(fields)
-            except Exception:  # noqa: BLE001  whose value it was is told below
+            except Exception:  # noqa: BLE001  the code below says whose value it was
                 pass
         if isinstance(fields, str | bytes) or not isinstance(fields, Iterable):
             return fields
@@ -241,7 +241,7 @@ class Values:
         if self.encoding in (None, "utf-8"):
             try:
                 return self._encoders.rows(rows)
-            except Exception:  # noqa: BLE001  whose value it was, or what else, is told below
+            except Exception:  # noqa: BLE001  the code below says what it was
                 pass
         return arguments.rows([self.row(row) for row in rows], self.encoding)
 
@@ -280,7 +280,7 @@ class Values:
         """All names and values, decoded."""
         try:
             return _decoded_pairs(flat, self.decode)
-        except Exception:  # noqa: BLE001  of which field is told here
+        except Exception:  # noqa: BLE001  this says of which field
             return [
                 (name, self.decoded(name, stored))
                 for name, stored in _decoded_pairs(flat, _as_stored)

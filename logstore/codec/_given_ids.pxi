@@ -1,4 +1,4 @@
-# IDs that callers give, and IDs as they are told again. Pure twin: given_ids.py.
+# IDs that callers give, and IDs that a bulk load returns. Pure twin: given_ids.py.
 #
 # Invariants: IDs are 16 bytes each; a run is kept as its differences to the one before, a few
 # bytes.

@@ -148,7 +148,7 @@ ctypedef struct Replies:    # what is made of entries
 
 cdef list entries_in(bytes lp, u64 master_ms, u64 master_seq, bytes vector, start, end,
                      Py_ssize_t limit, bint reverse, Replies* replies):
-    """As of `entries`; where `replies` is given, all go there, and one None for each is told."""
+    """As of `entries`; where `replies` is given, all go there, and the list has a None for each."""
     cdef NodeWalk w
     cdef list found = [], fields = []
     if limit == 0:

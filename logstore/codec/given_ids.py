@@ -1,4 +1,4 @@
-"""IDs that callers give with their rows, and IDs as they are told again.
+"""IDs that callers give with their rows, and IDs that a bulk load returns.
 
 Two classes: `GivenIDs`, one ID a row of a batch, from which `pack` takes them; and `RunList`, the
 IDs of a whole bulk load, as runs of consecutive ones of a few bytes each, so that what a load of

@@ -507,7 +507,7 @@ class StoreHuey(Huey):
         self._interrupted.add(task.id)
 
     def dequeue(self) -> Any:
-        """The next task; what it is kept for is told by ``execute``."""
+        """The next task; ``execute`` says when it is done."""
         storage = self.storage
         if isinstance(storage, MemoryStorage):  # immediate
             return super().dequeue()

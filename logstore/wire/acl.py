@@ -260,7 +260,7 @@ class Selector:
             self.commands.difference_update(_names((command,)))
             self.all_commands = False
 
-    # -- what is told of it -------------------------------------------------------------------
+    # -- as text -------------------------------------------------------------------
     @property
     def commands_told(self) -> bytes:
         """The rules that give the same commands."""

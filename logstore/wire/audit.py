@@ -149,7 +149,7 @@ class Audit:
 
 
 def _public(command: Command, words: Sequence[bytes]) -> list[bytes]:
-    """The words without passwords; more of ACL than the other clients are told."""
+    """The words without passwords; of ACL more than the other clients see."""
     if command.name == "acl|deluser":
         return list(words)
     if command.name != "acl|setuser":

@@ -152,7 +152,7 @@ class Blocked:
                 return self._attempt_in_turns(partial(read, look))
             return tasks.run(self._attempt)
 
-        # Where it begins ("$") is settled before anybody is told that it waits.
+        # Where it begins ("$") is settled before anybody knows that it waits.
         if in_turns and (found := await attempt()) is not None:
             return found[0]
         replies = await wait_for(

@@ -264,7 +264,7 @@ class Runner:
             return self._each_alone(runs, at_once=at_once)
         except Error as exc:
             return [[_refused(step, exc) for step in run.steps] for run in runs]
-        except Exception:  # noqa: BLE001  each alone: the one whose it is is told and logged there
+        except Exception:  # noqa: BLE001  each alone: then it is seen whose it is
             return self._each_alone(runs, at_once=at_once)
         return [*together.outcomes()]
 

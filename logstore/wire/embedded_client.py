@@ -56,7 +56,7 @@ class Writer:
                 self._reader.feed_data(self._direct.encoded())
             if self._direct.session.closing:
                 self._reader.feed_eof()
-        except Exception as exc:  # noqa: BLE001  whoever reads is told
+        except Exception as exc:  # noqa: BLE001  the reader raises it
             self._reader.set_exception(exc)
 
     def _feed(self, data: bytes) -> bytes:

@@ -2,7 +2,7 @@
 fill a disk.
 
 Invariant: of one kind at most so many lines at once, and then one in so many seconds; what was not
-written is told in the next line, so the counts are exact.
+written is counted in the next line, so the counts are exact.
 """
 
 from __future__ import annotations

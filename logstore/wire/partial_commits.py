@@ -40,7 +40,7 @@ class Parts(Protocol):
         ...
 
     def reply(self) -> Reply:
-        """What is told of all parts so far."""
+        """The reply for all parts so far."""
         ...
 
 

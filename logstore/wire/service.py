@@ -172,7 +172,7 @@ class Client:
         context = "toplevel" if self.multi is None else "multi"
         self.service.denials.note(reason, context, what, user, self.line().rstrip(b"\n"), times)
 
-    # -- what is told of it -------------------------------------------------------------------
+    # -- as text -------------------------------------------------------------------
     def line(self) -> bytes:
         """The client as CLIENT LIST shows it."""
         fields = {
@@ -238,7 +238,7 @@ class Service:
         self.slowlog = SlowLog()
         self.audit = Audit()
         self.clients: dict[int, Client] = {}
-        self.monitors: dict[int, Client] = {}  # MONITOR: they are told what others ask
+        self.monitors: dict[int, Client] = {}  # MONITOR: they get the requests of others
         self.started = time.time()
         self.last_save = self.started
         self.port = 0  # where the server listens

@@ -96,7 +96,7 @@ EACH_US = 1000  # below that also adds of a pipeline are looked at one by one
 
 
 class SlowLog:
-    """The slow commands of one server. A step carries its ``SlowRequest``, which is told how long
+    """The slow commands of one server. A step carries its ``SlowRequest``, which keeps how long
     it took by who runs the step."""
 
     def __init__(self) -> None:

@@ -85,7 +85,7 @@ class Walk(Protocol):
         ...
 
     def reply(self) -> Reply:
-        """What is told of all slices so far."""
+        """The reply for all slices so far."""
         ...
 
 

@@ -177,7 +177,7 @@ class Table:
 
 
 def fits_arity(arity: int, count: int) -> bool:
-    """Whether a command that is told with this arity takes so many words."""
+    """Whether a command of this arity takes so many words."""
     return count == arity if arity >= 0 else count >= -arity
 
 

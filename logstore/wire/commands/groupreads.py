@@ -337,7 +337,7 @@ class _GroupRead:
         return self._client.output.rows().all_of(entries, self.row_maker(history=history))
 
     def row_maker(self, *, history: bool) -> Callable[[Delivered], Reply]:
-        """How an entry is told."""
+        """What makes the row of an entry."""
         claims = self._asked.asked_idle_ms is not None and not history
         return _claimed if claims else _delivered
 
@@ -561,7 +561,7 @@ class _ReadParts:
         return not (self._share.spent and self._starts[self._at][1] is None)
 
     def reply(self) -> Reply:
-        """Entries by stream; what is told of the stream at hand is among them."""
+        """Entries by stream, with those so far of the stream at hand."""
         if self._given and self._starts is not None:
             self._found.append((self._starts[self._at][0], self._rows.done()))
             self._given = 0

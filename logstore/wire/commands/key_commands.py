@@ -223,7 +223,7 @@ def _page(view: Snapshot, after: int, most: int) -> list[tuple[int, bytes]]:
 
 
 def scan(_client: Client, words: Words) -> CommandStep:
-    """As SCAN: the cursor is a stream's number, so that nothing is told twice or left out."""
+    """As SCAN: the cursor is a stream's number, so that nothing comes twice or is left out."""
     cursor = min(unsigned(words.next(), "ERR invalid cursor"), I64_MAX)
     count, fits, wanted = SCAN_COUNT, None, True
     while len(words):

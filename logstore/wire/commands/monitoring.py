@@ -137,7 +137,7 @@ def _expiring(service: Service, database: Database) -> str:
 
 
 def _memory() -> dict[str, object]:
-    """The most that the process had resident, which is all that can be told without a file."""
+    """The most that the process had resident, which is all that is known without a file."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     in_all = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sizes = {
@@ -205,7 +205,7 @@ def slow_reset(client: Client, _words: Words) -> CommandStep:
 
 
 def monitor(client: Client, _words: Words) -> CommandStep:
-    """As MONITOR: from now on it is told what others ask."""
+    """As MONITOR: from now on the client gets the requests of others."""
     if client.send is None:
         raise Failed("ERR MONITOR is of a served store: a client in the same process cannot")
     if client.multi is not None:

@@ -69,7 +69,7 @@ def xack(_client: Client, words: Words) -> CommandStep:
     def beside(opened: OpenStore[bytes]) -> int | None:
         try:
             return opened.ack_plain(key, group, tuple(wanted()))
-        except Failed:  # one is no ID: that is told only if there is a group
+        except Failed:  # one is no ID: an error only if there is a group
             return None
 
     parts = counting(len(given), op)
@@ -308,7 +308,7 @@ class _Scan(NamedTuple):
 
     @property
     def as_row(self) -> Callable[[Delivered], Reply]:
-        """How an entry is told."""
+        """What makes the row of an entry."""
         return _id_of if self.just_id else _delivered
 
 

@@ -124,7 +124,7 @@ def xdel(_client: Client, words: Words) -> CommandStep:
     def beside(opened: OpenStore[bytes]) -> int | None:
         try:
             return opened.delete_plain(key, wanted()[0])
-        except Failed:  # it is no ID: that is told only if there is a stream
+        except Failed:  # it is no ID: an error only if there is a stream
             return None
 
     parts = counting(len(given), op)

@@ -141,7 +141,7 @@ class Verbatim:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A set whose members are told in this order."""
+    """A set whose members are sent in this order."""
 
     items: list[Reply]
 
@@ -227,7 +227,7 @@ def encode(reply: Reply, protocol: int) -> bytes:
 def encode_pieces(
     reply: Reply, protocol: int, count: Callable[[int], object], *, headed: bool = True
 ) -> list[bytes]:
-    """The bytes of a large reply, in pieces; ``count`` is told the size of each as it is made.
+    """The bytes of a large reply, in pieces; ``count`` gets the size of each as it is made.
 
     Not ``headed``: only the items of an array.
     """

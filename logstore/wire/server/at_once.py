@@ -155,7 +155,7 @@ class AtOnce:
             else:
                 self._tell_add(added)
                 self._rest(idle)
-        except Exception as exc:  # noqa: BLE001  the task raises it; the others are still to be told
+        except Exception as exc:  # noqa: BLE001  the task raises it; others wait for outcomes
             idle.set_exception(exc)
 
     def _tell_add(self, added: Reply | NotRun) -> None:
@@ -270,7 +270,7 @@ class AtOnce:
                 self._pause(idle, runs)
             else:
                 self._go_on(idle, runs)
-        except Exception as exc:  # noqa: BLE001  the task raises it; the others are still to be told
+        except Exception as exc:  # noqa: BLE001  the task raises it; others wait for outcomes
             idle.set_exception(exc)
 
     # -- replies ------------------------------------------------------------------------------

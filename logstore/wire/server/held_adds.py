@@ -52,7 +52,7 @@ OnOutcome: TypeAlias = Callable[[Outcome], object]
 
 
 class HandedIn:
-    """One client's steps, until they are told."""
+    """One client's steps, until it knows their outcome."""
 
     __slots__ = ("cost", "on_outcome", "over", "run", "since_ns")
 
@@ -60,7 +60,7 @@ class HandedIn:
         self.run = ClientSteps(steps, output)
         self.on_outcome = on_outcome
         self.since_ns = time.monotonic_ns()
-        self.over = False  # the client went: nothing of it is begun, and nobody is told
+        self.over = False  # the client went: nothing of it is begun, and nobody is called
         self.cost = 0  # of all steps
         for step in steps:
             cost = cost_of(step)
@@ -71,7 +71,7 @@ class HandedIn:
 
 
 class HeldAdd(NamedTuple):
-    """One client's plain add, until it is told: its ID, what failed it, or that it was not run."""
+    """One client's plain add. Its outcome: its ID, the error, or that it was not run."""
 
     key: bytes
     fields: dict[bytes, bytes]
@@ -215,7 +215,7 @@ class GroupCommit:
         self._go_on()
 
     def _go_on(self) -> None:
-        """The commit is told, also to who handed in more meanwhile: now that may have its turn."""
+        """Give out the outcome; a client that handed in more meanwhile may have its turn then."""
         self._expected = False
         if self._waiting:
             self._expect()

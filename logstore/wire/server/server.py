@@ -418,7 +418,7 @@ class _Connection:
             self._since = self._loop.time()
 
     def _push_soon(self, data: bytes) -> None:
-        """Send what was not asked for; called from any thread, as monitors are told from there."""
+        """Send what was not asked for; called from any thread, as monitors are."""
         self._loop.call_soon_threadsafe(self._push, data)
 
     def _push(self, data: bytes) -> None:
@@ -435,7 +435,7 @@ class _Connection:
         return data
 
     async def _flush(self) -> None:
-        """Send what was told."""
+        """Send the replies."""
         if self._unsent:
             self._writer.write(self._taken())
             await self._writer.drain()
