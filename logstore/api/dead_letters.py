@@ -5,8 +5,8 @@ a warning in the log, the callbacks that were registered with ``store.on_dead_le
 ``on_dead``.
 
 Invariants: telling comes after the commit, with no lock held, so that a callback may use the store;
-what a callback raises is logged and goes no further. A process that is killed in between calls nobody:
-the dead letter stream itself is the record.
+what a callback raises is logged and goes no further. A process that is killed in between calls
+nobody: the dead letter stream itself is the record.
 """
 
 from __future__ import annotations

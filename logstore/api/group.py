@@ -405,7 +405,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: ``consumer`` is empty.
         """
         who = self._consumer(consumer)
@@ -428,7 +428,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: ``consumer`` is empty.
         """
         who = self._consumer(consumer)
@@ -501,7 +501,7 @@ class Group(Generic[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: an option is not valid.
         """
         if max_count is max_bytes is None and noack is False:
@@ -637,7 +637,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             InvalidIDError: ``after`` is no ID.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: ``consumer`` is empty, or ``count`` is not valid.
         """
         limit = arguments.read_count(count)
@@ -802,7 +802,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             InvalidIDError: an ID is not valid.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: an option is not valid.
         """
         who = self._consumer(consumer)
@@ -839,7 +839,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group.
             InvalidIDError: ``start`` is no ID.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: an option is not valid.
         """
         who, limit = self._consumer(consumer), arguments.read_count(count)
@@ -931,7 +931,7 @@ class Group(Generic[T]):
 
         Raises:
             GroupNotFoundError: there is no such group.
-            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
             OptionError: an option is not valid, or ``handler`` is a coroutine or a generator.
             UsageError: ``handler`` returned an awaitable; its entry is given back.
         """
@@ -1011,7 +1011,7 @@ class Group(Generic[T]):
         Raises:
             GroupNotFoundError: there is no such group; it is raised by the iterator.
             InvalidIDError: an end is no ID.
-            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``consumer`` is no valid name.
             OptionError: ``start`` is above ``end``, or an option is not valid.
         """
         low, high = arguments.interval(start, end)

@@ -282,7 +282,7 @@ class Store(Generic[T]):
             The handle.
 
         Raises:
-            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` is no valid name.
             OptionError: ``codec`` is not valid. A stream with another one says so when it is used.
         """
         raw = arguments.stream_name(name, self.encoding)
@@ -333,7 +333,7 @@ class Store(Generic[T]):
             False if there is one already.
 
         Raises:
-            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` is no valid name.
         """
         raw = arguments.stream_name(name, self.encoding)
         from logstore.engine.streams import lifecycle
@@ -352,7 +352,7 @@ class Store(Generic[T]):
             False if there is none.
 
         Raises:
-            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` is no valid name.
         """
         raw = arguments.stream_name(name, self.encoding)
         from logstore.engine.streams import lifecycle
@@ -378,7 +378,7 @@ class Store(Generic[T]):
 
         Raises:
             StreamNotFoundError: there is no stream ``old``.
-            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
             OptionError: ``replace`` is neither True nor False.
         """
         arguments.check_flag(replace, "replace")
@@ -415,7 +415,7 @@ class Store(Generic[T]):
         Raises:
             StreamNotFoundError: there is no stream ``source``.
             UsageError: both names are one.
-            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
             OptionError: ``replace`` is neither True nor False.
         """
         from logstore.engine.dump import copy
@@ -480,7 +480,7 @@ class Store(Generic[T]):
             InvalidIDError: an ID is not valid.
             OptionError: a limit or the timeout is not valid.
             UsageError: ``after`` is no mapping, or empty and waits for ever.
-            EntryTypeError, InvalidEntryError, TooLargeError: a stream's name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: the name of a stream is not valid.
         """
         from logstore.api import entry_reads as read
 
@@ -559,7 +559,7 @@ class Store(Generic[T]):
             InvalidIDError: an end is no ID.
             OptionError: ``start`` is above ``end``, an end is given twice or is no moment,
                 ``count`` is negative, or no stream is named.
-            EntryTypeError, InvalidEntryError, TooLargeError: a stream's name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: the name of a stream is not valid.
         """
         from logstore.api import entry_reads as read
         from logstore.api.entry_reads import stream_names
@@ -602,7 +602,7 @@ class Store(Generic[T]):
             StreamNotFoundError: a stream is not there.
             InvalidIDError: an end is no ID.
             OptionError: the interval is reversed, or a column or condition cannot be.
-            EntryTypeError, InvalidEntryError, TooLargeError: a stream's name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: the name of a stream is not valid.
             UsageError: pyarrow is not installed.
         """
         from logstore.api.entry_reads import stream_names
@@ -723,7 +723,7 @@ class Store(Generic[T]):
 
         Raises:
             StreamNotFoundError: there is no stream of a name.
-            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
             ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.api import describe
@@ -890,7 +890,7 @@ class Store(Generic[T]):
             StreamNotFoundError: there is no stream ``dead_letter``.
             OptionError: an entry does not tell where it came from; nothing of its commit happened.
             InvalidIDError: an ID is not valid.
-            EntryTypeError, InvalidEntryError, TooLargeError: a name cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
         """
         from logstore.api.dead_letters import requeue
 

@@ -239,7 +239,7 @@ class Stream(StreamEntries[T]):
             The handle.
 
         Raises:
-            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` cannot be a name.
+            EntryTypeError, InvalidEntryError, TooLargeError: ``name`` is no valid name.
             InvalidIDError: ``start`` is no ID.
             OptionError: ``entries_read`` is no integer of 64 bits.
         """

@@ -172,6 +172,11 @@ class ReplyStep:
     light: bool = False  # it changes nothing, also not what the client has set
 
 
+def done(act: Callable[[], object]) -> ReplyStep:
+    """A step that does something at once, without the store; the reply is OK."""
+    return ReplyStep(lambda: ok(act()))
+
+
 @dataclass(slots=True)
 class Unread:
     """A request of so many words that it is made a step in a thread."""

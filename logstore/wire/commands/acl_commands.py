@@ -10,7 +10,7 @@ from logstore.wire.acl import CATEGORIES, RuleError, Selector, shown
 from logstore.wire.resp.reply import OK, Failed, Ordered, Reply, wrong_arity
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Parse
-from logstore.wire.steps import Admin, CommandStep, ReplyStep
+from logstore.wire.steps import Admin, CommandStep, ReplyStep, done
 from logstore.wire.table import Command, constant, fits_arity, help_of
 from logstore.wire.users import User
 
@@ -164,11 +164,7 @@ def log(client: Client, words: Words) -> CommandStep:
     if words.take(b"RESET"):
         _end(words)
 
-        def clear() -> Reply:
-            denials.clear()
-            return OK
-
-        return ReplyStep(clear)
+        return done(denials.clear)
     if len(words):
         most = max(0, words.integer())
     _end(words)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from logstore.wire.resp.reply import NO_REPLY, OK, PONG, SYNTAX, Failed, Reply, Simple, Verbatim
 from logstore.wire.resp.words import Words, integer, printable, shown
 from logstore.wire.service import Client, Parse, Service
-from logstore.wire.steps import CommandStep, Reader, ReadStep, ReplyStep
+from logstore.wire.steps import CommandStep, Reader, ReadStep, ReplyStep, done
 from logstore.wire.table import Command, constant, is_valkey
 from logstore.wire.users import DEFAULT, User
 
@@ -421,11 +422,8 @@ def _switch(mark: str) -> Parse:
         if mode not in (b"ON", b"OFF"):
             raise Failed(SYNTAX)
 
-        def begin() -> Reply:
-            (client.marks.add if mode == b"ON" else client.marks.discard)(mark)
-            return OK
-
-        return ReplyStep(begin)
+        mark_it = client.marks.add if mode == b"ON" else client.marks.discard
+        return done(partial(mark_it, mark))
 
     return parse
 

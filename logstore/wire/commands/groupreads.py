@@ -446,21 +446,12 @@ class _NewEntries:
         self._made = rows.first
         self._left = BESIDE_MAX_BYTES
 
-    def first(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes,
-        start: StreamID,
-        limit: int,
-        *_others: object,
-    ) -> tuple[list[Any], bytes]:
+    def first(self, lp: bytes, *node: Any) -> tuple[list[Any], bytes]:
         """Those of a node, and their IDs. ``_TooLarge``, before anything is committed."""
         self._left -= len(lp)
         if self._left < 0:
             raise _TooLarge
-        return self._made(lp, master_ms, master_seq, vector, start, limit)
+        return self._made(lp, *node[:5])  # up to the limit; what is behind it is for objects
 
 
 class _Took(NamedTuple):

@@ -16,7 +16,7 @@ from logstore.wire.resp.reply import OK, Failed, Reply, Verbatim
 from logstore.wire.resp.words import Words, integer, shown
 from logstore.wire.service import Client, Database, Parse, Service
 from logstore.wire.stats import human
-from logstore.wire.steps import Admin, CommandStep, ReplyStep
+from logstore.wire.steps import Admin, CommandStep, ReplyStep, done
 from logstore.wire.table import Command, constant, help_of, is_valkey
 
 _NO_CLUSTER = "ERR This instance has cluster support disabled"
@@ -196,12 +196,7 @@ def slow_length(client: Client, _words: Words) -> CommandStep:
 
 def slow_reset(client: Client, _words: Words) -> CommandStep:
     """As SLOWLOG RESET."""
-
-    def clear() -> Reply:
-        client.service.slowlog.clear()
-        return OK
-
-    return ReplyStep(clear)
+    return done(client.service.slowlog.clear)
 
 
 def monitor(client: Client, _words: Words) -> CommandStep:

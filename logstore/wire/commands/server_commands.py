@@ -18,7 +18,7 @@ from logstore.wire.resp.globs import Glob
 from logstore.wire.resp.reply import NO_REPLY, NULL_ARRAY, OK, SYNTAX, Failed, Reply, Simple
 from logstore.wire.resp.words import I64_MAX, Words, shown
 from logstore.wire.service import Client, Parse, Service
-from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ReplyStep, ok
+from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ReplyStep, done, ok
 from logstore.wire.table import Command, constant, help_of
 
 NAMES_AT_ONCE = 100
@@ -312,12 +312,7 @@ def _whole(name: str, value: bytes, least: int, most: int) -> int:
 
 def config_reset(client: Client, _words: Words) -> CommandStep:
     """As CONFIG RESETSTAT."""
-
-    def begin() -> Reply:
-        client.service.counts.reset()
-        return OK
-
-    return ReplyStep(begin)
+    return done(client.service.counts.reset)
 
 
 # -- the whole store -------------------------------------------------------------------------------
