@@ -233,6 +233,9 @@ class Store(Generic[T]):
     back otherwise; those that write, ReadOnlyError, LockTimeoutError if another process keeps the
     lock, DiskFullError, FileSystemError and StoreFailedError if the disk refuses, and ReentryError
     from inside one of the store's own calls. CommittedError: the commit counts, do not repeat it.
+
+    A name of a stream, group or consumer is str or bytes, of at most 64 KiB. EntryTypeError,
+    TooLargeError, or InvalidEntryError for text that the encoding cannot take, say what is wrong.
     """
 
     def __init__(self, opened: OpenStore[T]) -> None:

@@ -533,6 +533,10 @@ class StreamEntries(Generic[T]):
         arguments.check_choice(references, References, "references")
         arguments.check_flag(purge, "purge")
         step = partial(delete.delete, name=self._name, ids=given, mode=references)
+        return self._removed(step, purge=purge, sync=sync)
+
+    def _removed(self, step: Callable[[Any], int], *, purge: bool, sync: Sync | None) -> int:
+        """Take a step that deletes entries, and maybe erase their bytes; how many these were."""
         gone: int = self._opened.free(step, sync)
         if purge:
             self._opened.compact(purge=True)
@@ -584,10 +588,7 @@ class StreamEntries(Generic[T]):
         arguments.check_flag(purge, "purge")
         low, high = arguments.interval(start, end)
         step = partial(delete.delete_range, name=self._name, start=low, end=high)
-        gone: int = self._opened.free(step, sync)
-        if purge:
-            self._opened.compact(purge=True)
-        return gone
+        return self._removed(step, purge=purge, sync=sync)
 
     def trim(
         self,
