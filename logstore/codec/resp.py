@@ -1,12 +1,12 @@
 """Requests of the Redis protocol that are there whole and plain: arrays of bulk strings.
 
-A run of adds to one stream (``XADD key * field value ...``) becomes rows at once, without an object
-for each word, and the IDs that they were given become replies at once. One add by itself becomes
-what ``add`` takes. Entries of a node become replies without an object for each of them. Words
-that are IDs become those, and plain values replies.
+Adds to one stream that follow each other (``XADD key * field value ...``) become rows at once,
+without an object for each word, and their IDs become replies at once. One add by itself becomes the
+arguments of ``add``. Entries of a node become replies without an object for each. Words that are
+IDs become IDs, and plain values replies.
 
-Invariants: only what is complete and exactly as clients write it is taken; at whatever is not, it
-stops, and leaves it to who knows what to say of it; nothing is read behind the bytes there are.
+Invariants: a request is taken if it is complete and written as clients write it; at any other one
+it stops, and the caller's parser goes on. Nothing is read behind the bytes there are.
 
 It may not know another command.
 """

@@ -1,10 +1,11 @@
-"""What users may do, as the access control lists (ACLs) of Redis 8 have it.
+"""What users may do: the access control lists (ACLs) of Redis 8.
 
-A user has passwords and selectors; the first selector, the root, is what rules outside parentheses
-change. A command is permitted if one selector permits both the command and all of its keys.
-Invariants: what a user may do is never changed in place: rules go to a copy, which takes the old
-one's place when all of them were understood, so that other threads may look meanwhile; passwords
-are kept as SHA-256 only and compared in constant time. Knows no connection.
+A user has passwords and selectors. Rules outside parentheses change the first selector, the root. A
+command is permitted if one selector permits both the command and all of its keys.
+
+Invariants: rules go to a copy of a user's rights, which replaces them when all rules were
+understood; so other threads may look meanwhile. Passwords are kept as SHA-256 only and compared in
+constant time. Knows no connection.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What each user did or was refused: the log of administration, ACL LOG, failed logins.
+"""The audit log: administration, refused commands (ACL LOG) and failed logins.
 
-Invariants: what could be a password never leaves its request, also when the request is refused; of
-each kind a few lines are written at once and then one in some seconds, the rest is counted in the
-next line; refusals and addresses are kept in bounded numbers and lengths, so that no client can
-fill a disk or the memory. Knows no socket: who answers a failed login waits the delay that it is
-given here.
+Invariants: a possible password never leaves its request, also when the request is refused. Of each
+kind a few lines are written at once, then one in some seconds; the next line counts those that were
+left out. Refusals and addresses are kept in bounded numbers and lengths, so that no client can fill
+a disk or the memory. A failed login gets a delay from here, and its connection waits that long.
+Knows no socket.
 """
 
 from __future__ import annotations

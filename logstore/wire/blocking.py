@@ -1,12 +1,12 @@
-"""A read that blocks, until it is answered: by a thread of the embedded client, or by a task.
+"""Reads that block until there is something, in a thread of the embedded client or in a task.
 
-``XREADGROUP`` of new entries of one stream waits in the queue of its group, with the readers of
-every process (``engine.waiting``); every other read is tried again whenever one of its streams
-changed. Waiting clients differ only in how they sleep (``in_thread``, ``in_task``).
+``XREADGROUP`` of new entries of one stream waits in the queue of its group, with the readers of all
+processes (``engine.waiting``). Every other read is tried again when one of its streams changes. A
+thread and a task differ in how they sleep (``in_thread``, ``in_task``).
 
-Invariants: its time counts from when it was begun; nothing is held between two tries. A client that
-went, or was unblocked, gives its place in the queue back; what it was handed in that very moment is
-pending with its consumer, as with the peers.
+Invariants: the time-out counts from the beginning of the read; nothing is held between two tries. A
+client that went, or was unblocked, gives its place in the queue back. What it was handed in that
+moment is pending with its consumer, as with the peers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Runs steps on a store: changes that follow each other share a commit, also those of many clients.
 
-Invariants: replies come in the order of the steps; a change that is refused leaves no
-trace and does not touch its neighbours; a transaction's steps are one commit, and its reads see
-what the steps before them did; what ends one client's connection has no part in a shared commit,
-and the others have theirs. It blocks, but for ``share(at_once=True)``: call it in a thread.
+Invariants: replies come in the order of the steps. A change that is refused leaves no trace and
+does not touch its neighbours. A transaction's steps are one commit; its reads see what the steps
+before them did. If one client's connection ends, the other clients of a shared commit have theirs.
+It blocks, but for ``share(at_once=True)``: call it in a thread.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What makes a client of redis-py or valkey-py lead to a store in this process.
+"""Clients of redis-py and valkey-py that lead to a store in this process.
 
-The client libraries have the same clients and connections, each its own: the classes here stand in
-front of them. ``Embedded`` opens the store, makes a pool of connections that lead to it, and gives
-the store back; bytes go to the session and come back, so that the library's own packing and parsing
-is used. Invariant: a client that could not be made, or was closed, has given the store's service
-back, once. Knows no client library.
+Both libraries have the same clients and connections, each its own; the classes here stand in front
+of them. ``Embedded`` opens the store, makes a pool of connections to it, and gives the store back.
+Bytes go to the session and come back, so the library packs and parses as ever.
+
+Invariant: a client that could not be made, or was closed, gives the store's service back, once.
+Knows no client library.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Changes of very many entries, as several commits: others have theirs in between.
+"""Changes of very many entries as several commits, so that others have theirs in between.
 
-A request that changes more than some hundreds of entries is done part by part where it stands by
-itself. What others can see is what they would see if the client had sent several smaller requests,
-as it does with COUNT: each part is one commit, and the parts stand in the order of the request.
-Inside MULTI it is one commit, whatever it costs.
+A request that changes more than some hundreds of entries is done in parts, each one commit, in the
+order of the request. Others see what they would see if the client had sent several smaller
+requests, as it does with COUNT. Inside MULTI it is one commit, whatever it costs.
 
-Invariants: a part is decided from the state that it finds; it may be decided more than once, and
-counts when its commit is through; each entry, ID or key is dealt with once. What is refused in the
-first part is refused as a whole; if the group or stream goes away later, what was done until then
-is the reply. Knows no connection.
+Invariants: a part is decided from the state that it finds. It may be decided more than once, and
+counts when its commit is through. Each entry, ID or key is dealt with once. What is refused in the
+first part is refused as a whole; if the group or stream goes away later, the reply is what was done
+until then. Knows no connection.
 """
 
 from __future__ import annotations

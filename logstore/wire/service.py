@@ -1,10 +1,11 @@
-"""What a command may touch: the client that asks, and the service that all its clients share.
+"""The client that sends a command, and the service that all clients share.
 
-A ``Client`` is what is known of one connection, and its open transaction; a ``Service`` has the
+A ``Client`` is the state of one connection, with its open transaction. A ``Service`` has the
 databases, the users, the counts, and all clients, so that CLIENT LIST, KILL and UNBLOCK find them.
-Invariants: one service a server, or a store that this process embeds; a client is among the
-service's from when it is made until ``Service.end``; the stores are opened and closed by who made
-the service. Knows no socket and no command.
+
+Invariants: a server has one service, and so has a store that this process embeds. A client is among
+the service's clients until ``Service.end``. The maker of the service opens and closes the stores.
+Knows no socket and no command.
 """
 
 from __future__ import annotations

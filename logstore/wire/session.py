@@ -1,13 +1,14 @@
 """One client's session: its requests, from bytes or words to runs of steps.
 
-Each request is looked up, permitted and parsed; between MULTI and EXEC it is queued, refused, or
-done at once, as the table says of its command; else its step comes in the order of requests. Steps
-that came together run together; one that runs by itself (it waits, tells something, or works on the
-whole store) is a run of its own. Invariants: nothing behind
-such a step is looked at before it is done, since it may change how that is read; nor behind
-``RUN_MAX_REQUESTS`` or ``RUN_MAX_S``, so that a commit is not as large as all that was sent, and a
-loop is not held up by reading it; a command that is refused while queueing makes EXEC refuse all.
-Knows no socket: the server and the embedded client feed it, and send its replies.
+Each request is looked up, permitted and parsed. Between MULTI and EXEC it is queued, refused, or
+done at once, as the table says of its command; else it becomes a step, in the order of requests.
+Steps that came together run together. A step that waits, replies without the store, or works on the
+whole store is a run of its own.
+
+Invariants: nothing behind such a step is looked at before it is done, since it may change how that
+is read. A run ends at ``RUN_MAX_REQUESTS`` and ``RUN_MAX_S``: so a commit is smaller than all that
+was sent, and reading holds up no loop. A command that is refused while queueing makes EXEC refuse
+all. Knows no socket: the server and the embedded client feed it, and send its replies.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What a server counts and times: connections, commands, errors by their code; slow commands.
+"""Counts and times of a server: connections, commands, errors by their code; slow commands.
 
-INFO tells the counts, SLOWLOG the commands that took long. Invariants: counts begin at the start,
-or at CONFIG RESETSTAT; a rate is that of the last second or two, and needs no timer; what is timed
-is a command's work, as in Redis, not how long it waits for its turn, for what it blocks on, or for
-its commit to be durable; entries of the slow log are few and short, and hold no password. Knows no
-store.
+INFO shows the counts, SLOWLOG the commands that took long.
+
+Invariants: counts begin at the start, or at CONFIG RESETSTAT. A rate is that of the last second or
+two, and needs no timer. As in Redis the time of a command is its work, without its waits: for its
+turn, for what it blocks on, for its commit to be durable. Entries of the slow log are few and
+short, and hold no password. Knows no store.
 """
 
 from __future__ import annotations

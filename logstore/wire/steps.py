@@ -1,8 +1,10 @@
-"""What a command is to do, decided from its words before anything is touched.
+"""Steps: what a command does, decided from its words before anything is touched.
 
-A command's function turns words into one of these; who runs it may put several changes into one
-commit, a transaction's steps too. Invariants: making a step changes nothing and reads nothing; a
-``ReadStep`` holds no snapshot over more than one ``once``, and never waits for the writer lock.
+The function of a command turns words into a step. The runner may put several changes into one
+commit, and the steps of a transaction, too.
+
+Invariants: making a step changes nothing and reads nothing. A ``ReadStep`` holds a snapshot for one
+``once`` at most, and never waits for the writer lock.
 """
 
 from __future__ import annotations

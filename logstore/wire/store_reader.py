@@ -1,9 +1,9 @@
-"""Where a look reads: the store as it stands, in a thread that may wait, or in the loop at once.
+"""Where a ``ReadStep`` reads the store as it stands: in a thread that may wait, or in the loop.
 
-Invariants: each call is of one moment; what has to wait in the loop, or fails there, has read
-nothing (``NotNow``): the thread meets the same, and may wait, look again, or say what is wrong.
-Records and the first entries of an interval come from the read core where that has them. What a
-look reads inside a commit is told by ``together.StateReader``.
+Invariants: each call is of one moment. In the loop, a call that has to wait, or fails, has read
+nothing (``NotNow``): the thread makes it again, and may wait, or say what is wrong. Records and the
+first entries of an interval come from the read core where it has them. Inside a commit
+``together.StateReader`` reads.
 """
 
 from __future__ import annotations

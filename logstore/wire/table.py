@@ -1,9 +1,10 @@
-"""The table of commands: what each is called, how many words it takes, what it may do.
+"""The table of commands: names, arity, flags, keys, categories.
 
-A command names the function that turns its words into a step; HELP of a command with subcommands is
-made of the table, so that it tells what there is. Invariants: names are lower case; a command with
-subcommands has them in a table of its own, under ``name|subcommand``. Lies below the commands, and
-knows no client: who calls ``parse`` gives it one.
+A command names the function that turns its words into a step. HELP of a command with subcommands is
+made of the table.
+
+Invariants: names are lower case; a command with subcommands has them in a table of its own, under
+``name|subcommand``. Lies below the commands and knows no client: the caller of ``parse`` gives one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Steps of one client, or of several, decided together as one operation of one commit.
 
-Plain adds to one stream that follow each other are one add, whoever sent them, or one by one where
-that is refused. Invariants: what is decided is what the steps would give one behind the other, in
-the order in which they stand; a step that is refused leaves no trace and does not touch its
-neighbours, nor do the clients touch each other; it may be decided more than once, and counts when
-its commit is through. Knows no connection.
+Plain adds to one stream that follow each other are one add, whoever sent them; where that is
+refused, they are added one by one.
+
+Invariants: the result is that of the steps one behind the other, in their order. A step that is
+refused leaves no trace and does not touch its neighbours; clients do not touch each other. A step
+may be decided more than once, and counts when its commit is through. Knows no connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The users of a server, and the file that holds them.
 
-Invariants: the user ``default`` is always there; a change is made of all its rules or of none; a
-session's user is the same object as long as a user of that name is there. Knows no connection.
+Invariants: the user ``default`` is always there. A change takes all of its rules or none. The user
+of a session is the same object as long as a user of that name is there. Knows no connection.
 """
 
 from __future__ import annotations

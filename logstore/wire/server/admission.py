@@ -1,15 +1,15 @@
-"""Clients as they come: accepted, counted, and served only so far until they are logged in.
+"""Admission of clients: they are accepted, counted, and served in part until they are logged in.
 
-A *stranger* is a client that still has to give a password, or to finish a TLS handshake. Strangers
-share a part of the places; each is cut when its time is over; what they send is read in small
-pieces, one piece a turn (``turns``), and nothing is made for one, neither a transport nor TLS,
-before it has sent something. The loop does not look at their sockets itself: if a thousand send, or
-go, in one moment, it hears of a few in each turn. When all their places are taken, the first comer
-goes for the next one, if it had a second; until then newcomers wait in the system's queue.
+A *stranger* is a client that has to give a password, or to finish a TLS handshake. Strangers share
+a part of the places; each is cut when its time is over. What they send is read in small pieces, one
+piece a turn (``turns``), and a transport or TLS is made for one only after it has sent something.
+The loop does not watch their sockets itself: if a thousand send, or go, in one moment, it hears of
+a few in each turn. When all their places are taken, a newcomer takes the place of the oldest, if
+that had a second; until then newcomers wait in the system's queue.
 
-Invariants: a connection has a place from ``accept`` until its file is closed, so files are never
-more than places and a few; who is in is never cut for who comes; no stranger causes more than a
-line of log a minute. Knows no command.
+Invariants: a connection has a place from ``accept`` until its file is closed, so there are hardly
+more files than places. A client that is in is never cut for a newcomer. A stranger causes one line
+of log a minute at most. Knows no command.
 """
 
 from __future__ import annotations

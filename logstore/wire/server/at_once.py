@@ -1,17 +1,16 @@
-"""Requests of one connection that need no wait, from their bytes to their replies, in the loop.
+"""Requests of one connection that need no wait, answered in the loop.
 
-Most of what a server is asked is short, and a task that is woken for each request, or a thread,
-costs more than the request. So while a connection's task waits for requests, what comes is looked
-at here: what needs no store, the first slice of a read, and a change that can be a commit beside
-the pipeline, alone, are done and answered at once; other changes are handed in for the commit that
-is shared, together, and answered when it is told; at anything else, and at a read that is not
-through with its first slice, the task is woken, with what was read and not run yet.
+Most requests are short: waking a task or a thread for each costs more than the request. So while
+the task of a connection waits, its bytes are looked at here. A step that needs no store, the first
+slice of a read, and a change that can be a commit beside the pipeline are done and answered at
+once. Other changes are handed in for the shared commit and answered when it is through. Anything
+else, and a read that needs more slices, wakes the task, which gets what was read and not run.
 
-Invariants: either the task runs requests of the connection, or this does, never both; requests are
-run, and answered, in the order in which they came, and nothing is looked at behind what is not
-answered yet; what comes meanwhile stays with the reader; a client has the loop for about
-``TURN_S``, whatever it sends, and then the others have it; one that does not read its replies is
-left to the task, which waits until it does. Knows no socket but by its transport.
+Invariants: requests of a connection are run by the task or here, never by both. They are run and
+answered in their order; nothing is looked at behind a request that is not answered yet, and what
+comes meanwhile stays with the reader. A client has the loop for about ``TURN_S``, whatever it
+sends, then the others have it. A client that does not read its replies is left to the task, which
+waits until it does. Knows a socket by its transport only.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Group commit across connections: what clients want to change is collected, and committed once.
+"""Group commit across connections: changes of clients are collected, and committed once.
 
-A change has two ways to its commit. *Alone*: beside the pipeline, where it stands, if it is plain
-and nobody stands before it; plain adds of clients that take turns are held until the loop's turn
-ends, and share one commit there. *Together*: whoever has other changes to make hands them in, and
-in the next turn of the event loop all that were handed in run as one commit, in the order in which
-they came. Small ones run in the loop's own thread, if nobody else commits just then, since a thread
-costs more than the commit; what is large, by its rows or its bytes, or is of unknown size, runs in
-a thread, and what comes meanwhile is the next commit.
+A change has two ways to its commit. *Alone*: a plain change is committed beside the pipeline, where
+it stands, if no other change stands before it; plain adds of clients that take turns are held until
+the loop's turn ends, and share one commit. *Together*: other changes are handed in, and run as one
+commit in the next turn of the event loop, in the order in which they came. Small ones run in the
+loop's thread, if no other commit is under way, since a thread costs more than the commit. Large
+ones, by rows or bytes, and those of unknown size run in a thread; what comes meanwhile is the next
+commit.
 
-Invariants: a client is told of a change only when its commit is complete, and as durable as the
-policy says; one commit of a store is under way at a time, so that changes of one client, handed in
-one after the other, are made in that order; every one that is handed in is told, once, unless its
-client went before it was taken, or the server ends; the loop never waits for LOCK, another thread
-or a sync. Of what waits for LOCK, each waits as long as if it had come alone, and no longer.
+Invariants: a client gets the outcome of a change only when its commit is complete, and as durable
+as the policy says. A store has one commit under way at a time, so that changes of one client are
+made in the order in which they were handed in. Each one that is handed in gets one outcome, unless
+its client went before the commit took it, or the server ends. The loop never waits for LOCK,
+another thread or a sync. A change that waits for LOCK waits as long as if it had come alone.
 Knows no connection.
 """
 

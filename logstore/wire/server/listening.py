@@ -1,8 +1,8 @@
-"""Where a server listens: its sockets, opened and bound; and how many files it may have open.
+"""Where a server listens: its sockets, opened and bound, and its limit of open files.
 
-Invariants: nothing listens beyond loopback without a password; a Unix socket that a living server
-has is never taken, that of a dead one is replaced, and it goes with its server, unless another one
-has its name by then; the limit of open files is only ever raised, and never beyond what the system
+Invariants: without a password nothing listens beyond loopback. A Unix socket of a living server is
+never taken; that of a dead one is replaced. A socket goes with its server, unless another server
+has its name by then. The limit of open files is only raised, and never beyond what the system
 allows without asking. Accepts no client.
 """
 
