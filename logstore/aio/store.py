@@ -298,7 +298,7 @@ class AsyncGroup(Generic[T]):
         """
         arguments.check_names(options, ConsumeOptions, "consume")
         check_callable(handler, "handler")
-        loop = worker.Loop(self._group, consumer, worker.Work(handler, **options))
+        loop = worker.WorkLoop(self._group, consumer, worker.Work(handler, **options))
         return await AsyncWorker(loop, self._run, self._wait, self._made).run()
 
 

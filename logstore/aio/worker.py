@@ -25,12 +25,12 @@ class AsyncWorker(Generic[T]):
 
     def __init__(
         self,
-        loop: worker.Loop[T],
+        loop: worker.WorkLoop[T],
         run: Callable[[Callable[[], Any]], Awaitable[Any]],
         wait: Callable[..., Awaitable[list[Delivery[T]]]],
         made: Callable[[Delivery[T]], Delivery[T]],
     ) -> None:
-        self._loop: worker.Loop[T] = loop
+        self._loop: worker.WorkLoop[T] = loop
         self._run = run
         self._wait: Callable[..., Awaitable[list[Delivery[T]]]] = wait
         self._made: Callable[[Delivery[T]], Delivery[T]] = made
@@ -52,7 +52,7 @@ class AsyncWorker(Generic[T]):
                 return result
             answer = await self._perform(step)
 
-    async def _together(self, step: worker.Together) -> list[bool]:
+    async def _together(self, step: worker.HandleAll) -> list[bool]:
         """Drive what is done for each delivery, some at once; all have ended when this returns."""
         free = asyncio.Semaphore(step.most)
 
@@ -69,11 +69,11 @@ class AsyncWorker(Generic[T]):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _perform(self, step: worker.LoopStep) -> Any:
-        if isinstance(step, worker.Do):
+        if isinstance(step, worker.CallStore):
             return await self._run(step.call)
         if isinstance(step, worker.Handle):
             return await self._handle(step.delivery)
-        if isinstance(step, worker.Together):
+        if isinstance(step, worker.HandleAll):
             return await self._together(step)
         if isinstance(step, worker.Fetch):
             return await self._fetch(step)

@@ -119,7 +119,7 @@ class AddOptions(RowOptions, total=False):
 _TRIMMING: Final = frozenset({"max_entries", "min_id", "approximate", "limit"})
 
 
-class Terms(NamedTuple):
+class AddTerms(NamedTuple):
     """What rows are added on: the options that the engine decides by, checked."""
 
     create: bool
@@ -136,7 +136,7 @@ class Terms(NamedTuple):
         """What the engine is asked for: to add all rows of a batch to a stream."""
         return Add(name, batch, 0, len(batch), ids, *self)
 
-    def behind(self, added: Any) -> Terms:
+    def behind(self, added: Any) -> AddTerms:
         """The terms of the next batch of one call."""
         return self._replace(expected=add.expected_next(self.expected, added))
 
@@ -162,7 +162,7 @@ def _are_usual(options: AddOptions) -> bool:
     )
 
 
-def terms(create: bool, options: RowOptions) -> Terms:
+def terms(create: bool, options: RowOptions) -> AddTerms:
     """The terms of these options. OptionError, InvalidIDError."""
     arguments.check_flag(create, "create")
     rule = arguments.Trimming(
@@ -174,7 +174,7 @@ def terms(create: bool, options: RowOptions) -> Terms:
     ).rule()
     expected = options.get("expected_last_id")
     last = None if expected is None else parse_id(expected)
-    return Terms(create, rule, last, arguments.ttl_ms(options.get("ttl")))
+    return AddTerms(create, rule, last, arguments.ttl_ms(options.get("ttl")))
 
 
 def one(
@@ -200,7 +200,7 @@ def steps(
     made: Callable[[list[Any]], RowBatch],
     encoding: str | None,
     options: RowOptions,
-) -> Iterator[Callable[[Terms], AddOp]]:
+) -> Iterator[Callable[[AddTerms], AddOp]]:
     """What adds rows, a batch each, on terms that the batch before may have changed."""
     producer = options.get("producer")
     if producer is None:
@@ -213,17 +213,17 @@ def steps(
 
 def table_steps(
     name: bytes, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]]
-) -> Iterator[Callable[[Terms], AddOp]]:
+) -> Iterator[Callable[[AddTerms], AddOp]]:
     """The same of rows that are batches already."""
     for ids, batch in batches:
         yield partial(_adding, name, batch, ids)
 
 
-def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: Terms) -> AddOp:
+def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: AddTerms) -> AddOp:
     return partial(add.add, request=on.request(name, batch, ids))
 
 
-def _adding_once(name: bytes, batch: RowBatch, asked: Asked, on: Terms) -> AddOp:
+def _adding_once(name: bytes, batch: RowBatch, asked: Asked, on: AddTerms) -> AddOp:
     from logstore.engine.streams import idempotency
 
     return partial(idempotency.add, request=on.request(name, batch), asked=asked)

@@ -301,7 +301,7 @@ def start_of(
     return Start(name, above, list(newest))
 
 
-class Budget:
+class ReadBudget:
     """What one read has left of its limits, over all its streams."""
 
     def __init__(self, allowed: Limits) -> None:
@@ -351,7 +351,7 @@ def read_stream(
         return start.newest
 
     def look() -> list[Entry[T]]:
-        return Budget(allowed).read(opened, start)
+        return ReadBudget(allowed).read(opened, start)
 
     entries_now = look()
     if entries_now or over(deadline):
@@ -404,7 +404,7 @@ class ReadMany(Generic[T]):
 
     def look(self) -> dict[T, list[Entry[T]]]:
         """What there is now, without the streams that have nothing."""
-        budget = Budget(self._allowed)
+        budget = ReadBudget(self._allowed)
         read = [(start.name, budget.read(self._opened, start)) for start in self._starts]
         return {self._opened.text(name): given for name, given in read if given}
 

@@ -488,8 +488,8 @@ class StreamEntries(Generic[T]):
     def _commit_each(
         self,
         given: IDRuns,
-        steps: Iterable[Callable[[adding.Terms], adding.AddOp]],
-        terms: adding.Terms,
+        steps: Iterable[Callable[[adding.AddTerms], adding.AddOp]],
+        terms: adding.AddTerms,
         sync: Sync | None,
     ) -> Iterator[bool]:
         for step in steps:

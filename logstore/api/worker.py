@@ -7,7 +7,7 @@ acked in one commit (``groups.dead_letter``). A worker that is stopped ends the 
 first and gives the rest of its batch back. Times are seconds or ``timedelta``.
 
 ``Loop.rounds`` is a generator of steps: fetch, sleep, handle, do. A thread (``consume``) or an
-event loop (``aio.worker``) performs each step and sends back its result. A step ``Do`` is one short
+event loop (``aio.worker``) performs each step and sends back its result. ``CallStore`` is one short
 call of the store; nothing else in the loop takes a lock or waits.
 
 A handler whose call would do nothing is refused: a coroutine function does nothing until its
@@ -119,7 +119,7 @@ class Event(Protocol):
         ...
 
 
-class Ends(Protocol):
+class EndKeeper(Protocol):
     """What acks handled entries itself, some of them in one commit."""
 
     def keeps(self, delivery: Any) -> bool:
@@ -145,7 +145,7 @@ ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and be
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened
 
 
-class Worked(Protocol[T]):
+class WorkedGroup(Protocol[T]):
     """The group that a worker works on."""
 
     _opened: OpenStore[T]
@@ -182,7 +182,7 @@ class Work(NamedTuple):
     concurrency: int = 1  # handlers at once
     backoff: timedelta | float | None = None
     backoff_max: timedelta | float = 3600
-    ends: Ends | None = None
+    ends: EndKeeper | None = None
     pace: Callable[[], int] | None = None  # how many entries to fetch next, up to ``batch``
 
 
@@ -205,7 +205,7 @@ class Handle(NamedTuple):
     delivery: Handed
 
 
-class Together(NamedTuple):
+class HandleAll(NamedTuple):
     """Perform the steps of ``handle`` for each of these, ``most`` of them at once; the answer is a
     list of what each gave."""
 
@@ -214,13 +214,13 @@ class Together(NamedTuple):
     handle: Callable[[Handed], Generator[Any, Any, bool]]
 
 
-class Do(NamedTuple):
+class CallStore(NamedTuple):
     """Call this; the answer is what it gives."""
 
     call: Callable[[], Any]
 
 
-LoopStep = Fetch | Sleep | Handle | Together | Do
+LoopStep = Fetch | Sleep | Handle | HandleAll | CallStore
 
 
 class Stopped(Exception):  # noqa: N818
@@ -238,16 +238,16 @@ class Stop:
         return self.terminated or (self._event is not None and self._event.is_set())
 
 
-class Loop(Generic[T]):
+class WorkLoop(Generic[T]):
     """One run of ``consume``."""
 
-    def __init__(self, group: Worked[T], consumer: str | bytes, work: Work) -> None:
+    def __init__(self, group: WorkedGroup[T], consumer: str | bytes, work: Work) -> None:
         """OptionError for options that contradict each other, or are not valid."""
         if work.on_dead is not None:
             check_callable(work.on_dead, "on_dead", coroutines=PLAIN)
         if work.stop is not None and not callable(getattr(work.stop, "is_set", None)):
             raise OptionError(f"stop must be an Event, with is_set(), not {shown(work.stop)}")
-        self.group: Worked[T] = group
+        self.group: WorkedGroup[T] = group
         self.consumer = arguments.consumer_name(consumer, group._opened.encoding)
         self.work = work
         self.stop = Stop(work.stop)
@@ -281,7 +281,7 @@ class Loop(Generic[T]):
             before = self._handled
             went_on = yield from self._batch(batch)
             if self.work.ends is not None:
-                yield Do(self.work.ends.commit)
+                yield CallStore(self.work.ends.commit)
             if self._handled > before:
                 pause = PAUSE_S
             elif not went_on:
@@ -313,8 +313,8 @@ class Loop(Generic[T]):
     # -- getting entries ------------------------------------------------------------------------
     def _next(self, deadline: float | None) -> Generator[LoopStep, Any, list[Handed]]:
         deliveries: list[Handed]
-        if (yield Do(self.has_backlog)):
-            deliveries = yield Do(self._backlog)
+        if (yield CallStore(self.has_backlog)):
+            deliveries = yield CallStore(self._backlog)
         else:
             until = time.monotonic() + ROUND_S
             deliveries = yield Fetch(until if deadline is None else min(until, deadline))
@@ -335,7 +335,7 @@ class Loop(Generic[T]):
         """Handle a batch; False if there were failures that will come back without end."""
         went_on = True
         if self.work.concurrency > 1:
-            answers = yield Together(batch, self.work.concurrency, self._one)
+            answers = yield HandleAll(batch, self.work.concurrency, self._one)
             went_on = all(answers)
             if self._refused is not None:
                 raise self._refused
@@ -343,37 +343,37 @@ class Loop(Generic[T]):
         for place, delivery in enumerate(batch):
             if self.stop:
                 for each in batch[place:]:
-                    yield Do(partial(self._give_back, each, each.delivery_count - 1))
+                    yield CallStore(partial(self._give_back, each, each.delivery_count - 1))
                 break
             if delivery.deleted:
-                yield Do(delivery.ack)
+                yield CallStore(delivery.ack)
             else:
                 try:
                     went_on = (yield from self._handle(delivery)) and went_on
                 except WorkNotDone:
                     for each in batch[place:]:
                         if not each.settled:
-                            yield Do(partial(self._give_back, each, each.delivery_count - 1))
+                            yield CallStore(partial(self._give_back, each, each.delivery_count - 1))
                     raise
         if went_on:
             return True
-        limited: bool = yield Do(self._limited)
+        limited: bool = yield CallStore(self._limited)
         return limited
 
     def _one(self, delivery: Handed) -> Generator[LoopStep, Any, bool]:
         """Handle one of those that are handled at once; the first WorkNotDone stops the others."""
         if self.stop or self._refused is not None:
-            yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
+            yield CallStore(partial(self._give_back, delivery, delivery.delivery_count - 1))
             return True
         if delivery.deleted:
-            yield Do(delivery.ack)
+            yield CallStore(delivery.ack)
             return True
         try:
             return (yield from self._handle(delivery))
         except WorkNotDone as refused:
             self._refused = refused
             if not delivery.settled:
-                yield Do(partial(self._give_back, delivery, delivery.delivery_count - 1))
+                yield CallStore(partial(self._give_back, delivery, delivery.delivery_count - 1))
             return True
 
     def _handle(self, delivery: Handed) -> Generator[LoopStep, Any, bool]:
@@ -381,7 +381,7 @@ class Loop(Generic[T]):
         if failed is None:
             ends = self.work.ends
             if not delivery.settled and not (ends is not None and ends.keeps(delivery)):
-                yield Do(delivery.ack)
+                yield CallStore(delivery.ack)
             with self._tally:
                 self._handled += 1
             return True
@@ -400,7 +400,9 @@ class Loop(Generic[T]):
         if not delivery.settled:
             error = repr(failed)
             later = self.later
-            yield Do(partial(self._give_back, delivery, delivery.delivery_count, error, later))
+            yield CallStore(
+                partial(self._give_back, delivery, delivery.delivery_count, error, later)
+            )
             return lost
         return True
 
@@ -439,7 +441,7 @@ class Loop(Generic[T]):
         return self.limit is not None or group._opened.view(look)
 
 
-def _limit(group: Worked[Any], work: Work) -> Limit | None:
+def _limit(group: WorkedGroup[Any], work: Work) -> Limit | None:
     """The worker's own limit; None: what is set for the group."""
     arguments.check_between(work.batch, "batch", 1, AMOUNT_MAX)
     arguments.check_between(work.concurrency, "concurrency", 1, CONCURRENCY_MAX)
@@ -456,7 +458,7 @@ def _limit(group: Worked[Any], work: Work) -> Limit | None:
     return Limit(work.max_deliveries, name)
 
 
-def _later(group: Worked[Any], work: Work) -> ack.Later | None:
+def _later(group: WorkedGroup[Any], work: Work) -> ack.Later | None:
     """How long what failed waits, by the worker's own options; None: as is set for the group."""
     most_ms = arguments.milliseconds(work.backoff_max, "backoff_max")
     if work.backoff is None:
@@ -478,16 +480,16 @@ def _later(group: Worked[Any], work: Work) -> ack.Later | None:
     return ack.Later(first_ms, most_ms, own_ms)
 
 
-def consume(group: Worked[T], consumer: str | bytes, work: Work) -> int:
+def consume(group: WorkedGroup[T], consumer: str | bytes, work: Work) -> int:
     """Hand entries to a handler, as ``Group.consume`` says; how many it handled."""
     check_callable(work.handler, "handler", coroutines=USE_AIO)
-    loop = Loop(group, consumer, work)
+    loop = WorkLoop(group, consumer, work)
     with _terminating(loop.stop):
         handled: int = _driven(loop, loop.rounds())
         return handled
 
 
-def _driven(loop: Loop[Any], steps: Generator[LoopStep, Any, Any]) -> Any:
+def _driven(loop: WorkLoop[Any], steps: Generator[LoopStep, Any, Any]) -> Any:
     """Perform steps in this thread; what they return."""
     answer = None
     while True:
@@ -498,7 +500,7 @@ def _driven(loop: Loop[Any], steps: Generator[LoopStep, Any, Any]) -> Any:
         answer = _perform(loop, step)
 
 
-def _together(loop: Loop[Any], step: Together) -> list[bool]:
+def _together(loop: WorkLoop[Any], step: HandleAll) -> list[bool]:
     """Handle entries in threads. An interrupt of this thread ends the running handlers first; a
     second one does not wait for them."""
     rest, guard = iter(step.deliveries), threading.Lock()
@@ -552,15 +554,15 @@ def _terminating(stop: Stop) -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _perform(loop: Loop[T], step: LoopStep) -> Any:
+def _perform(loop: WorkLoop[T], step: LoopStep) -> Any:
     """Do what the loop asks for, in this thread."""
-    if isinstance(step, Do):
+    if isinstance(step, CallStore):
         return step.call()
     if isinstance(step, Handle):
         return _handle(loop.work, step.delivery)
     if isinstance(step, Fetch):
         return _fetch(loop, step)
-    if isinstance(step, Together):
+    if isinstance(step, HandleAll):
         return _together(loop, step)
     until = time.monotonic() + step.length_s
     while not loop.stop and (left := until - time.monotonic()) > 0:
@@ -576,7 +578,7 @@ def _handle(work: Work, delivery: Handed) -> Exception | None:
     return not_done(given, "handler", USE_AIO)
 
 
-def _fetch(loop: Loop[T], step: Fetch) -> list[Handed]:
+def _fetch(loop: WorkLoop[T], step: Fetch) -> list[Handed]:
     try:
         return loop.group._read(
             loop.consumer,

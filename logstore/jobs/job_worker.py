@@ -1,9 +1,9 @@
 """A worker: one consumer of a queue's group, which does jobs one after the other.
 
-A job that returns ends in one commit: its result is added and it is acked; of quick jobs some end
-in one commit (``Ends``). One that raises is given back, to be tried again later, or, when that was
-often enough, given up in one commit: its error is added to the results and it moves to the dead
-jobs.
+A job that returns ends in one commit, in which its result is added and it is acked; several quick
+jobs end in one commit (``JobEnds``). A job that raises is given back, to be tried again later. After
+so many retries it is given up in one commit: its error is added to the results and it moves to the
+dead jobs.
 
 Invariants: a job ends once, whoever else did it meanwhile, because the end is fenced: who lost the
 job to another worker commits nothing. What a task does in a transaction of the queue's is in that
@@ -42,7 +42,7 @@ KEPT_S = 0.01
 Fields = dict[str, str | bytes]
 
 
-class Ends:
+class JobEnds:
     """What a worker's jobs gave, until it is committed. Its methods are for any thread."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Worker:
     def __init__(self, jobs: QueueStreams, tasks: Mapping[str, Task[Any, Any]]) -> None:
         self._jobs = jobs
         self._tasks = tasks
-        self._ends = Ends(jobs.store, f"{jobs.queue}:results", self._not_ended)
+        self._ends = JobEnds(jobs.store, f"{jobs.queue}:results", self._not_ended)
         self.name = f"{process_name()}:{next(_numbers)}"
         self._stopped = threading.Event()
         self._loop: asyncio.Runner | None = None

@@ -94,7 +94,7 @@ _NO_PASSWORDS = frozenset(
 )
 
 
-class Who(Protocol):
+class AuditedClient(Protocol):
     """A client, as far as the logs tell of it."""
 
     address: str
@@ -115,7 +115,7 @@ class Audit:
             Seldom(log, at_once=AT_ONCE, each_s=EACH_S) for _ in range(3)
         )
 
-    def command(self, client: Who, command: Command, words: Sequence[bytes]) -> None:
+    def command(self, client: AuditedClient, command: Command, words: Sequence[bytes]) -> None:
         """A client asks for administration, and may."""
         if not client.trusted:
             text = " ".join(shown(word)[1:-1] for word in _public(command, words)[:WORDS_MAX])
@@ -129,7 +129,7 @@ class Audit:
                 more,
             )
 
-    def refused(self, client: Who, reason: Reason, what: bytes) -> None:
+    def refused(self, client: AuditedClient, reason: Reason, what: bytes) -> None:
         """A user may not do this."""
         if not client.trusted:
             self._refusals.write(
@@ -141,7 +141,7 @@ class Audit:
                 shown(what),
             )
 
-    def login(self, client: Who) -> None:
+    def login(self, client: AuditedClient) -> None:
         """A client is a user now."""
         self._logins.write(
             logging.DEBUG, "user %s logged in from %s", shown(client.user_name), client.address

@@ -24,7 +24,7 @@ from logstore.engine.waiting.stream_wait import wait_streams
 from logstore.engine.waiting.thread import read_group
 from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import ClosedError, Error
-from logstore.wire.resp.outgoing import Cut
+from logstore.wire.resp.outgoing import ConnectionCut
 from logstore.wire.resp.reply import UNBLOCKED, Failed, Failure, Reply, failure_of
 from logstore.wire.session import Session
 from logstore.wire.steps import Block, QueuedRead, ReadStep
@@ -130,7 +130,7 @@ class Blocked:
                 return self._replied(entries)
             made: Reply = await tasks.run(lambda: self._replied(entries))
             return made
-        except (Unblocked, Cut, ConnectionError):
+        except (Unblocked, ConnectionCut, ConnectionError):
             raise
         except Exception as exc:  # noqa: BLE001
             return _failed(exc)

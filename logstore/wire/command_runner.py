@@ -20,8 +20,8 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import NotFree
 from logstore.engine.snapshots.snapshot import NotNow
 from logstore.errors import DiskFullError, Error
-from logstore.wire.partial_commits import Begun
-from logstore.wire.resp.outgoing import Cut, Output
+from logstore.wire.partial_commits import PartialChange
+from logstore.wire.resp.outgoing import ConnectionCut, Output
 from logstore.wire.resp.reply import Encoded, Failed, Failure, Reply, encode, failure_of
 from logstore.wire.steps import (
     ROW_BYTES,
@@ -38,9 +38,9 @@ from logstore.wire.store_reader import ReaderAtOnce, StoreReader
 from logstore.wire.together import (
     Added,
     Adds,
-    Again,
     ClientSteps,
-    Together,
+    DecideAgain,
+    JointOperation,
     Turn,
     encoded,
     every_turn,
@@ -112,7 +112,7 @@ class Reading:
         self._worked_ns = 0
 
     def go_on(self, *, at_once: bool) -> bool:
-        """Read a slice; whether the read is over, also if it failed. ``Cut``; with ``at_once``
+        """Read a slice; whether the read is over, also if it failed. ``ConnectionCut``; with ``at_once``
         ``NotNow``, and nothing was read."""
         begun_ns = time.perf_counter_ns()
         try:
@@ -123,7 +123,7 @@ class Reading:
             if more:
                 return False
             self.reply = self.output.made(self._walk.reply())
-        except (Cut, NotNow):
+        except (ConnectionCut, NotNow):
             raise
         except (Error, Failed) as exc:
             self.reply = failure_of(exc)
@@ -227,14 +227,14 @@ class Runner:
         if begun is None:
             if step.prepare is not None:
                 step.prepare()
-            begun = step.begun = Begun(step.parts(output))
+            begun = step.begun = PartialChange(step.parts(output))
         try:
             while begun.part(opened_of(self.store).commit_telling, frees=step.frees):
                 output.check()
                 if not whole:
                     return []
             reply = output.made(begun.parts.reply())
-        except Cut:
+        except ConnectionCut:
             raise
         except (Error, Failed) as exc:  # parts that went through stay: the client has to look
             reply = failure_of(exc)
@@ -255,12 +255,12 @@ class Runner:
         """
         if len(runs) == 1 and not at_once:
             return [self._alone(runs[0])]
-        together = Together(runs)
+        together = JointOperation(runs)
         try:
             self._decided(together, at_once=at_once)
         except NotFree:
             raise
-        except (Cut, DiskFullError):
+        except (ConnectionCut, DiskFullError):
             return self._each_alone(runs, at_once=at_once)
         except Error as exc:
             return [[_refused(step, exc) for step in run.steps] for run in runs]
@@ -288,7 +288,7 @@ class Runner:
             return NOT_RUN
         try:
             done = work(self._opened)
-        except Cut:
+        except ConnectionCut:
             raise
         except Error as exc:
             return failure_of(exc)
@@ -339,7 +339,7 @@ class Runner:
 
     def slice_at_once(self, reading: Reading) -> bool:
         """Read a slice in the loop's thread; whether the read is over. If that has to wait, nothing
-        is read, and ``reading.waits``: a thread is to do it, by ``go_on``. ``Cut``."""
+        is read, and ``reading.waits``: a thread is to do it, by ``go_on``. ``ConnectionCut``."""
         reading.waits = self._slow.now
         if not reading.waits:
             begun_ns = time.perf_counter_ns()
@@ -365,7 +365,7 @@ class Runner:
     ) -> list[Reply] | None:
         """All steps as one commit; None, and nothing happens, if what was watched changed."""
         output = output or Output()
-        together = Together([ClientSteps(steps, output)], turn)
+        together = JointOperation([ClientSteps(steps, output)], turn)
 
         def op(state: WriteTxn) -> bool:
             if unchanged is not None and not unchanged(state):
@@ -383,7 +383,7 @@ class Runner:
         while True:
             try:
                 result: T = opened_of(self.store).commit_telling(op, at_once=at_once)
-            except Again:
+            except DecideAgain:
                 continue
             return result
 
@@ -401,7 +401,7 @@ class Runner:
             assert isinstance(step, ReplyStep | Admin)
             work = step.make if isinstance(step, ReplyStep) else step.work
             return output.made(timed(step.request, work))
-        except Cut:
+        except ConnectionCut:
             raise
         except (Error, Failed) as exc:
             return _refused(step, exc)
@@ -441,10 +441,10 @@ class Runner:
 
     def _commit(self, steps: Sequence[CommandStep], output: Output) -> list[Reply]:
         """Changes as one commit; the replies of as many as went into it."""
-        together = Together([ClientSteps(steps, output)])
+        together = JointOperation([ClientSteps(steps, output)])
         try:
             self._decided(together)
-        except Cut:
+        except ConnectionCut:
             raise
         except DiskFullError:  # what gives space back goes on, what takes some is refused
             return [self._single(step, output) for step in steps]

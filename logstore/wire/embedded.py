@@ -32,7 +32,7 @@ from logstore.wire.table import Profile
 SLICE_S = 60.0  # a task that waits looks again at least so often, should it not be woken
 
 
-class Direct:
+class EmbeddedSession:
     """One client's session; with ``values`` each reply stands for itself, none is bytes yet."""
 
     def __init__(self, service: Service, *, values: bool = False) -> None:
@@ -144,7 +144,7 @@ class EmbeddedSocket:
     """A connected socket, as far as client libraries look; ``receive`` needs ``values``."""
 
     def __init__(self, service: Service, *, values: bool = False) -> None:
-        self._direct = Direct(service, values=values)
+        self._direct = EmbeddedSession(service, values=values)
         self._data = bytearray()  # of replies that were read in part
         self._timeout_s: float | None = None
         self._closed = False

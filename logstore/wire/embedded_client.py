@@ -18,14 +18,16 @@ from typing import Any, ClassVar, TypeVar
 
 from logstore.aio.wait import Tasks, Watcher
 from logstore.errors import OptionError
-from logstore.wire.embedded import Direct, EmbeddedSocket, Shared
+from logstore.wire.embedded import EmbeddedSession, EmbeddedSocket, Shared
 from logstore.wire.table import Profile
 
 
 class Writer:
     """What the connection writes to: runs what was written, in order."""
 
-    def __init__(self, direct: Direct, reader: asyncio.StreamReader, watcher: Watcher) -> None:
+    def __init__(
+        self, direct: EmbeddedSession, reader: asyncio.StreamReader, watcher: Watcher
+    ) -> None:
         self._direct = direct
         self._tasks = Tasks(watcher, asyncio.to_thread)
         self._reader = reader
@@ -114,7 +116,9 @@ class StreamLink(Link):
         reader = asyncio.StreamReader(limit=1 << 30)
         self._reader: Any = reader
         self._writer: Any = Writer(
-            Direct(Shared.service(self._service_key)), reader, Shared.watcher(self._service_key)
+            EmbeddedSession(Shared.service(self._service_key)),
+            reader,
+            Shared.watcher(self._service_key),
         )
 
 

@@ -43,7 +43,7 @@ class Parts(Protocol):
         ...
 
 
-class Begun:
+class PartialChange:
     """A change that is amid its parts."""
 
     def __init__(self, parts: Parts) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 
-from logstore.wire.audit import Who, without_passwords
+from logstore.wire.audit import AuditedClient, without_passwords
 from logstore.wire.resp.reply import Encoded, Failure, Reply
 from logstore.wire.table import Command
 
@@ -118,7 +118,7 @@ class SlowLog:
         self.slower_ns = value * 1000 if value >= 0 else NEVER_NS
         self.times_all = 0 <= value < EACH_US  # also commands that never take long, one by one
 
-    def note(self, client: Who, words: list[bytes], took_us: int) -> None:
+    def note(self, client: AuditedClient, words: list[bytes], took_us: int) -> None:
         """An entry for a request that took long."""
         shown: list[Reply] = [_clipped(word) for word in words[:WORDS_MAX]]
         if len(words) > WORDS_MAX:
@@ -149,7 +149,9 @@ class SlowRequest:
 
     __slots__ = ("_client", "_command", "_slowlog", "_words")
 
-    def __init__(self, slowlog: SlowLog, client: Who, command: Command, words: list[bytes]) -> None:
+    def __init__(
+        self, slowlog: SlowLog, client: AuditedClient, command: Command, words: list[bytes]
+    ) -> None:
         self._slowlog, self._client, self._command = slowlog, client, command
         self._words = words
 

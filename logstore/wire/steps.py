@@ -21,7 +21,7 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.read import Batch, Maker
 from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
-from logstore.wire.partial_commits import Begun, Parts
+from logstore.wire.partial_commits import PartialChange, Parts
 from logstore.wire.resp.outgoing import Output, ReplyRows
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Reply
 
@@ -129,7 +129,7 @@ class Change:
     # The same as a commit beside the pipeline, without a wait: its reply; None: nothing happened.
     beside: Beside | None = None
     parts: Callable[[Output], Parts] | None = None  # the same as several commits, where it may be
-    begun: Begun | None = None  # it is amid them
+    begun: PartialChange | None = None  # it is amid them
 
 
 @dataclass(slots=True)

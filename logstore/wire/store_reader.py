@@ -18,7 +18,7 @@ from logstore.engine.snapshots.snapshot import NotNow, Snapshot
 from logstore.engine.streams import read
 from logstore.engine.streams.read import Batch
 from logstore.index.keys import StreamRecord
-from logstore.wire.resp.outgoing import Cut, Output
+from logstore.wire.resp.outgoing import ConnectionCut, Output
 from logstore.wire.steps import RangeQuery
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class ReaderAtOnce(StoreReader):
         """What a query finds."""
         try:
             return super().batch(query)
-        except (Cut, NotNow):
+        except (ConnectionCut, NotNow):
             raise
         except Exception as exc:
             raise NotNow from exc

@@ -70,7 +70,7 @@ class StateReader:
         return self._state.now_ms
 
 
-class Again(Exception):  # noqa: N818
+class DecideAgain(Exception):  # noqa: N818
     """A step failed after it had begun: the others are decided once more without it."""
 
     def __init__(self, cause: Exception) -> None:
@@ -93,11 +93,11 @@ class Adds:
         self._refused: dict[int, Failure] = {}
 
     def __call__(self, state: WriteTxn) -> list[Added]:
-        """Add them all; what became of them, in order. ``Again``: call it in another state."""
+        """Add them all; what became of them, in order. ``DecideAgain``: call it in another state."""
         if not self._apart:
             try:
                 return [self._add(state, self._first, self._end)]
-            except Again:
+            except DecideAgain:
                 self._apart = True
                 raise
             except Error:
@@ -113,7 +113,7 @@ class Adds:
         except Error as exc:
             self._refused[place] = failure = failure_of(exc)
             return failure
-        except Again as again:
+        except DecideAgain as again:
             self._refused[place] = failure_of(again.cause)
             raise
 
@@ -125,7 +125,7 @@ class Adds:
             added = add.add(state, add.Add(self._key, self._rows, first, end, add.AUTO))
         except Error as exc:
             if buffer.end != before:
-                raise Again(exc) from exc
+                raise DecideAgain(exc) from exc
             raise
         assert added is not None
         return added.first, end - first
@@ -173,7 +173,7 @@ def every_turn(_place: int) -> Failure | None:
     return None
 
 
-class Together:
+class JointOperation:
     """Steps of one client, or of several, as one operation: of each as many as it takes until
     enough is owed to it, of all as many as the time of a commit allows; or all of them, if they
     are a transaction, whose steps have their ``turn``."""
@@ -223,7 +223,7 @@ class Together:
             except (Error, Failed) as exc:
                 self._failed[place] = failure_of(exc)
                 if buffer.end != before:
-                    raise Again(exc) from exc
+                    raise DecideAgain(exc) from exc
 
     def _unless_full(self, place: int) -> int:
         """The next place, without the rest of a client that is owed enough by its steps so far."""

@@ -17,7 +17,7 @@ from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.engine.shm.waiters import PACE
 from logstore.wire.catalogue import service_of
-from logstore.wire.embedded import Direct
+from logstore.wire.embedded import EmbeddedSession
 from logstore.wire.service import Service
 
 SOON_S = 30.0  # what needs no pause takes milliseconds, and PATIENT_S is far above this
@@ -49,9 +49,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service_of(store)
 
 
-def gone(service: Service, words: list[bytes]) -> Direct:
+def gone(service: Service, words: list[bytes]) -> EmbeddedSession:
     """A client that asked, and went before its read began to wait."""
-    direct = Direct(service)
+    direct = EmbeddedSession(service)
     direct.words([words])
     direct.session.leave()
     return direct

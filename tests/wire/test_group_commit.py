@@ -28,7 +28,7 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.wire.catalogue import service_of
 from logstore.wire.log_limiter import Seldom
 from logstore.wire.resp import reply as replies_module
-from logstore.wire.resp.outgoing import Cut, Output, OutputBytes
+from logstore.wire.resp.outgoing import ConnectionCut, Output, OutputBytes
 from logstore.wire.resp.requests import RequestParser
 from logstore.wire.server import held_adds
 from logstore.wire.service import Service
@@ -363,7 +363,7 @@ def test_who_is_cut_off_takes_nobody_along(service: Service) -> None:
         ClientSteps(steps(service, xadd(b"s", b"3"), xadd(b"t", b"3")), Output()),
     ]  # fmt: skip
     first, cut, last = service.databases[0].runner.share(runs)
-    assert isinstance(cut, Cut)
+    assert isinstance(cut, ConnectionCut)
     assert isinstance(first, list)
     assert isinstance(last, list)
     assert len(first) == len(last) == 2

@@ -14,8 +14,8 @@ import redis
 import logstore
 from logstore.wire.catalogue import service_of
 from logstore.wire.resp import outgoing as owing
-from logstore.wire.resp.outgoing import Cut, OutputBytes
-from logstore.wire.resp.reply import NULL_ARRAY, Array, Failure, Made, encode
+from logstore.wire.resp.outgoing import ConnectionCut, OutputBytes
+from logstore.wire.resp.reply import NULL_ARRAY, Array, Failure, InPieces, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Session
 from tests.wire.lines import request
@@ -42,7 +42,7 @@ def test_pieces_are_the_bytes_of_the_reply(protocol: int) -> None:
     ]
     output = OutputBytes(protocol, 1 << 30, alive)
     made = output.made(reply)
-    assert isinstance(made, Made)
+    assert isinstance(made, InPieces)
     assert b"".join(made.pieces) == encode(reply, protocol)
     assert output.size == len(encode(reply, protocol))
     assert len(made.pieces) > 4
@@ -80,12 +80,12 @@ def test_a_run_ends_with_what_is_owed(tmp_path: Path) -> None:
         assert len(runner.run([session.step(history)] * 100, output)) == 3
         # All of a transaction, or nothing of it.
         steps = [session.step([b"XADD", b"t", b"*", b"a", b"b"]), *[every] * 20]
-        with pytest.raises(Cut, match="may owe"):
+        with pytest.raises(ConnectionCut, match="may owe"):
             runner.transaction(steps, None, OutputBytes(2, MOST, alive))
         assert runner.run([session.step([b"EXISTS", b"t"])]) == [0]
-        with pytest.raises(Cut, match="may owe"):
+        with pytest.raises(ConnectionCut, match="may owe"):
             runner.run([every], OutputBytes(2, 300_000, alive))
-        with pytest.raises(Cut, match="went"):
+        with pytest.raises(ConnectionCut, match="went"):
             runner.run([every], OutputBytes(2, 1 << 30, lambda: False))
 
 
@@ -131,7 +131,7 @@ def owing_at_most(service: Service, line: str, most: int) -> tuple[Any, int]:
     tracemalloc.start()
     try:
         reply = session.database.runner.run([step], output)[0]
-    except Cut as cut:
+    except ConnectionCut as cut:
         reply = cut
     finally:
         peak = tracemalloc.get_traced_memory()[1]
@@ -154,7 +154,7 @@ def test_no_reply_takes_more_than_may_be_owed(crowded: Service, line: str) -> No
         line = line.replace("{ids}", " ".join(str(each.id) for each in rows))
     most = LIMIT // 6  # of wire; as values they are more
     reply, peak = owing_at_most(crowded, line, most)
-    assert isinstance(reply, Cut)
+    assert isinstance(reply, ConnectionCut)
     assert "may owe" in str(reply)
     assert peak < most * 1.1 + BESIDE
     assert not crowded.store.stream(b"large").group(b"g").info().pending  # nothing of it was done
@@ -169,7 +169,7 @@ def test_what_is_handed_out_ends_with_what_may_be_owed(crowded: Service) -> None
     reply, peak = owing_at_most(crowded, "XREADGROUP GROUP n c STREAMS s >", LIMIT)
     group = crowded.store.stream(b"s").group(b"n")
     first = group.info().pending
-    assert isinstance(reply, Made)
+    assert isinstance(reply, InPieces)
     assert 500 < first < ENTRIES // 2
     assert peak < LIMIT * 1.1 + BESIDE
     owing_at_most(crowded, "XREADGROUP GROUP n c STREAMS s >", LIMIT)

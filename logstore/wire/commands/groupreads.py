@@ -21,7 +21,7 @@ from logstore.engine.streams.budget import ByteBudget
 from logstore.engine.waiting import probe
 from logstore.ids import MAX_ID, StreamID
 from logstore.wire.commands.read_commands import ReadOptions, ReadParser
-from logstore.wire.commands.walking import Budget
+from logstore.wire.commands.walking import ReplyBudget
 from logstore.wire.partial_commits import PART_ENTRIES, Share
 from logstore.wire.resp.outgoing import Output, ReplyRows
 from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Pairs, Reply, Simple
@@ -510,7 +510,7 @@ class _ReadParts:
         key: bytes,
         after: StreamID | None,
         count: int,
-        left: Budget,
+        left: ReplyBudget,
         *,
         continued: bool,
     ) -> _Took:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.ids import ZERO_ID, StreamID
-from logstore.wire.commands.walking import Budget, EntriesWalk, RangeWalk, Stretch, behind
+from logstore.wire.commands.walking import EntriesWalk, RangeWalk, ReplyBudget, Stretch, behind
 from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
@@ -52,9 +52,9 @@ class ReadOptions(NamedTuple):
     timeout_ms: int | None  # None: do not wait; 0: for ever
     streams: list[tuple[bytes, bytes]]
 
-    def budget(self) -> Budget:
+    def budget(self) -> ReplyBudget:
         """What the reply may hold."""
-        return Budget(self.limit, self.max_count, self.max_bytes)
+        return ReplyBudget(self.limit, self.max_count, self.max_bytes)
 
 
 class ReadParser:

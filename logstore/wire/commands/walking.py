@@ -128,7 +128,7 @@ def least(a: int, b: int) -> int:
     return max(a, b) if a < 0 or b < 0 else min(a, b)
 
 
-class Budget:
+class ReplyBudget:
     """What one reply may still hold: of each stream, and in all, entries, and bytes as ``room``
     counts them; 0: any."""
 
@@ -196,7 +196,7 @@ class EntriesWalk:
     """Entries of several streams, one stream after the other; ``found`` at the end by stream, of
     those that have some."""
 
-    def __init__(self, stretches: list[Stretch] | None, budget: Budget) -> None:
+    def __init__(self, stretches: list[Stretch] | None, budget: ReplyBudget) -> None:
         self.found: list[tuple[bytes, Reply]] = []
         self._stretches = stretches
         self._left = budget
@@ -290,7 +290,7 @@ class RangeWalk(EntriesWalk):
     """Entries of one stream, as an array."""
 
     def __init__(self, stretch: Stretch) -> None:
-        super().__init__([stretch], Budget())
+        super().__init__([stretch], ReplyBudget())
 
     def reply(self) -> Reply:
         """All of them."""

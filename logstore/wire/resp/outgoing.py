@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.codec import NodeEntry, codec
 from logstore.ids import MAX_ID
-from logstore.wire.resp.reply import Array, Failure, Made, Pairs, Reply, Verbatim, encode_pieces
+from logstore.wire.resp.reply import Array, Failure, InPieces, Pairs, Reply, Verbatim, encode_pieces
 
 if TYPE_CHECKING:
     from logstore.engine.streams.read import Maker
@@ -27,7 +27,7 @@ RUN_BYTES = 1 << 20
 ROWS_AT_ONCE = 1000  # values that become bytes together
 
 
-class Cut(Exception):  # noqa: N818
+class ConnectionCut(Exception):  # noqa: N818
     """The connection ends here: nobody reads the reply, or it is more than a client may owe."""
 
 
@@ -70,7 +70,7 @@ class ReplyRows:
         self._rows += rows
 
     def weigh(self, size: int) -> None:
-        """Values of so many bytes of memory more wait to become rows; ``Cut`` if it is too much."""
+        """Values of so many bytes of memory more wait to become rows; ``ConnectionCut`` if it is too much."""
 
     def done(self) -> Reply:
         """All of them, as a reply that has a length."""
@@ -100,11 +100,11 @@ class Output:
         return False
 
     def check(self) -> None:
-        """``Cut`` once nobody waits for the reply any more."""
+        """``ConnectionCut`` once nobody waits for the reply any more."""
 
-    def over(self) -> Cut:
+    def over(self) -> ConnectionCut:
         """The error that says that it is more than a client may owe."""
-        return Cut("the reply is larger than a client may owe")
+        return ConnectionCut("the reply is larger than a client may owe")
 
     def made(self, reply: Reply) -> Reply:
         """A reply as it is kept until it is sent."""
@@ -130,7 +130,7 @@ class Output:
 
 
 class OutputBytes(Output):
-    """The replies that a client of a server is owed, in bytes; ``Cut`` beyond ``most`` of them."""
+    """The replies that a client of a server is owed, in bytes; ``ConnectionCut`` beyond ``most`` of them."""
 
     def __init__(self, protocol: int, most: int, alive: Callable[[], bool]) -> None:
         super().__init__()
@@ -150,9 +150,9 @@ class OutputBytes(Output):
         return self.size >= RUN_BYTES
 
     def check(self) -> None:
-        """``Cut`` once nobody waits for the reply any more."""
+        """``ConnectionCut`` once nobody waits for the reply any more."""
         if not self._alive():
-            raise Cut("the client went, or the server ends")
+            raise ConnectionCut("the client went, or the server ends")
 
     def count(self, size: int) -> None:
         """So many bytes more are owed."""
@@ -160,17 +160,17 @@ class OutputBytes(Output):
         if self.size > self._most:
             raise self.over()
 
-    def over(self) -> Cut:
+    def over(self) -> ConnectionCut:
         """The error that says that it is more than a client may owe."""
-        return Cut(f"the replies are larger than the {self._most} bytes a client may owe")
+        return ConnectionCut(f"the replies are larger than the {self._most} bytes a client may owe")
 
     def made(self, reply: Reply) -> Reply:
         """As bytes, in pieces, unless it is short."""
         kind = type(reply)
         if kind is Array:
-            return Made([b"*%d\r\n" % reply.count, *reply.pieces])  # which were counted
+            return InPieces([b"*%d\r\n" % reply.count, *reply.pieces])  # which were counted
         if kind in (list, tuple, dict, Pairs, Verbatim) or (kind is bytes and len(reply) > 1024):
-            return Made(self._pieces(reply))
+            return InPieces(self._pieces(reply))
         self.count(64)
         return reply
 
@@ -182,7 +182,7 @@ class OutputBytes(Output):
         made: list[Reply] = []
         for reply, protocol in zip(replies, protocols, strict=True):
             self.protocol = protocol
-            made.append(reply if type(reply) is Made else Made(self._pieces(reply)))
+            made.append(reply if type(reply) is InPieces else InPieces(self._pieces(reply)))
         return made
 
     def rows(self) -> ReplyRows:
@@ -225,7 +225,7 @@ class _EncodedRows(ReplyRows):
             self._count += len(found)
 
     def weigh(self, size: int) -> None:
-        """Values of so many bytes of memory more wait to become rows; ``Cut`` if it is too much."""
+        """Values of so many bytes of memory more wait to become rows; ``ConnectionCut`` if it is too much."""
         self._output.check()
         self._held += size
         if self._held > self._output.room():

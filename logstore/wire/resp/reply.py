@@ -168,7 +168,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class InPieces:
     """One reply that is bytes already, in pieces."""
 
     pieces: list[bytes]
@@ -215,7 +215,7 @@ def error_line(failure: Failure) -> bytes:
 def encode(reply: Reply, protocol: int) -> bytes:
     """The bytes of a reply in RESP2 or RESP3."""
     kind = type(reply)
-    if kind is Made:  # the most common ones without a detour
+    if kind is InPieces:  # the most common ones without a detour
         return reply.pieces[0] if len(reply.pieces) == 1 else b"".join(reply.pieces)
     if (data := _PLAIN(reply, protocol == 3, LARGE_BYTES)) is not None:
         return data
@@ -298,7 +298,7 @@ class _Encoder:
     def encoded(self, reply: Encoded) -> None:
         self._add(reply.data)
 
-    def made(self, reply: Made) -> None:
+    def made(self, reply: InPieces) -> None:
         self._already(reply.pieces)
 
     def made_array(self, reply: Array) -> None:
@@ -361,7 +361,7 @@ _BY_KIND: dict[type, Callable[[_Encoder, Any], None]] = {
     Verbatim: _Encoder.verbatim,
     Push: _Encoder.push,
     Encoded: _Encoder.encoded,
-    Made: _Encoder.made,
+    InPieces: _Encoder.made,
     Array: _Encoder.made_array,
     NoReply: _Encoder.no_reply,
     Pairs: _Encoder.pairs,

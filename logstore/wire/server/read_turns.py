@@ -23,7 +23,7 @@ from functools import partial
 from time import perf_counter
 
 from logstore.wire.command_runner import Reading, Runner
-from logstore.wire.resp.outgoing import Cut
+from logstore.wire.resp.outgoing import ConnectionCut
 from logstore.wire.resp.reply import Reply
 
 ROUND_S = 0.001
@@ -58,7 +58,7 @@ class ReadTurns:
         self._running = False
 
     async def read(self, runner: Runner, reading: Reading, gone: Callable[[], bool]) -> Reply:
-        """Read on until it is through; its reply. ``Cut`` once ``gone`` says that nobody waits."""
+        """Read on until it is through; its reply. ``ConnectionCut`` once ``gone`` says that nobody waits."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._put(_Turn(runner, reading, gone, future))
         return await future
@@ -93,7 +93,7 @@ class ReadTurns:
         reading = turn.reading
         try:
             if reading.begun and turn.gone():
-                raise Cut("the client went, or the server ends")
+                raise ConnectionCut("the client went, or the server ends")
             over = turn.runner.slice_at_once(reading)
         except Exception as exc:  # noqa: BLE001  who waits for it raises it
             turn.future.set_exception(exc)

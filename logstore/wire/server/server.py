@@ -26,8 +26,8 @@ from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.command_runner import Reading, is_shared, reply_now
-from logstore.wire.resp.outgoing import Cut, Output, OutputBytes
-from logstore.wire.resp.reply import Made, Reply, encode
+from logstore.wire.resp.outgoing import ConnectionCut, Output, OutputBytes
+from logstore.wire.resp.reply import InPieces, Reply, encode
 from logstore.wire.server.admission import Admitted, Arrivals
 from logstore.wire.server.at_once import AtOnce, Runs
 from logstore.wire.server.held_adds import GroupCommit
@@ -124,7 +124,7 @@ class Server:
             await _Connection(self, place, reader, writer).serve()
         except (ConnectionError, asyncio.CancelledError, TimeoutError):
             pass
-        except Cut as cut:
+        except ConnectionCut as cut:
             if not (self.ends or writer.transport.is_closing()):
                 log.warning("client %s is cut off: %s", writer.get_extra_info("peername"), cut)
             writer.transport.abort()  # a close would keep what is owed until it is read
@@ -158,7 +158,7 @@ class Server:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     async def read(self, database: Database, reading: Reading, gone: Callable[[], bool]) -> Reply:
-        """Read on, in turns with the other reads that are long. ``Cut`` once the client is gone."""
+        """Read on, in turns with the other reads that are long. ``ConnectionCut`` once the client is gone."""
         return await self._turns.read(database.runner, reading, lambda: self.ends or gone())
 
     async def block(self, session: Session, step: Block, gone: Callable[[], bool]) -> Reply:
@@ -199,7 +199,7 @@ def _is_amid(step: CommandStep) -> bool:
     return isinstance(step, Change) and step.begun is not None
 
 
-class Left:
+class Departure:
     """Whether a client has gone: it closed or reset the connection, or sends nothing any more, and
     a read that is long is still under way. The system is asked, as nobody reads from it then."""
 
@@ -314,9 +314,9 @@ class _Connection:
         return not (self._writer.transport.is_closing() or self._server.ends)
 
     def _check(self) -> None:
-        """``Cut`` if the client has sent more than it may without a whole request."""
+        """``ConnectionCut`` if the client has sent more than it may without a whole request."""
         if self._batches.held_bytes + self._session.held_bytes > QUERY_MAX_BYTES:
-            raise Cut(f"it has sent, or queued, over {QUERY_MAX_BYTES} bytes of requests")
+            raise ConnectionCut(f"it has sent, or queued, over {QUERY_MAX_BYTES} bytes of requests")
 
     async def _more(self) -> Runs | None:
         """The runs of requests that came; None at the end. Plain adds may be answered before."""
@@ -362,7 +362,7 @@ class _Connection:
             await self._run([await self._server.apart(step.make)])
         elif isinstance(step, Block):
             self._owe()
-            gone = Left(self._place.socket, self._writer.transport)
+            gone = Departure(self._place.socket, self._writer.transport)
             await self._send([await self._server.block(self._session, step, gone)])
         else:
             await self._run_all(steps)
@@ -371,7 +371,7 @@ class _Connection:
     async def _run_all(self, steps: Sequence[CommandStep]) -> None:
         """Run steps that came together: reads in their slices, and what stands between them."""
         database, at = self._session.database, 0
-        gone = Left(self._place.socket, self._writer.transport)
+        gone = Departure(self._place.socket, self._writer.transport)
         while at < len(steps):
             step = steps[at]
             if isinstance(step, ReadStep) and step.walk is not None:
@@ -382,7 +382,7 @@ class _Connection:
                 output = self._output if _is_amid(step) else self._owe()
                 replies = await self._server.run(database, steps[at:end], output)
                 if not replies and gone():  # the first one is amid its parts
-                    raise Cut("the client went")
+                    raise ConnectionCut("the client went")
             if replies:
                 at += len(replies)
                 await self._after_a_failed_login()
@@ -448,7 +448,7 @@ class _Connection:
         pieces: deque[bytes] = deque()
         protocol = session.protocol
         for reply in session.sent(replies):
-            if type(reply) is Made:
+            if type(reply) is InPieces:
                 pieces += reply.pieces
             else:
                 pieces.append(encode(reply, protocol))
