@@ -1,9 +1,9 @@
 """A worker: one consumer of a queue's group, which does jobs one after the other.
 
 A job that returns ends in one commit, in which its result is added and it is acked; several quick
-jobs end in one commit (``JobEnds``). A job that raises is given back, to be tried again later. After
-so many retries it is given up in one commit: its error is added to the results and it moves to the
-dead jobs.
+jobs end in one commit (``JobEnds``). A job that raises is given back, to be tried again later. When
+its retries are over, it is given up in one commit: its error is added to the results and it moves
+to the dead jobs.
 
 Invariants: a job ends once, whoever else did it meanwhile, because the end is fenced: who lost the
 job to another worker commits nothing. What a task does in a transaction of the queue's is in that

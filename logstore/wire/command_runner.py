@@ -112,8 +112,8 @@ class Reading:
         self._worked_ns = 0
 
     def go_on(self, *, at_once: bool) -> bool:
-        """Read a slice; whether the read is over, also if it failed. ``ConnectionCut``; with ``at_once``
-        ``NotNow``, and nothing was read."""
+        """Read a slice; whether the read is over, also if it failed. ``ConnectionCut``; with
+        ``at_once`` ``NotNow``, and nothing was read."""
         begun_ns = time.perf_counter_ns()
         try:
             reader = (ReaderAtOnce if at_once else StoreReader)(self._store, self.output)

@@ -1,4 +1,4 @@
-"""What a client is owed: replies, from where they are made to where they are sent.
+"""Output of a client: replies, from where they are made to where they are sent.
 
 A server encodes them in the thread that makes them, in pieces, and counts these as they are made:
 a run of requests ends once it owes ``RUN_BYTES``, and a connection is cut before it owes more than
@@ -70,7 +70,7 @@ class ReplyRows:
         self._rows += rows
 
     def weigh(self, size: int) -> None:
-        """Values of so many bytes of memory more wait to become rows; ``ConnectionCut`` if it is too much."""
+        """Count bytes of values that wait to become rows; ``ConnectionCut`` if it is too much."""
 
     def done(self) -> Reply:
         """All of them, as a reply that has a length."""
@@ -87,7 +87,7 @@ class ReplyRows:
 
 
 class Output:
-    """The replies that a client in the same process is owed: not counted, without a limit."""
+    """The replies to a client in the same process: not counted, without a limit."""
 
     def __init__(self) -> None:
         self.protocol = 2  # in which replies become bytes
@@ -130,7 +130,7 @@ class Output:
 
 
 class OutputBytes(Output):
-    """The replies that a client of a server is owed, in bytes; ``ConnectionCut`` beyond ``most`` of them."""
+    """The replies to a client of a server, in bytes; ``ConnectionCut`` beyond ``most`` of them."""
 
     def __init__(self, protocol: int, most: int, alive: Callable[[], bool]) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class _EncodedRows(ReplyRows):
             self._count += len(found)
 
     def weigh(self, size: int) -> None:
-        """Values of so many bytes of memory more wait to become rows; ``ConnectionCut`` if it is too much."""
+        """Count bytes of values that wait to become rows; ``ConnectionCut`` if it is too much."""
         self._output.check()
         self._held += size
         if self._held > self._output.room():
