@@ -93,7 +93,7 @@ class Adds:
         self._refused: dict[int, Failure] = {}
 
     def __call__(self, state: WriteTxn) -> list[Added]:
-        """Add them all; what became of them, in order. ``DecideAgain``: call it in another state."""
+        """Add them all; the outcomes, in order. ``DecideAgain``: call it in another state."""
         if not self._apart:
             try:
                 return [self._add(state, self._first, self._end)]

@@ -58,7 +58,7 @@ class ReadTurns:
         self._running = False
 
     async def read(self, runner: Runner, reading: Reading, gone: Callable[[], bool]) -> Reply:
-        """Read on until it is through; its reply. ``ConnectionCut`` once ``gone`` says that nobody waits."""
+        """Read on to the end; its reply. ``ConnectionCut`` once ``gone`` says that nobody waits."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._put(_Turn(runner, reading, gone, future))
         return await future

@@ -158,7 +158,7 @@ class Server:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     async def read(self, database: Database, reading: Reading, gone: Callable[[], bool]) -> Reply:
-        """Read on, in turns with the other reads that are long. ``ConnectionCut`` once the client is gone."""
+        """Read on, in turns with other long reads. ``ConnectionCut`` once the client is gone."""
         return await self._turns.read(database.runner, reading, lambda: self.ends or gone())
 
     async def block(self, session: Session, step: Block, gone: Callable[[], bool]) -> Reply:
