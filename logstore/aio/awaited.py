@@ -1,4 +1,4 @@
-"""Calls of the plain faces, awaited: what they declare once, the faces for asyncio have by name.
+"""Calls of the plain classes, awaited: they are declared there, and named in the asyncio classes.
 
 ``get = of_stream(Stream.get)`` gives ``AsyncStream`` a coroutine function with the arguments, the
 result and the documentation of ``Stream.get``, which runs in a thread of the store;
@@ -28,16 +28,16 @@ PAGE_ENTRIES = 256  # entries an iterator fetches at once
 
 
 class Awaited(Generic[P, R_co]):
-    """The type of a call that is awaited, as its face shows it."""
+    """The type of a call that is awaited, as type checkers see it."""
 
-    def __get__(self, face: object, of: object) -> Callable[P, Coroutine[Any, Any, R_co]]:
+    def __get__(self, instance: object, owner: object) -> Callable[P, Coroutine[Any, Any, R_co]]:
         raise NotImplementedError
 
 
 class Paged(Generic[P, R_co]):
-    """The type of a call that is iterated over with ``async for``, as its face shows it."""
+    """The type of a call that is iterated over with ``async for``, as type checkers see it."""
 
-    def __get__(self, face: object, of: object) -> Callable[P, AsyncIterator[R_co]]:
+    def __get__(self, instance: object, owner: object) -> Callable[P, AsyncIterator[R_co]]:
         raise NotImplementedError
 
 
@@ -67,16 +67,16 @@ def pages_of_group(call: Callable[Concatenate[Group[T], P], Iterator[R]]) -> Pag
 
 
 class Declared(Generic[P, R_co]):
-    """The type of a call whose arguments a plain face declares, and whose result is its own."""
+    """The type of a call with the arguments of a plain one, and a result of its own."""
 
-    def __get__(self, face: object, of: object) -> Callable[P, R_co]:
+    def __get__(self, instance: object, owner: object) -> Callable[P, R_co]:
         raise NotImplementedError
 
 
 def declared_by(
     call: Callable[Concatenate[Any, P], Any],
 ) -> Callable[[Callable[..., R]], Declared[P, R]]:
-    """A decorator: the arguments and the documentation are those of a call of a plain face."""
+    """A decorator: the arguments and the documentation are those of a call of a plain class."""
 
     def declared(own: Callable[..., R]) -> Declared[P, R]:
         wrapped = functools.wraps(call, assigned=("__doc__", "__name__"))(own)
@@ -86,8 +86,10 @@ def declared_by(
 
 
 def _awaited(call: Callable[..., R], plain: str) -> Awaited[Any, R]:
-    """The call, made in a thread on what the face holds as ``plain``: by its name, as that may have
-    a way of its own."""
+    """The call, made in a thread on the object in the attribute ``plain``.
+
+    It is looked up there by its name: the object's class may override it.
+    """
     name = call.__name__
 
     @functools.wraps(call)

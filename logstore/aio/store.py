@@ -1,8 +1,8 @@
 """The store for asyncio: ``async with logstore.aio.open(path) as store``.
 
-The names are those of the plain faces, with the same arguments; calls are awaited and run in a few
-threads of the store's own. What is an attribute there and must look into the store is awaited as a
-method here: ``await stream.last()``; ``len(x)`` is ``await x.len()``, ``y in x`` is
+Names and arguments are those of the plain classes; calls are awaited and run in a few threads of
+the store's own. An attribute there that looks into the store is a method here that is awaited:
+``await stream.last()``; ``len(x)`` is ``await x.len()``, ``y in x`` is
 ``await x.contains(y)``, and what is iterated there is iterated with ``async for``. A task that
 waits for entries holds no thread: see ``aio.wait``.
 
@@ -217,7 +217,7 @@ class AsyncGroup(Generic[T]):
         return self._delivered(found)
 
     def _delivered(self, found: Sequence[Delivery[T]]) -> list[AsyncDelivery[T]]:
-        """Deliveries as this face gives them."""
+        """The same deliveries, of this class."""
         return [self._made(each) for each in found]
 
     def _made(self, plain: Delivery[T]) -> AsyncDelivery[T]:

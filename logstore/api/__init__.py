@@ -1,5 +1,5 @@
 """What users hold: stores, streams, groups, deliveries, transactions, workers.
 
-Each face checks its arguments, asks the engine for one operation, and gives its answer as values.
+Each class checks its arguments, asks the engine for one operation, and gives its answer as values.
 It knows no file, no index and no lock.
 """

@@ -1,4 +1,4 @@
-"""Arguments of the public face, checked and turned into what the engine takes.
+"""Arguments of public calls, checked and turned into what the engine takes.
 
 Invariants: everything is refused here, before a lock is taken; a typed error says what to do. Rows
 of an iterable are taken a batch at a time, outside every lock.

@@ -1,4 +1,4 @@
-"""Streams as payloads of DUMP and RESTORE: what the faces offer of them.
+"""Streams as payloads of DUMP and RESTORE: what stores and streams offer.
 
 Invariants: a payload is verified whole before the store is touched. It knows no logic of the disk.
 """

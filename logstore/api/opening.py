@@ -444,7 +444,7 @@ class _Holder(Protocol[T]):
 
 
 def opened_of(holder: _Holder[T]) -> OpenStore[T]:
-    """The open store of a face, for those (asyncio, the wire) that run operations of the engine."""
+    """The open store of a public object, for asyncio and the wire, which run operations of the engine."""
     return holder._opened
 
 

@@ -283,9 +283,9 @@ BATCH_ROWS = 1000  # rows of one step of ``add_many``
 
 
 class Taken(Generic[P, R_co]):
-    """The type of a call that becomes a step, as its face shows it."""
+    """The type of a call that becomes a step, as type checkers see it."""
 
-    def __get__(self, face: object, of: object) -> Callable[P, Pending[R_co]]:
+    def __get__(self, instance: object, owner: object) -> Callable[P, Pending[R_co]]:
         raise NotImplementedError
 
 

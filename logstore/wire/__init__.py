@@ -1,5 +1,5 @@
 """The Redis protocol: commands, replies, a server, and clients in the same process.
 
-Above the faces of the store: words of a command become a step (``commands``), the step runs on the
+Above the public classes of the store: words of a command become a step (``commands``), the step runs on the
 store (``runner``), and its reply goes out as RESP2 or RESP3 (``reply``).
 """
