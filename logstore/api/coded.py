@@ -1,11 +1,12 @@
-"""A stream with a codec of values: adds encode, and what is read is decoded when it is looked at.
+"""A stream with a codec of values: adds encode, and a value is decoded when it is looked at.
 
-The codec's name is kept with the stream, with the first add: another codec is refused then, by any
-process. A handle without a codec still sees and adds bytes or text, as the clients of Redis do.
+The first add keeps the codec's name with the stream: any process that comes with another codec is
+refused then. A handle without a codec still sees and adds bytes or text, as the clients of Redis
+do.
 
 Invariants: the codec is kept before the first entry is added through the handle; nothing is read
-through it by another codec than that. A stream that is dropped loses it, and gets it again with the
-next add. (The look before an add costs one read a handle.)
+through it by another codec. A stream that is dropped loses its codec, and gets it again with the
+next add. (The check before an add costs one read a handle.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of streams and groups, as users give them: what is left out stays as it is.
+"""Settings of streams and groups, as users give them; a setting that is left out stays.
 
 Times are seconds or ``timedelta``. It knows no logic of the disk.
 """

@@ -1,12 +1,11 @@
-"""Dead letters: telling somebody of entries that were given up, and giving them back.
+"""Dead letters: entries that were given up are reported, and can be given back.
 
-The engine moves them (``groups.dead_letter``); ``OpenStore.commit_telling`` tells of it afterwards:
-a warning in the log, the callbacks that were registered with ``store.on_dead_letter``, a worker's
-``on_dead``.
+The engine moves them (``groups.dead_letter``). ``OpenStore.commit_telling`` reports them then: a
+warning in the log, the callbacks of ``store.on_dead_letter``, a worker's ``on_dead``.
 
-Invariants: telling comes after the commit, with no lock held, so that a callback may use the store;
-what a callback raises is logged and goes no further. A process that is killed in between calls
-nobody: the dead letter stream itself is the record.
+Invariants: the report comes after the commit, with no lock held, so that a callback may use the
+store. An error of a callback is logged and goes no further. A process that is killed in between
+reports nothing: the dead letter stream itself is the record.
 """
 
 from __future__ import annotations

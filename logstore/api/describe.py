@@ -1,11 +1,11 @@
-"""Descriptions: what ``info`` tells of a stream and of its groups, gathered on one snapshot.
+"""Descriptions: what ``info`` gives of a stream and of its groups, gathered on one snapshot.
 
-Invariants: all of a description is of one moment; of the entries only the first and the last are
-decoded; the numbers are those that XINFO of the servers gives for the same history. ``info_full``
-gathers in steps: no snapshot is held for more than one batch of entries and ``ROWS_A_STEP`` pending
-ones; what fits into one step is of one moment, and of what does not each step is of a moment of its
-own (an entry stands in the lists as it was when they came to it). A group's pending entries are
-walked once for all its lists, which share their items.
+Invariants: a description is of one moment; of the entries only the first and the last are decoded;
+the numbers are those that XINFO of the servers gives for the same history. ``info_full`` gathers in
+steps, so that no snapshot is held for more than one batch of entries and ``ROWS_A_STEP`` pending
+ones. What fits into one step is of one moment; else each step is of a moment of its own, and an
+entry stands in the lists as it was then. A group's pending entries are walked once for all its
+lists, which share their items.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A handle on a store: opened, shared within the process, reopened after a fork, closed.
 
-Invariants: one shared engine a store and process; handles are safe in threads, pickle as path and
-options, and reopen by themselves after a fork; a use of the engine is given back once. Streams,
-groups and transactions know of their store what :class:`OpenStore` offers, and nothing else. It
-knows no operation: those are of :class:`logstore.Store` and of what that gives.
+Invariants: a store has one shared engine a process. Handles are safe in threads, pickle as path and
+options, and reopen by themselves after a fork; each gives its use of the engine back once. Streams,
+groups and transactions see their store as :class:`OpenStore` only. It knows no operation: those are
+of :class:`logstore.Store`, streams and groups.
 """
 
 from __future__ import annotations
@@ -444,7 +444,7 @@ class _Holder(Protocol[T]):
 
 
 def opened_of(holder: _Holder[T]) -> OpenStore[T]:
-    """The open store of a public object, for asyncio and the wire, which run operations of the engine."""
+    """The open store of a public object, for asyncio and the wire, which use the engine."""
     return holder._opened
 
 

@@ -1,6 +1,6 @@
-"""Scheduled entries, as users meet them: keys, entries that wait for their time, arguments.
+"""Scheduled entries, as users see them: keys, entries that wait for their time, arguments.
 
-Invariants: everything is refused here, before a lock is taken; a moment between two milliseconds
+Invariants: everything is refused here, before a lock is taken. A moment between two milliseconds
 counts as the later one, so that nothing comes early. It knows no logic of the disk.
 """
 

@@ -4,9 +4,9 @@ Times are seconds or ``timedelta``; IDs are given as text, StreamID, (ms, seq), 
 an aware datetime.
 
 Invariants: arguments are refused before a lock is taken. Each call that changes something is one
-commit (``add_many``: one a batch), in the log before it returns; what is decided under the lock is
-decided by the engine's modules, of which these calls hand over a function with its arguments.
-Iterators are lazy and take a snapshot a batch.
+commit (``add_many``: one a batch), in the log before it returns. Decisions under the lock are the
+engine's: a call hands over a function of the engine with its arguments. Iterators are lazy and take
+a snapshot a batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Transactions: operations on any streams, collected first, committed as one.
 
-Invariants: no lock is held while the caller's code runs; nothing is decided before ``with`` ends;
-an exception in the block commits nothing; either all of it is in the log or none of it, also
-across a crash.
+Invariants: no lock is held while the caller's code runs. Nothing is decided before ``with`` ends;
+an exception in the block commits nothing. All of it is in the log or none, also across a crash.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Values beyond text: a codec turns what a program holds into bytes, field by field, and back.
+"""Values beyond text: a codec turns values into bytes, field by field, and back.
 
 Each value is encoded by itself and names stay text, so that other clients, scans and Spark see the
-fields as they are. Entries are decoded when they are looked at: a value that the codec cannot read
-raises for who asks for it, and stops neither a range nor a group.
+fields as they are. A value is decoded when it is looked at: one that the codec cannot read raises
+an error there, and stops neither a range nor a group.
 
-Invariants: what a codec takes it gives back equal (a tuple as a list); what it cannot hold is
-refused before anything is stored. It is loaded with the first stream that has a codec.
+Invariants: a codec gives back what it took (a tuple as a list). What it cannot hold is refused
+before anything is stored. This module is loaded with the first stream that has a codec.
 """
 
 from __future__ import annotations

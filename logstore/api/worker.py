@@ -6,7 +6,7 @@ no entry back that another one claimed meanwhile. An entry goes to the dead lett
 acked in one commit (``groups.dead_letter``). A worker that is stopped ends the running handler
 first and gives the rest of its batch back. Times are seconds or ``timedelta``.
 
-``Loop.rounds`` is a generator of steps: fetch, sleep, handle, do. A thread (``consume``) or an
+``WorkLoop.rounds`` is a generator of steps: fetch, sleep, handle, do. A thread (``consume``) or an
 event loop (``aio.worker``) performs each step and sends back its result. ``CallStore`` is one short
 call of the store; nothing else in the loop takes a lock or waits.
 

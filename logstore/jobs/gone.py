@@ -1,11 +1,11 @@
-"""Workers that are gone: how that is seen, and how others take over what they held.
+"""Workers whose process has ended: others take over what they held.
 
-A consumer's name says which process it is of, so that others on the machine see whether that still
-lives. The workers of ``logstore.jobs`` and of huey take over by ``rescue``; taskiq's, awaited, by
-the same rules.
+A consumer's name says its process, so that others on the machine see whether it still runs. The
+workers of ``logstore.jobs`` and of huey take over by ``rescue``; taskiq's, awaited, by the same
+rules.
 
-Invariants: nothing is taken from a worker that lives, or of which nothing is known: another host's,
-another container's. A worker is forgotten only when it was idle for ``FORGET_AFTER``.
+Invariants: nothing is taken from a worker that lives, or may live: one of another host or
+container. A worker is forgotten only when it was idle for ``FORGET_AFTER``.
 """
 
 from __future__ import annotations

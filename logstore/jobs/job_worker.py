@@ -5,11 +5,11 @@ jobs end in one commit (``JobEnds``). A job that raises is given back, to be tri
 its retries are over, it is given up in one commit: its error is added to the results and it moves
 to the dead jobs.
 
-Invariants: a job ends once, whoever else did it meanwhile, because the end is fenced: who lost the
-job to another worker commits nothing. What a task does in a transaction of the queue's is in that
-same commit. A job whose worker is gone is another's within seconds: a consumer's name says which
-process it is, and a worker looks now and then whether those that hold jobs still live. It takes
-from none that lives. A job's end is kept while the next job of the batch runs, for ``KEPT_S`` at
+Invariants: a job ends once, also if another worker did it meanwhile: the end is fenced, and the
+worker that lost the job commits nothing. What a task does in its transaction is in that same
+commit. The jobs of a worker whose process ended are taken over within seconds, and those of one
+that lives never: a consumer's name says its process, and workers look at those now and then. A
+job's end is kept while the next job of the batch runs, for ``KEPT_S`` at
 most; then, or when the batch is over, all that are kept are one commit. Where one of them was lost
 to another worker, the others are committed without it. A worker that is killed lost no more than
 the ends that it kept: those jobs are done once more. The end of a job with a transaction of its own

@@ -1,6 +1,6 @@
 """A queue of jobs, as programs see it: its tasks, its jobs, its state.
 
-Invariant: it knows nothing of workers but their group, and that one can be run here.
+Invariant: of workers it knows their group only, and that one can be run here.
 """
 
 from __future__ import annotations
