@@ -20,6 +20,7 @@ from typing import Any
 import logstore
 from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
+from logstore.options import Profile
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.catalogue import service_of
 from logstore.wire.command_runner import reply_now
@@ -27,7 +28,6 @@ from logstore.wire.resp.reply import NO_REPLY, Reply, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, CommandStep, ReplyStep
-from logstore.wire.table import Profile
 
 SLICE_S = 60.0  # a task that waits looks again at least so often, should it not be woken
 

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, TypeVar
 
 from logstore.aio.wait import Tasks, Watcher
 from logstore.errors import OptionError
+from logstore.options import Profile
 from logstore.wire.embedded import EmbeddedSession, EmbeddedSocket, Shared
-from logstore.wire.table import Profile
 
 
 class Writer:

@@ -20,13 +20,14 @@ from logstore.options import (
     IDEMPOTENT_DURATION_MAX_S,
     IDEMPOTENT_IDS_MAX,
     PRODUCER_ID_MAX_BYTES,
+    Profile,
 )
 from logstore.wire.commands.removing import trim_options
 from logstore.wire.resp.reply import INVALID_ID, SYNTAX, TOO_LARGE, Failed, Reply, wrong_arity
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import ROW_BYTES, Change, CommandStep, PlainAdd, Reader, ReadStep, ok
-from logstore.wire.table import Command, Profile
+from logstore.wire.table import Command
 
 BESIDE_MAX_BYTES = 64 * 1024  # of an entry that is added in the loop's thread
 

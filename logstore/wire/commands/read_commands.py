@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.ids import ZERO_ID, StreamID
+from logstore.options import Profile
 from logstore.wire.commands.walking import EntriesWalk, RangeWalk, ReplyBudget, Stretch, behind
 from logstore.wire.resp.reply import NULL_ARRAY, SYNTAX, Failed, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Block, CommandStep, ReadStep, walked
-from logstore.wire.table import Command, Profile, is_valkey
+from logstore.wire.table import Command, is_valkey
 
 LAST, NEWEST = "$", "+"
 
