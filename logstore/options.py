@@ -31,6 +31,7 @@ FIELD_MAX_BYTES = 64 * 1024
 BACKOFF_MAX_MS = 3_600_000
 
 
+# -- settings of streams and groups -----------------------------------------------------------
 class StreamSettings(NamedTuple):
     """Settings of a stream. Retention drops whole nodes from the old end, in the background."""
 
@@ -162,6 +163,7 @@ References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of wh
 NackMode: TypeAlias = Literal["silent", "fail", "fatal"]
 # Whose commands and replies a server has; "valkey-9" is 9.1.
 Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9", "valkey-9.2"]
+# -- options and limits of a store ------------------------------------------------------------
 SYNC_RANK: dict[str, int] = {"os": 0, "everysec": 1, "always": 2}
 
 MIB = 1 << 20

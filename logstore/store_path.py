@@ -20,6 +20,7 @@ PUT_BACK = "put the directory back or restore a backup, and open it again"
 _DESCRIPTORS = "/proc/self/fd"  # where the system lets a path begin at an open directory
 
 
+# -- through an open directory ----------------------------------------------------------------
 def gone(path: Path, how: str = "was removed", then: str = PUT_BACK) -> StoreGoneError:
     """The error of a store whose directory is not what it was."""
     return StoreGoneError(
@@ -134,6 +135,7 @@ class DirectoryPath(PosixPath):
         return found.placed(self.directory, self.below.rpartition("/")[0]) if self.below else found
 
 
+# -- of a URI ---------------------------------------------------------------------------------
 def is_uri(path: str | os.PathLike[str]) -> bool:
     """Whether it is a URI, and no local path."""
     return isinstance(path, UriPath) or "://" in os.fspath(path)

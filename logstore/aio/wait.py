@@ -45,6 +45,7 @@ R = TypeVar("R")
 WOKEN_AT_ONCE = 16  # tasks of a loop
 
 
+# -- one task ---------------------------------------------------------------------------------
 class Waiter:
     """A task that waits: for some streams, maybe in a queue, or for its turn in a group."""
 
@@ -104,6 +105,7 @@ def _set(waiters: list[Waiter]) -> None:
         asyncio.get_running_loop().call_soon(_set, waiters[WOKEN_AT_ONCE:])
 
 
+# -- the thread that watches ------------------------------------------------------------------
 class _Bucket:
     """The tasks that wait for streams of a bucket, and its word when they were woken last."""
 
@@ -338,6 +340,7 @@ async def wait_for(
                 count("wakeups")
 
 
+# -- in the queue of a group ------------------------------------------------------------------
 class Tasks(NamedTuple):
     """Where the tasks of one event loop wait: who watches the store for them, and their threads."""
 

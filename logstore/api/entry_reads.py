@@ -50,6 +50,7 @@ T = TypeVar("T", bytes, str)
 _SPECIAL = frozenset("*?[")
 
 
+# -- streams by their names -------------------------------------------------------------------
 def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[bytes]]:
     """What finds the streams that are named, at each reading.
 
@@ -100,6 +101,7 @@ def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[byt
 Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
 
 
+# -- entries by their values ------------------------------------------------------------------
 class Matching:
     """Makes entries of nodes, of those alone that match. A twin of the codec's ``EntryMaker``."""
 

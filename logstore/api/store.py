@@ -60,6 +60,7 @@ LIMITS: Final = ("node_max_bytes", "node_max_entries", "segment_bytes")
 JOIN_WAIT_S = 2.0  # for a commit of others, before a look at the store is one from outside
 
 
+# -- opening ----------------------------------------------------------------------------------
 class OpenOptions(TypedDict, total=False):
     """Options of a store that is opened, as ``logstore.open`` describes them."""
 
@@ -225,6 +226,7 @@ def _tell_dead_letters(
         dead_letters.log.exception("of %d dead-lettered entries nobody could be told", len(dead))
 
 
+# -- the store --------------------------------------------------------------------------------
 class Store(Generic[T]):
     """One open store; made by :func:`logstore.open`, closed by ``with`` or ``close``.
 

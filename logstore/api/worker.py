@@ -49,6 +49,7 @@ from logstore.tuples import NamedTuple
 R = TypeVar("R")
 T = TypeVar("T", bytes, str)
 
+# -- functions that users give ----------------------------------------------------------------
 USE_AIO = "open the store with logstore.aio.open and await its consume, or give a plain function"
 PLAIN = (
     "give a plain function: it is called in the thread that did the commit; "
@@ -145,6 +146,7 @@ ROUND_S = 5.0  # how long to wait at most before looking at what is idle, and be
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0  # after a round in which nothing but failures happened
 
 
+# -- the loop ---------------------------------------------------------------------------------
 class WorkedGroup(Protocol[T]):
     """The group that a worker works on."""
 

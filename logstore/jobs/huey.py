@@ -39,6 +39,7 @@ from logstore.errors import LastIDConflictError
 from logstore.ids import StreamID
 from logstore.jobs import gone
 
+# -- values by key ----------------------------------------------------------------------------
 STREAMS = 16
 READ = 100  # entries at once while somebody waits
 
@@ -125,6 +126,7 @@ class Keys:
         return True
 
 
+# -- what huey keeps --------------------------------------------------------------------------
 GROUP = "workers"
 DEATHS_MAX = 3  # of workers that had a task
 WAIT_S = 1.0  # for a task; huey's workers look whether they are stopped then

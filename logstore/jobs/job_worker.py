@@ -42,6 +42,7 @@ KEPT_S = 0.01
 Fields = dict[str, str | bytes]
 
 
+# -- ends of jobs, some in one commit ---------------------------------------------------------
 class JobEnds:
     """What a worker's jobs gave, until it is committed. Its methods are for any thread."""
 
@@ -122,6 +123,7 @@ class JobEnds:
                 tx.ack(delivery)
 
 
+# -- the worker -------------------------------------------------------------------------------
 AHEAD_S = 0.1
 STOP_S = 0.1  # how late a stop may be seen
 DEATHS_MAX = 3  # of workers that did a job, on top of its retries

@@ -32,6 +32,7 @@ from logstore.jobs.queue import Jobs
 from logstore.logger import Logger
 
 
+# -- one process ------------------------------------------------------------------------------
 def load(name: str) -> Jobs:
     """The queue of this name.
 
@@ -98,6 +99,7 @@ def _watch(parent: int, stop: threading.Event) -> None:
 
 
 log = Logger("logstore.jobs")
+# -- the pool ---------------------------------------------------------------------------------
 STEP_S = 0.1
 AGAIN_S, AGAIN_MAX_S = 0.5, 30.0
 SOUND_S = 2.0  # a process that ran for so long did not die at once

@@ -50,6 +50,7 @@ GROUP = "workers"
 DELIVERIES_MAX = 10_000
 
 
+# -- the streams of a queue -------------------------------------------------------------------
 class QueueStreams:
     """The streams of one queue in a store."""
 
@@ -168,6 +169,7 @@ def length_s(given: timedelta | float, name: str) -> float:
     return seconds(given, name)
 
 
+# -- jobs and tasks ---------------------------------------------------------------------------
 JOB_ID_BYTES = 6
 CLOCK_SLACK_MS = 60_000  # a result may bear an earlier time than its job by so much
 

@@ -37,6 +37,7 @@ from logstore.wire.resp.reply import (
 Decode = Callable[[bytes], Any]
 
 
+# -- replies as values ------------------------------------------------------------------------
 def value_of(reply: Reply, protocol: int, decode: Decode | None) -> Any:
     """What the client gets; an error as an exception, raised if it ends the connection."""
     kind = type(reply)
@@ -99,6 +100,7 @@ def _error(text: str) -> Exception:
 # mypy: disallow-untyped-calls=False
 
 
+# -- connections ------------------------------------------------------------------------------
 _ENDED = "Connection closed by server."
 _AS_SOCKET: Any = object()
 

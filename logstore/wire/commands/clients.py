@@ -25,6 +25,7 @@ _NO_PASSWORD = (
 _NAME = "ERR Client names cannot contain spaces, newlines or special characters."
 
 
+# -- what clients send of themselves ----------------------------------------------------------
 def ping(_client: Client, words: Words) -> CommandStep:
     """As PING."""
     given = words.rest()
@@ -204,6 +205,7 @@ _CONNECTION = [
 ]  # fmt: skip
 
 
+# -- CLIENT -----------------------------------------------------------------------------------
 NORMAL = b"normal"
 _KINDS = frozenset({NORMAL, b"slave", b"replica", b"master", b"pubsub"})
 _NO_ID = "ERR client-id should be greater than 0"

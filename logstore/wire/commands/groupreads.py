@@ -39,6 +39,7 @@ from logstore.wire.steps import (
 )
 from logstore.wire.table import Command
 
+# -- XGROUP -----------------------------------------------------------------------------------
 _HELP = (
     "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "CREATE <key> <groupname> <id|$> [option]",
@@ -169,6 +170,7 @@ _XGROUP = [
 ]  # fmt: skip
 
 
+# -- XREADGROUP -------------------------------------------------------------------------------
 _MEANINGLESS = (
     "ERR The {} ID is meaningless in the context of XREADGROUP: you want to read the history of "
     "this consumer by specifying a proper ID, or use the > ID to get new messages. The {} ID would "

@@ -31,6 +31,7 @@ _CONDITIONS: dict[bytes, Condition] = {
 }
 
 
+# -- when a stream expires --------------------------------------------------------------------
 def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
     """A command that sets when a key expires."""
 
@@ -135,6 +136,7 @@ _EXPIRY = [
 ]  # fmt: skip
 
 
+# -- keys -------------------------------------------------------------------------------------
 SCAN_COUNT = 10
 LOOKED_AT_MAX = 1000
 PAGE_BYTES = 1 << 20  # of names that are read on one snapshot

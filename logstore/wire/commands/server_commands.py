@@ -21,6 +21,7 @@ from logstore.wire.service import Client, Parse, Service
 from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ReplyStep, done, ok
 from logstore.wire.table import Command, constant, help_of
 
+# -- COMMAND ----------------------------------------------------------------------------------
 NAMES_AT_ONCE = 100
 
 
@@ -171,6 +172,7 @@ _COMMAND = [
 ]  # fmt: skip
 
 
+# -- CONFIG -----------------------------------------------------------------------------------
 FLUSH_REFUSED = (
     "ERR this server does not delete everything at once: start it with --allow-flush if it should"
 )

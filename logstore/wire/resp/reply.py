@@ -35,6 +35,7 @@ from logstore.errors import (
 )
 from logstore.wire.log_limiter import Seldom
 
+# -- errors -----------------------------------------------------------------------------------
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
@@ -111,6 +112,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 Reply: TypeAlias = Any
+# -- replies ----------------------------------------------------------------------------------
 CRLF = b"\r\n"
 PARTS_MAX = 4096  # of a piece of a large reply
 LARGE_BYTES = 64 * 1024  # a string that is a piece by itself, so that it is not copied
