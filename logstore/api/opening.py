@@ -387,14 +387,14 @@ class OpenStore(Generic[T]):
     def compact(self, *, purge: bool, full: bool = False, threshold: float = 0.5) -> Any:
         """Compaction by call, as ``Store.compact``; its report."""
         from logstore.compaction import runner
-        from logstore.engine.features import latest_upkeep
+        from logstore.engine.features.stream_sweep import KeyCompaction
 
         shared = self.live()
 
         def run() -> Any:
             with shared.committer.locked():
                 pass  # the end of the log was looked at, before anything is read
-            latest_upkeep.run(shared.engine, shared.committer)  # what is replaced goes with it
+            KeyCompaction(shared.engine, shared.committer).run()  # what is replaced goes with it
             return runner.run(
                 shared.engine, shared.committer, purge=purge, full=full, threshold=threshold
             )

@@ -18,7 +18,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
 from logstore.engine.dump.restore import Edge, Part, Prepared
-from logstore.engine.features import stream_expiry
+from logstore.engine.features import expired
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
@@ -179,4 +179,4 @@ def _expire(state: WriteTxn, name: bytes, expires_ms: int | None) -> None:
     if expires_ms is not None:
         record = state.record_by_name(name)
         assert record is not None
-        stream_expiry.expire_at(state, record, expires_ms)
+        expired.expire_at(state, record, expires_ms)

@@ -10,6 +10,8 @@ schedules one.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from logstore.clock import CLOCK_MAX_MS
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
@@ -24,6 +26,7 @@ from logstore.features.schedule_rows import (
     ScheduleRow,
     ScheduleRows,
     Unscheduled,
+    batch,
     unpacked,
 )
 from logstore.tuples import NamedTuple
@@ -115,15 +118,9 @@ def cancel(txn: WriteTxn, name: bytes, key: Key) -> bool:
 
 def add_due(txn: WriteTxn) -> int:
     """Add entries whose time has come, a batch at most; how many are scheduled no longer."""
-    rows: list[ScheduleRow] = []
-    left_bytes = BATCH_BYTES
-    for row in ScheduleRows(txn.index).due(txn.now_ms):
-        rows.append(row)
-        left_bytes -= len(row.fields)
-        if left_bytes <= 0 or len(rows) == BATCH_ENTRIES:
-            break
+    due = batch(ScheduleRows(txn.index).due(txn.now_ms), BATCH_BYTES)
     done: dict[int, list[Key]] = {}
-    for row in rows:
+    for row in list(islice(due, BATCH_ENTRIES)):
         record = txn.record(row.stream)
         if record is not None and 0 < record.expires_ms <= txn.now_ms:
             continue  # it goes with its stream, which is about to be dropped
@@ -139,7 +136,7 @@ def add_due(txn: WriteTxn) -> int:
                 due_ms = next_ms
         if due_ms is not None:
             txn.emit(Scheduled(row.stream, due_ms, row.fields))
-        done.setdefault(row.stream, []).append(row[1:3])
+        done.setdefault(row.stream, []).append(row.key)
     for stream, keys in done.items():
         txn.emit(Unscheduled(stream, True, tuple(keys)))
     return sum(map(len, done.values()))
@@ -160,10 +157,10 @@ def _add(txn: WriteTxn, row: ScheduleRow) -> bool:
             "delete its index directory, and open it again"
         )
     flat = unpacked(row.fields)
-    batch = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
+    rows = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
     before = txn.buffer.end
     try:
-        add.add(txn, add.Add(record.name, batch, 0, 1, add.AUTO))
+        add.add(txn, add.Add(record.name, rows, 0, 1, add.AUTO))
     except (IDOrderError, CorruptionError) as exc:
         if txn.buffer.end != before:
             raise

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams.add import EXHAUSTED, Add, check_expected, existing
 from logstore.engine.streams.add import add as add_rows
+from logstore.engine.streams.removal import Removed
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import IDOrderError, UsageError
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
@@ -236,10 +237,15 @@ def has_expired(
     return _last_expired(producers, stream, settings, now_ms, 1) is not None
 
 
-def forget_expired(txn: WriteTxn, stream: int) -> None:
+def forget_expired(txn: WriteTxn, stream: int) -> Removed:
     """Give back some of what is over its time."""
-    if txn.record(stream) is not None:
-        _forget(txn, stream, *_expired(txn, stream, EXPIRED_A_COMMIT))
+    if txn.record(stream) is None:
+        return Removed(0, more=False)
+    producers = ProducerRows(txn.index)
+    before = producers.tally(stream).ids
+    _forget(txn, stream, *_expired(txn, stream, EXPIRED_A_COMMIT))
+    more = has_expired(producers, stream, txn.settings.stream(stream), txn.now_ms)
+    return Removed(before - producers.tally(stream).ids, more)
 
 
 def forget_all(txn: WriteTxn, stream: int) -> None:

@@ -18,6 +18,7 @@ from logstore.engine.runtime.newest import KEYS_MAX, NONE, Newest
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams.delete import delete_entries
+from logstore.engine.streams.removal import Removed
 from logstore.engine.txn import nodes
 from logstore.errors import OptionError
 from logstore.features.latest import NO_KEY, Latest, LatestRows, packed
@@ -31,19 +32,12 @@ ENTRIES_A_COMMIT = 256  # each may be replaced by one that lies in a node of its
 NODES_A_LOOK = 64  # that a look reads for the memory; the rest is sifted for the one key
 
 
-class Replaced(NamedTuple):
-    """How many entries one commit deleted, and whether there is more to go through."""
-
-    entries: int
-    more: bool
-
-
-def go_on(txn: WriteTxn, stream: int) -> Replaced:
+def go_on(txn: WriteTxn, stream: int) -> Removed:
     """Go through a stream's next entries: one commit's part."""
     record = txn.record(stream)
     field = None if record is None else txn.settings.stream(stream).compact_by
     if record is None or not isinstance(field, bytes):
-        return Replaced(0, more=False)
+        return Removed(0, more=False)
     rows = LatestRows(txn.index)
     before = upto = rows.upto(stream)
     newest: dict[bytes, StreamID] = {}
@@ -73,8 +67,8 @@ def go_on(txn: WriteTxn, stream: int) -> Replaced:
     if upto > before:
         deleted = delete_entries(txn, record, going)
         txn.emit(Latest(stream, 0, upto, packed(newest)))
-        return Replaced(deleted, more)
-    return Replaced(0, more=False)
+        return Removed(deleted, more)
+    return Removed(0, more=False)
 
 
 def _key(flat: list[bytes], field: bytes) -> bytes | None:

@@ -24,6 +24,14 @@ from logstore.index.group_keys import ID_BYTES, GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
 from logstore.log.groupframe import Ack
+from logstore.tuples import NamedTuple
+
+
+class Removed(NamedTuple):
+    """What one commit of work in parts removed."""
+
+    entries: int  # or idempotent IDs
+    more: bool  # whether there may be more to remove
 
 
 def remove(

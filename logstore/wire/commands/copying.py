@@ -9,9 +9,9 @@ from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy as copies
 from logstore.engine.dump.restore import Prepared, install
-from logstore.engine.features import stream_expiry
+from logstore.engine.features import expired
 from logstore.engine.features.due_entries import When
-from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
+from logstore.engine.features.expired import EXPIRES_MAX_MS
 from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.wire.resp.failures import SYNTAX, Failed
@@ -185,7 +185,7 @@ class _Restoring:
     def _expire(self, state: WriteTxn) -> None:
         if self._ttl:
             at_ms = self._ttl if self._absolute else self._ttl + state.now_ms
-            stream_expiry.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
+            expired.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [
