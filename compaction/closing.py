@@ -17,7 +17,7 @@ import os
 
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.compaction import measure, reclaimable, runner, segment_rewrite
+from logstore.compaction import measure, runner, segment_rewrite, usage
 from logstore.compaction.node_choice import Chooser
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit import durability
@@ -40,7 +40,7 @@ def run(engine: Engine, committer: Committer) -> CompactionReport | None:
     """Compact what is worth it; what was done, None if nothing was."""
     if not _enough_is_dead(engine) or _others_have_it(engine):
         return None
-    if reclaimable.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
+    if usage.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
         return None
     report = CompactionReport()
     try:

@@ -26,7 +26,7 @@ from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError, DamagedStoreError
 from logstore.ids import StreamID
 from logstore.index.keys import OpenNode, Run, StreamRecord
-from logstore.log import file_names, groupframe
+from logstore.log import file_names, frame
 from logstore.log import frame as frames
 from logstore.recovery.report import Damage, Gone, RecoveryReport
 from logstore.tuples import NamedTuple
@@ -83,7 +83,7 @@ class ReplayGuard:
             self._forget(
                 (item.stream, StreamID(*master)) for item in body.items for master in item.replaced
             )
-        elif isinstance(body, groupframe.Deliver | groupframe.Claim) and body.consumer:
+        elif isinstance(body, frame.Deliver | frame.Claim) and body.consumer:
             self._owned(txn, at, body.group, body.consumer)
         return body
 
@@ -103,7 +103,7 @@ class ReplayGuard:
         """Nothing is pending with a consumer that is not there."""
         if txn.groups.consumer(group, consumer) is None:
             name = UNNAMED_CONSUMER % consumer
-            apply(txn, at - 1, 0, groupframe.Consumer(group, consumer, -1, -1, 1, name))
+            apply(txn, at - 1, 0, frame.Consumer(group, consumer, -1, -1, 1, name))
 
     def _orphaned(self, txn: WriteTxn, at: int, stream: int, master: StreamID) -> None:
         record = txn.record(stream)

@@ -10,8 +10,15 @@
 ``open_engine`` takes the lock and goes through the passes. The first opener, who has the store to
 itself, does all of them; who joins others finds their index in use, and so valid.
 
-Invariants: all of it under LOCK, so that two openers never decide at once; after a clean close no
-body of a segment is read; every step may be cut off by a crash, and the next opener does it again.
+Processes that have a store open share three files: LOCK, USERS and WAKE. If one of them is not the
+file that the others have, two processes would write over each other's entries, so nobody joins
+then. What tells is the locks that living processes hold (``shm.users_file``,
+``shm.control_block``), which no copy of a file has, and for LOCK the inode that WAKE names.
+
+Invariants: all of it under LOCK, so that two openers never decide at once; nothing of the store is
+changed before it is known who has it open; what looks replaced is looked at again for a while, for
+a process may be dying meanwhile; after a clean close no body of a segment is read; every step may
+be cut off by a crash, and the next opener does it again.
 """
 
 from __future__ import annotations
@@ -21,10 +28,11 @@ from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.engine.commit import log_tail, write_back
-from logstore.engine.runtime import identity, maintenance_locks, reserve
+from logstore.engine.runtime import disk_space, identity, maintenance_locks
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm.control_block import LogWords, Wake
-from logstore.engine.shm.users_file import Users
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.control_block import LogWords, NotHeldError, Wake
+from logstore.engine.shm.users_file import Settling, Users, replaced
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import (
     CorruptionError,
@@ -41,12 +49,73 @@ from logstore.index.txn import IndexTxn
 from logstore.log import chain, file_names, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import create as creation
-from logstore.recovery import entering, index_validity
+from logstore.recovery import index_validity
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
 
 if TYPE_CHECKING:
-    from logstore.engine.runtime.renewed_index import NextIndex
+    from logstore.engine.runtime.engine import NextIndex
+
+
+def peek_at_wake(fs: FileSystem, path: Path) -> Wake | None:
+    """WAKE as it lies there: only to name the owner of LOCK while waiting for it."""
+    try:
+        return Wake(fs, path / file_names.WAKE)
+    except (OSError, StoreError):
+        return None
+
+
+def join(fs: FileSystem, path: Path, lock: WriterLock, users: Users) -> Wake | None:
+    """WAKE of those who have the store open; None, and it is held alone, if nobody has.
+
+    StoreInUseError if they cannot be joined: one of the files that they share was replaced.
+    """
+    settling = Settling()
+    while True:
+        alone = users.enter()
+        if alone:
+            return None
+        odd = file_names.USERS
+        if alone is not None:
+            try:
+                return _joined(fs, path, lock)
+            except NotHeldError:
+                odd = file_names.WAKE
+        if not settling.wait():
+            users.close()
+            raise replaced(path, odd)
+
+
+def _joined(fs: FileSystem, path: Path, lock: WriterLock) -> Wake:
+    try:
+        wake = Wake(fs, path / file_names.WAKE, hold=True, join=True)
+    except FileNotFoundError:
+        raise StoreInUseError(
+            f"{path / file_names.WAKE} was removed while the store is open: close it in every "
+            "process"
+        ) from None
+    if wake.lock_file != lock.file.stat().inode:
+        raise replaced(path, file_names.LOCK)
+    if wake.namespace not in (0, process_identity.pid_namespace()):
+        raise StoreInUseError(
+            f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
+            "apart: let the containers share one pid namespace, or open it in one of them"
+        )
+    return wake
+
+
+def first_wake(fs: FileSystem, path: Path, lock: WriterLock, users: Users, failed_at: int) -> Wake:
+    """WAKE anew, by the first opener. The store is held shared from here on."""
+    # A failed sync stays known until what it left behind was written anew.
+    Wake.create(fs, path / file_names.WAKE, failed_at, path / file_names.RESERVE)
+    if not users.share():
+        raise StoreInUseError(f"{path} was taken by another process: try again")
+    wake = Wake(fs, path / file_names.WAKE, hold=True)
+    wake.lock_file = lock.file.stat().inode
+    wake.namespace = process_identity.pid_namespace()
+    wake.set_owner(process_identity.packed_self())  # of LOCK; the words are new
+    return wake
+
 
 # What an opener gives up on a full disk, cheapest first: all of it can be made again. An index goes
 # that is not valid, and is rebuilt beside what is there of it; else hints go.
@@ -107,7 +176,7 @@ def _give_up(fs: FileSystem, path: Path, shortage: int) -> None:
         for name in filter(file_names.is_generation, fs.names(path / file_names.INDEX)):
             fs.remove_tree(path / file_names.INDEX / name)
     if shortage == HINTS:
-        reserve.give_up_hints(fs, path)
+        disk_space.give_up_hints(fs, path)
 
 
 def _open_locked(
@@ -128,9 +197,7 @@ def _open_locked(
     try:
         # A process that may not be the first one writes nothing before it knows, not even its pid.
         # Nor is WAKE as it was kept mapped any longer: it takes the space of the new one.
-        lock.acquire(
-            None if options.only_join else entering.peek_at_wake(fs, path), options.lock_timeout_s
-        )
+        lock.acquire(None if options.only_join else peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / file_names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / file_names.LOCK} was replaced: try again")
         # (1) STORE and versions.
@@ -139,7 +206,7 @@ def _open_locked(
         )
         users = Users(fs, path)
         _refuse_older(path, content, users)
-        wake, failed_at = entering.join(fs, path, lock, users), 0
+        wake, failed_at = join(fs, path, lock, users), 0
         first = report.first_opener = wake is None
         if first and options.only_join:
             raise NotOpenError(f"no other process has {path} open")
@@ -148,7 +215,7 @@ def _open_locked(
         if wake is None:
             _upgrade(fs, path, content)
             failed_at = Wake.last_failure(fs, path / file_names.WAKE)
-            wake = entering.first_wake(fs, path, lock, users, failed_at)
+            wake = first_wake(fs, path, lock, users, failed_at)
         engine = Engine(
             fs,
             path,
@@ -241,7 +308,7 @@ def _recover(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
             _leave_segment(engine, cut)
     if failed_at:
         _tell_at_risk(engine, report, failed_at)
-    reserve.ensure(engine)  # last: what was needed until here had to come from it
+    disk_space.ensure(engine)  # last: what was needed until here had to come from it
 
 
 def _why_not_valid(engine: Engine, marker: ShutdownMarker | None) -> str:

@@ -18,7 +18,7 @@ from logstore.api import arguments
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import add
 from logstore.engine.streams.add import Add, AutoID
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams.removal import TrimRule
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import PRODUCER_ID_MAX_BYTES, References, Sync

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.engine.streams.add import AUTO, AutoID
-from logstore.engine.streams.trim import TrimRule, check_rule
+from logstore.engine.streams.removal import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
     InvalidEntryError,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
 from logstore.engine.commit.committer import Committer, Op
-from logstore.engine.maintenance.maintenance_thread import Compact
+from logstore.engine.maintenance.background_work import Compact
 from logstore.engine.registry import Shared
-from logstore.engine.runtime import reserve
+from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.waiters import owner_of
 from logstore.engine.snapshots import snapshot
@@ -172,7 +172,7 @@ class OpenStore(Generic[T]):
         if shared.engine.wake.full:
             if not at_once:
                 shared.committer.leave_sealed()
-            reserve.check(shared.engine)
+            disk_space.check(shared.engine)
         if sync is not None:
             check_sync(sync)
         return shared.committer.run(op, sync, dead=dead, grows=True, at_once=at_once)
@@ -400,7 +400,7 @@ class OpenStore(Generic[T]):
             )
 
         with shared.maintenance.aside():
-            return reserve.freeing(shared.engine, run)
+            return disk_space.freeing(shared.engine, run)
 
     def text(self, name: bytes) -> T:
         """A stored name as users have it."""
@@ -475,11 +475,11 @@ def acquire(
 
     def find() -> tuple[registry.Key, Shared]:
         if options.readonly:
-            from logstore.log import shipped_files
-            from logstore.recovery import readonly, shipped_view
+            from logstore.log import shipped
+            from logstore.recovery import readonly
 
-            if shipped_files.is_shipped(path):
-                engine, report = shipped_view.open_engine(path, options)
+            if shipped.is_shipped(path):
+                engine, report = readonly.open_shipped(path, options)
             else:
                 engine, report = readonly.open_engine(fs, path, options)
             close = readonly.close_engine

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.engine.commit.committer import Committer
 from logstore.engine.commit.durability import Flusher
 from logstore.engine.lane.lane import open_lane
-from logstore.engine.maintenance.due_work import DueWorker
-from logstore.engine.maintenance.maintenance_thread import Compact, MaintenanceThread
+from logstore.engine.maintenance.background_work import Compact, DueWorker, MaintenanceThread
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions

@@ -1,4 +1,4 @@
-"""The one frame reader: of recovery, the store, compaction, tools and Spark alike.
+"""The one reader of frames and nodes: of recovery, the store, compaction, tools and Spark alike.
 
 Invariants: a length is checked against the bytes that are there, and the checksum of a large frame
 against its bytes, before memory is taken; nothing is returned whose CRC, bound to store and place,
@@ -6,7 +6,8 @@ does not fit; the search for frames behind bad bytes is linear in them (``codec.
 that the disk does not give back are no valid frame, and an error of their own (UnreadableError):
 what stands before and behind them is read, in smaller pieces near them. It says *that* a frame is
 bad; whether that is a torn tail or damage is decided in one place, the log tail
-(``commit.log_tail``). Never imports the index.
+(``commit.log_tail``). A node that is read by its locator has the locator's length, stream and
+master ID. Never imports the index.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, UnreadableError
+from logstore.format import Kind
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
@@ -371,3 +373,30 @@ def resume_offset(
     """Where the next valid frame behind damage begins; the end if there is none."""
     begin = _search(source, seed, segment, bad_offset + 1, end_offset, after_commit)
     return end_offset if begin is None else begin
+
+
+_BODY_BYTES = fmt.NODE_BODY.size
+
+
+def listpack(
+    source: Bytes,
+    seed: int,
+    position: int,
+    payload_bytes: int,
+    stream: int,
+    master: tuple[int, int],
+) -> bytes:
+    """The listpack of the node frame at a position."""
+    segment, offset = fmt.position_parts(position)
+    data = read(source, fmt.FRAME_HEAD_BYTES + payload_bytes, segment, offset)
+    frame = parse(data, 0, seed, segment, offset)
+    if frame.payload_bytes != payload_bytes:
+        why = "a frame has not the length that its locator says"
+    elif frame.kind not in (Kind.NODE, Kind.OPEN) or payload_bytes < _BODY_BYTES:
+        why = "a locator points at a frame that is no node"
+    else:
+        head = fmt.NODE_BODY.unpack_from(frame.payload)
+        if head[:3] == (stream, *master):
+            return frame.payload[_BODY_BYTES:]
+        why = f"a locator of node {master[0]}-{master[1]} points at node {head[1]}-{head[2]}"
+    raise CorruptFrameError(f"{why}: run 'logstore check'", segment=segment, offset=offset)

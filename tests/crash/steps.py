@@ -24,7 +24,7 @@ from typing import Any
 
 from logstore.api import opening
 from logstore.compaction import runner, segment_rewrite
-from logstore.compaction.output import Output
+from logstore.compaction.segment_rewrite import Output
 from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.shm.control_block import Wake

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import logstore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, deliver, group_rows
-from logstore.engine.runtime.pending_set import PendingSet
+from logstore.engine.runtime.group_state import PendingSet
 from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.ids import MAX_ID, ZERO_ID, StreamID

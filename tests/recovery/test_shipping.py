@@ -27,7 +27,7 @@ from logstore.errors import (
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.log.shipped import MANIFEST, OBJECTS, Place
-from logstore.recovery import fetch
+from logstore.recovery import backup
 from logstore.recovery.check import check
 from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
 from tests.support.inside import engine_of
@@ -37,7 +37,7 @@ from tests.tools.commands import invoke, ok
 def restored(uri: object, target: Path) -> list[str]:
     """What a store that is made of a URI has; checked, all of it."""
     shutil.rmtree(target, ignore_errors=True)
-    fetch.fetch(str(uri), target)
+    backup.fetch(str(uri), target)
     found = check(target, careful=True)
     assert (found.damage, found.tail_bytes) == ([], 0)
     with logstore.open(target, background=False) as store:
@@ -157,7 +157,7 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
     for bad in (b"", whole[:-9], whole.replace(b"log/", b"Log/", 1), outside.pack()):
         manifest.write_bytes(bad)
         with pytest.raises(CorruptionError, match=MANIFEST):
-            fetch.fetch(str(uri), target)
+            backup.fetch(str(uri), target)
         assert not target.exists()
     manifest.write_bytes(whole)
     thing = uri / OBJECTS / segment.sha256
@@ -174,11 +174,11 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
         if changed is not None:
             thing.write_bytes(changed)
         with pytest.raises(error, match=segment.path):
-            fetch.fetch(str(uri), target)
+            backup.fetch(str(uri), target)
         assert not target.exists()
         thing.touch()
     with pytest.raises(NotAStoreError, match="nothing was shipped"):
-        fetch.fetch(str(tmp_path / "nothing"), target)
+        backup.fetch(str(tmp_path / "nothing"), target)
 
 
 KILLED = """
@@ -231,7 +231,7 @@ def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
     with bucket_server(tmp_path / "s3", port):
         with pytest.raises(NotAStoreError, match="nothing was shipped"):
-            fetch.fetch(uri, tmp_path / "again")
+            backup.fetch(uri, tmp_path / "again")
         done = ship(store, uri)
         assert 0 < done.sent_files <= done.files - 3
         store.stream("x").add({"a": "1"})

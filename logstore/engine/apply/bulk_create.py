@@ -26,7 +26,7 @@ from logstore.format import CREATE_BODY, OPEN_BODY, Kind, segment_of
 from logstore.index import keys
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.log.node_reader import listpack
+from logstore.log.log_reader import listpack
 
 _CREATE, _OPEN = int(Kind.CREATE), int(Kind.OPEN)
 _CREATE_BYTES, _OPEN_BYTES = CREATE_BODY.size, OPEN_BODY.size

@@ -20,7 +20,7 @@ from typing import Any
 from logstore.engine.commit import write_back
 from logstore.engine.commit.group_commit import CommitQueue, NotFree
 from logstore.engine.commit.pipeline import Batch, Op, Request, ready_locked, resolve
-from logstore.engine.runtime import reserve
+from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
 from logstore.engine.shm.control_block import LogWords
@@ -124,7 +124,7 @@ class Committer:
         try:
             return self.run(op, sync, dead=dead)
         except DiskFullError:
-            if not reserve.release(self._engine):
+            if not disk_space.release(self._engine):
                 raise
             return self.run(op, sync, dead=dead)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from logstore import format as fmt
 from logstore.engine.apply.streams import apply_commit
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime import identity, reopen, reserve
+from logstore.engine.runtime import disk_space, identity, reopen
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
@@ -116,7 +116,7 @@ def _made_room(engine: Engine, error: BaseException) -> bool:
     happened, and its way into the index is what space was set aside for."""
     again = reopen.revive(engine)
     if isinstance(error, DiskFullError):
-        again = reserve.release(engine) or again
+        again = disk_space.release(engine) or again
     return again
 
 

@@ -26,7 +26,7 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail, write_back
-from logstore.engine.runtime import identity, reopen, reserve
+from logstore.engine.runtime import disk_space, identity, reopen
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import (
@@ -241,7 +241,7 @@ def _refuse_growth(engine: Engine, batch: Batch) -> None:
     for request in batch.requests:
         if request.grows:
             try:
-                reserve.check(engine)
+                disk_space.check(engine)
             except DiskFullError as exc:
                 request.fail(exc)
 

@@ -22,7 +22,7 @@ from logstore.engine.dump import restore
 from logstore.engine.dump.restore import INSTALL_MAX_BYTES
 from logstore.engine.runtime.record_cache import BeforeImage
 from logstore.engine.streams import add, lifecycle
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams.removal import TrimRule
 from logstore.engine.txn import nodes
 from logstore.errors import (
     CorruptionError,

@@ -28,8 +28,7 @@ from logstore.codec.node_batch import NodeBatch, index_rows
 from logstore.engine.apply import group_frames as apply_groups
 from logstore.engine.apply.streams import Placed, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.dump import dumped_ids
-from logstore.engine.streams import add, lifecycle
+from logstore.engine.streams import add, idempotency, lifecycle
 from logstore.engine.txn import group_view as groups
 from logstore.errors import (
     CorruptNodeError,
@@ -47,8 +46,8 @@ from logstore.format import (
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE, NewGroup
 from logstore.index.keys import StreamRecord
+from logstore.log import frame
 from logstore.log import frame as frames
-from logstore.log import groupframe
 from logstore.log.segment_writer import SegmentTooFull
 from logstore.options import IMPORTING, NAME_MAX_BYTES, check_name
 from logstore.rdb.value import (
@@ -153,7 +152,7 @@ def check_info(info: StreamInfoValue, edge: Edge) -> None:
     if info.too_long is not None:
         raise TooLargeError(info.too_long)
     if info.idempotence is not None:
-        dumped_ids.check(info.idempotence, info.last)
+        idempotency.check(info.idempotence, info.last)
     for group in info.groups:
         _check_group(group)
     added = info.length if info.entries_added is None else info.entries_added
@@ -226,7 +225,7 @@ def described(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> N
     added = info.length if info.entries_added is None else info.entries_added
     txn.emit(frames.Record(number, info.length, added, *info.last, *first, *info.max_deleted))
     if info.idempotence is not None:
-        dumped_ids.install(txn, number, info.idempotence)
+        idempotency.install(txn, number, info.idempotence)
 
 
 def grouped(txn: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
@@ -298,12 +297,10 @@ def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
 
 def _group(txn: WriteTxn, record: StreamRecord, group: GroupValue) -> None:
     read = _entries_read(record, group.last, group.entries_read)
-    made = txn.emit(groupframe.Group(record.number, 0, *group.last, read, group.name))
+    made = txn.emit(frame.Group(record.number, 0, *group.last, read, group.name))
     for place, each in enumerate(group.consumers):
         txn.emit(
-            groupframe.Consumer(
-                made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
-            )
+            frame.Consumer(made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name)
         )
     _pending(txn, made, group)
 
@@ -327,7 +324,7 @@ def _pending(txn: WriteTxn, made: int, group: GroupValue) -> None:
             who = FIRST_CONSUMER + owner - 1
         for at in range(0, len(found), CLAIM_MAX_ITEMS):
             some = tuple(found[at : at + CLAIM_MAX_ITEMS])
-            txn.emit(groupframe.Claim(made, who, seen_ms, active_ms, some))
+            txn.emit(frame.Claim(made, who, seen_ms, active_ms, some))
 
 
 # -- a stream that comes in chunks, a commit each ------------------------------------------------
@@ -382,7 +379,7 @@ def remember(
     txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, found: Idempotence
 ) -> None:
     """Let the stream remember some of its idempotent IDs. StreamExistsError."""
-    dumped_ids.install(txn, _unchanged(txn, temporary, info).number, found)
+    idempotency.install(txn, _unchanged(txn, temporary, info).number, found)
 
 
 def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) -> None:
@@ -445,7 +442,7 @@ def complete(
     few = not info.many
     if not few:
         commit(lambda txn: describe(txn, temporary, edge, replace_(info, idempotence=None)))
-        for one in dumped_ids.by_producer(info.idempotence):
+        for one in idempotency.by_producer(info.idempotence):
             commit(partial(remember, temporary=temporary, info=info, found=one))
         for some in _some(info):
             commit(partial(_add_groups, temporary=temporary, info=info, groups=some))

@@ -29,7 +29,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features.due_entries import When
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.runtime.engine import log
-from logstore.engine.streams import delete, removal
+from logstore.engine.streams import removal
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
@@ -143,7 +143,7 @@ def _expire(txn: WriteTxn, record: StreamRecord, ids: list[StreamID]) -> int:
         there, seen = _take(txn, record, ids)
         for group in txn.groups.of_stream(record.number):
             _leave(txn, record, group, there)
-        deleted = delete.delete_entries(txn, record, list(there))
+        deleted = removal.delete_entries(txn, record, list(there))
     except CorruptionError as exc:
         if txn.buffer.end != before:
             raise

@@ -13,7 +13,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.groups.deliver import COUNT_MAX, GIVEN_BACK_MS, redelivery_idle_ms
-from logstore.engine.streams import delete, removal
+from logstore.engine.streams import removal
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
@@ -21,7 +21,7 @@ from logstore.errors import NotOwnerError, OptionError
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.settings import backoff_ms
 from logstore.tuples import NamedTuple
 
@@ -270,5 +270,5 @@ def ack_delete(
             going.append(id)
     if mode == "delete":
         removal.release(txn, record, going)
-    delete.delete_entries(txn, record, going)
+    removal.delete_entries(txn, record, going)
     return replies

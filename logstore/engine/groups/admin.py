@@ -13,7 +13,7 @@ from logstore.errors import GroupExistsError, GroupNotFoundError, OptionError, S
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.options import check_name
 
 NO_KEY = (

@@ -27,7 +27,7 @@ from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
 ATTEMPTS_AN_ENTRY = 10

@@ -24,7 +24,7 @@ from logstore.engine.txn.nodes import Lookup
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
 from logstore.tuples import NamedTuple
 

@@ -6,7 +6,7 @@ acknowledged, for no other process will ever see it. Where the system has no pat
 descriptor, the directory is reached by its name, and a renamed one counts as gone, too.
 
 So are the files that the processes of a store share, LOCK, USERS and WAKE: who opens the store next
-does not join through a copy of one (``recovery.entering``), and who has it open stops here.
+does not join through a copy of one (``recovery.store_opening``), and who has it open stops here.
 
 Invariants: once a store was found gone it stays so in this process; looked at at most every
 ``LOOK_NS`` by commits, every poll by the flusher, and before what makes, moves or removes files by

@@ -22,7 +22,7 @@ from logstore.format import Kind
 from logstore.fs import File, FileSystem, named
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, OpenNode, Run
-from logstore.log import file_names, log_reader, node_reader
+from logstore.log import file_names, log_reader
 from logstore.log import frame as frames
 from logstore.log.segment_writer import CommitBuffer
 
@@ -111,7 +111,7 @@ class Segments:
             return kept
         self.body_reads += 1
         source = self.source(fmt.segment_of(locator.position))
-        lp = node_reader.listpack(source, self.seed, locator.position, size, stream, master)
+        lp = log_reader.listpack(source, self.seed, locator.position, size, stream, master)
         self.nodes.put(locator.position, stream, master, lp)
         return lp
 

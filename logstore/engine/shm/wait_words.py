@@ -18,11 +18,14 @@ from zlib import crc32
 
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
-from logstore.engine.shm.mailbox import GIVEN, MAILBOX_BYTES, NOTHING, Mailboxes
 from logstore.engine.shm.waiters import (
+    GIVEN,
+    MAILBOX_BYTES,
+    NOTHING,
     PACE,
     TABLE_BYTES,
     WAITERS_MAX,
+    Mailboxes,
     SavedWaiters,
     WaiterRecord,
     Waiters,

@@ -13,8 +13,7 @@ from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine.apply.streams import nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.record_cache import BeforeImage
-from logstore.engine.streams.removal import vacate
-from logstore.engine.streams.trim import TrimRule, trim
+from logstore.engine.streams.removal import TrimRule, trim, vacate
 from logstore.engine.txn import nodes
 from logstore.errors import (
     CorruptionError,

@@ -17,8 +17,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.newest import KEYS_MAX, NONE, Newest
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams.delete import delete_entries
-from logstore.engine.streams.removal import Removed
+from logstore.engine.streams.removal import Removed, delete_entries
 from logstore.engine.txn import nodes
 from logstore.errors import OptionError
 from logstore.features.latest import NO_KEY, Latest, LatestRows, packed

@@ -18,8 +18,7 @@ from logstore.errors import OptionError, UsageError
 from logstore.features.expiry import TTLForgotten, TTLRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
-from logstore.log.frame import Rename
-from logstore.log.groupframe import Group
+from logstore.log.frame import Group, Rename
 from logstore.options import check_name
 
 

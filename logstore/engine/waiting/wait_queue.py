@@ -16,9 +16,19 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import bucket_of
-from logstore.engine.shm.waiters import IDLE, PACE, WAITING, SavedWaiter, WaiterRecord
+from logstore.engine.shm.waiters import (
+    GIVEN,
+    IDLE,
+    NO_ONE,
+    NOTHING,
+    OFFERED,
+    PACE,
+    WAITING,
+    Mailbox,
+    SavedWaiter,
+    WaiterRecord,
+)
 from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import handoff
 

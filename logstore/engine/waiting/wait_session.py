@@ -34,8 +34,7 @@ from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.mailbox import NO_ONE, Mailbox
-from logstore.engine.shm.waiters import NEW_ONLY, SavedWaiter
+from logstore.engine.shm.waiters import NEW_ONLY, NO_ONE, Mailbox, SavedWaiter
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as reading

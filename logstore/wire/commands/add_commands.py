@@ -13,7 +13,7 @@ from logstore.engine.features import setting_changes
 from logstore.engine.streams import add, idempotency
 from logstore.engine.streams.add import AUTO, Added, AutoID
 from logstore.engine.streams.idempotency import Asked
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams.removal import TrimRule
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
