@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -285,12 +285,20 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         _allocate_lock(fs, path / "lock.mdb")
     else:
         _refuse_odd(fs, path)
-    env, guard = None, mapped.nothing()
+
+    def databases(env: Any) -> dict[str, Any]:
+        with env.begin(write=True) as txn:
+            found = {"main": env.open_db(None, txn=txn)}
+            for name in DATABASES:
+                found[name] = env.open_db(name.encode(), txn=txn, create=build)
+        env.reader_check()
+        return found
+
     try:
-        env = lmdb.open(
-            reach(path),
-            map_size=MAP_BYTES,
-            max_dbs=len(DATABASES),
+        return _opened(
+            path,
+            number,
+            databases,
             max_readers=READERS_MAX,
             sync=False,
             metasync=False,
@@ -298,27 +306,27 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
             max_spare_txns=2,
             create=build,
         )
-        guard = _guarded(path)
-        with env.begin(write=True) as txn:
-            databases = {"main": env.open_db(None, txn=txn)}
-            for name in DATABASES:
-                databases[name] = env.open_db(name.encode(), txn=txn, create=build)
-        env.reader_check()
-    except BaseException as exc:
+    except lmdb.Error as exc:
+        raise _not_opened(exc, path) from exc
+    except OSError as exc:  # LMDB makes the directory itself
+        raise errors.typed(exc, path, "opening") from exc
+
+
+def _opened(
+    path: Path, number: int, databases: Callable[[Any], dict[str, Any]], **options: Any
+) -> Generation:
+    """A generation as LMDB opens it with ``options``; ``databases`` opens these in it."""
+    env, guard = None, mapped.nothing()
+    try:
+        env = lmdb.open(reach(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), **options)
+        # What LMDB has mapped of the index is looked after.
+        guard = mapped.guard_file(LOCAL.stat(path / "data.mdb").inode, MAP_BYTES)
+        return Generation(path, number, guard, env, databases(env))
+    except BaseException:
         if env is not None:
             guard.close()
             env.close()  # or this process could not open it again
-        if isinstance(exc, lmdb.Error):
-            raise _not_opened(exc, path) from exc
-        if isinstance(exc, OSError):  # it makes the directory itself
-            raise errors.typed(exc, path, "opening") from exc
         raise
-    return Generation(path, number, guard, env, databases)
-
-
-def _guarded(path: Path) -> mapped.Guard:
-    """What LMDB has mapped of the index in a directory, looked after."""
-    return mapped.guard_file(LOCAL.stat(path / "data.mdb").inode, MAP_BYTES)
 
 
 def _allocate_lock(fs: FileSystem, path: Path) -> None:
@@ -354,33 +362,23 @@ def open_untouched(path: Path, number: int) -> Generation:
     FileNotFoundError if it was made by an older logstore and lacks a database.
     """
     _refuse_odd(LOCAL, path)
-    env, guard = None, mapped.nothing()
-    try:
-        env = lmdb.open(
-            reach(path),
-            map_size=MAP_BYTES,
-            max_dbs=len(DATABASES),
-            readonly=True,
-            lock=False,
-            create=False,
-            max_spare_txns=0,
-        )
-        guard = _guarded(path)
+
+    def databases(env: Any) -> dict[str, Any]:
         # Each in a transaction of its own: a read transaction takes handles opened in it along.
-        databases = {"main": env.open_db(None)}
+        found = {"main": env.open_db(None)}
         for name in DATABASES:
-            databases[name] = env.open_db(name.encode(), create=False)
-    except BaseException as exc:
-        if env is not None:
-            guard.close()
-            env.close()  # or this process could not open it again
-        if isinstance(exc, lmdb.NotFoundError):
-            why = f"the index in {path} is of an older format: {exc}"
-            raise FileNotFoundError(why) from exc
-        if isinstance(exc, lmdb.Error):
-            raise _not_opened(exc, path) from exc
-        raise
-    return Generation(path, number, guard, env, databases)
+            found[name] = env.open_db(name.encode(), create=False)
+        return found
+
+    try:
+        return _opened(
+            path, number, databases, readonly=True, lock=False, create=False, max_spare_txns=0
+        )
+    except lmdb.NotFoundError as exc:
+        why = f"the index in {path} is of an older format: {exc}"
+        raise FileNotFoundError(why) from exc
+    except lmdb.Error as exc:
+        raise _not_opened(exc, path) from exc
 
 
 PIECE_BYTES = 128 << 10  # in half a millisecond

@@ -27,19 +27,7 @@ from itertools import islice
 from typing import Any
 
 from logstore import format as fmt
-from logstore.features.feature import (
-    Compared,
-    Copied,
-    Feature,
-    FeatureRows,
-    FrameKind,
-    Index,
-    Page,
-    Record,
-    Txn,
-    of_present,
-    page_of,
-)
+from logstore.features import feature
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.row_seal import key_parts
@@ -63,18 +51,18 @@ class Expire(NamedTuple):
     expires_ms: int
 
 
-class ExpiryRows(FeatureRows):
+class ExpiryRows(feature.FeatureRows):
     """When streams expire."""
 
     __slots__ = ()
     DATABASE = "expiries"
 
-    def put(self, record: Record) -> None:
+    def put(self, record: feature.Record) -> None:
         """Keep when a stream expires, if it does."""
         if record.expires_ms:
             self._put(_STREAM_DUE.pack(record.expires_ms, record.number), b"")
 
-    def delete(self, record: Record) -> None:
+    def delete(self, record: feature.Record) -> None:
         """Keep it no longer."""
         if record.expires_ms:
             self._delete(_STREAM_DUE.pack(record.expires_ms, record.number))
@@ -97,7 +85,7 @@ class ExpiryRows(FeatureRows):
         return next(self.rows(), (0, 0))[0]
 
 
-def _apply_expire(txn: Txn, at: int, body: Expire) -> None:
+def _apply_expire(txn: feature.Txn, at: int, body: Expire) -> None:
     record = txn.advance(body.stream, at)
     if record is None:
         return
@@ -108,12 +96,12 @@ def _apply_expire(txn: Txn, at: int, body: Expire) -> None:
     txn.due_changed()
 
 
-def _stream_loaded(txn: Txn, record: Record) -> None:
+def _stream_loaded(txn: feature.Txn, record: feature.Record) -> None:
     if record.expires_ms:
         ExpiryRows(txn.index).put(record)
 
 
-def _stream_dropped(txn: Txn, stream: int) -> None:
+def _stream_dropped(txn: feature.Txn, stream: int) -> None:
     record = txn.record(stream)
     if record is not None and record.expires_ms:
         ExpiryRows(txn.index).delete(record)
@@ -188,7 +176,7 @@ class TTLRow(NamedTuple):
     id: StreamID
 
 
-class TTLRows(FeatureRows):
+class TTLRows(feature.FeatureRows):
     """The entries that expire."""
 
     __slots__ = ()
@@ -265,7 +253,7 @@ def _entry(stream: int, id: tuple[int, int]) -> bytes:
 
 
 def _apply_ttl(
-    txn: Txn,
+    txn: feature.Txn,
     at: int,  # noqa: ARG001  (what is kept is a set: no record's position is asked)
     body: TTL | TTLEnded | TTLForgotten,
 ) -> None:
@@ -285,35 +273,35 @@ def _apply_ttl(
     txn.due_changed()
 
 
-def _entries_dropped(txn: Txn, stream: int) -> None:
+def _entries_dropped(txn: feature.Txn, stream: int) -> None:
     if TTLRows(txn.index).forget(stream, (0, 0)):
         txn.due_changed()
 
 
-def _page(index: Index, after: tuple[int, tuple[int, ...]] | None) -> Page[Any]:
+def _page(index: feature.Index, after: tuple[int, tuple[int, ...]] | None) -> feature.Page[Any]:
     """The next entries that expire: (due, stream, ms, seq) each."""
     number, (ms, seq) = after or (0, (0, 0))
     flat = ((row.due_ms, row.stream, *row.id) for row in TTLRows(index).rows(number, (ms, seq)))
-    return page_of("ttl", flat, lambda row: (row[1], row[2:]))
+    return feature.page_of("ttl", flat, lambda row: (row[1], row[2:]))
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = TTLRows(txn.index)
-    for due_ms, stream, ms, seq in of_present(txn, chunk["rows"], lambda row: row[1]):
+    for due_ms, stream, ms, seq in feature.of_present(txn, chunk["rows"], lambda row: row[1]):
         rows.put(TTLRow(due_ms, stream, StreamID(ms, seq)))
 
 
-def _faults(index: Index) -> Iterator[str]:
+def _faults(index: feature.Index) -> Iterator[str]:
     rows = TTLRows(index)
     whole = all(rows.in_order(row) for row in rows.rows())
     if not whole or sum(1 for _ in rows.due(_END_MS)) != sum(1 for _ in rows.rows()):
         yield "when entries expire does not stand in both orders"
 
 
-STREAM_EXPIRY = Feature(
+STREAM_EXPIRY = feature.Feature(
     database=ExpiryRows.DATABASE,
     frames=(
-        FrameKind(
+        feature.FrameKind(
             Kind.EXPIRE,
             (Expire,),
             encode=lambda body: fmt.EXPIRE_BODY.pack(*body),
@@ -322,16 +310,22 @@ STREAM_EXPIRY = Feature(
             of_record=True,
         ),
     ),
-    compares=(Compared("when streams expire differs", lambda index: ExpiryRows(index).rows()),),
+    compares=(
+        feature.Compared("when streams expire differs", lambda index: ExpiryRows(index).rows()),
+    ),
     loaded=_stream_loaded,
     dropped=_stream_dropped,
     first_due=lambda index: ExpiryRows(index).first_due(),
 )
-ENTRY_EXPIRY = Feature(
+ENTRY_EXPIRY = feature.Feature(
     database=TTLRows.DATABASE,
-    frames=(FrameKind(Kind.TTL, (TTL, TTLEnded, TTLForgotten), _encode, _decode, _apply_ttl),),
-    copies=(Copied("ttl", _page, _load),),
-    compares=(Compared("when entries expire differs", lambda index: TTLRows(index).rows()),),
+    frames=(
+        feature.FrameKind(Kind.TTL, (TTL, TTLEnded, TTLForgotten), _encode, _decode, _apply_ttl),
+    ),
+    copies=(feature.Copied("ttl", _page, _load),),
+    compares=(
+        feature.Compared("when entries expire differs", lambda index: TTLRows(index).rows()),
+    ),
     faults=_faults,
     dropped=_entries_dropped,
     first_due=lambda index: TTLRows(index).first_due(),

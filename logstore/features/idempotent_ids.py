@@ -22,19 +22,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from logstore import format as fmt
-from logstore.features.feature import (
-    Compared,
-    Copied,
-    Feature,
-    FeatureRows,
-    FrameKind,
-    Index,
-    Page,
-    Txn,
-    of_present,
-    page_of,
-    rows_of_chunk,
-)
+from logstore.features import feature
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.row_seal import LostRowsError, digest
@@ -121,13 +109,13 @@ class Remembered(NamedTuple):
     id: StreamID
 
 
-class ProducerRows(FeatureRows):
+class ProducerRows(feature.FeatureRows):
     """The producers of all streams, and their idempotent IDs."""
 
     __slots__ = ("_generation",)
     DATABASE = "producers"
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: feature.Index) -> None:
         super().__init__(index)
         self._generation = index.generation.number
 
@@ -287,7 +275,7 @@ class ProducerRows(FeatureRows):
         self._delete(_KEY.pack(_BY_PRODUCER, stream) + owner + packed + mine)
 
 
-def _apply(txn: Txn, _at: int, body: Idempotent) -> None:
+def _apply(txn: feature.Txn, _at: int, body: Idempotent) -> None:
     if txn.record(body.stream) is None:
         return
     rows = ProducerRows(txn.index)
@@ -300,16 +288,16 @@ def _apply(txn: Txn, _at: int, body: Idempotent) -> None:
     rows.set_counts(body.stream, body.added, body.duplicates)
 
 
-def _page_of_counts(index: Index, after: int | None) -> Page[int]:
+def _page_of_counts(index: feature.Index, after: int | None) -> feature.Page[int]:
     tallies = ProducerRows(index).tallies(after or 0)
     rows = ((stream, tally.added, tally.duplicates) for stream, tally in tallies)
-    return page_of("producers", rows, lambda row: row[0])
+    return feature.page_of("producers", rows, lambda row: row[0])
 
 
-def _page_of_ids(index: Index, after: bytes | None) -> Page[bytes]:
+def _page_of_ids(index: feature.Index, after: bytes | None) -> feature.Page[bytes]:
     """What is remembered, side by side by stream and producer."""
     last, rows = b"", list[Any]()
-    for key, row in rows_of_chunk(ProducerRows(index).all(after or b"")):
+    for key, row in feature.rows_of_chunk(ProducerRows(index).all(after or b"")):
         last = key
         if not rows or rows[-1][:2] != [row.stream, row.producer]:
             rows.append([row.stream, row.producer, []])
@@ -317,28 +305,30 @@ def _page_of_ids(index: Index, after: bytes | None) -> Page[bytes]:
     return ([{"kind": "idempotent", "rows": rows}], last) if rows else None
 
 
-def _load_counts(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load_counts(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = ProducerRows(txn.index)
-    for stream, added, duplicates in of_present(txn, chunk["rows"], lambda row: row[0]):
+    for stream, added, duplicates in feature.of_present(txn, chunk["rows"], lambda row: row[0]):
         rows.set_counts(stream, added, duplicates)
 
 
-def _load_ids(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load_ids(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = ProducerRows(txn.index)
-    for stream, producer, items in of_present(txn, chunk["rows"], lambda row: row[0]):
+    for stream, producer, items in feature.of_present(txn, chunk["rows"], lambda row: row[0]):
         rows.remember(stream, producer, [(StreamID(ms, seq), name) for ms, seq, name in items])
 
 
-FEATURE = Feature(
+FEATURE = feature.Feature(
     database=ProducerRows.DATABASE,
-    frames=(FrameKind(Kind.IDEMPOTENT, (Idempotent,), _encode, _decode, _apply),),
+    frames=(feature.FrameKind(Kind.IDEMPOTENT, (Idempotent,), _encode, _decode, _apply),),
     copies=(
-        Copied("producers", _page_of_counts, _load_counts),
-        Copied("idempotent", _page_of_ids, _load_ids),
+        feature.Copied("producers", _page_of_counts, _load_counts),
+        feature.Copied("idempotent", _page_of_ids, _load_ids),
     ),
     compares=(
-        Compared("counts of idempotent adds differ", lambda index: ProducerRows(index).tallies()),
-        Compared(
+        feature.Compared(
+            "counts of idempotent adds differ", lambda index: ProducerRows(index).tallies()
+        ),
+        feature.Compared(
             "what is remembered of idempotent adds differs", lambda index: ProducerRows(index).all()
         ),
     ),

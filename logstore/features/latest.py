@@ -20,18 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logstore import format as fmt
-from logstore.features.feature import (
-    Compared,
-    Copied,
-    Feature,
-    FeatureRows,
-    FrameKind,
-    Index,
-    Page,
-    Txn,
-    of_present,
-    page_of,
-)
+from logstore.features import feature
 from logstore.format import Kind
 from logstore.ids import ZERO_ID, StreamID
 from logstore.tuples import NamedTuple
@@ -70,7 +59,7 @@ def _decode(payload: bytes) -> Latest:
     return Latest(stream, anew, (ms, seq), items)
 
 
-class LatestRows(FeatureRows):
+class LatestRows(feature.FeatureRows):
     """The newest entry of each key."""
 
     __slots__ = ()
@@ -114,7 +103,7 @@ class LatestRows(FeatureRows):
         return None if value is None else StreamID(*_ID.unpack(value))
 
 
-def _apply(txn: Txn, at: int, body: Latest) -> None:
+def _apply(txn: feature.Txn, at: int, body: Latest) -> None:
     if txn.advance(body.stream, at) is not None:
         rows = LatestRows(txn.index)
         if body.anew:
@@ -122,20 +111,24 @@ def _apply(txn: Txn, at: int, body: Latest) -> None:
         rows.put(body.stream, body.upto, body.items)
 
 
-def _page(index: Index, after: bytes | None) -> Page[bytes]:
-    return page_of("latest", LatestRows(index).rows(after or b""), lambda row: row[0])
+def _page(index: feature.Index, after: bytes | None) -> feature.Page[bytes]:
+    return feature.page_of("latest", LatestRows(index).rows(after or b""), lambda row: row[0])
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = LatestRows(txn.index)
-    for key, value in of_present(txn, chunk["rows"], lambda row: _STREAM.unpack_from(row[0])[0]):
+    for key, value in feature.of_present(
+        txn, chunk["rows"], lambda row: _STREAM.unpack_from(row[0])[0]
+    ):
         rows.put_row(key, value)
 
 
-FEATURE = Feature(
+FEATURE = feature.Feature(
     database=LatestRows.DATABASE,
-    frames=(FrameKind(Kind.LATEST, (Latest,), _encode, _decode, _apply, of_record=True),),
-    copies=(Copied("latest", _page, _load),),
-    compares=(Compared("newest entries of keys differ", lambda index: LatestRows(index).rows()),),
+    frames=(feature.FrameKind(Kind.LATEST, (Latest,), _encode, _decode, _apply, of_record=True),),
+    copies=(feature.Copied("latest", _page, _load),),
+    compares=(
+        feature.Compared("newest entries of keys differ", lambda index: LatestRows(index).rows()),
+    ),
     dropped=lambda txn, stream: LatestRows(txn.index).drop(stream),
 )

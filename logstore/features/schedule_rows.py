@@ -26,18 +26,7 @@ from typing import Any
 
 from logstore import format as fmt
 from logstore.errors import CorruptionError
-from logstore.features import cron
-from logstore.features.feature import (
-    Compared,
-    Copied,
-    Feature,
-    FeatureRows,
-    FrameKind,
-    Index,
-    Page,
-    Txn,
-    page_of,
-)
+from logstore.features import cron, feature
 from logstore.format import Kind
 from logstore.row_seal import key_parts, seal
 from logstore.tuples import NamedTuple
@@ -135,7 +124,7 @@ class ScheduleRow(NamedTuple):
         return self.due_ms, self.number
 
 
-class ScheduleRows(FeatureRows):
+class ScheduleRows(feature.FeatureRows):
     """The scheduled entries."""
 
     __slots__ = ()
@@ -262,7 +251,7 @@ def _name(stream: int, name: str) -> bytes:
     return _NAME.pack(_BY_NAME, stream) + name.encode()
 
 
-def _apply(txn: Txn, at: int, body: Scheduled | Unscheduled) -> None:
+def _apply(txn: feature.Txn, at: int, body: Scheduled | Unscheduled) -> None:
     rows = ScheduleRows(txn.index)
     if isinstance(body, Unscheduled):
         for key in body.keys:
@@ -276,7 +265,7 @@ def _apply(txn: Txn, at: int, body: Scheduled | Unscheduled) -> None:
     txn.due_changed()
 
 
-def _dropped(txn: Txn, stream: int) -> None:
+def _dropped(txn: feature.Txn, stream: int) -> None:
     if ScheduleRows(txn.index).drop(stream):
         txn.due_changed()
 
@@ -290,35 +279,35 @@ def batch(rows: Iterator[ScheduleRow], max_bytes: int) -> Iterator[ScheduleRow]:
             return
 
 
-def _page(index: Index, after: Key | None) -> Page[Key]:
+def _page(index: feature.Index, after: Key | None) -> feature.Page[Key]:
     rows = batch(ScheduleRows(index).due(after=after or FIRST), CHUNK_BYTES)
-    return page_of("scheduled", rows, lambda row: row.key)
+    return feature.page_of("scheduled", rows, lambda row: row.key)
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = ScheduleRows(txn.index)
     for row in chunk["rows"]:
         rows.put(ScheduleRow._make(row))
 
 
-def _faults(index: Index) -> Iterator[str]:
+def _faults(index: feature.Index) -> Iterator[str]:
     rows = ScheduleRows(index)
     if sum(1 for _ in rows.due()) != rows.count():
         yield "scheduled entries are missing"
 
 
-def _every_row(index: Index) -> Iterator[Any]:
+def _every_row(index: feature.Index) -> Iterator[Any]:
     rows = ScheduleRows(index)
     yield from rows.due()
     yield from rows.counts()
     yield from rows.names()
 
 
-FEATURE = Feature(
+FEATURE = feature.Feature(
     database=ScheduleRows.DATABASE,
-    frames=(FrameKind(Kind.SCHEDULE, (Scheduled, Unscheduled), _encode, _decode, _apply),),
-    copies=(Copied("scheduled", _page, _load),),
-    compares=(Compared("scheduled entries differ", _every_row),),
+    frames=(feature.FrameKind(Kind.SCHEDULE, (Scheduled, Unscheduled), _encode, _decode, _apply),),
+    copies=(feature.Copied("scheduled", _page, _load),),
+    compares=(feature.Compared("scheduled entries differ", _every_row),),
     faults=_faults,
     dropped=_dropped,
     first_due=lambda index: ScheduleRows(index).first_due(),

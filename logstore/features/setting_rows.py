@@ -20,17 +20,7 @@ from typing import Any, Protocol
 import msgpack
 
 from logstore import format as fmt
-from logstore.features.feature import (
-    Compared,
-    Copied,
-    Feature,
-    FeatureRows,
-    FrameKind,
-    Index,
-    Page,
-    Txn,
-    page_of,
-)
+from logstore.features import feature
 from logstore.format import Kind
 from logstore.row_seal import key_parts
 from logstore.settings import GroupSettings, StreamSettings, restored, stored
@@ -73,7 +63,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
     return values
 
 
-class SettingRows(FeatureRows):
+class SettingRows(feature.FeatureRows):
     """The settings of streams and groups."""
 
     __slots__ = ()
@@ -189,7 +179,7 @@ class _Groups(Protocol):
         ...
 
 
-class _Txn(Txn, Protocol):
+class _Txn(feature.Txn, Protocol):
     """A write transaction, with the settings that it keeps decoded."""
 
     @property
@@ -218,31 +208,33 @@ def _dropped(txn: _Txn, stream: int) -> None:
     txn.settings.drop_stream(stream)
 
 
-def _page(index: Index, after: tuple[int, int] | None) -> Page[tuple[int, int]]:
+def _page(index: feature.Index, after: tuple[int, int] | None) -> feature.Page[tuple[int, int]]:
     which, number = after or (OF_STREAM, 0)
-    page = page_of("settings", SettingRows(index).rows(which, number), lambda row: (which, row[0]))
+    page = feature.page_of(
+        "settings", SettingRows(index).rows(which, number), lambda row: (which, row[0])
+    )
     if page is None:
         return ([], (OF_GROUP, 0)) if which == OF_STREAM else None
     page[0][0]["which"] = which
     return page
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = SettingRows(txn.index)
     for number, kept in chunk["rows"]:
         rows.put_plain(chunk["which"], number, kept)
 
 
-def _every_row(index: Index) -> Iterator[Any]:
+def _every_row(index: feature.Index) -> Iterator[Any]:
     for which in (OF_STREAM, OF_GROUP):
         for row in SettingRows(index).rows(which):
             yield which, row
 
 
-FEATURE: Feature = Feature(
+FEATURE: feature.Feature = feature.Feature(
     database=SettingRows.DATABASE,
-    frames=(FrameKind(Kind.SETTING, (Setting,), _encode, _decode, _apply, of_record=True),),
-    copies=(Copied("settings", _page, _load),),
-    compares=(Compared("settings differ", _every_row),),
+    frames=(feature.FrameKind(Kind.SETTING, (Setting,), _encode, _decode, _apply, of_record=True),),
+    copies=(feature.Copied("settings", _page, _load),),
+    compares=(feature.Compared("settings differ", _every_row),),
     dropped=_dropped,
 )

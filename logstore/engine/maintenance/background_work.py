@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import disk_space, maintenance_locks
-from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
+from logstore.engine.runtime.background import Pause, Repeated, StoppedError, StoreThread, Throttle
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -118,12 +118,16 @@ CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
 Compact = Callable[[Pause], None]
 
 
-class MaintenanceThread:
-    """Looks after one store for one process."""
+class MaintenanceThread(StoreThread):
+    """Looks after one store for one process. It stops in the midst of a compaction, too: what that
+    did so far counts."""
+
+    NAME = "logstore-maintenance"
 
     def __init__(
         self, engine: Engine, committer: Committer, compact: Compact | None = None
     ) -> None:
+        super().__init__()
         self._engine = engine
         self._committer = committer
         self._compact = compact
@@ -133,19 +137,6 @@ class MaintenanceThread:
         self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the maintenance lock
         self._guard = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin; a daemon thread, so that it never keeps a process alive."""
-        self._thread = threading.Thread(target=self._run, name="logstore-maintenance", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, in the midst of a compaction too: what it did so far counts."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
 
     @contextmanager
     def aside(self) -> Iterator[None]:

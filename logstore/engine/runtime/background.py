@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from logstore.logger import Logger
 
@@ -67,6 +67,30 @@ class Throttle:
             self._meanwhile()
         self._owed_s = 0.0
         self._since_s = time.monotonic()
+
+
+class StoreThread:
+    """A thread that works for a store until it is stopped; a daemon, so no process waits for it."""
+
+    NAME: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name=self.NAME, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, as soon as what it does lets it. A thread that stops itself does not wait."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        raise NotImplementedError
 
 
 AGAIN_S, AGAIN_MAX_S, GROWTH = 60.0, 3600.0, 8

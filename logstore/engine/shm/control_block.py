@@ -147,6 +147,21 @@ def _write_over(fs: FileSystem, path: Path, data: bytearray) -> None:
         file.close()
 
 
+class _Word:
+    """One word as an attribute of ``Wake``: loaded and stored whole."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, offset: int) -> None:
+        self._at = offset >> 3
+
+    def __get__(self, wake: Wake, _wakes: type[Wake]) -> int:
+        return wake._words[self._at]
+
+    def __set__(self, wake: Wake, value: int) -> None:
+        wake._words[self._at] = value
+
+
 class Wake:
     """The mapped words."""
 
@@ -360,23 +375,11 @@ class Wake:
         """Set at first open, and after un-synced bytes were cut."""
         self._words[_DURABLE_OFFSET >> 3] = position
 
-    @property
-    def oldest_unsynced_ms(self) -> int:
-        """Monotonic time of the oldest commit that is not durable; 0: none."""
-        return self._words[_UNSYNCED_OFFSET >> 3]
+    # Monotonic time of the oldest commit that is not durable; 0: none.
+    oldest_unsynced_ms = _Word(_UNSYNCED_OFFSET)
 
-    @oldest_unsynced_ms.setter
-    def oldest_unsynced_ms(self, value: int) -> None:
-        self._words[_UNSYNCED_OFFSET >> 3] = value
-
-    @property
-    def failed_at(self) -> int:
-        """The position from which on a sync failed; 0: none did."""
-        return self._words[_FAILED_OFFSET >> 3]
-
-    @failed_at.setter
-    def failed_at(self, value: int) -> None:
-        self._words[_FAILED_OFFSET >> 3] = value
+    # The position from which on a sync failed; 0: none did.
+    failed_at = _Word(_FAILED_OFFSET)
 
     # -- processes ----------------------------------------------------------------------------
     @property
@@ -389,14 +392,8 @@ class Wake:
         """Name the taker of the writer lock: two packed words."""
         self._map[_OWNER_OFFSET : _OWNER_OFFSET + 16] = packed
 
-    @property
-    def namespace(self) -> int:
-        """The pid namespace of the processes that have the store open."""
-        return int(_ONE.unpack_from(self._map, _NAMESPACE_OFFSET)[0])
-
-    @namespace.setter
-    def namespace(self, value: int) -> None:
-        self._words[_NAMESPACE_OFFSET >> 3] = value
+    # The pid namespace of the processes that have the store open.
+    namespace = _Word(_NAMESPACE_OFFSET)
 
     @property
     def index_files(self) -> tuple[int, int]:
@@ -408,14 +405,8 @@ class Wake:
     def index_files(self, inodes: tuple[int, int]) -> None:
         self._store(_INDEX_FILES_OFFSET, inodes)
 
-    @property
-    def dropped(self) -> int:
-        """How many segments were dropped: when it changes, close stale maps."""
-        return self._words[_DROPPED_OFFSET >> 3]
-
-    @dropped.setter
-    def dropped(self, value: int) -> None:
-        self._words[_DROPPED_OFFSET >> 3] = value
+    # How many segments were dropped: when it changes, close stale maps.
+    dropped = _Word(_DROPPED_OFFSET)
 
     @property
     def compacted(self) -> tuple[int, int]:
@@ -427,27 +418,12 @@ class Wake:
     def compacted(self, words: tuple[int, int]) -> None:
         self._store(_COMPACTED_OFFSET, words)
 
-    @property
-    def readers_changed(self) -> int:
-        """Counts up when a process opened the index, or freed waiters of its readers: if somebody
-        had taken a living process's lock away, its waiters are gone from then on (``reopen``).
-        """
-        return self._words[_READERS_OFFSET >> 3]
+    # Counts up when a process opened the index, or freed waiters of its readers: if somebody had
+    # taken a living process's lock away, its waiters are gone from then on (``reopen``).
+    readers_changed = _Word(_READERS_OFFSET)
 
-    @readers_changed.setter
-    def readers_changed(self, value: int) -> None:
-        self._words[_READERS_OFFSET >> 3] = value
-
-    @property
-    def next_count_ms(self) -> int:
-        """From when on tombstones may be counted again, by the process that comes first (monotonic
-        time).
-        """
-        return self._words[_COUNT_OFFSET >> 3]
-
-    @next_count_ms.setter
-    def next_count_ms(self, value: int) -> None:
-        self._words[_COUNT_OFFSET >> 3] = value
+    # From when on (monotonic time) any process may count tombstones again; the first one does.
+    next_count_ms = _Word(_COUNT_OFFSET)
 
     @property
     def full(self) -> bool:
@@ -458,23 +434,11 @@ class Wake:
     def full(self, value: bool) -> None:
         self._map[_FULL_OFFSET] = value
 
-    @property
-    def next_due_ms(self) -> int:
-        """When the next scheduled entry of all streams is due (unix ms); 0: there is none."""
-        return self._words[_DUE_OFFSET >> 3]
+    # When the next scheduled entry of all streams is due (unix ms); 0: there is none.
+    next_due_ms = _Word(_DUE_OFFSET)
 
-    @next_due_ms.setter
-    def next_due_ms(self, value: int) -> None:
-        self._words[_DUE_OFFSET >> 3] = value
-
-    @property
-    def lock_file(self) -> int:
-        """The inode of LOCK, as the first opener found it."""
-        return self._words[_LOCK_FILE_OFFSET >> 3]
-
-    @lock_file.setter
-    def lock_file(self, inode: int) -> None:
-        self._words[_LOCK_FILE_OFFSET >> 3] = inode
+    # The inode of LOCK, as the first opener found it.
+    lock_file = _Word(_LOCK_FILE_OFFSET)
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:

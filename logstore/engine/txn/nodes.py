@@ -11,7 +11,7 @@ tombstones of the listpack that it begins with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from logstore.codec import codec
@@ -246,21 +246,25 @@ def first_id(record: StreamRecord) -> StreamID:
 
 def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> StreamID:
     """The smallest live ID of nodes from ``after`` on; 0-0 if there is none."""
-    for ref in refs(view, record, after):
-        if ref.live:
-            lp, vector = listpack(view, record, ref)
-            id = codec().first_live_id(lp, *ref.master, vector)
-            if id is not None:
-                return StreamID(*id)
-    return ZERO_ID
+    return _live(view, record, refs(view, record, after), codec().first_live_id)
 
 
 def last_live(view: View, record: StreamRecord) -> StreamID:
     """The largest live ID; 0-0 if there is none."""
-    for ref in refs_reverse(view, record):
+    return _live(view, record, refs_reverse(view, record), codec().last_live_id)
+
+
+def _live(
+    view: View,
+    record: StreamRecord,
+    refs: Iterator[NodeRef],
+    find: Callable[[bytes, int, int, bytes], tuple[int, int] | None],
+) -> StreamID:
+    """The live ID that is found first in these nodes; 0-0 if none of them has one."""
+    for ref in refs:
         if ref.live:
             lp, vector = listpack(view, record, ref)
-            id = codec().last_live_id(lp, *ref.master, vector)
+            id = find(lp, *ref.master, vector)
             if id is not None:
                 return StreamID(*id)
     return ZERO_ID
