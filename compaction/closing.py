@@ -18,7 +18,7 @@ import os
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.compaction import measure, runner, segment_rewrite, usage
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction.node_choice import NodeChooser
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
@@ -91,7 +91,7 @@ def _others_have_it(engine: Engine) -> bool:
 
 def _victims(engine: Engine) -> set[int]:
     """What is emptied: those of which least lives, as long as that is little."""
-    staying, _ = measure.stays(engine, Chooser(set(), 1.0))
+    staying, _ = measure.stays(engine, NodeChooser(set(), 1.0))
     rows, active = measure.rows_and_active(engine)
     found: list[tuple[float, int, int]] = []
     for number in rows:

@@ -191,7 +191,7 @@ def sweep(
     """
     purge = report.purge
     report.nodes_skipped = 0
-    groups = node_choice.groups(engine, node_choice.Chooser(victims, threshold), pause)
+    groups = node_choice.groups(engine, node_choice.NodeChooser(victims, threshold), pause)
     segment_rewrite.write_and_adopt(engine, committer, groups, report, pause)
     report.open_nodes_restated += segment_rewrite.rewrite_open_nodes(
         engine, committer, victims, purge=purge, pause=pause

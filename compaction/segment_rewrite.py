@@ -43,7 +43,7 @@ WRITE_BYTES = 1 << 20
 SYNC_BYTES = 8 << 20  # no sync of others waits for more of ours than that
 
 
-class Output:
+class CompactedSegment:
     """One compacted segment being written."""
 
     def __init__(self, engine: Engine, number: int) -> None:
@@ -118,7 +118,7 @@ class Output:
         engine.fs.remove(file_names.segment(engine.path, self.number))
 
 
-def begin(engine: Engine, committer: Committer) -> Output:
+def begin(engine: Engine, committer: Committer) -> CompactedSegment:
     """A new compacted segment, under a number that is never used again.
 
     Its file is made before LOCK is given back: until it lies there, another process, whose last
@@ -133,7 +133,7 @@ def begin(engine: Engine, committer: Committer) -> Output:
             number = max([meta.next_segment, *(found + 1 for found in on_disk)])
             index.put_meta(meta._replace(next_segment=number + 1))
         engine.cache.clear()
-        return Output(engine, number)
+        return CompactedSegment(engine, number)
 
 
 ITEMS_A_COMMIT = 200  # some milliseconds under the lock
@@ -180,7 +180,7 @@ def write_and_adopt(
     pause: Pause = no_pause,
 ) -> None:
     """Write all groups into compacted segments and publish each as soon as it is full."""
-    output: Output | None = None
+    output: CompactedSegment | None = None
     try:
         for group in groups:
             if output is None:
@@ -202,7 +202,7 @@ def write_and_adopt(
 def adopt(
     engine: Engine,
     committer: Committer,
-    output: Output,
+    output: CompactedSegment,
     report: CompactionReport,
     pause: Pause = no_pause,
 ) -> None:

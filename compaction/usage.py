@@ -27,7 +27,7 @@ from logstore import format as fmt
 from logstore import fsinfo
 from logstore.compaction import measure
 from logstore.compaction.measure import rows_and_active, size_bytes
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction.node_choice import NodeChooser
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
@@ -63,7 +63,7 @@ def log_bytes(
         number: row.live_bytes + (_HEAD + _MOVED_BYTES) * row.live_nodes
         for number, row in rows.items()
     }
-    chooser = Chooser(set(), threshold)
+    chooser = NodeChooser(set(), threshold)
     written = 0
     for locator in _with_tombstones(engine):
         live, number = locator.live, fmt.segment_of(locator.position)
@@ -182,7 +182,7 @@ class StreamUse:
 
 
 @dataclass(slots=True)
-class Usage:
+class SpaceUsage:
     """All of a store."""
 
     segments: list[SegmentUse]  # oldest first
@@ -213,7 +213,7 @@ class Usage:
         return sum(each.dead_bytes for each in self.segments)
 
 
-def usage(engine: Engine, held: list[Pin] | None = None) -> Usage:
+def usage(engine: Engine, held: list[Pin] | None = None) -> SpaceUsage:
     """What takes the space of a store; ``held`` are its pins, if they are known already."""
     if held is None:
         held = pins.living(engine.fs, engine.path, engine.clock.now_ms(), clean=False)
@@ -246,7 +246,7 @@ def usage(engine: Engine, held: list[Pin] | None = None) -> Usage:
             _add(found, streams[number], min(size, found.dead_bytes), 0)
     largest = sorted(streams.values(), key=lambda use: (-use.live_bytes, use.name))
     free, whole = fsinfo.space(engine.path)
-    return Usage(list(segments.values()), largest, held, _others(engine), free, whole)
+    return SpaceUsage(list(segments.values()), largest, held, _others(engine), free, whole)
 
 
 def _records(view: Snapshot, after: int) -> tuple[list[tuple[int, StreamUse, int, int]], int]:

@@ -384,10 +384,10 @@ def open_untouched(path: Path, number: int) -> Generation:
 PIECE_BYTES = 128 << 10  # in half a millisecond
 _MAIN = "main"
 _OF_LMDB = frozenset(name.encode() for name in DATABASES)  # its own rows of the main database
-Piece: TypeAlias = tuple[str, list[tuple[bytes, bytes]]]  # rows of a database, in their order
+RowPiece: TypeAlias = tuple[str, list[tuple[bytes, bytes]]]  # rows of a database, in their order
 
 
-def row_pieces(source: Generation, reading: Any) -> Generator[Piece, None, None]:
+def row_pieces(source: Generation, reading: Any) -> Generator[RowPiece, None, None]:
     """All that ``reading``, a transaction of ``source``, sees, but for LMDB's own rows."""
     for name in (_MAIN, *DATABASES):
         some: list[tuple[bytes, bytes]] = []
@@ -405,7 +405,7 @@ def row_pieces(source: Generation, reading: Any) -> Generator[Piece, None, None]
             yield name, some
 
 
-def put_piece(target: Generation, writing: Any, piece: Piece) -> None:
+def put_piece(target: Generation, writing: Any, piece: RowPiece) -> None:
     """Store them behind those before. LMDB's own rows of the main database are there: others go
     before and behind them."""
     name, rows = piece

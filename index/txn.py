@@ -21,7 +21,7 @@ from logstore.index import keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
-from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
+from logstore.index.keys import Locator, Meta, NodeFrame, OpenNode, SegmentRow, StreamRecord
 from logstore.row_seal import fetch as _fetch
 from logstore.row_seal import key_parts as _parts
 from logstore.row_seal import seal as _seal
@@ -585,7 +585,7 @@ class IndexTxn:
         """The open node of its row, with the runs that stand in rows of their own."""
         node = OpenNode.unpack(value)
         if node.rows:
-            older: list[Run] = []
+            older: list[NodeFrame] = []
             for row in range(node.rows):
                 key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, row)
                 data = _fetch(self.txn, self.generation.main, key)

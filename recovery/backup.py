@@ -27,7 +27,7 @@ from logstore.engine.shm.users_file import users_alone
 from logstore.errors import CorruptionError, DamagedStoreError, FileSystemError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import file_names, storefile
-from logstore.log.shipped import MANIFEST, Manifest, Place, Progress
+from logstore.log.shipped import MANIFEST, Manifest, Progress, ShipTarget
 
 FOLDERS = (file_names.LOG, file_names.CHECKPOINTS, file_names.PINS, file_names.INDEX)
 
@@ -170,7 +170,7 @@ def fetch(
     NotAStoreError if nothing was shipped there; CorruptionError, SnapshotExpiredError and
     FileSystemError as the objects are.
     """
-    place = Place(uri)
+    place = ShipTarget(uri)
     manifest = place.published()
     with filling(fs, target, "the store") as made:
         total = sum(part.size_bytes for part in manifest.parts)

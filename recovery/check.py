@@ -45,14 +45,14 @@ from logstore.log.chain import Link
 from logstore.log.segment_writer import crc_seed
 from logstore.options import StoreOptions
 from logstore.recovery import compare, index_validity, readonly, repaired_view
-from logstore.recovery.report import Damage, Gone
+from logstore.recovery.report import Damage, LostEntries
 from logstore.tuples import NamedTuple
 
 _BY_HINT = "as the segment's hint says"
 _BETWEEN = "perhaps: not known, but for the entries beside the damage"
 
 
-class _Span(NamedTuple):
+class _EntrySpan(NamedTuple):
     """What a frame adds to a stream: entries up to ``last``; from ``first`` on, if it says so."""
 
     stream: int
@@ -68,9 +68,9 @@ def concerned(
     damage: list[Damage],
     links: Mapping[int, Link],
     known: Mapping[int, bytes],
-) -> list[Gone]:
+) -> list[LostEntries]:
     """Entries of streams, by the damage that they stood in; ``known``: names of streams."""
-    found: list[Gone] = []
+    found: list[LostEntries] = []
     for each in damage:
         link = links.get(each.segment)
         if link is None or each.to_offset <= max(each.from_offset, link.start_offset):
@@ -84,24 +84,24 @@ def concerned(
         for stream, first, last, entries, offset in spans:
             name = known.get(stream)
             if name is not None:  # else it was dropped
-                found.append(Gone(name, first, last, entries, each.segment, offset, why))
+                found.append(LostEntries(name, first, last, entries, each.segment, offset, why))
     return found
 
 
 _Told = tuple[int, StreamID, StreamID, int | None, int]
 
 
-def _span(frame: log_reader.LogFrame) -> _Span | None:
+def _span(frame: log_reader.LogFrame) -> _EntrySpan | None:
     if frame.kind in (Kind.NODE, Kind.OPEN):
         stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(frame.payload)
-        return _Span(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
+        return _EntrySpan(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
     if frame.kind == Kind.APPEND:
         stream, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(frame.payload)
-        return _Span(stream, None, StreamID(ms, seq), entries)
+        return _EntrySpan(stream, None, StreamID(ms, seq), entries)
     return None
 
 
-def _nodes(fs: FileSystem, path: Path, uuid: bytes, links: Iterable[Link]) -> Iterator[_Span]:
+def _nodes(fs: FileSystem, path: Path, uuid: bytes, links: Iterable[Link]) -> Iterator[_EntrySpan]:
     """The sealed nodes of segments, as their hints list them."""
     for link in links:
         for frame in hint.read(fs, path, uuid, link) or ():
@@ -111,12 +111,12 @@ def _nodes(fs: FileSystem, path: Path, uuid: bytes, links: Iterable[Link]) -> It
 
 
 def _listed(
-    kept: list[log_reader.LogFrame], damage: Damage, later: Iterable[_Span]
+    kept: list[log_reader.LogFrame], damage: Damage, later: Iterable[_EntrySpan]
 ) -> Iterator[_Told]:
     """By the hint. What was added to an open node, and is sealed elsewhere, is not told."""
     spans = [(frame, span) for frame in kept if (span := _span(frame)) is not None]
     hit = [(frame, span) for frame, span in spans if _hit(frame, damage)]
-    sealed: list[_Span] = []
+    sealed: list[_EntrySpan] = []
     if any(frame.kind != Kind.NODE for frame, _ in hit):
         streams = {span.stream for _, span in hit}
         here = (
@@ -133,7 +133,7 @@ def _listed(
         before[stream] = max(last, before.get(stream, ZERO_ID))
 
 
-def _in_one(span: _Span, nodes: list[_Span]) -> bool:
+def _in_one(span: _EntrySpan, nodes: list[_EntrySpan]) -> bool:
     return any(
         each.stream == span.stream and (each.first or ZERO_ID) <= span.last <= each.last
         for each in nodes
@@ -195,7 +195,7 @@ class CheckReport:
     tail_offset: int = 0
     tail_bytes: int = 0
     damage: list[Damage] = field(default_factory=list)
-    concerned: list[Gone] = field(default_factory=list)  # whose entries stood there
+    concerned: list[LostEntries] = field(default_factory=list)  # whose entries stood there
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name."""
@@ -423,14 +423,14 @@ class _Check:
                 self._damage(link.number, found.offset, found.end_offset, why)
 
     def _durable_behind(
-        self, file: log_reader.Bytes, link: chain.Link, good: int, commit: int
+        self, file: log_reader.ByteSource, link: chain.Link, good: int, commit: int
     ) -> bool:
         return log_reader.behind(
             file, self._seed, link.number, good, link.end_offset, self._promised, commit or None
         ).damaged
 
     def _pass_over(
-        self, file: log_reader.Bytes, link: chain.Link, good: int, commit: int, why: str
+        self, file: log_reader.ByteSource, link: chain.Link, good: int, commit: int, why: str
     ) -> int:
         upto = log_reader.resume_offset(
             file, self._seed, link.number, good, link.end_offset, commit or None

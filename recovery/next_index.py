@@ -37,7 +37,7 @@ from logstore.engine.shm.writer_lock import PAUSE_S
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptionError
 from logstore.index import env
-from logstore.index.env import LOST_PAGES, Generation, Piece, open_generation, translated
+from logstore.index.env import LOST_PAGES, Generation, RowPiece, open_generation, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, file_names
 from logstore.recovery import index_validity
@@ -183,7 +183,7 @@ def _copy(engine: Engine, made: Generation) -> None:
         while True:
             with made.env.begin(write=True) as writing:
                 for _ in range(PIECES_A_COMMIT):
-                    piece: Piece | None = snapshot.inside(engine, _next, steps)
+                    piece: RowPiece | None = snapshot.inside(engine, _next, steps)
                     if piece is None:
                         return
                     env.put_piece(made, writing, piece)
@@ -193,11 +193,11 @@ def _copy(engine: Engine, made: Generation) -> None:
         snapshot.inside(engine, lambda _: steps.close())
 
 
-def _next(_: Engine, steps: Iterator[Piece]) -> Piece | None:
+def _next(_: Engine, steps: Iterator[RowPiece]) -> RowPiece | None:
     return next(steps, None)
 
 
-def _steps(engine: Engine) -> Generator[Piece, None, None]:
+def _steps(engine: Engine) -> Generator[RowPiece, None, None]:
     """Some rows at each step."""
     generation = engine.generation
     if generation is None:

@@ -31,7 +31,7 @@ from logstore.fs import LOCAL, FileSystem
 from logstore.index.env import GaveUp, open_generation, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import file_names, storefile
-from logstore.log.shipped import Place, ShippedFiles
+from logstore.log.shipped import ShippedFiles, ShipTarget
 from logstore.options import StoreOptions
 from logstore.recovery import create, index_validity, replay
 from logstore.recovery.replay import take_in
@@ -233,7 +233,7 @@ def open_shipped(path: Path, options: StoreOptions) -> tuple[Engine, RecoveryRep
     NotAStoreError if nothing was; OptionError, FileSystemError and CorruptionError as of `Place`.
     """
     at = path if isinstance(path, UriPath) else UriPath.of(str(path))
-    place = Place(at.uri)
+    place = ShipTarget(at.uri)
     for left in reversed(range(OPEN_TRIES)):
         manifest = place.published()
         files = ShippedFiles(place, manifest.uuid, manifest.parts)

@@ -37,9 +37,9 @@ from logstore.log.shipped import (
     NOT_PUBLISHED,
     OBJECTS,
     Manifest,
-    Part,
-    Place,
     Progress,
+    ShippedPart,
+    ShipTarget,
 )
 from logstore.tuples import NamedTuple
 
@@ -78,7 +78,7 @@ def ship(
     FileSystemError if it cannot be reached; SnapshotExpiredError if an erasure came in between.
     After each of them the URI shows what it showed before.
     """
-    place = Place(uri)
+    place = ShipTarget(uri)
     if place.is_local and Path(place.root).is_relative_to(engine.path):
         raise OptionError(f"{place.shown} is in the store itself: give a URI outside it")
     with maintenance_locks.alone(engine, what=file_names.PINS):
@@ -95,7 +95,7 @@ def ship(
             pins.release(engine.fs, engine.path, pin.id)
 
 
-def _refuse_other_line(place: Place, before: Manifest, record: ShipRecord) -> None:
+def _refuse_other_line(place: ShipTarget, before: Manifest, record: ShipRecord) -> None:
     """OptionError if another copy of the store was shipped there."""
     if before.line:
         ours = before.line == record.line
@@ -117,7 +117,7 @@ class _Ship:
         self,
         engine: Engine,
         committer: Committer,
-        place: Place,
+        place: ShipTarget,
         before: Manifest | None,
         pin_id: str,
         record: ShipRecord,
@@ -150,7 +150,7 @@ class _Ship:
         there = self._place.sizes()
         total = sum(files.values())
         done = 0
-        parts: list[Part] = []
+        parts: list[ShippedPart] = []
         for path, size_bytes in files.items():
             if progress is not None:
                 progress(done, total)
@@ -256,16 +256,16 @@ class _Ship:
             if held is None:
                 file.close()
 
-    def _read(self, path: str, size_bytes: int) -> Part:
+    def _read(self, path: str, size_bytes: int) -> ShippedPart:
         """A file with its digest, and how a segment begins."""
         found, head = hashlib.sha256(), b""
         for data in self._chunks(path, size_bytes):
             found.update(data)
             head = head or data[: fmt.SEGMENT_HEAD_BYTES]
         begins = head.hex() if path.endswith(SEGMENT_SUFFIX) else ""
-        return Part(path, size_bytes, found.hexdigest(), begins)
+        return ShippedPart(path, size_bytes, found.hexdigest(), begins)
 
-    def _part(self, path: str, size_bytes: int) -> Part | None:
+    def _part(self, path: str, size_bytes: int) -> ShippedPart | None:
         """A file with its digest; None: a hint that went meanwhile, which a store can lack."""
         known = self._known.get(path)
         if known is not None and known.size_bytes == size_bytes and path.endswith(SEGMENT_SUFFIX):
@@ -293,7 +293,7 @@ class _Ship:
         finally:
             file.close()
 
-    def _send(self, part: Part, there: dict[str, int]) -> None:
+    def _send(self, part: ShippedPart, there: dict[str, int]) -> None:
         """Put an object, unless it is there as a whole; FileSystemError if it is not there then."""
         if there.get(part.sha256) == part.size_bytes:
             return

@@ -32,7 +32,7 @@ from logstore.engine.runtime import disk_space, identity, maintenance_locks
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import LogWords, NotHeldError, Wake
-from logstore.engine.shm.users_file import Settling, Users, replaced
+from logstore.engine.shm.users_file import SettleTime, Users, replaced
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import (
     CorruptionError,
@@ -70,7 +70,7 @@ def join(fs: FileSystem, path: Path, lock: WriterLock, users: Users) -> Wake | N
 
     StoreInUseError if they cannot be joined: one of the files that they share was replaced.
     """
-    settling = Settling()
+    settling = SettleTime()
     while True:
         alone = users.enter()
         if alone:

@@ -37,7 +37,7 @@ _BYTES_AN_AWAITED = 256
 _MARK = struct.pack("<H", fmt.FRAME_MARK)
 
 
-class Bytes(Protocol):
+class ByteSource(Protocol):
     """Anything that gives bytes by offset: a file, a file at a URI."""
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
@@ -45,7 +45,7 @@ class Bytes(Protocol):
         ...
 
 
-def read(source: Bytes, size_bytes: int, segment: int, offset: int) -> bytes:
+def read(source: ByteSource, size_bytes: int, segment: int, offset: int) -> bytes:
     """Bytes of a segment, as ``pread`` gives them; an UnreadableError names the segment."""
     try:
         return source.pread(size_bytes, offset)
@@ -54,7 +54,7 @@ def read(source: Bytes, size_bytes: int, segment: int, offset: int) -> bytes:
         raise
 
 
-def readable(source: Bytes, size_bytes: int, offset: int) -> bytes:
+def readable(source: ByteSource, size_bytes: int, offset: int) -> bytes:
     """The same bytes, up to the first that cannot be read."""
     while size_bytes > 0:
         try:
@@ -64,7 +64,7 @@ def readable(source: Bytes, size_bytes: int, offset: int) -> bytes:
     return b""
 
 
-def _with_zeros(source: Bytes, size_bytes: int, offset: int) -> bytes:
+def _with_zeros(source: ByteSource, size_bytes: int, offset: int) -> bytes:
     """The same bytes, with zeros for pages that cannot be read: a search goes on behind them. What
     it takes for a frame is read once more."""
     data = bytearray(readable(source, size_bytes, offset))
@@ -183,7 +183,9 @@ def _body_bytes(head: bytes, at: int, segment: int, offset: int, end_offset: int
     return size
 
 
-def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: int) -> LogFrame:
+def read_frame(
+    source: ByteSource, seed: int, segment: int, offset: int, end_offset: int
+) -> LogFrame:
     """The frame at ``offset``, which must end at or before ``end_offset``."""
     head = read(source, _HEAD_BYTES, segment, offset)
     size = _body_bytes(head, 0, segment, offset, end_offset)
@@ -191,7 +193,14 @@ def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: 
 
 
 def _large(
-    source: Bytes, head: bytes, seed: int, segment: int, offset: int, size: int, *, bodies: bool
+    source: ByteSource,
+    head: bytes,
+    seed: int,
+    segment: int,
+    offset: int,
+    size: int,
+    *,
+    bodies: bool,
 ) -> LogFrame:
     """A frame whose body is not at hand. Memory is taken for a large one only when it is valid."""
     begin = offset + _HEAD_BYTES
@@ -212,7 +221,7 @@ def _large(
 
 
 def scan(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     start_offset: int,
@@ -275,7 +284,7 @@ def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[C
 
 
 def next_valid(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     start_offset: int,
@@ -303,7 +312,7 @@ def next_valid(
 
 
 def _search(
-    source: Bytes, seed: int, segment: int, start: int, end: int, after_commit: int | None
+    source: ByteSource, seed: int, segment: int, start: int, end: int, after_commit: int | None
 ) -> int | None:
     """Where a valid frame begins at or behind ``start``: that which ends first."""
     least, slack = (0, 1 << 62) if after_commit is None else (after_commit, 2)
@@ -328,7 +337,7 @@ def _search(
     return None
 
 
-class Behind(NamedTuple):
+class FramesBehind(NamedTuple):
     """What stands behind bytes that are no valid frame."""
 
     damaged: bool  # those bytes were known to be durable; else it is the tail of a crash
@@ -336,14 +345,14 @@ class Behind(NamedTuple):
 
 
 def behind(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     bad_offset: int,
     end_offset: int,
     promised: int,
     after_commit: int | None = None,
-) -> Behind:
+) -> FramesBehind:
     """Damage, or the un-synced tail of a crash: is anything known to have been durable there?
 
     Damage if ``promised`` (a position that a clean close or a checkpoint recorded) lies behind the
@@ -351,19 +360,19 @@ def behind(
     """
     at = fmt.position(segment, bad_offset)
     if at < promised:
-        return Behind(damaged=True, complete=False)
+        return FramesBehind(damaged=True, complete=False)
     complete = False
     for frame in next_valid(
         source, seed, segment, bad_offset, end_offset, after_commit=after_commit, bodies=False
     ):
         if frame.durable_upto > at:
-            return Behind(damaged=True, complete=False)
+            return FramesBehind(damaged=True, complete=False)
         complete = complete or frame.last
-    return Behind(damaged=False, complete=complete)
+    return FramesBehind(damaged=False, complete=complete)
 
 
 def resume_offset(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     bad_offset: int,
@@ -379,7 +388,7 @@ _BODY_BYTES = fmt.NODE_BODY.size
 
 
 def listpack(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     position: int,
     payload_bytes: int,

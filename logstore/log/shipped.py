@@ -63,7 +63,7 @@ _OF_OBJECTS = ("abfs", "gcs", "s3")  # which need no directories
 Progress = Callable[[int, int], None]
 
 
-class Part(NamedTuple):
+class ShippedPart(NamedTuple):
     """A file of a store, by its path in the store; ``sha256`` (hex) also names its object.
 
     ``head`` (hex): how a segment begins, so that opening a store does not ask for each.
@@ -84,7 +84,7 @@ class Manifest(NamedTuple):
     uuid: str
     position: int
     shipped_ms: int
-    parts: tuple[Part, ...]
+    parts: tuple[ShippedPart, ...]
     line: str = ""
 
     def pack(self) -> bytes:
@@ -94,7 +94,7 @@ class Manifest(NamedTuple):
         return json.dumps({"manifest": text, "sha256": digest(text.encode())}).encode()
 
 
-class Place:
+class ShipTarget:
     """A directory at a URI, of any file system that pyarrow has."""
 
     def __init__(self, uri: str) -> None:
@@ -175,11 +175,11 @@ class Place:
             )
         return found
 
-    def source(self, part: Part) -> Any:
+    def source(self, part: ShippedPart) -> Any:
         """An object, opened for reading anywhere in it; FileNotFoundError if it is gone."""
         return self.fs.open_input_file(self.path(OBJECTS, part.sha256))
 
-    def chunks(self, part: Part) -> Iterator[bytes]:
+    def chunks(self, part: ShippedPart) -> Iterator[bytes]:
         """The bytes of an object, checked at the end; CorruptionError if they are others.
 
         SnapshotExpiredError if it is not there any more.
@@ -207,9 +207,9 @@ class Place:
 
 
 @lru_cache(maxsize=8)
-def place(uri: str) -> Place:
+def place(uri: str) -> ShipTarget:
     """The directory at a URI, its connection kept: a task reads many splits of one."""
-    return Place(uri)
+    return ShipTarget(uri)
 
 
 def is_pattern(uri: str) -> bool:
@@ -277,7 +277,7 @@ def _unpack(data: bytes, where: str) -> Manifest:
                 f"{where} was shipped by a newer logstore (manifest version {body['version']}): "
                 "read it with that"
             )
-        parts = tuple(Part(*each) for each in body["parts"])
+        parts = tuple(ShippedPart(*each) for each in body["parts"])
         for part in parts:
             bytes.fromhex(part.head)
             if not _is_of_a_store(part.path) or not is_object(part.sha256) or part.size_bytes < 0:
@@ -310,7 +310,7 @@ READ_AHEAD_MAX_BYTES = 8 << 20
 class ShippedFile(File):
     """One of them; reads that follow each other fetch more at a time. Threads may share it."""
 
-    def __init__(self, path: Path, part: Part, files: ShippedFiles) -> None:
+    def __init__(self, path: Path, part: ShippedPart, files: ShippedFiles) -> None:
         super().__init__(-1, path)
         self._part = part
         self._files = files
@@ -365,12 +365,12 @@ class ShippedFiles(FileSystem):
     ``parts`` may be some of the files only.
     """
 
-    def __init__(self, place: Place, uuid: str, parts: Iterable[Part]) -> None:
+    def __init__(self, place: ShipTarget, uuid: str, parts: Iterable[ShippedPart]) -> None:
         self.place = place
         self.uuid = uuid
         self.parts = {part.path: part for part in parts}
 
-    def part(self, known: Part, *, newest: bool) -> Part:
+    def part(self, known: ShippedPart, *, newest: bool) -> ShippedPart:
         """A file as it was, or as the newest state has it. SnapshotExpiredError if it has none."""
         if not newest:
             return known

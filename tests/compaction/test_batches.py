@@ -14,7 +14,7 @@ import pytest
 
 from logstore import format as fmt
 from logstore.compaction import measure, node_choice, segment_rewrite
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction.node_choice import NodeChooser
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.background import no_pause
@@ -91,7 +91,7 @@ def test_every_segment_in_use_is_found(store: Store, monkeypatch: pytest.MonkeyP
 
 
 def _candidates(engine: Engine, pause: Callable[[int], None]) -> list[Any]:
-    chooser = Chooser(set(), 0.3)
+    chooser = NodeChooser(set(), 0.3)
     found = list(node_choice._candidates(engine, chooser.must, pause))
     # Where a batch ends, neighbours that stay may be told once more.
     return [
@@ -173,7 +173,7 @@ def test_open_nodes_are_found_whatever_a_snapshot_holds(
 
 def _written(engine: Engine, committer: Committer) -> bytes:
     made = segment_rewrite.begin(engine, committer)
-    for group in node_choice.groups(engine, Chooser(set(), 0.0)):
+    for group in node_choice.groups(engine, NodeChooser(set(), 0.0)):
         made.add(group)
     made.finish()
     assert file_names.hint(engine.path, made.number).exists()

@@ -35,7 +35,7 @@ from logstore.errors import (
 from logstore.options import SYNC_RANK, Sync
 
 
-class Busy(threading.local):
+class ThreadUse(threading.local):
     """What one thread does in the store.
 
     The flags are set and cleared by plain stores of an attribute, which no interrupt can fall into.
@@ -51,7 +51,7 @@ class Committer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.queue = CommitQueue(engine)
-        self._local = engine.calls = Busy()
+        self._local = engine.calls = ThreadUse()
         self._rank = SYNC_RANK[engine.options.sync]
         self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
@@ -185,7 +185,7 @@ class Committer:
             self._local.since_ns = 0
 
     @property
-    def calls(self) -> Busy:
+    def calls(self) -> ThreadUse:
         """What the thread that looks does in this store: for a lane beside this."""
         return self._local
 

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from logstore.codec import ID, codec
 from logstore.codec.node_batch import NodeBatch, index_rows
 from logstore.engine.apply import group_frames as apply_groups
-from logstore.engine.apply.streams import Placed, nodes_added
+from logstore.engine.apply.streams import PlacedNodes, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import add, idempotency, lifecycle
 from logstore.engine.txn import group_view as groups
@@ -80,7 +80,7 @@ class Sealed(NamedTuple):
     lp: bytes
 
 
-class Edge(NamedTuple):
+class VerifiedNodes(NamedTuple):
     """What is known of the nodes that were verified so far."""
 
     first: ID = ZERO_ID  # live
@@ -90,45 +90,47 @@ class Edge(NamedTuple):
     length: int = 0
 
 
-Part: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
+VerifiedPart: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
 
 
-class Prepared(NamedTuple):
+class VerifiedStream(NamedTuple):
     """A stream that was verified, and what is known of its nodes."""
 
-    parts: list[Part]
-    edge: Edge
+    parts: list[VerifiedPart]
+    edge: VerifiedNodes
     info: StreamInfoValue
 
 
-def prepare(value: StreamValue) -> Prepared:
+def prepare(value: StreamValue) -> VerifiedStream:
     """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
     check_size(value.info, sum(len(lp) for _, lp in value.nodes))
-    nodes, edge = verify(value.nodes, Edge())
+    nodes, edge = verify(value.nodes, VerifiedNodes())
     return settled([nodes], edge, value.info)
 
 
-def settled(parts: list[Part], edge: Edge, info: StreamInfoValue) -> Prepared:
+def settled(
+    parts: list[VerifiedPart], edge: VerifiedNodes, info: StreamInfoValue
+) -> VerifiedStream:
     """Verify all but the nodes, which were; as ``prepare``."""
     check_size(info, sum(map(part_bytes, parts)))
     check_info(info, edge)
-    return Prepared(parts, edge, info)
+    return VerifiedStream(parts, edge, info)
 
 
-def part_bytes(part: Part) -> int:
+def part_bytes(part: VerifiedPart) -> int:
     """The bytes of the listpacks."""
     return part.nbytes if not isinstance(part, list) else sum(len(node.lp) for node in part)
 
 
-def behind(edge: Edge, batch: NodeBatch) -> Edge:
+def behind(edge: VerifiedNodes, batch: NodeBatch) -> VerifiedNodes:
     """The edge behind a batch that was read behind ``edge``."""
     first = edge.first if edge.length or batch.first is None else batch.first
     master = edge.master if batch.master is None else batch.master
     last = max(edge.last, batch.last, master or ZERO_ID)
-    return Edge(first, batch.top, last, master, edge.length + batch.live)
+    return VerifiedNodes(first, batch.top, last, master, edge.length + batch.live)
 
 
-def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
+def verify(nodes: Iterable[Node], edge: VerifiedNodes) -> tuple[list[Sealed], VerifiedNodes]:
     """Verify the nodes behind those of ``edge``; InvalidPayloadError, CorruptNodeError."""
     found: list[Sealed] = []
     first, top, last, before, length = edge
@@ -144,10 +146,10 @@ def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
         length += sealed.live
         before, last = sealed.master, max(last, sealed.last, sealed.master)
         found.append(sealed)
-    return found, Edge(first, top, last, before, length)
+    return found, VerifiedNodes(first, top, last, before, length)
 
 
-def check_info(info: StreamInfoValue, edge: Edge) -> None:
+def check_info(info: StreamInfoValue, edge: VerifiedNodes) -> None:
     """Verify all but the nodes against the nodes; InvalidPayloadError, TooLargeError."""
     if info.too_long is not None:
         raise TooLargeError(info.too_long)
@@ -192,7 +194,7 @@ def _check_group(group: GroupValue) -> None:
         check_name(each.name, "a consumer name")
 
 
-def install(txn: WriteTxn, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
+def install(txn: WriteTxn, name: bytes, stream: VerifiedStream, *, replace: bool = False) -> None:
     """Make a stream of what was verified; StreamExistsError unless ``replace``."""
     if not replace:
         check_free(txn, name)
@@ -264,7 +266,7 @@ def _entries_read(record: StreamRecord, last: ID, told: int | None) -> int:
     return groups.estimate(record, StreamID(*last)) if told is None else told
 
 
-def check_room(txn: WriteTxn, parts: list[Part]) -> None:
+def check_room(txn: WriteTxn, parts: list[VerifiedPart]) -> None:
     """A commit too large for what is left of the segment begins in the next one: that is better
     known before all of it was decided."""
     assert txn.buffer is not None
@@ -274,11 +276,11 @@ def check_room(txn: WriteTxn, parts: list[Part]) -> None:
         raise SegmentTooFull
 
 
-def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
+def written(txn: WriteTxn, stream: int, parts: list[VerifiedPart]) -> list[PlacedNodes]:
     """Add a node frame for each; where they are. Applied together: there may be 100,000."""
     assert txn.buffer is not None
     head = NODE_BODY.pack
-    found: list[Placed] = []
+    found: list[PlacedNodes] = []
     for part in parts:
         if not isinstance(part, list):
             found.append(txn.emit_nodes(stream, part))
@@ -291,7 +293,9 @@ def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
                     positions, payloads, part, strict=True
                 )
             ]
-            found.append(Placed(index_rows(stream, places), sum(map(len, payloads)), places[-1]))
+            found.append(
+                PlacedNodes(index_rows(stream, places), sum(map(len, payloads)), places[-1])
+            )
     return found
 
 
@@ -328,27 +332,31 @@ def _pending(txn: WriteTxn, made: int, group: GroupValue) -> None:
 
 
 # -- a stream that comes in chunks, a commit each ------------------------------------------------
-class Temporary(NamedTuple):
+class UnfinishedStream(NamedTuple):
     """A stream that is not whole yet, under its temporary name."""
 
     name: bytes
     number: int
 
 
-def begin(txn: WriteTxn, name: bytes) -> Temporary:
+def begin(txn: WriteTxn, name: bytes) -> UnfinishedStream:
     """Make an empty stream under a temporary name; what a killed import left of it is dropped."""
     short = len(IMPORTING + name) <= NAME_MAX_BYTES
     return begin_as(txn, IMPORTING + (name if short else digest(name).hex().encode()))
 
 
-def begin_as(txn: WriteTxn, temporary: bytes) -> Temporary:
+def begin_as(txn: WriteTxn, temporary: bytes) -> UnfinishedStream:
     """The same, with the temporary name given."""
     lifecycle.drop(txn, temporary)
-    return Temporary(temporary, add.create(txn, temporary).number)
+    return UnfinishedStream(temporary, add.create(txn, temporary).number)
 
 
 def extend(
-    txn: WriteTxn, temporary: Temporary, before: Edge, parts: list[Part], after: Edge
+    txn: WriteTxn,
+    temporary: UnfinishedStream,
+    before: VerifiedNodes,
+    parts: list[VerifiedPart],
+    after: VerifiedNodes,
 ) -> None:
     """Add nodes that were verified behind those of ``before``; StreamExistsError if somebody
     else changed the stream."""
@@ -359,7 +367,9 @@ def extend(
     txn.emit(frames.Record(number, after.length, after.length, *after.last, *after.first, 0, 0))
 
 
-def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoValue) -> None:
+def describe(
+    txn: WriteTxn, temporary: UnfinishedStream, edge: VerifiedNodes, info: StreamInfoValue
+) -> None:
     """Give the stream its counts, and all but its groups, which follow. StreamExistsError."""
     record = _unchanged(txn, temporary, edge)
     described(txn, record.number, info, edge.first)
@@ -367,7 +377,7 @@ def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoVa
 
 def _add_groups(
     txn: WriteTxn,
-    temporary: Temporary,
+    temporary: UnfinishedStream,
     info: StreamInfoValue,
     groups: list[PlainGroup | GroupValue],
 ) -> None:
@@ -376,13 +386,13 @@ def _add_groups(
 
 
 def remember(
-    txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, found: Idempotence
+    txn: WriteTxn, temporary: UnfinishedStream, info: StreamInfoValue, found: Idempotence
 ) -> None:
     """Let the stream remember some of its idempotent IDs. StreamExistsError."""
     idempotency.install(txn, _unchanged(txn, temporary, info).number, found)
 
 
-def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) -> None:
+def name_it(txn: WriteTxn, temporary: UnfinishedStream, name: bytes, *, replace: bool) -> None:
     """Give the stream its own name. StreamExistsError."""
     if not lifecycle.rename(txn, temporary.name, name, replace=replace):
         raise StreamExistsError(
@@ -391,14 +401,16 @@ def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) 
         )
 
 
-def discard(txn: WriteTxn, temporary: Temporary) -> None:
+def discard(txn: WriteTxn, temporary: UnfinishedStream) -> None:
     """Drop the stream, unless its temporary name is another import's by now."""
     record = txn.record_by_name(temporary.name)
     if record is not None and record.number == temporary.number:
         lifecycle.drop(txn, temporary.name)
 
 
-def _unchanged(txn: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue) -> StreamRecord:
+def _unchanged(
+    txn: WriteTxn, temporary: UnfinishedStream, edge: VerifiedNodes | StreamInfoValue
+) -> StreamRecord:
     record = txn.record_by_name(temporary.name)
     if (
         record is None
@@ -414,8 +426,8 @@ def _unchanged(txn: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue
 
 def finish(
     txn: WriteTxn,
-    temporary: Temporary,
-    edge: Edge,
+    temporary: UnfinishedStream,
+    edge: VerifiedNodes,
     name: bytes,
     info: StreamInfoValue,
     *,
@@ -429,8 +441,8 @@ def finish(
 
 def complete(
     commit: Commit,
-    temporary: Temporary,
-    edge: Edge,
+    temporary: UnfinishedStream,
+    edge: VerifiedNodes,
     name: bytes,
     info: StreamInfoValue,
     *,
@@ -461,16 +473,16 @@ def complete(
 def bring(
     commit: Commit,
     name: bytes,
-    stream: Prepared,
+    stream: VerifiedStream,
     *,
     replace: bool,
     last: Callable[[WriteTxn], object] = bool,
 ) -> None:
     """Bring in a stream that is in memory; as ``complete``."""
-    temporary: Temporary = commit(lambda txn: begin(txn, name))
+    temporary: UnfinishedStream = commit(lambda txn: begin(txn, name))
     edge = stream.edge
     try:
-        commit(lambda txn: extend(txn, temporary, Edge(), stream.parts, edge))
+        commit(lambda txn: extend(txn, temporary, VerifiedNodes(), stream.parts, edge))
         complete(commit, temporary, edge, name, stream.info, replace=replace, last=last)
     except BaseException:
         with suppress(Error):  # what failed may be the store; the next one does it then

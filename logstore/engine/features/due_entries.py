@@ -37,7 +37,7 @@ DUE_MAX_MS = CLOCK_MAX_MS
 PUT_OFF_MS = 600_000  # what its stream cannot take: the other streams do not wait for it
 
 
-class When(NamedTuple):
+class DueTime(NamedTuple):
     """A moment (unix ms), or how long from the moment of the commit."""
 
     ms: int
@@ -45,7 +45,7 @@ class When(NamedTuple):
 
 
 def schedule(
-    txn: WriteTxn, name: bytes, fields: bytes, when: When, *, create: bool = True
+    txn: WriteTxn, name: bytes, fields: bytes, when: DueTime, *, create: bool = True
 ) -> Key | None:
     """Keep an entry until its time; its key. None if the stream is missing and not created."""
     record = txn.record_by_name(name)

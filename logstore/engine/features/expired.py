@@ -26,7 +26,7 @@ from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features.due_entries import When
+from logstore.engine.features.due_entries import DueTime
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.runtime.engine import log
 from logstore.engine.streams import removal
@@ -52,7 +52,7 @@ EXPIRED = b"expired"
 
 
 def expire(
-    txn: WriteTxn, name: bytes, when: When, conditions: AbstractSet[Condition] = frozenset()
+    txn: WriteTxn, name: bytes, when: DueTime, conditions: AbstractSet[Condition] = frozenset()
 ) -> bool:
     """Set when a stream expires; False if there is none, or a condition was not met.
 

@@ -28,7 +28,7 @@ from logstore.tuples import NamedTuple
 NACK_MODES = ("silent", "fail", "fatal")
 
 
-class Later(NamedTuple):
+class NackDelay(NamedTuple):
     """How long what is given back waits: after its first delivery, and at most (ms)."""
 
     first_ms: int
@@ -36,7 +36,7 @@ class Later(NamedTuple):
     idle_ms: int | None = None  # a worker's own ``min_idle``
 
 
-AT_ONCE = Later(0, 0)
+AT_ONCE = NackDelay(0, 0)
 
 
 def ack(txn: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
@@ -75,7 +75,7 @@ def fenced_nack(
     retry_count: int | None = None,
     error: bytes = b"",
     limit: Limit | None = None,
-    later: Later | None = None,
+    later: NackDelay | None = None,
 ) -> None:
     """Give a delivery back. NotOwnerError if it is not this consumer's any more."""
     _owned(txn, stream, group, consumer, id, count, time_ms)
@@ -128,7 +128,7 @@ def nack(
     force: bool = False,
     error: bytes = b"",
     limit: Limit | None = None,
-    later: Later | None = None,
+    later: NackDelay | None = None,
 ) -> int:
     """As XNACK (by its documentation): give entries back. They belong to no consumer then,
     and are read before all others.
@@ -192,7 +192,9 @@ def _count(before: int, mode: str) -> int:
     return COUNT_MAX if mode == "fatal" else before
 
 
-def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) -> Later | None:
+def _later(
+    txn: WriteTxn, group: GroupRecord, mode: str, asked: NackDelay | None
+) -> NackDelay | None:
     """How long what is given back waits, and the idle time by which it is read; None: it does not.
 
     Raises:
@@ -200,7 +202,7 @@ def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) ->
     """
     settings = txn.settings.group(group.number)
     if asked is None and mode == "fail" and settings.backoff_ms is not None:
-        asked = Later(settings.backoff_ms, settings.backoff_max_ms)
+        asked = NackDelay(settings.backoff_ms, settings.backoff_max_ms)
     if asked is None or not asked.first_ms:
         return None
     idle_ms = redelivery_idle_ms(settings, asked.idle_ms)
@@ -209,7 +211,7 @@ def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) ->
             "an entry that is given back for later goes to who reads by min_idle: give min_idle=30 "
             "to consume, or set it for all with group.configure(min_idle=30)"
         )
-    return Later(asked.first_ms, asked.most_ms, idle_ms)
+    return NackDelay(asked.first_ms, asked.most_ms, idle_ms)
 
 
 def _put_off(
@@ -217,7 +219,7 @@ def _put_off(
     record: StreamRecord,
     group: GroupRecord,
     items: dict[StreamID, tuple[int, int]],
-    later: Later,
+    later: NackDelay,
 ) -> None:
     """Have entries pending with nobody's name, and idle for long enough when their wait is over.
 

@@ -252,7 +252,7 @@ class Engine:
         # Hands to waiting readers what a commit adds: the room of waiting registers it.
         self.hand_out: Callable[[Any, Waits], None] | None = None
         self.lane: Lane | None = None  # commits plain adds beside the pipeline
-        self.calls: Any = None  # the committer's ``Busy``
+        self.calls: Any = None  # the committer's ``ThreadUse``
         self._rebuild = rebuild
         self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
         self.renewing: Renewing | None = None  # the same, of what builds it beside those who commit

@@ -23,7 +23,7 @@ from typing import TypeVar
 from logstore.features.setting_rows import SettingCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
-from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, Near
+from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, RunPlace
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log.frame import Tombstone
@@ -65,7 +65,7 @@ class GroupCache:
         # Whose rows LMDB has not as they are here; by group, all that is pending between bounds.
         self.owed: set[int] = set()
         self.owed_consumers: set[tuple[int, int]] = set()
-        self.owed_runs: dict[int, list[Near]] = {}
+        self.owed_runs: dict[int, list[RunPlace]] = {}
 
     def paid(self) -> None:
         """LMDB has committed all that was owed."""
@@ -73,7 +73,7 @@ class GroupCache:
         self.owed_consumers.clear()
         self.owed_runs.clear()
 
-    def owe(self, group: int, consumers: Sequence[int], runs: list[Near]) -> None:
+    def owe(self, group: int, consumers: Sequence[int], runs: list[RunPlace]) -> None:
         """Commits changed a group, these consumers of it, and what is pending between the bounds
         of these runs, and not the index. What was owed of these intervals before is in them.
         """
@@ -133,7 +133,7 @@ class GroupCache:
             self.consumer_numbers.clear()
 
 
-def _low(near: Near) -> bytes:
+def _low(near: RunPlace) -> bytes:
     return near[0]
 
 

@@ -156,10 +156,10 @@ class _Word:
         self._at = offset >> 3
 
     def __get__(self, wake: Wake, _wakes: type[Wake]) -> int:
-        return wake._words[self._at]
+        return wake._words[self._at]  # noqa: SLF001  (it is a part of it)
 
     def __set__(self, wake: Wake, value: int) -> None:
-        wake._words[self._at] = value
+        wake._words[self._at] = value  # noqa: SLF001
 
 
 class Wake:

@@ -41,7 +41,7 @@ class Users:
         they are held shared.
 
         None if one says so and the other not, and neither is held. It may be so for a moment, while
-        a process dies; ``replaced`` is the error of who looked again in vain (``Settling``).
+        a process dies; ``replaced`` is the error of who looked again in vain (``SettleTime``).
         StoreInUseError while somebody wants the store for itself.
         """
         first, alone = self.file.try_lock(exclusive=True), self._log.try_lock(exclusive=True)
@@ -84,7 +84,7 @@ def replaced(path: Path, name: str) -> StoreInUseError:
     )
 
 
-class Settling:
+class SettleTime:
     """How long to look again, where locks or files do not agree."""
 
     def __init__(self) -> None:

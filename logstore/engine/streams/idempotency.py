@@ -46,7 +46,7 @@ EXPIRED_A_COMMIT = 500
 _ADDED = -1  # of a row in a plan: it is new
 
 
-class Asked(NamedTuple):
+class ProducerRequest(NamedTuple):
     """The producer that adds, and the idempotent ID of each row."""
 
     producer: bytes
@@ -61,7 +61,7 @@ class _Plan(NamedTuple):
     upto: StreamID  # what gave entries up to here is forgotten of this producer
 
 
-def add(txn: WriteTxn, request: Add, asked: Asked) -> list[StreamID] | None:
+def add(txn: WriteTxn, request: Add, asked: ProducerRequest) -> list[StreamID] | None:
     """Add the rows that are not known; the ID of each row.
 
     None if there is no stream and it must not be created. What is known is no conflict with an
@@ -111,7 +111,7 @@ def record(txn: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID
     stream_record = existing(txn, name)
     if id not in Lookup(txn, stream_record):
         raise UsageError("No such message in stream")
-    planner = _Planner(txn, stream_record, Asked(producer, [own]))
+    planner = _Planner(txn, stream_record, ProducerRequest(producer, [own]))
     known = planner.known(own)
     if known == id:
         return
@@ -169,7 +169,7 @@ def _add(txn: WriteTxn, request: Add, fresh: list[int]) -> dict[int, StreamID]:
 class _Planner:
     """Decides what is known, row by row; it changes nothing."""
 
-    def __init__(self, txn: WriteTxn, record: StreamRecord | None, asked: Asked) -> None:
+    def __init__(self, txn: WriteTxn, record: StreamRecord | None, asked: ProducerRequest) -> None:
         self._asked = asked
         self._number = number = 0 if record is None else record.number
         self._producers = ProducerRows(txn.index)

@@ -21,7 +21,7 @@ from logstore.engine.runtime.segments import NodeSource, Segments
 from logstore.errors import CorruptionError
 from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.keys import Locator, Meta, OpenNode, Run, StreamRecord
+from logstore.index.keys import Locator, Meta, NodeFrame, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.tuples import NamedTuple
 
@@ -286,13 +286,13 @@ def skeleton(lp: bytes) -> bytes:
     return finish(elements, none, none, edit.encode_master(fields))
 
 
-def _large(run: Run, lp: bytes) -> OpenNode:
+def _large(run: NodeFrame, lp: bytes) -> OpenNode:
     """A large open node that begins with this frame, which holds the whole listpack so far."""
     live, dead = codec().counts(lp)
     return OpenNode(skeleton(lp), [run._replace(entries=live, elements=dead)])
 
 
-def open_from_frame(run: Run, data: bytes | None) -> OpenNode:
+def open_from_frame(run: NodeFrame, data: bytes | None) -> OpenNode:
     """The open node that an open frame states."""
     if data is None:
         return OpenNode(None, [run])

@@ -18,7 +18,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.group_state import GroupState
 from logstore.engine.runtime.plain_frames import grow_record
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache, cached
-from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
+from logstore.engine.runtime.segments import NodeSource, Segments, UncommittedSegments
 from logstore.features.feature_list import first_due
 from logstore.features.setting_rows import SettingRows, TxnSettings
 from logstore.format import Kind, position, segment_of
@@ -137,7 +137,7 @@ class TxnView:
         """Where nodes are read from: the log, and the frames of this commit."""
         source = self._segments_seen
         if source is None:
-            source = self._segments_seen = Uncommitted(self._source, self.buffer)
+            source = self._segments_seen = UncommittedSegments(self._source, self.buffer)
         return source
 
     @property

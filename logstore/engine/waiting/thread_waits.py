@@ -20,7 +20,7 @@ from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.engine.shm.waiters import NEW_ONLY, PACE, SavedWaiter, owner_of
-from logstore.engine.waiting.wait_session import GroupRead, Making, Moved, WaitSession
+from logstore.engine.waiting.wait_session import GroupRead, GroupReplaced, Making, WaitSession
 from logstore.log import file_names as files
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ def read_group(
                     making[1].extend(made)
                     return []
             found = _in_turn(read, session, deadline, alive)
-        except Moved:
+        except GroupReplaced:
             session.leave()
             continue
         except BaseException:

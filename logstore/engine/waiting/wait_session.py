@@ -40,7 +40,7 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as reading
 from logstore.engine.streams.read import Batch
 from logstore.engine.waiting import handoff, probe
-from logstore.engine.waiting.probe import Available
+from logstore.engine.waiting.probe import AvailableEntries
 from logstore.engine.waiting.wait_queue import NONE, Ticket
 from logstore.ids import StreamID
 from logstore.index.group_keys import GroupRecord
@@ -55,7 +55,7 @@ BECAME: dict[str, int] = {} if native_or_none is None else native_or_none.outcom
 Making: TypeAlias = tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]
 
 
-class Moved(Exception):  # noqa: N818  (control flow)
+class GroupReplaced(Exception):  # noqa: N818  (control flow)
     """The group was removed, or another one of its name stands in its place."""
 
 
@@ -80,9 +80,9 @@ class GroupRead(NamedTuple):
         found: list[Delivered] = self.commit(partial(self.once, takes_new=True))
         return found
 
-    def probe(self, *, first: bool = True) -> Available | None:
+    def probe(self, *, first: bool = True) -> AvailableEntries | None:
         """What there is for it; None if the group is gone."""
-        available: Available | None = snapshot.read(
+        available: AvailableEntries | None = snapshot.read(
             self.engine,
             partial(probe.probe, first=first, noack=self.noack),
             self.stream,
@@ -117,10 +117,10 @@ class GroupRead(NamedTuple):
                 known[name] = number
         return WaitSession(self, number, min_idle_ms, owner)
 
-    def moved(self) -> Moved:
+    def moved(self) -> GroupReplaced:
         """To be raised: what was known of the group does not hold any more."""
         self.engine.wake.waits.plain.pop((self.stream, self.group), None)
-        return Moved()
+        return GroupReplaced()
 
 
 class WaitSession:
@@ -176,7 +176,7 @@ class WaitSession:
         """Read what is there, or join the queue."""
         try:
             return None if self._begun else self._begin()
-        except Moved as moved:
+        except GroupReplaced as moved:
             return self._had(moved)
 
     def _begin(self) -> list[Delivered] | None:
@@ -199,7 +199,7 @@ class WaitSession:
             read.engine.wake.waits.waiters.wake_first(self.key)
         return found
 
-    def _had(self, moved: Moved) -> list[Delivered]:
+    def _had(self, moved: GroupReplaced) -> list[Delivered]:
         """What was handed to it before it found that the group is another one, or was configured:
         that is its own. Raises ``moved`` if it was nothing."""
         ticket = self.ticket
@@ -215,7 +215,7 @@ class WaitSession:
         """
         try:
             return self._step(alive)
-        except Moved as moved:
+        except GroupReplaced as moved:
             return self._had(moved)
 
     def _step(self, alive: Callable[[], object]) -> list[Delivered] | None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import expired
-from logstore.engine.features.due_entries import When
+from logstore.engine.features.due_entries import DueTime
 from logstore.engine.features.expired import EXPIRES_MAX_MS, Condition
 from logstore.index.keys import StreamRecord
 from logstore.wire.resp.failures import Failed
@@ -35,7 +35,7 @@ def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
         when_ms = word.integer() * unit_ms
         if not I64_MIN <= when_ms <= EXPIRES_MAX_MS:
             raise _invalid(name)
-        when = When(when_ms, from_now)
+        when = DueTime(when_ms, from_now)
 
         def op(state: WriteTxn) -> bool:
             if from_now and when_ms + state.now_ms > EXPIRES_MAX_MS:

@@ -75,7 +75,7 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[str, str]] = {
     segment_rewrite.seal: (COMPACTION, "seal"),
     segment_rewrite.write_and_adopt: (COMPACTION, "write"),
     segment_rewrite.adopt: (COMPACTION, "adopt"),
-    segment_rewrite.Output.finish: (COMPACTION, "write"),
+    segment_rewrite.CompactedSegment.finish: (COMPACTION, "write"),
     segment_rewrite.rewrite_open_nodes: (COMPACTION, "rewrite open nodes"),
     segment_rewrite.drop_dead: (COMPACTION, "drop"),
     segment_rewrite.unlink: (COMPACTION, "unlink"),
