@@ -74,7 +74,7 @@ from logstore.api.stream import Stream
 from logstore.api.times import When
 from logstore.api.transaction import Transaction
 from logstore.codec import Row
-from logstore.engine.waiting.thread_waits import over
+from logstore.engine.waiting.stream_wait import over
 from logstore.ids import IDLike, StreamID
 from logstore.options import NackMode, Sync
 from logstore.settings import GroupSettings, StreamSettings

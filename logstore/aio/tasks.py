@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from logstore.aio.wait import Watcher, wait_for
 from logstore.aio.waiter import Waiter
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.waiting.thread_waits import over
+from logstore.engine.waiting.stream_wait import over
 from logstore.engine.waiting.wait_session import GroupRead, GroupReplaced, WaitSession
 from logstore.tuples import NamedTuple
 

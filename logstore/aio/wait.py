@@ -26,7 +26,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import EVERY
 from logstore.engine.shm.waiters import PACE
-from logstore.engine.waiting.thread_waits import POLL_S, over
+from logstore.engine.waiting.stream_wait import POLL_S, over
 from logstore.engine.waiting.wait_queue import Ticket
 from logstore.errors import ClosedError
 from logstore.log import file_names as files

@@ -19,7 +19,7 @@ from logstore.api.entry import Entry, TextRows, entry_maker, make_entry
 from logstore.api.opening import OpenStore
 from logstore.engine.streams import read as ranges
 from logstore.engine.streams.budget import ByteBudget
-from logstore.engine.waiting.thread_waits import over, wait_streams
+from logstore.engine.waiting.stream_wait import over, wait_streams
 from logstore.errors import OptionError, UsageError, shown
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id
 from logstore.tuples import NamedTuple

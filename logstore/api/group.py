@@ -25,7 +25,7 @@ from logstore.engine.groups import ack, admin, claim, deliver
 from logstore.engine.groups import group_rows as pel
 from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.waiting import thread_waits
+from logstore.engine.waiting import wait_session
 from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import OptionError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
@@ -555,7 +555,7 @@ class Group(Generic[T]):
         else:
             read, made = self._waiting(who, limit, **options), list[Delivery[T]]()
             alive = alive or self._opened.engine
-            given = thread_waits.read_group(read, deadline, alive, making=(making(self), made))
+            given = wait_session.read_group(read, deadline, alive, making=(making(self), made))
             if made:
                 return made
         return deliveries_of(self, who, given)

@@ -30,7 +30,7 @@ from logstore.engine.groups import ack, group_rows
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import GIVEN_BACK_ONLY
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.waiting.thread_waits import over
+from logstore.engine.waiting.stream_wait import over
 from logstore.errors import NotOwnerError, OptionError, shown
 from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, StreamID

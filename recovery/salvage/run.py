@@ -17,13 +17,12 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.dump import export, restore
+from logstore.engine.dump import dumped_ids, export, restore
 from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
 from logstore.engine.shm.control_block import LogWords
 from logstore.engine.shm.users_file import users_alone
-from logstore.engine.streams import idempotency
 from logstore.errors import CorruptionError, InvalidPayloadError, OptionError
 from logstore.features.expiry import Expire
 from logstore.features.schedule_rows import Scheduled, ScheduleRows
@@ -304,7 +303,7 @@ class _Salvage:
             record.max_deleted,
             max(record.entries_added, edge.length),
             [export.group_value(view, each) for each in view.index.groups.of_stream(number)],
-            idempotency.export(view, number),
+            dumped_ids.export(view, number),
         )
         try:
             restore.check_info(info, edge)

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from logstore.codec import codec
+from logstore.engine.dump import dumped_ids
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams import idempotency
 from logstore.engine.txn import nodes, pel
 from logstore.errors import (
     CorruptionError,
@@ -217,7 +217,7 @@ def _begin(view: Snapshot, name: bytes, limit: int | None) -> tuple[Export, Stre
         record.max_deleted,
         record.entries_added,
         [group_value(view, each) for each in view.index.groups.of_stream(record.number)],
-        idempotency.export(view, record.number),
+        dumped_ids.export(view, record.number),
     )
     sealed = _sealed(view, record, None, limit)
     return Export(record.number, info, sealed, open_node), record

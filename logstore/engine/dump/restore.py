@@ -28,7 +28,8 @@ from logstore.codec.node_batch import NodeBatch, index_rows
 from logstore.engine.apply import group_frames as apply_groups
 from logstore.engine.apply.streams import PlacedNodes, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import add, idempotency, lifecycle
+from logstore.engine.dump import dumped_ids
+from logstore.engine.streams import add, lifecycle
 from logstore.engine.txn import group_view as groups
 from logstore.errors import (
     CorruptNodeError,
@@ -154,7 +155,7 @@ def check_info(info: StreamInfoValue, edge: VerifiedNodes) -> None:
     if info.too_long is not None:
         raise TooLargeError(info.too_long)
     if info.idempotence is not None:
-        idempotency.check(info.idempotence, info.last)
+        dumped_ids.check(info.idempotence, info.last)
     for group in info.groups:
         _check_group(group)
     added = info.length if info.entries_added is None else info.entries_added
@@ -227,7 +228,7 @@ def described(txn: WriteTxn, number: int, info: StreamInfoValue, first: ID) -> N
     added = info.length if info.entries_added is None else info.entries_added
     txn.emit(frames.Record(number, info.length, added, *info.last, *first, *info.max_deleted))
     if info.idempotence is not None:
-        idempotency.install(txn, number, info.idempotence)
+        dumped_ids.install(txn, number, info.idempotence)
 
 
 def grouped(txn: WriteTxn, number: int, groups: Iterable[GroupValue]) -> None:
@@ -389,7 +390,7 @@ def remember(
     txn: WriteTxn, temporary: UnfinishedStream, info: StreamInfoValue, found: Idempotence
 ) -> None:
     """Let the stream remember some of its idempotent IDs. StreamExistsError."""
-    idempotency.install(txn, _unchanged(txn, temporary, info).number, found)
+    dumped_ids.install(txn, _unchanged(txn, temporary, info).number, found)
 
 
 def name_it(txn: WriteTxn, temporary: UnfinishedStream, name: bytes, *, replace: bool) -> None:
@@ -454,7 +455,7 @@ def complete(
     few = not info.many
     if not few:
         commit(lambda txn: describe(txn, temporary, edge, replace_(info, idempotence=None)))
-        for one in idempotency.by_producer(info.idempotence):
+        for one in dumped_ids.by_producer(info.idempotence):
             commit(partial(remember, temporary=temporary, info=info, found=one))
         for some in _some(info):
             commit(partial(_add_groups, temporary=temporary, info=info, groups=some))
