@@ -152,10 +152,10 @@ def _one_by_one(
             sweep(engine, committer, report, {number}, 1.0)
         except DiskFullError as exc:
             if not report.segments_dropped:
-                told = _too_full(engine, live[number])
-                if told is None:
+                error = _too_full(engine, live[number])
+                if error is None:
                     raise
-                raise told from exc
+                raise error from exc
             log.warning("compaction went as far as the disk had room: run it again")
             segment_rewrite.remove_garbage(engine, committer)
             return

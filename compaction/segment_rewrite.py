@@ -322,7 +322,7 @@ def _pinned(
         named = victims if pin.segments is None else victims & pin.segments
         if named:
             found.update(dict.fromkeys(named))
-            report.pinned_by.append(pins.told(pin))
+            report.pinned_by.append(pins.description(pin))
     report.segments_pinned = len(found)
     report.pinned_bytes = sum(size_bytes(engine, number) for number in found)
     return set(found)

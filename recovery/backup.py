@@ -74,10 +74,10 @@ def filling(fs: FileSystem, target: Path, what: str) -> Iterator[Filling]:
     """
     there = fs.names(target)
     if there:
-        told = f"{target} is not empty: give a new or an empty directory for {what}"
+        why = f"{target} is not empty: give a new or an empty directory for {what}"
         if file_names.LOG in there and file_names.STORE not in there:
-            told += " (a copy was begun there and did not end: remove what is left of it)"
-        raise OptionError(told)
+            why += " (a copy was begun there and did not end: remove what is left of it)"
+        raise OptionError(why)
     folders = [*(target / name for name in FOLDERS), target]
     new = [folder for folder in folders if not fs.exists(folder)]
     made = Filling(fs, target)

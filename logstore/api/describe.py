@@ -536,7 +536,8 @@ class Gathering(Generic[T]):
 
     def _read(self, view: Snapshot, low: StreamID, high: StreamID) -> None:
         left = self._count - self._taken if self._count else -1
-        batch_read = read.read_on(lambda batch: batch(view), self._name, low, high, left)
+        asked = read.RangeRead(low, high, left)
+        batch_read = read.read_on(lambda batch: batch(view), self._name, asked)
         encoding = self._opened.encoding
         self._entries += [make_entry(row, encoding) for row in batch_read.entries]
         self._taken += len(batch_read.entries)

@@ -254,7 +254,7 @@ class Recording(Generic[T]):
 
 
 def _acked(txn: WriteTxn, stream: bytes, fence: tuple[Any, ...]) -> int:
-    ack.fenced_ack(txn, stream, *fence)
+    ack.fenced_ack(txn, ack.Fence(stream, *fence))
     return 1
 
 
@@ -585,7 +585,7 @@ class Transaction(Generic[T]):
 
         def step(txn: WriteTxn) -> int:
             for fence in fences:
-                ack.fenced_nack(txn, **fence, **how, error=reason)
+                ack.fenced_nack(txn, fence, **how, error=reason)
             return len(fences)
 
         self._settled += deliveries

@@ -324,7 +324,7 @@ class Loop(Generic[T]):
         reason = error.encode("utf-8", "backslashreplace")
         step = partial(
             ack.fenced_nack,
-            **delivery._fence(),
+            fence=delivery._fence(),
             retry_count=count,
             error=reason,
             limit=self.limit,

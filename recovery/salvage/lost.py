@@ -30,7 +30,7 @@ from logstore.tuples import NamedTuple
 
 _SEEMS = "by the damaged frame itself"
 _BY_LENGTH = "by the number of entries that the stream had"
-_UNTOLD = "it cannot be told of which streams these bytes of the log were"
+_UNKNOWN_STREAMS = "it cannot be told of which streams these bytes of the log were"
 
 
 class _DamagedFrame(NamedTuple):
@@ -47,14 +47,14 @@ def gone(
 ) -> list[LostEntries]:
     """What is gone by the damaged bytes, beside what is known already."""
     found: list[LostEntries] = []
-    told = {(each.segment, each.offset) for each in known}
+    reported = {(each.segment, each.offset) for each in known}
     found += _ends_early(source)
     for each in damage:
         if each.to_offset <= each.from_offset and _is_missing(source, each.segment):
             found.append(LostEntries(b"", ZERO_ID, ZERO_ID, None, each.segment, 0, each.why))
-        if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in told:
+        if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in reported:
             continue
-        told.add((each.segment, each.from_offset))
+        reported.add((each.segment, each.from_offset))
         found += _of(source, made, each)
     return found
 
@@ -82,7 +82,7 @@ def _ends_early(engine: Engine) -> list[LostEntries]:
 def by_length(
     source: Engine, report: RecoveryReport, made: Engine, known: list[LostEntries]
 ) -> list[LostEntries]:
-    """Streams of which fewer entries are there, or told to be gone, than their records say."""
+    """Streams of which fewer entries are there, or reported to be gone, than their records say."""
     found: list[LostEntries] = []
     generation = source.generation
     assert generation is not None
@@ -94,8 +94,8 @@ def by_length(
                 continue
             count = partial(_there, name=record.name, first=ZERO_ID, last=MAX_ID)
             mine = [each for each in known if each.stream == record.name]
-            told = sum(each.entries or 0 for each in mine if _lived(each, record, oldest))
-            missing = length - snapshot.read(made, count) - told
+            counted = sum(each.entries or 0 for each in mine if _lived(each, record, oldest))
+            missing = length - snapshot.read(made, count) - counted
             if missing > 0:
                 at = fmt.position_parts(record.position)
                 found.append(
@@ -126,7 +126,7 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[LostEntries]:
                 at += size
                 continue
             if seen is None or name is None:
-                yield LostEntries(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNTOLD)
+                yield LostEntries(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNKNOWN_STREAMS)
                 return
             count = partial(_there, name=name, first=seen.first, last=seen.last)
             missing = seen.entries - snapshot.read(made, count)

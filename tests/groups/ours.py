@@ -271,10 +271,10 @@ class Ours:
         """As XPENDING of a range."""
 
         def batch(view: Snapshot) -> Answer:
-            rows = group_rows.detail(
-                view, stream, group, start, end, count, consumer=consumer,
-                min_idle_ms=min_idle_ms, now_ms=self._now_ms(),
-            )  # fmt: skip
+            asked = group_rows.PendingRange(
+                start, end, count, self._now_ms(), consumer, min_idle_ms
+            )
+            rows = group_rows.detail(view, stream, group, asked)
             return tuple((row.id, row.consumer, Ms(row.idle_ms), row.count) for row in rows)
 
         return self._look(batch)

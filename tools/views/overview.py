@@ -376,7 +376,7 @@ def _usage_sums(found: SpaceUsage) -> Iterator[tuple[str, str]]:
     free = f"{units.size(found.free_bytes)}, {units.share(found.free_bytes, found.disk_bytes)}"
     yield "free on the disk", free
     for pin in found.pins:
-        yield "pin", pins.told(pin)
+        yield "pin", pins.description(pin)
 
 
 PARTS = ("live", "tombstoned", "dead")

@@ -262,9 +262,9 @@ def _many_grouped(txn: WriteTxn, number: int, groups: list[PlainGroup | GroupVal
         apply_groups.made(txn, number, positions, plain)
 
 
-def _entries_read(record: StreamRecord, last: ID, told: int | None) -> int:
+def _entries_read(record: StreamRecord, last: ID, stated: int | None) -> int:
     """As servers reckon it where the payload does not tell."""
-    return groups.estimate(record, StreamID(*last)) if told is None else told
+    return groups.estimate(record, StreamID(*last)) if stated is None else stated
 
 
 def check_room(txn: WriteTxn, parts: list[VerifiedPart]) -> None:

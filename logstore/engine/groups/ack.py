@@ -47,29 +47,27 @@ def ack(txn: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> 
     return done
 
 
-def fenced_ack(
-    txn: WriteTxn,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    id: StreamID,
-    count: int,
-    time_ms: int,
-) -> None:
+class Fence(NamedTuple):
+    """What must still be so for a delivery to be its consumer's."""
+
+    stream: bytes
+    group: bytes
+    consumer: bytes
+    id: StreamID
+    deliveries: int  # how often it was delivered
+    time_ms: int  # when it was delivered
+
+
+def fenced_ack(txn: WriteTxn, fence: Fence) -> None:
     """Acknowledge a delivery. NotOwnerError if it is not this consumer's any more."""
-    number = _owned(txn, stream, group, consumer, id, count, time_ms)
-    txn.emit(frames.Ack(number, id.packed()))
+    number = _owned(txn, fence)
+    txn.emit(frames.Ack(number, fence.id.packed()))
     txn.counts["acks"] += 1
 
 
 def fenced_nack(
     txn: WriteTxn,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    id: StreamID,
-    count: int,
-    time_ms: int,
+    fence: Fence,
     *,
     mode: str = "fail",
     retry_count: int | None = None,
@@ -78,12 +76,12 @@ def fenced_nack(
     later: NackDelay | None = None,
 ) -> None:
     """Give a delivery back. NotOwnerError if it is not this consumer's any more."""
-    _owned(txn, stream, group, consumer, id, count, time_ms)
+    _owned(txn, fence)
     nack(
         txn,
-        stream,
-        group,
-        [id],
+        fence.stream,
+        fence.group,
+        [fence.id],
         mode=mode,
         retry_count=retry_count,
         error=error,
@@ -92,16 +90,9 @@ def fenced_nack(
     )
 
 
-def _owned(
-    txn: WriteTxn,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    id: StreamID,
-    count: int,
-    time_ms: int,
-) -> int:
+def _owned(txn: WriteTxn, fence: Fence) -> int:
     """The number of the group with which a delivery is pending as it was handed out."""
+    stream, group, consumer, id, count, time_ms = fence
     known = admin.maybe(txn, stream, group)
     if known is not None:
         _, there = known

@@ -103,7 +103,7 @@ class Repeated:
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
-        self._told = ""  # the words of the failure that was told last; empty: none, or it is over
+        self._logged = ""  # the words of the failure that was told last; empty: none, or it is over
         self._began_s = self._last_s = self._next_s = 0.0
         self._wait_s = AGAIN_S
         self._count = 0
@@ -112,10 +112,10 @@ class Repeated:
         """It failed, once more perhaps."""
         now_s, words = self._clock(), f"{type(exc).__name__}: {exc}"
         self._last_s = now_s
-        if words != self._told:
-            if not self._told:
+        if words != self._logged:
+            if not self._logged:
                 self._began_s, self._count = now_s, 0
-            self._told, self._wait_s = words, AGAIN_S
+            self._logged, self._wait_s = words, AGAIN_S
             self._next_s = now_s + self._wait_s
             self._count += 1
             log.error("%s failed: %s", self._what, exc)
@@ -134,8 +134,8 @@ class Repeated:
 
     def went(self) -> None:
         """A round went without a failure, whether there was anything to do in it or not."""
-        if self._told and self._clock() - self._last_s >= OVER_S:
-            self._told = ""
+        if self._logged and self._clock() - self._last_s >= OVER_S:
+            self._logged = ""
             log.warning(
                 "%s works again; it had failed %d times in %.0f s",
                 self._what,

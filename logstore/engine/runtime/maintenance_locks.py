@@ -23,7 +23,7 @@ from logstore.fs import File
 from logstore.log import chain, file_names
 
 CARE_TIMEOUT_S = 600.0
-TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
+LOG_AFTER_S = 5.0  # then who waits says so in the log, and for whom
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def alone(
 def _wait(file: File, folder: Path, timeout_s: float) -> None:
     """Until the lock is taken; LockTimeoutError names the process that has it."""
     started = time.monotonic()
-    told = False
+    logged = False
     while not file.try_lock(exclusive=True):
         waited_s = time.monotonic() - started
         if waited_s >= timeout_s:
@@ -69,8 +69,8 @@ def _wait(file: File, folder: Path, timeout_s: float) -> None:
                 "one keeps its lock)",
                 owner_pid=pid or None,
             )
-        if not told and waited_s >= TOLD_AFTER_S:
-            told = True
+        if not logged and waited_s >= LOG_AFTER_S:
+            logged = True
             who = _who(fsinfo.flock_owner(folder))
             log.warning(
                 "waiting for a compaction, checkpoint or backup of %s, for up to %g s",

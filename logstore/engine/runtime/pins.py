@@ -121,7 +121,7 @@ def owner(pin: Pin) -> Identity:
     return Identity(pin.host, pin.system, pin.pid, pin.start)
 
 
-def told(pin: Pin) -> str:
+def description(pin: Pin) -> str:
     """Which process has a pin, and since when, in words."""
     since = datetime.fromtimestamp(pin.made_ms / 1000, UTC).isoformat(" ", "seconds")[:19]
     when = f"since {since} UTC" if pin.made_ms else "for an unknown time"

@@ -114,13 +114,13 @@ def check_expected(name: bytes, expected: StreamID, last: StreamID) -> None:
     if expected == last:
         return
     if expected < last:
-        told = f"the last ID is {last}, not {expected} as expected: entries were added since, so "
-        told += "read what is new, then add with the last ID of that"
+        why = f"the last ID is {last}, not {expected} as expected: entries were added since, so "
+        why += "read what is new, then add with the last ID of that"
     else:
-        told = f"the last ID is {last}, and expected_last_id {expected} is above it: that is of "
-        told += "another stream, or this one was dropped or its last ID lowered since; give what "
-        told += "last_id of this stream tells"
-    raise LastIDConflictError(told, stream=name, expected=expected, actual=last)
+        why = f"the last ID is {last}, and expected_last_id {expected} is above it: that is of "
+        why += "another stream, or this one was dropped or its last ID lowered since; give what "
+        why += "last_id of this stream tells"
+    raise LastIDConflictError(why, stream=name, expected=expected, actual=last)
 
 
 def expected_next(

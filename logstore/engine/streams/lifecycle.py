@@ -94,11 +94,15 @@ def set_id(
         idempotency.forget_above(txn, record.number, last)
         compact = txn.settings.stream(record.number).compact_by is not None
         latest_entries.forget(txn, record.number, remembered=compact)
-        # No entry may take over the time to live of another one that had its ID.
-        if next(TTLRows(txn.index).of_stream(record.number, last), None) is not None:
-            txn.emit(TTLForgotten(record.number, last))
+        _forget_times(txn, record.number, last)
     if reads_follow:
         for group in list(txn.groups.of_stream(record.number)):
             if group.entries_read != UNKNOWN and group.entries_read > added:
                 at = (record.number, group.number)
                 txn.emit(Group(*at, *group.last, signed(added), group.name))
+
+
+def _forget_times(txn: WriteTxn, stream: int, above: StreamID) -> None:
+    """No entry takes over the time to live of another one that had its ID."""
+    if next(TTLRows(txn.index).of_stream(stream, above), None) is not None:
+        txn.emit(TTLForgotten(stream, above))

@@ -39,7 +39,7 @@ from logstore.engine.shm.waiters import NEW_ONLY, NO_ONE, Mailbox, SavedWaiter, 
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as reading
-from logstore.engine.streams.read import Batch
+from logstore.engine.streams.read import Batch, RangeRead
 from logstore.engine.waiting import handoff, probe
 from logstore.engine.waiting.probe import AvailableEntries
 from logstore.engine.waiting.stream_wait import left_of, over, wait_streams
@@ -423,7 +423,7 @@ class WaitSession:
         if held is not None:  # they are among the stream's newest
             master, lp = held
             newest = codec().entries(lp, *master, b"", mailbox.first, mailbox.last)
-            return self._told(newest, mailbox.time_ms)
+            return self._as_deliveries(newest, mailbox.time_ms)
         names = [read.stream]  # and the one it has now
 
         def once(batch: Callable[[Snapshot], Batch]) -> Batch:
@@ -444,11 +444,11 @@ class WaitSession:
             start = found[-1].id.next() if found else mailbox.first
             rest: tuple[StreamID, StreamID] | None = (start, mailbox.last)
             while rest is not None:
-                entries, rest = reading.read_on(once, name, *rest, -1)
-                found += self._told(entries, mailbox.time_ms)
+                entries, rest = reading.read_on(once, name, RangeRead(*rest, -1))
+                found += self._as_deliveries(entries, mailbox.time_ms)
         return found
 
-    def _told(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
+    def _as_deliveries(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
         """What was handed to it, as deliveries of this time."""
         self._read.engine.metrics.count("read_entries", len(entries))
         return [Delivered(StreamID(ms, seq), items, 0, 1, time_ms) for _, ms, seq, items in entries]
