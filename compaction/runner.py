@@ -58,7 +58,7 @@ def _renewed(engine: Engine, committer: Committer) -> bool:
                     return following.switch_locked(words.applied)
             time.sleep(BREAK_S)
     except CorruptionError as exc:
-        log.warning("the index cannot be copied: %s", exc)
+        log.warning("%s: the index was not shrunk, as it cannot be copied: %s", engine.path, exc)
         return False
     finally:
         following.leave()
@@ -156,7 +156,10 @@ def _one_by_one(
                 if error is None:
                     raise
                 raise error from exc
-            log.warning("compaction went as far as the disk had room: run it again")
+            log.warning(
+                "%s: compaction ended early, as its disk is full: make room and run it again",
+                engine.path,
+            )
             segment_rewrite.remove_garbage(engine, committer)
             return
 

@@ -206,7 +206,7 @@ class Follower:
             try:
                 self._take_in(bound)
             except (SegmentGone, FileNotFoundError, DamagedStoreError, GaveUp) as exc:
-                log.info("the log could not be followed: reading it anew: %r", exc)
+                log.info("the log could not be followed, and is read anew: %r", exc)
                 build(self._engine)
             self._seen = looked
 

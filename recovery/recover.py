@@ -44,7 +44,7 @@ def recover(
     try:
         engine, report = store_opening.open_engine(fs, path, options, create=False, limits=limits)
     except DamagedStoreError as exc:
-        log.error("damaged: %s; going on with what can be read", exc)
+        log.error("%s is damaged: %s; recovery goes on with what can be read", path, exc)
         _seal_damaged(fs, path, exc.segment or 0)
         engine, report = store_opening.open_engine(
             fs, path, options, create=False, limits=limits, accept_loss=True

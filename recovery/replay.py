@@ -238,7 +238,7 @@ class Rebuild:
                         file, engine.seed, link.number, good, link.end_offset
                     )
                     self._report.damage.append(Damage(link.number, good, upto, exc.message))
-                    log.error("segment %d is damaged at %d to %d", link.number, good, upto)
+                    log.error("segment %d is damaged from byte %d to %d", link.number, good, upto)
                     start, end = (fmt.position(link.number, at) for at in (good, upto))
                     self._guard.passed(start, end)
                     good = upto

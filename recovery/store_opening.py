@@ -294,7 +294,7 @@ def _recover(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     report.index_trusted = not report.why_not_trusted
     if not report.index_trusted:
         if not report.created:
-            log.info("the index is rebuilt: %s", report.why_not_trusted)
+            log.info("%s: the index is rebuilt: %s", engine.path, report.why_not_trusted)
         _set_generation(engine, marker.generation if marker is not None else 0)
         engine.rebuild_locked()  # (3); BOOT (4) is part of it
     else:
@@ -432,7 +432,11 @@ def _leave_segment(engine: Engine, segment: int) -> None:
             log_tail.roll_locked(engine, words)
         except DiskFullError as exc:  # reads, deletes and acks must go on
             log_tail.finish_locked(engine)
-            log.warning("the segment of before the power cut is written on: %s", exc)
+            log.warning(
+                "%s: the segment that was written to before the power cut is not sealed: %s",
+                engine.path,
+                exc,
+            )
     index_validity.name_generation(engine, engine.index().number)
 
 
@@ -503,7 +507,7 @@ def _leave_hints(engine: Engine) -> None:
     try:
         maintenance_locks.write_missing_hints(engine)
     except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
-        log.warning("hints were not written: %s", exc)
+        log.warning("%s: hints were not written; a rebuild is slower: %s", engine.path, exc)
 
 
 def _mark_clean(engine: Engine, words: LogWords) -> None:
@@ -513,7 +517,7 @@ def _mark_clean(engine: Engine, words: LogWords) -> None:
     try:
         write_back.follow_locked(engine, words)
     except DiskFullError as exc:  # all is durable; the next opener takes it in from the log
-        log.warning("the store was closed with an index that lags behind: %s", exc)
+        log.warning("%s was closed, and its index follows at the next open: %s", engine.path, exc)
         return
     generation = engine.index()
     generation.sync()
@@ -527,4 +531,4 @@ def _mark_clean(engine: Engine, words: LogWords) -> None:
     except FileNotFoundError:
         return  # deleted by hand: the next opener rebuilds
     except DiskFullError as exc:  # all is durable; the next opener only looks longer
-        log.warning("the store was closed without the mark that says so: %s", exc)
+        log.warning("%s was closed, but is not marked as closed: %s", engine.path, exc)

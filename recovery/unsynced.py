@@ -41,7 +41,7 @@ def rewrite(engine: Engine, failed_at: int) -> int:
     engine.leave_sealed_locked(0)  # what is held open are the files of before
     engine.segments.forget()
     engine.wake.failed_at = 0
-    log.warning("a sync had failed: %d segments were written anew", count)
+    log.warning("%s: an earlier sync failed: %d segments were written anew", engine.path, count)
     return count
 
 
@@ -91,7 +91,7 @@ def at_risk(engine: Engine, failed_at: int) -> AtRisk:
                 name = created.get(stream) or known.get(stream) or b"#%d" % stream
                 risk.streams.append(Endangered(name, ids[0], ids[-1], len(ids)))
     risk.streams.sort()
-    log.warning("a sync failed; at risk: %s", risk.as_dict())
+    log.warning("%s: a sync failed; at risk: %s", engine.path, risk.as_dict())
     return risk
 
 

@@ -156,7 +156,7 @@ def reap() -> None:
                 _forgotten.append(forgotten)
                 break
             except Error as exc:
-                log.error("closing a forgotten store failed: %s", exc)
+                log.error("closing a store that nobody holds any more failed: %s", exc)
     finally:
         _lock.release()
 

@@ -124,7 +124,7 @@ class Flusher(StoreThread):
                     self._check_readers()
                 trouble.went()
             except StoreGoneError as exc:
-                log.error("work in the background ends: %s", exc)
+                log.error("syncing in the background ends, as the store is gone: %s", exc)
                 return
             except Exception as exc:  # noqa: BLE001  whatever fails here, the promise of everysec stays
                 trouble.failed(exc)

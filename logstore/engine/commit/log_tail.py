@@ -72,7 +72,7 @@ def look_locked(engine: Engine, words: LogWords, *, careful: bool = False) -> Lo
         return words
     identity.check_active_locked(engine, number)
     why = f"segment {number} ends at {found.size_bytes}, where WAKE says {end}"
-    log.warning("%s: the end of the log is looked at", why)
+    log.warning("%s: %s: the end of the log is checked", engine.path, why)
     return finish_locked(engine)
 
 

@@ -125,11 +125,12 @@ def add_due(txn: WriteTxn) -> int:
         if record is not None and 0 < record.expires_ms <= txn.now_ms:
             continue  # it goes with its stream, which is about to be dropped
         due_ms: int | None = txn.now_ms + PUT_OFF_MS
+        name = b"" if record is None else record.name
         try:
             rule = repeating.of(row.fields)
             next_ms = None if rule is None else _next(rule, txn.now_ms)
         except OptionError as exc:  # this machine knows less than where it was scheduled
-            log.warning("a repeating schedule is put off by 10 minutes: %s", exc)
+            log.warning("a repeating schedule of %r is put off by 10 minutes: %s", name, exc)
         else:
             if _add(txn, row):
                 txn.counts["scheduled_added"] += 1

@@ -49,7 +49,11 @@ def ensure(engine: Engine) -> None:
     except FileNotFoundError:
         engine.wake.full = not engine.fs.exists(path)  # another one made it at the same time
     except FileSystemError as exc:
-        log.warning("no space could be set aside: %s", exc)
+        log.warning(
+            "%s: no space could be set aside: %s; adds are refused until there is: make room",
+            engine.path,
+            exc,
+        )
         engine.fs.remove(temporary)
         engine.wake.full = True
 
@@ -60,7 +64,11 @@ def release(engine: Engine) -> bool:
     engine.wake.full = True
     if not engine.fs.exists(path):
         return give_up_hints(engine.fs, engine.path)
-    log.warning("the disk is full: the space set aside is given up")
+    log.warning(
+        "%s: its disk is full: the space set aside is given up, and adds are refused: delete "
+        "entries and compact, or make room",
+        engine.path,
+    )
     engine.fs.remove(path)
     return True
 
@@ -71,7 +79,11 @@ def give_up_hints(fs: FileSystem, store: Path) -> bool:
     for name in hints:
         fs.remove(store / file_names.LOG / name)
     if hints:
-        log.warning("the disk is full: %d hints are given up", len(hints))
+        log.warning(
+            "%s: its disk is full: %d hints are given up, and are written again when there is room",
+            store,
+            len(hints),
+        )
     return bool(hints)
 
 

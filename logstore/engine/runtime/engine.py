@@ -384,7 +384,7 @@ class Engine:
         try:
             self.index()
         except (FileNotFoundError, CorruptionError) as exc:
-            log.warning("the index is rebuilt: %s", exc)
+            log.warning("%s: the index is rebuilt from the log: %s", self.path, exc)
             self.rebuild_locked()
 
     def notice_drops(self) -> None:

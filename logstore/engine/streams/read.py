@@ -157,7 +157,7 @@ def _get(view: Snapshot, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
 
 
 class RangeRead(NamedTuple):
-    """What one batch reads: at most ``limit`` entries of a closed interval; any number if negative."""
+    """What one batch reads: at most ``limit`` entries of a closed interval, or all if negative."""
 
     start: StreamID
     end: StreamID
