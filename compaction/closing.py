@@ -37,7 +37,7 @@ MOVE_MAX_BYTES = 64 << 20  # a second's work or two
 
 
 def run(engine: Engine, committer: Committer) -> CompactionReport | None:
-    """Compact what is worth it; what was done, None if nothing was."""
+    """Compact if that gives enough back; the report, or None if nothing was done."""
     if not _enough_is_dead(engine) or _others_have_it(engine):
         return None
     if usage.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):

@@ -315,7 +315,7 @@ def drop_dead(
 def _pinned(
     engine: Engine, victims: set[int], held: list[Pin], report: CompactionReport
 ) -> set[int]:
-    """Victims that pins name; the report tells whose they are."""
+    """The victims that pins name; the report says whose pins these are."""
     found: dict[int, None] = {}
     report.pinned_by = []
     for pin in held:
@@ -373,7 +373,7 @@ def unlink(engine: Engine, number: int) -> None:
 def rewrite_open_nodes(
     engine: Engine, committer: Committer, victims: set[int], *, purge: bool, pause: Pause = no_pause
 ) -> int:
-    """Write open nodes whose frames lie in a victim, or before one, anew; how many."""
+    """Write anew the open nodes with frames in a victim, or before one; how many there were."""
     newest = max(victims, default=0)
     done = 0
     for records in _record_batches(engine):

@@ -99,13 +99,13 @@ def log_bytes(
 
 
 def anew_bytes(open_bytes: int) -> int:
-    """What an open node of so many bytes takes when it is written anew."""
+    """The bytes that an open node of this size takes once it is written anew."""
     return open_bytes + fmt.OPEN_BODY.size + fmt.FRAME_HEAD_BYTES
 
 
 def _with_tombstones(engine: Engine) -> Iterator[Locator]:
-    """The nodes of which something was deleted; what is counted of them is counted outside of the
-    snapshots, which may be read more than once."""
+    """The nodes with tombstones. What they hold is counted outside of the snapshots, which may be
+    read more than once."""
     after: bytes | None = b""
     while after is not None:
         page, after = snapshot.read(engine, _tombstoned_page, after)

@@ -344,7 +344,8 @@ def _allocate_lock(fs: FileSystem, path: Path) -> None:
 
 
 def _refuse_odd(fs: FileSystem, path: Path) -> None:
-    """LMDB would follow links, and wait for the other end of a FIFO: such files are none of ours.
+    """Refuse files that are not regular: LMDB would follow links, and wait for the other end of a
+    FIFO.
 
     FileNotFoundError without data.mdb; CorruptionError, so that another generation is built.
     """

@@ -551,9 +551,9 @@ class IndexTxn:
     def nodes_with_tombstones(
         self, after: bytes, most: int
     ) -> tuple[list[tuple[int, Locator]], bytes | None]:
-        """Of at most so many nodes from a key on, those of which something was deleted, with their
-        streams; and the key to go on from, None at the end. A row without tombstones is known by
-        its length alone."""
+        """Among the next nodes from a key on, so many at most, those with tombstones, and their
+        streams; and the key to go on from, None at the end. The length of a row alone says whether
+        it has tombstones."""
         rows, following = self.rows_from(after, most)
         return _tombstoned(rows), following
 

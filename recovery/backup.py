@@ -53,7 +53,7 @@ class Filling:
         self._fs.write_atomic(self._target / file_names.STORE, store)
 
     def take_back(self, folders: list[Path]) -> None:
-        """Remove what was made, and these folders where nothing else is in them."""
+        """Remove the files that were made, and these folders as far as they are empty."""
         for path in self._made:
             self._fs.remove(path)
         for folder in folders:

@@ -51,7 +51,7 @@ class Identity(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether the system told all of it."""
+        """Whether the system gave every part of the identity."""
         return bool(self.boot_id and self.mount_id and self.inode and self.born_ns)
 
 

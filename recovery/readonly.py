@@ -70,7 +70,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
 
 def _copied_index(engine: Engine, report: RecoveryReport) -> int:
     """The generation that a clean close left behind, copied into the private directory; 0 if there
-    is none. So what is looked at need not be read from the log, however much it is.
+    is none. A copy saves reading the log.
 
     The mark of a clean close goes before anybody writes to the index: if it is there before the
     copy and after it, and is the same, nobody wrote meanwhile.

@@ -137,7 +137,7 @@ class _Ship:
         self._sent_files = self._sent_bytes = 0
 
     def run(self, progress: Progress | None) -> Shipped:
-        """Send what is new, publish, remove what is old."""
+        """Send new objects, publish the manifest, remove old objects."""
         try:
             return self._run(progress)
         finally:

@@ -82,7 +82,8 @@ class Txn(Protocol):
         ...
 
     def due_changed(self) -> None:
-        """Something is due at another time than before: whoever sleeps is told when."""
+        """Work is due at another time than before: the word in WAKE that wakes sleepers is set
+        anew."""
         ...
 
 

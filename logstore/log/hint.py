@@ -278,9 +278,8 @@ def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
 
 
 def told_bytes(fs: FileSystem, store: Path, uuid: bytes, segment: int, size_bytes: int) -> int:
-    """How long a segment was when its hint was written, if it has only ``size_bytes`` now; else 0,
-    also where nothing tells.
-    """
+    """The length of a segment when its hint was written, if it is shorter now (``size_bytes``);
+    else 0, also if there is no hint."""
     try:
         file = fs.open(file_names.hint(store, segment))
     except (FileNotFoundError, FileSystemError):

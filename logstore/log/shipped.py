@@ -128,7 +128,7 @@ class ShipTarget:
 
     @contextmanager
     def errors(self, doing: str, hint: str = TRY_AGAIN) -> Iterator[None]:
-        """FileSystemError for what the file system says; what is missing stays what it is."""
+        """Errors of the file system become FileSystemError; FileNotFoundError stays as it is."""
         try:
             yield
         except (FileNotFoundError, FileSystemError):

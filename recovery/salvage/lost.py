@@ -138,7 +138,8 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[LostEntries]:
 
 
 def _seems(data: bytes, room: int) -> tuple[int, _DamagedFrame | None]:
-    """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
+    """Bytes of the frame (0: no frame can be seen there), and the entries that it added, if its
+    kind has any."""
     head = log_reader.head_of(data)
     if head is None:
         return 0, None

@@ -47,8 +47,8 @@ def flush(engine: Engine, committer: Committer) -> int:
 
 
 def sync(engine: Engine, committer: Committer) -> int:
-    """As ``flush_seen``, and the end of the log is looked at even if all of it is durable:
-    DamagedStoreError if it is not what it was."""
+    """As ``flush_seen``, and the end of the log is checked even if all of it is durable:
+    DamagedStoreError if it changed."""
     with committer.locked(follow=False):
         pass
     return flush(engine, committer)

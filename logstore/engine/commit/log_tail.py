@@ -112,8 +112,8 @@ def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
 
 
 def _made_room(engine: Engine, error: BaseException) -> bool:
-    """Whether the index may take in now what it refused with this error: what is in the log has
-    happened, and its way into the index is what space was set aside for."""
+    """Whether the index may try again what it refused with this error. The log has it already, so
+    the space set aside may be used for it."""
     again = reopen.revive(engine)
     if isinstance(error, DiskFullError):
         again = disk_space.release(engine) or again

@@ -237,7 +237,8 @@ def _begin(engine: Engine, batch: Batch, words: LogWords) -> WriteTxn | None:
 
 
 def _refuse_growth(engine: Engine, batch: Batch) -> None:
-    """The space set aside is for those who give space back, and for what has happened already."""
+    """On a full disk refuse commits that only add: the space set aside is for commits that give
+    space back, and for what the log has already."""
     for request in batch.requests:
         if request.grows:
             try:

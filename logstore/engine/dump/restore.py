@@ -268,8 +268,8 @@ def _entries_read(record: StreamRecord, last: ID, stated: int | None) -> int:
 
 
 def check_room(txn: WriteTxn, parts: list[VerifiedPart]) -> None:
-    """A commit too large for what is left of the segment begins in the next one: that is better
-    known before all of it was decided."""
+    """A commit too large for the rest of the segment begins in the next one. This decides it early,
+    before all of the commit is decided."""
     assert txn.buffer is not None
     size = sum(map(part_bytes, parts))
     start, end = offset_of(txn.buffer.start), offset_of(txn.buffer.end)

@@ -79,7 +79,7 @@ def _check_read(entries_read: int | None) -> None:
 
 
 def _read_given(record: StreamRecord, entries_read: int | None) -> int:
-    """What is told of entries read is not more than what was added, as in Redis 8."""
+    """The count of entries read, as it was given, but not more than were added, as in Redis 8."""
     return UNKNOWN if entries_read is None else signed(min(entries_read, record.entries_added))
 
 

@@ -154,7 +154,7 @@ class SpaceAlarm:
         self._is_low = False
 
     def tick(self) -> None:
-        """Look, if it is time; tell what is to be told."""
+        """Look at the disk if it is time to, and warn."""
         now_s = self._clock()
         if now_s < self._look_at_s:
             return

@@ -131,9 +131,12 @@ class NextIndex(Protocol):
         ...
 
     def switch_locked(self, applied: int) -> bool:
-        """All processes use it from now on, and the one before has no name that any of them opens.
+        """All processes use this index from now on, and the one before loses the name that they
+        open.
+
         The mutex and LOCK are held, and ``applied`` says where the log ends. False, and nothing
-        happened, if it has not all of that, or somebody else built one meanwhile."""
+        happened, if this index lacks some of that, or another one was built meanwhile.
+        """
         ...
 
     def leave(self) -> None:

@@ -57,7 +57,7 @@ def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: st
 
 @contextmanager
 def planning(fs: FileSystem, store: Path, now_ms: int, *, purpose: str) -> Iterator[Pin]:
-    """A pin for what is planned meanwhile, and narrowed then; given back if that fails."""
+    """A pin while a plan is made, which the plan narrows; given back if planning fails."""
     pin = create(fs, store, now_ms, PLANNING_MS, purpose=purpose)
     try:
         yield pin

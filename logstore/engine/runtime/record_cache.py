@@ -226,7 +226,7 @@ class RecordCache:
         self.applied = meta.applied
 
     def clear(self) -> None:
-        """Forget what is decoded: somebody else committed, or a commit was taken back."""
+        """Forget all that is decoded: another process committed, or a commit was taken back."""
         self.applied = -1
         self.changed = None
         self.meta = None

@@ -450,9 +450,10 @@ class Wake:
         futex.wait(self._address + _WAITING_OFFSET, 1, WAIT_SLICE_S)
 
     def signal_unlock(self) -> bool:
-        """After the lock's release: wake one of those who wait for it, and who waits for what was
-        committed. The one says once more that somebody waits before it tries, and wakes the next.
-        Whether somebody waited for the lock.
+        """LOCK was released: wake one of those who wait for it, and those who wait for the commit.
+
+        The one that wakes marks once more that somebody waits, tries, and wakes the next. True if
+        somebody waited for LOCK.
         """
         waited: bool = self._map[_WAITING_OFFSET] != 0
         if waited:

@@ -64,7 +64,8 @@ def fence(address: int) -> None:
 
 
 def wake(address: int, count: int = WAKE_ALL) -> int:
-    """Wake at most ``count`` of those who sleep on the word, who waits longest first; how many."""
+    """Wake at most ``count`` of those who sleep on the word, the longest sleepers first; how many
+    woke."""
     woken: int
     if NATIVE is not None:
         woken = NATIVE.wake(address, count)
@@ -78,7 +79,7 @@ def wake(address: int, count: int = WAKE_ALL) -> int:
 
 
 def let_run() -> None:
-    """Let those run first who wait for this processor, such as one that was just woken."""
+    """Give this processor to threads that wait for it, such as one that was just woken."""
     if NATIVE is not None:
         NATIVE.let_run()
     elif (libc := _libc()) is not None:

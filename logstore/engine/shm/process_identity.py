@@ -116,7 +116,7 @@ def _is_hidden(pid: int) -> bool:
 
 
 def forget() -> None:
-    """Close what is kept open to see what others do."""
+    """Close the files that are kept open to look at other processes."""
     _watched.clear()
 
 

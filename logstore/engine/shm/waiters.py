@@ -238,7 +238,7 @@ class Waiters:
         return record.state != FREE and process_identity.lives(record.pid, record.start)
 
     def set_wanted(self, number: int, bucket: int, min_idle_ms: int) -> None:
-        """For what it waits, and what it would take besides new entries; before it waits."""
+        """Set what it waits for, and what it takes besides new entries. Called before it waits."""
         self._words[self._at(number) + _BUCKET >> 2] = bucket
         self._longs[self._at(number) + _MIN_IDLE >> 3] = min_idle_ms
 
@@ -307,7 +307,7 @@ class Waiters:
         )
 
     def fence(self) -> None:
-        """Order what was stored before and what is loaded after, for all processes."""
+        """Stores before this are seen by all processes before loads behind it are made."""
         futex.fence(self._address)
 
     def ahead(self, key: int, ticket: int, min_idle_ms: int) -> list[int] | None:
@@ -345,10 +345,9 @@ class Waiters:
         most: int = WAITERS_MAX,
         since_ms: int = 0,
     ) -> dict[int, list[WaiterRecord]]:
-        """Who waits, in order, by the groups whose stream has one of these buckets: of each group
-        the first ``most`` that stirred since then; but for those who want new entries only, in the
-        groups ``without``.
-        """
+        """The waiters in order, by the groups whose stream is in one of these buckets: of each
+        group the first ``most`` that stirred since then. In the groups of ``without``, readers of
+        new entries only are left out."""
         words, longs = self._words, self._longs
         queues: dict[int, list[tuple[int, int]]] = {}
         for number in range(self._used()):
@@ -364,17 +363,15 @@ class Waiters:
         }
 
     def wake_buckets(self, buckets: set[int], drained: set[int]) -> None:
-        """Wake those whose turn it can be, in each group whose stream has one of these buckets. In
-        ``drained`` groups nothing new is left: only those who would claim what the commit may have
-        given back.
-        """
+        """Wake those whose turn it can be, in each group whose stream is in one of these buckets.
+        Groups in ``drained`` have nothing new left: of these only readers that would claim are
+        woken."""
         for queue in self.queues(buckets, drained).values():
             self._wake(queue)
 
     def _wake(self, queue: list[WaiterRecord]) -> None:
-        """Of those that stirred lately and still wait, wake each whose minimum idle time is smaller
-        than all before it; and those before it of whom that is not known.
-        """
+        """Of waiters that stirred lately, wake each whose minimum idle time is smaller than all
+        before it; and those before it that may have died or stopped."""
         now, least = monotonic_ms(), NEW_ONLY + 1
         for record in queue:
             if record.min_idle_ms >= least:
@@ -566,7 +563,7 @@ class Mailboxes:
         self._longs[(number * MAILBOX_BYTES >> 3) + _BOX_STATE] = state
 
     def empty(self, number: int) -> None:
-        """The owner, who does not wait, took what it was given."""
+        """The owner takes out what it was given. It does not wait meanwhile."""
         self._longs[(number * MAILBOX_BYTES >> 3) + _BOX_STATE] = NOTHING
 
     def state(self, number: int) -> int:

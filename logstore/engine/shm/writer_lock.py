@@ -65,8 +65,8 @@ class WriterLock:
         return self.passed_over >= PASSED_OVER_MAX
 
     def give_way(self) -> None:
-        """Between two commits of a run: who waited while this had the lock goes first. A wake-up
-        comes too late for whoever commits again at once."""
+        """Between two commits of a run: a process that waited for LOCK goes first. Without this it
+        would wake too late, as the run takes LOCK again at once."""
         if self.passed_over:
             time.sleep(PAUSE_S)
 

@@ -215,7 +215,8 @@ class _Planner:
 
 
 def _expired(txn: WriteTxn, stream: int, most: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The interval of what is over its time, from the old end on, so many at most."""
+    """The interval of entry IDs whose idempotent IDs are over their time: the oldest ``most`` of
+    them."""
     settings = txn.settings.stream(stream)
     last = _last_expired(ProducerRows(txn.index), stream, settings, txn.now_ms, most)
     return NOTHING if last is None else (ZERO_ID, last)

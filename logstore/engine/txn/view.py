@@ -204,7 +204,8 @@ class TxnView:
         return record
 
     def due_changed(self) -> None:
-        """Something is due at another time than before: whoever sleeps is told when."""
+        """Work is due at another time than before: the word in WAKE that wakes sleepers is set
+        anew."""
         self.next_due_ms = first_due(self.index)
 
     def appended(self, record: StreamRecord, at: int, entries: int, last: StreamID) -> None:

@@ -212,9 +212,8 @@ class WaitSession:
         raise moved
 
     def step(self, alive: Callable[[], object]) -> list[Delivered] | None:
-        """What was handed to it, or what it finds if it is its turn. ``alive`` raises when waiting
-        is over: then what was handed to it all the same, if anything.
-        """
+        """Entries that were handed to it, or that it finds if it is its turn. ``alive`` raises when
+        waiting is over; entries that were handed over by then are given all the same."""
         try:
             return self._step(alive)
         except GroupReplaced as moved:
