@@ -85,7 +85,7 @@ def _checkpoint_bytes(engine: Engine) -> int:
 
 
 def _others_have_it(engine: Engine) -> bool:
-    """Also if the system does not tell."""
+    """True also if the system does not say."""
     return fsinfo.flock_owner(engine.path / file_names.USERS) != os.getpid()
 
 

@@ -150,7 +150,7 @@ def _frames(engine: Engine, link: chain.Link, sealed: bool) -> Iterator[log_read
             if found.kind in _HOLD_ENTRIES:
                 yield hint.shortened(found)
     except CorruptFrameError:
-        return  # 'check' tells of it
+        return  # 'check' reports it
     finally:
         file.close()
 
@@ -230,7 +230,7 @@ def _held(found: log_reader.LogFrame) -> _FrameEntries:
 def _entries_in(engine: Engine, found: log_reader.LogFrame, held: _FrameEntries) -> int:
     """Entries in a frame that has a whole listpack, with those that were tombstones in it already.
 
-    Its counters alone are read, not its checksum: what is damaged is another's to tell.
+    Its counters alone are read, not its checksum: damage is reported elsewhere.
     """
     at, size = frames.data_place(found.kind, found.offset, found.payload_bytes)
     try:

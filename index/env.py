@@ -62,7 +62,7 @@ _DAMAGED = (
 LostReader = lmdb.BadRslotError  # this process's slot among the readers is another's now
 _STALE = (lmdb.BadDbiError, lmdb.BadTxnError)  # what it read does not fit what it knows
 GaveUp = lmdb.PanicError  # a meta page could not be written: nothing goes on in this environment
-# LMDB tells the system's errors as text alone.
+# LMDB gives the system's errors as text alone.
 _FULL = tuple(os.strerror(code) for code in FULL)
 # What it says when a write of its pages was short: mostly the disk is full.
 _SHORT = f"mdb_txn_commit: {os.strerror(errno.EIO)}"

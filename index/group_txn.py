@@ -31,7 +31,7 @@ _SEAL: Final[Any] = codec().seal
 RunPlace: TypeAlias = tuple[bytes, PendingRun | None, bytes]
 
 
-# Nothing is pending: what every call that looks for a run is told.
+# Nothing is pending: what every call that looks for a run gets.
 NO_RUNS: Final[RunPlace] = (b"", None, END)
 
 

@@ -86,7 +86,7 @@ def filling(fs: FileSystem, target: Path, what: str) -> Iterator[Filling]:
             fs.make_directory(target / name)
         yield made
     except BaseException:
-        with suppress(FileSystemError):  # what is told is what happened first
+        with suppress(FileSystemError):  # the first error is the one that counts
             made.take_back(new)
         raise
 

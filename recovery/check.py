@@ -113,7 +113,7 @@ def _nodes(fs: FileSystem, path: Path, uuid: bytes, links: Iterable[Link]) -> It
 def _listed(
     kept: list[log_reader.LogFrame], damage: Damage, later: Iterable[_EntrySpan]
 ) -> Iterator[_Told]:
-    """By the hint. What was added to an open node, and is sealed elsewhere, is not told."""
+    """By the hint. What was added to an open node, and is sealed elsewhere, is not named."""
     spans = [(frame, span) for frame in kept if (span := _span(frame)) is not None]
     hit = [(frame, span) for frame, span in spans if _hit(frame, damage)]
     sealed: list[_EntrySpan] = []
@@ -284,7 +284,7 @@ class _Check:
         self._ends: dict[int, int] = {}  # of segments, as they were at the start
         self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
         self._dropped: set[int] = set()
-        self._streams: dict[int, bytes] = {}  # names, as far as frames and checkpoints tell
+        self._streams: dict[int, bytes] = {}  # names, as far as frames and checkpoints have them
         self._done = self._total = 0
         self._careful = careful
 

@@ -189,7 +189,7 @@ def why_not(engine: Engine, marker: ShutdownMarker | None) -> str:
 def why_invalid(
     marker: ShutdownMarker | None, here: Identity | None, file: FileStat | None = None
 ) -> str:
-    """The same, of a marker and what the system tells: ``here`` is None if the file is gone."""
+    """The same, of a marker and what the system says: ``here`` is None if the file is gone."""
     if marker is None:
         return "there is no record of whose index it is"
     if marker.version != fmt.FORMAT_VERSION:
@@ -252,7 +252,7 @@ def check_log_reaches(engine: Engine, position: int) -> None:
 
 
 def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker) -> None:
-    """The index names a commit that the log must hold, told by the header of its last frame.
+    """The index names a commit that the log must hold, by the header of its last frame.
 
     CorruptionError if the log does not hold it, also where the segment of that commit, or one that
     followed it, is missing and others stand behind. Then the marker names an index that nobody went

@@ -99,7 +99,7 @@ def _copied_index(engine: Engine, report: RecoveryReport) -> int:
     try:
         index_validity.check_log_reaches(engine, marker.clean_applied)
         open_generation(fs, copy, number).close()
-    except CorruptionError:  # a rebuild tells what is left
+    except CorruptionError:  # a rebuild reports what is left
         fs.remove_tree(copy)
         return 0
     report.why_not_trusted, report.rebuilt = "", True
@@ -162,7 +162,7 @@ def build(engine: Engine) -> None:
 
 
 def published(engine: Engine, here: str) -> int | None:
-    """Up to where a writer of this boot (``here``) has published; None if none tells."""
+    """Up to where a writer of this boot (``here``) has published; None if none says so."""
     words = Wake.peek(engine.fs, engine.path / file_names.WAKE)
     if words is None or not words.applied:
         return None
@@ -173,7 +173,7 @@ def published(engine: Engine, here: str) -> int | None:
 
 
 def durable_upto(engine: Engine) -> int:
-    """Up to where the log is durable, of what the private index has taken in; 0 if nothing tells.
+    """Up to where the log is durable, of what the private index has taken in; 0 if nothing says so.
 
     A lower bound: writers of this boot say it in WAKE, and a clean close, of any boot, in BOOT.
     """

@@ -82,7 +82,7 @@ def _fits(engine: Engine, position: int) -> bool:
     try:
         head, _ = checkpoint_file.read(engine.fs, engine.path, engine.uuid, position)
     except CorruptionError:
-        return True  # it is passed over anyway, and 'check' tells
+        return True  # it is passed over anyway, and 'check' reports it
     return checkpoint_file.fits_log(engine.fs, engine.path, engine.uuid, head)
 
 

@@ -36,7 +36,7 @@ def last_commit(file: File, seed: int, number: int, start: int, end: int) -> tup
 
 
 def uuid_of_segments(fs: FileSystem, store: Path) -> bytes | None:
-    """The store's identity, as most of its segments tell it; None if no header is whole."""
+    """The store's identity, as most of its segments have it; None if no header is whole."""
     found: list[bytes] = []
     for number in names.segments(fs, store):
         file = fs.open(names.segment(store, number))

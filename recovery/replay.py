@@ -49,7 +49,7 @@ _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 
 
 def build(engine: Engine, report: RecoveryReport, published: Published | None = None) -> int:
-    """Build the next generation; its number. LOCK is held, or ``published`` tells where to end:
+    """Build the next generation; its number. LOCK is held, or ``published`` says where to end:
     what stands behind that position of the active segment is not taken in.
     """
     started = time.monotonic_ns()

@@ -13,7 +13,7 @@ Invariants: only bytes below the position that was published and durable at the 
 never change, so a segment that the last manifest has in the same length is not read again; what is
 sent of a segment was read and found sound, so that no damaged log takes the place of a good one; a
 URI has one history: a store that is behind what is there, or went another way, is refused; and one
-line: a copy of the store is refused, unless it is told to go on in the place of the other.
+line: a copy of the store is refused, unless it is asked to go on in the place of the other.
 """
 
 from __future__ import annotations
@@ -349,8 +349,8 @@ class _Ship:
     def _sweep(self, named: set[str]) -> tuple[int, int]:
         """Remove the objects that the manifest does not name; how many went, and are left.
 
-        The store is published: what cannot be removed is told in the log, and is the next ship's.
-        Only a list tells what went: where directories are objects, pyarrow's deletion of a file
+        The store is published: what cannot be removed is named in the log, and is the next ship's.
+        Only a list shows what went: where directories are objects, pyarrow's deletion of a file
         ends with putting one, and fails with a server that has no such things.
         """
         place = self._place

@@ -419,7 +419,7 @@ def _leave_segment(engine: Engine, segment: int) -> None:
 
     Commits that were lost may stand on the disk behind the end of that segment, in blocks that a
     file system shows again when the file grows over them and its new bytes are lost: whole frames,
-    at their place, with the next number. An opening that did not see them has told what there is,
+    at their place, with the next number. An opening that did not see them has said what there is,
     so they must not come back. The seal is synced over them, and what a sealed segment holds behind
     its end is void.
 

@@ -264,7 +264,7 @@ def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> Inspect
 def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
     """The segment that stood behind ``last``, the last main one, and is missing; 0 if none is.
 
-    0 also where nothing tells: without a hint, the writer may have died behind its seal frame,
+    0 also where nothing says it: without a hint, the writer may have died behind its seal frame,
     before it made the next segment.
     """
     data = _whole(fs, store, uuid, last)

@@ -341,7 +341,7 @@ class FramesBehind(NamedTuple):
     """What stands behind bytes that are no valid frame."""
 
     damaged: bool  # those bytes were known to be durable; else it is the tail of a crash
-    complete: bool  # a commit ends there; told only of a tail
+    complete: bool  # a commit ends there; set only for a tail
 
 
 def behind(

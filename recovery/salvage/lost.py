@@ -1,9 +1,9 @@
 """What damaged bytes still seem to say: whose entries they were.
 
 Where a frame's checksum does not fit, its head may still be right. It is no evidence, and nothing
-is read by it; but together with what was taken out it tells best what is gone.
+is read by it; but together with what was taken out it shows best what is gone.
 
-Invariants: what the new store holds is never said to be gone; where nothing can be told, the bytes
+Invariants: what the new store holds is never said to be gone; where nothing can be said, the bytes
 are named, under no stream.
 """
 

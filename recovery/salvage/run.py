@@ -152,7 +152,7 @@ def salvage(
 ) -> SalvageReport:
     """Take what is left of the store at ``source`` into a new one at ``target``.
 
-    ``progress`` is told bytes. OptionError for a target that is not empty or lies in the source;
+    ``progress`` gets bytes. OptionError for a target that is not empty or lies in the source;
     StoreInUseError while somebody has the source open; DamagedStoreError if there is nothing left.
     """
     if fs.names(target):

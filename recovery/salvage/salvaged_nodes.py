@@ -1,7 +1,7 @@
 """The nodes of a damaged store: which can be read, which can be put together again, which are gone.
 
 Invariants: nodes of a stream come in order, and none of their live IDs twice; a node is given only
-if every byte of it is proven by a frame; of one that is not, what is missing is told.
+if every byte of it is proven by a frame; of one that is not, what is missing is reported.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariants: whatever interrupts a thread, and wherever, the lead is handed on, LOCK is released and
 every request gets its outcome (``_rescue``); a call of the store from inside one of its own calls
-raises, and never waits for itself. How threads share a commit is told in
+raises, and never waits for itself. How threads share a commit is in
 ``group_commit``.
 
 Interrupts are not held back: a commit that one cuts off is resolved as a dead writer's would be, by

@@ -371,7 +371,7 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
 
 
 def _in_log(engine: Engine, batch: Batch) -> bool:
-    """Whether the commit stands in the log, told by the checksum of its last frame."""
+    """Whether the commit stands in the log, by the checksum of its last frame."""
     if engine.wake.log().commit < batch.number:
         return False
     number, offset = fmt.position_parts(batch.last_frame)

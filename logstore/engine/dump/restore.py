@@ -263,7 +263,7 @@ def _many_grouped(txn: WriteTxn, number: int, groups: list[PlainGroup | GroupVal
 
 
 def _entries_read(record: StreamRecord, last: ID, stated: int | None) -> int:
-    """As servers reckon it where the payload does not tell."""
+    """As servers estimate it where the payload does not say."""
     return groups.estimate(record, StreamID(*last)) if stated is None else stated
 
 

@@ -1,7 +1,7 @@
 """Deciding scheduled entries: to keep one, to cancel it, to add what is due.
 
 Invariants: adding an entry and keeping it no longer is one commit, so it comes exactly once,
-whoever races or is killed; what is due is told by the store's clock, read under LOCK, so it never
+whoever races or is killed; what is due is read off the store's clock under LOCK, so it never
 comes early; entries are added in the order of (time, scheduling), by the rules of any add, with an
 ID of the moment. One that repeats is scheduled for its next time, which is later than now, in the
 commit that adds it: so times that were missed are made up for by one entry. Of a name, a stream

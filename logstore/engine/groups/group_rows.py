@@ -42,7 +42,7 @@ class PendingRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group, as XINFO GROUPS tells; None is "not known"."""
+    """A group, as XINFO GROUPS shows it; None is "not known"."""
 
     name: bytes
     consumers: int
@@ -54,7 +54,7 @@ class GroupRow(NamedTuple):
 
 
 class ConsumerRow(NamedTuple):
-    """A consumer, as XINFO CONSUMERS tells; -1 is "never"."""
+    """A consumer, as XINFO CONSUMERS shows it; -1 is "never"."""
 
     name: bytes
     pending: int

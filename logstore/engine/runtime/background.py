@@ -1,13 +1,13 @@
-"""Work in the background: how it is slowed down, and how its failures are told.
+"""Work in the background: how it is slowed down, and how its failures are logged.
 
 Throttle: so many bytes a second, at most half of the time, and an end soon after it was asked for.
 Whoever works calls ``spend`` between two steps with the bytes it read and wrote since, holding
 nothing that others wait for.
 
 Repeated failures: what is done in the background is tried again and again, and while a writer
-stands still it fails every few seconds in the same words. Those are told at once, then after
-intervals that grow to an hour. Invariants: a failure in other words is always told; that it is over
-is told once, and only if the failure was told.
+stands still it fails every few seconds in the same words. Those are logged at once, then after
+intervals that grow to an hour. Invariants: a failure in other words is always logged; its end is
+logged once, and only if the failure was.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Repeated:
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
-        self._logged = ""  # the words of the failure that was told last; empty: none, or it is over
+        self._logged = (
+            ""  # the words of the failure that was logged last; empty: none, or it is over
+        )
         self._began_s = self._last_s = self._next_s = 0.0
         self._wait_s = AGAIN_S
         self._count = 0

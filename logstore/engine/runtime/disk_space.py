@@ -128,12 +128,12 @@ def needed_bytes(engine: Engine, disk_bytes: int) -> int:
 
 
 def is_low(engine: Engine, free_bytes: int, disk_bytes: int) -> bool:
-    """Whether so little is free; not where the system does not tell (0, 0)."""
+    """Whether so little is free; False where the system does not say (0, 0)."""
     return bool(disk_bytes) and free_bytes < needed_bytes(engine, disk_bytes)
 
 
 def is_full(free_bytes: int, disk_bytes: int) -> bool:
-    """Whether adds are refused, or will be at once; not where the system does not tell (0, 0)."""
+    """Whether adds are refused, or will be at once; False where the system does not say (0, 0)."""
     return bool(disk_bytes) and free_bytes < FULL_BYTES
 
 

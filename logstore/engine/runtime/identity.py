@@ -99,7 +99,7 @@ def check_active_locked(engine: HeldStore, number: int) -> None:
 
 
 def _same(engine: HeldStore, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
-    """That a name still leads to the file that is held, told by device and inode."""
+    """That a name still leads to the file that is held, by device and inode."""
     try:
         named = engine.fs.stat(path)[:2]
     except FileNotFoundError:

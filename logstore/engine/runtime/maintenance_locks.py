@@ -106,7 +106,7 @@ def write_missing_hints(engine: Engine, but: Collection[int] = ()) -> int:
                 hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link)
                 written += 1
             except (CorruptFrameError, FileNotFoundError):
-                continue  # damaged: 'check' tells; dropped meanwhile: fine
+                continue  # damaged: 'check' reports it; dropped meanwhile: fine
     return written
 
 

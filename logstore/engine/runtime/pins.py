@@ -3,7 +3,7 @@
 A reader makes a pin of all segments, reads its snapshot, and narrows the pin to what it found. A
 segment that such a snapshot names was still named by the index when the pin was durable already.
 So ``pinned_segments`` is to be asked *after* the commit that took the last thing out of a segment:
-then it tells of every pin that can name it.
+then it sees every pin that can name it.
 
 A pin is a lease: it is renewed while somebody reads, and ends by itself at most LEASE_MS_MAX later,
 or when the process it is for is gone, where this process can see that.

@@ -274,7 +274,7 @@ class RecordCache:
         return node
 
     def shrink(self, commit: int) -> None:
-        """Forget what would grow without end; only now and then, told by the commit's number. All
+        """Forget what would grow without end; only now and then, by the commit's number. All
         that is owed was written, to LMDB's transaction at least."""
         if 0 <= commit - self._shrunk_at < SHRINK_COMMITS:
             return

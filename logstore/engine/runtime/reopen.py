@@ -8,7 +8,7 @@ again, as it does after a fork; what is in the log and not in the index is the t
 Invariants: the mutex is held, so that nobody here writes, and the gate is shut: LMDB works without
 the GIL, and closing it under a reader would end the process.
 
-*A lost reader*: LMDB tells living processes from dead ones by POSIX locks on lock.mdb, and the
+*A lost reader*: LMDB knows living processes from dead ones by POSIX locks on lock.mdb, and the
 system takes those away when the process closes *any* descriptor of that file: after a program that
 has the store open copied or read its directory (``shutil.copytree``, tar). A process that opens
 the index next, or frees the slots of dead readers, frees those of this process, too. A reader is

@@ -200,7 +200,7 @@ class Wake:
 
         On a full disk ``spare``, a file that holds blocks for such a moment, becomes it; if that is
         gone, the file of the last process is written over. It is never without a name, and the
-        failed sync that it may tell of stands in it at every moment.
+        failed sync that it may name stands in it at every moment.
         """
         temporary = path.with_name(path.name + ".tmp")
         fresh = bytearray(SIZE_BYTES)

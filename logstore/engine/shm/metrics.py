@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-# Names say what is counted, the unit comes last. Times are kept in ns and told in seconds (`_s`).
+# Names say what is counted, the unit comes last. Times are kept in ns and given in seconds (`_s`).
 COUNTERS = (
     "commits",
     "operations",

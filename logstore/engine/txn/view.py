@@ -91,7 +91,7 @@ class TxnView:
         self.now_ms: int = engine.clock.now_ms()
         self.buffer = CommitBuffer(start, number)
         self.joined: bytes | None = None  # what an append makes of its open node: see ``emit``
-        # ``groups.dead_letter.DeadLettered``: the caller is told of them after the commit
+        # ``groups.dead_letter.DeadLettered``: the caller gets them after the commit
         self.dead_lettered: list[Any] = []
         self.handed: list[int] = []  # slots of waiters that were offered entries (``waiting``)
         self.grown: dict[int, BeforeImage] = {}  # streams that this commit adds to, as they were

@@ -6,7 +6,7 @@ slice; ``give_up`` at the deadline; ``leave`` if it failed, or was cancelled. A 
 its record calls ``again`` before ``begin``: most waits are over with it.
 
     PROBING --begin--> SERVED          it found entries at once
-            --begin--> QUEUED          it has a ticket, or all were taken (``ticket`` tells)
+            --begin--> QUEUED          it has a ticket, or all were taken (see ``ticket``)
     QUEUED, SLEEPING --step--> SERVED  it was handed entries, or it was its turn and it read some
                      --step--> SLEEPING
                      --give_up--> SERVED   it was handed entries all the same
@@ -70,7 +70,7 @@ class GroupRead(NamedTuple):
     group: bytes
     consumer: bytes
     once: Callable[..., list[Delivered]]  # the read; ``takes_new=False``: only what it claims
-    commit: Callable[[Op], Any]  # runs an operation in a commit, and tells of what became dead
+    commit: Callable[[Op], Any]  # runs an operation in a commit, and reports what became dead
     limit: int = 0  # of entries; 0: none
     asked_idle_ms: int | None = None
     noack: bool = False
