@@ -90,7 +90,8 @@ def ship(
             _refuse_other_line(place, before, record)
         pin = pins.create(engine.fs, engine.path, engine.clock.now_ms(), LEASE_MS, purpose="ship")
         try:
-            return _Ship(engine, committer, place, before, pin.id, record).run(progress)
+            target = _Published(place, before, record)
+            return _Ship(engine, committer, pin.id, target).run(progress)
         finally:
             pins.release(engine.fs, engine.path, pin.id)
 
@@ -110,24 +111,25 @@ def _refuse_other_line(place: ShipTarget, before: Manifest, record: ShipRecord) 
         )
 
 
+class _Published(NamedTuple):
+    """Where a ship goes, what stands there, and what the store knows of its ships."""
+
+    place: ShipTarget
+    before: Manifest | None
+    record: ShipRecord
+
+
 class _Ship:
     """One ship, under its pin."""
 
     def __init__(
-        self,
-        engine: Engine,
-        committer: Committer,
-        place: ShipTarget,
-        before: Manifest | None,
-        pin_id: str,
-        record: ShipRecord,
+        self, engine: Engine, committer: Committer, pin_id: str, target: _Published
     ) -> None:
         self._engine = engine
         self._committer = committer
-        self._place = place
-        self._before = before
         self._pin_id = pin_id
-        self._ships = record
+        self._place, before, self._ships = target
+        self._before = before
         self._links: dict[str, chain.Link] = {}  # of segments, by path
         self._sound: dict[str, int] = {}  # up to where a segment is what was shipped
         self._held: dict[str, File] = {}  # which another checkpoint, or a setting, replaces

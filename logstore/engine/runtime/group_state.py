@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logstore.codec.pending_run import Item
-from logstore.engine.runtime.record_cache import GroupCache, cached
+from logstore.engine.runtime.record_cache import GroupCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import (
     ID_BYTES,
@@ -156,7 +156,12 @@ class GroupState:
     # -- groups -------------------------------------------------------------------------------
     def by_number(self, number: int) -> GroupRecord | None:
         """A group's record; changes to it count once ``touch`` was called."""
-        return cached(self.cache.groups, number, self.index.group)
+        group = self.cache.groups.get(number)
+        if group is None:
+            group = self.index.group(number)
+            if group is not None:
+                self.cache.groups[number] = group
+        return group
 
     def named(self, stream: int, name: bytes) -> GroupRecord | None:
         """A stream's group by name."""

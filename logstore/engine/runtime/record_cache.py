@@ -17,8 +17,7 @@ What is owed may be forgotten by ``clear`` at any time: the index can follow fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from logstore.features.setting_rows import SettingCache
 from logstore.ids import StreamID
@@ -29,21 +28,8 @@ from logstore.index.txn import IndexTxn
 from logstore.log.frame import Tombstone
 from logstore.tuples import NamedTuple
 
-Decoded = TypeVar("Decoded")
 CACHED_STREAMS_MAX = 2000
 SHRINK_COMMITS = 64
-
-
-def cached(
-    known: dict[int, Decoded], number: int, load: Callable[[int], Decoded | None]
-) -> Decoded | None:
-    """What is decoded under a number; from the index, which ``load`` reads, if it is not yet."""
-    found = known.get(number)
-    if found is None:
-        found = load(number)
-        if found is not None:
-            known[number] = found
-    return found
 
 
 class BeforeImage(NamedTuple):

@@ -162,6 +162,23 @@ class _Word:
         wake._words[self._at] = value  # noqa: SLF001
 
 
+class _TwoWords:
+    """Two words as an attribute of ``Wake``, each loaded and stored whole."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, offset: int) -> None:
+        self._at = offset >> 3
+
+    def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, int]:
+        words = wake._words  # noqa: SLF001
+        return words[self._at], words[self._at + 1]
+
+    def __set__(self, wake: Wake, values: tuple[int, int]) -> None:
+        words = wake._words  # noqa: SLF001
+        words[self._at], words[self._at + 1] = values
+
+
 class Wake:
     """The mapped words."""
 
@@ -395,28 +412,14 @@ class Wake:
     # The pid namespace of the processes that have the store open.
     namespace = _Word(_NAMESPACE_OFFSET)
 
-    @property
-    def index_files(self) -> tuple[int, int]:
-        """Inodes of the valid generation's two files; 0, 0: not known."""
-        data, lock = _TWO.unpack_from(self._map, _INDEX_FILES_OFFSET)
-        return data, lock
-
-    @index_files.setter
-    def index_files(self, inodes: tuple[int, int]) -> None:
-        self._store(_INDEX_FILES_OFFSET, inodes)
+    # Inodes of the valid generation's two files; 0, 0: not known.
+    index_files = _TwoWords(_INDEX_FILES_OFFSET)
 
     # How many segments were dropped: when it changes, close stale maps.
     dropped = _Word(_DROPPED_OFFSET)
 
-    @property
-    def compacted(self) -> tuple[int, int]:
-        """When compaction last gave space back (unix ms), and how many bytes it gave in all."""
-        at_ms, size = _TWO.unpack_from(self._map, _COMPACTED_OFFSET)
-        return at_ms, size
-
-    @compacted.setter
-    def compacted(self, words: tuple[int, int]) -> None:
-        self._store(_COMPACTED_OFFSET, words)
+    # When compaction last gave space back (unix ms), and how many bytes it gave in all.
+    compacted = _TwoWords(_COMPACTED_OFFSET)
 
     # Counts up when a process opened the index, or freed waiters of its readers: if somebody had
     # taken a living process's lock away, its waiters are gone from then on (``reopen``).

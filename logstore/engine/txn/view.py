@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.group_state import GroupState
 from logstore.engine.runtime.plain_frames import grow_record
-from logstore.engine.runtime.record_cache import BeforeImage, RecordCache, cached
+from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
 from logstore.engine.runtime.segments import NodeSource, Segments, UncommittedSegments
 from logstore.features.feature_list import first_due
 from logstore.features.setting_rows import SettingRows, TxnSettings
@@ -157,7 +157,12 @@ class TxnView:
     # -- streams ------------------------------------------------------------------------------
     def record(self, stream: int) -> StreamRecord | None:
         """A stream's record; changes to it count once ``touch`` was called."""
-        return cached(self.cache.records, stream, self.index.record)
+        found = self.cache.records.get(stream)
+        if found is None:
+            found = self.index.record(stream)
+            if found is not None:
+                self.cache.records[stream] = found
+        return found
 
     def all_records(self) -> list[StreamRecord]:
         """Every stream's record, by ascending numbers; changes to one count once it is touched."""
@@ -252,7 +257,12 @@ class TxnView:
     # -- open nodes ---------------------------------------------------------------------------
     def open_node(self, stream: int) -> OpenNode | None:
         """A stream's open node."""
-        return cached(self.cache.opens, stream, self.index.open_node)
+        node = self.cache.opens.get(stream)
+        if node is None:
+            node = self.index.open_node(stream)
+            if node is not None:
+                self.cache.opens[stream] = node
+        return node
 
     def put_open(self, stream: int, node: OpenNode) -> None:
         """Set a stream's open node."""
