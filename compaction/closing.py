@@ -90,7 +90,7 @@ def _others_have_it(engine: Engine) -> bool:
 
 
 def _victims(engine: Engine) -> set[int]:
-    """What is emptied: those of which least lives, as long as that is little."""
+    """The segments to empty: those in which least lives, as long as that is little."""
     staying, _ = measure.stays(engine, NodeChooser(set(), 1.0))
     rows, active = measure.rows_and_active(engine)
     found: list[tuple[float, int, int]] = []

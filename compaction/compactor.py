@@ -122,7 +122,7 @@ class Compactor:
         return {pin.id for pin in pins.living(engine.fs, engine.path, engine.clock.now_ms())}
 
     def _victims(self) -> list[Victim]:
-        """What is to be emptied now; nothing if that would give too little back."""
+        """The segments to empty now; none if that would give too little back."""
         engine = self._engine
         rows, active = measure.rows_and_active(engine)
         if self._left and self._left_for - self._pins():

@@ -21,7 +21,7 @@ NODES_A_SNAPSHOT = 5_000
 
 
 def rows_and_active(engine: Engine) -> tuple[dict[int, SegmentRow], int]:
-    """What is counted of each segment, and the number of the active one."""
+    """The counters of each segment, and the number of the active one."""
     return snapshot.read(engine, lambda view: (view.index.segment_rows(), view.meta.active_segment))
 
 

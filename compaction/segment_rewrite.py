@@ -393,7 +393,7 @@ def rewrite_open_nodes(
 def _rewrite_some(
     txn: WriteTxn, streams: list[int], newest_victim: int, purge: bool
 ) -> tuple[int, int]:
-    """Some open nodes; how many were written anew, and their bytes."""
+    """Write some open nodes anew; how many, and their bytes."""
     count = size = 0
     for number in streams:
         record = txn.record(number)

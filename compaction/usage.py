@@ -165,7 +165,7 @@ class SegmentUse:
 
     @property
     def dead_bytes(self) -> int:
-        """What is neither live nor tombstoned."""
+        """Bytes that are neither live nor tombstoned."""
         return max(0, self.size_bytes - self.live_bytes - self.tombstoned_bytes)
 
 
@@ -194,22 +194,22 @@ class SpaceUsage:
 
     @property
     def log_bytes(self) -> int:
-        """Of all segments."""
+        """Bytes of all segments."""
         return sum(each.size_bytes for each in self.segments)
 
     @property
     def live_bytes(self) -> int:
-        """Of all segments."""
+        """Live bytes of all segments."""
         return sum(each.live_bytes for each in self.segments)
 
     @property
     def tombstoned_bytes(self) -> int:
-        """Of all segments."""
+        """Tombstoned bytes of all segments."""
         return sum(each.tombstoned_bytes for each in self.segments)
 
     @property
     def dead_bytes(self) -> int:
-        """Of all segments."""
+        """Dead bytes of all segments."""
         return sum(each.dead_bytes for each in self.segments)
 
 

@@ -250,7 +250,7 @@ def marked(value: bytes, ordinals: Sequence[int]) -> bytes:
 
 
 def vector_with(vector: bytes, ordinals: Sequence[int]) -> bytes:
-    """What is deleted of a node, with these entries."""
+    """The vector of a node's deleted entries, with these entries added."""
     bits = int.from_bytes(vector, "little")
     for ordinal in ordinals:
         bits |= 1 << ordinal

@@ -603,7 +603,7 @@ class IndexTxn:
 
     # -- segments -----------------------------------------------------------------------------
     def segment(self, number: int) -> SegmentRow | None:
-        """What is counted of a segment."""
+        """The counters of a segment."""
         value = _fetch(self.txn, self.generation.segments, keys.SEGMENT_KEY.pack(number))
         return None if value is None else SegmentRow.unpack(value)
 

@@ -142,7 +142,7 @@ def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
 
 
 def clean_marker(generation: int, here: Identity, meta: Meta, file: FileStat) -> ShutdownMarker:
-    """What the last process leaves that closes the store."""
+    """The marker that the last process leaves as it closes the store."""
     return ShutdownMarker(
         generation,
         here,
@@ -156,7 +156,7 @@ def clean_marker(generation: int, here: Identity, meta: Meta, file: FileStat) ->
 
 
 def dirty_marker(generation: int, here: Identity, durable: int) -> ShutdownMarker:
-    """What an opener leaves before it writes to the index."""
+    """The marker that an opener leaves before it writes to the index."""
     return ShutdownMarker(generation, here, 0, 0, 0, durable=durable)
 
 

@@ -198,7 +198,7 @@ def _next(_: Engine, steps: Iterator[RowPiece]) -> RowPiece | None:
 
 
 def _steps(engine: Engine) -> Generator[RowPiece, None, None]:
-    """Some rows at each step."""
+    """All rows, some at each step; CorruptionError if the index is replaced or lost meanwhile."""
     generation = engine.generation
     if generation is None:
         raise CorruptionError(_CLOSED)
@@ -212,7 +212,7 @@ def _steps(engine: Engine) -> Generator[RowPiece, None, None]:
 
 
 def aside(engine: Engine) -> Engine:
-    """The same store for who builds an index of it: with a record cache and files of its own."""
+    """An engine of the same store that builds an index: with a record cache and files of its own."""
     made = Engine(
         engine.fs,
         engine.path,

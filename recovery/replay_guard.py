@@ -66,7 +66,7 @@ class ReplayGuard:
 
     # -- frames behind damage -----------------------------------------------------------------
     def certain(self, txn: WriteTxn, at: int, body: frames.Body) -> frames.Body:
-        """What of a frame at ``at`` is to be applied."""
+        """The part of a frame at ``at`` that is to be applied."""
         if isinstance(body, frames.Open | frames.Node | frames.Record):
             self._named(txn, at, body.stream)
         if isinstance(body, frames.Open | frames.Node):

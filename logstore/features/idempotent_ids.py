@@ -121,7 +121,7 @@ class ProducerRows(feature.FeatureRows):
 
     # -- looking ------------------------------------------------------------------------------
     def tally(self, stream: int) -> Tally:
-        """What is counted of a stream."""
+        """The counts of a stream."""
         value = self._get(_KEY.pack(_STREAM_ROW, stream))
         return Tally() if value is None else Tally._make(_TALLY.unpack(value))
 
@@ -295,7 +295,7 @@ def _page_of_counts(index: feature.Index, after: int | None) -> feature.Page[int
 
 
 def _page_of_ids(index: feature.Index, after: bytes | None) -> feature.Page[bytes]:
-    """What is remembered, side by side by stream and producer."""
+    """The next idempotent IDs, side by side by stream and producer."""
     last, rows = b"", list[Any]()
     for key, row in feature.rows_of_chunk(ProducerRows(index).all(after or b"")):
         last = key

@@ -120,7 +120,7 @@ class ScheduleRow(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What it is cancelled by."""
+        """The key by which it is cancelled."""
         return self.due_ms, self.number
 
 

@@ -55,7 +55,7 @@ def read(source: ByteSource, size_bytes: int, segment: int, offset: int) -> byte
 
 
 def readable(source: ByteSource, size_bytes: int, offset: int) -> bytes:
-    """The same bytes, up to the first that cannot be read."""
+    """The bytes at an offset, up to the first that cannot be read."""
     while size_bytes > 0:
         try:
             return source.pread(size_bytes, offset)
@@ -116,7 +116,7 @@ class LogFrame(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Where it starts."""
+        """The position where the frame starts."""
         return fmt.position(self.segment, self.offset)
 
     @property

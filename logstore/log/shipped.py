@@ -155,7 +155,8 @@ class ShipTarget:
         return {str(each.base_name): int(each.size or 0) for each in found if each.is_file}
 
     def manifest(self) -> Manifest | None:
-        """What was shipped last; None: nothing. CorruptionError for a damaged manifest."""
+        """The manifest of the last ship; None if nothing was shipped. CorruptionError for a damaged
+        one."""
         with self.errors("reading the manifest"):
             try:
                 with self.fs.open_input_file(self.path(MANIFEST)) as file:
@@ -165,7 +166,7 @@ class ShipTarget:
         return _unpack(data, self.shown)
 
     def published(self) -> Manifest:
-        """The same; NotAStoreError for nothing."""
+        """As ``manifest``; NotAStoreError if nothing was shipped."""
         found = self.manifest()
         if found is None:
             begun = any(map(is_object, self.sizes()))
@@ -389,7 +390,7 @@ class ShippedFiles(FileSystem):
         )
 
     def _names(self, path: UriPath) -> set[str]:
-        """What stands below a path, the first name of each."""
+        """The first names of the paths below a path."""
         below = f"{path.below}/" if path.below else ""
         found = [each.removeprefix(below) for each in self.parts if each.startswith(below)]
         return {each.partition("/")[0] for each in found}

@@ -45,7 +45,7 @@ class _DamagedFrame(NamedTuple):
 def gone(
     source: Engine, made: Engine, damage: list[Damage], known: list[LostEntries]
 ) -> list[LostEntries]:
-    """What is gone by the damaged bytes, beside what is known already."""
+    """Entries that are gone by the damaged bytes, beside those that are known already."""
     found: list[LostEntries] = []
     reported = {(each.segment, each.offset) for each in known}
     found += _ends_early(source)

@@ -314,7 +314,7 @@ class _Salvage:
         return info
 
     def _scheduled(self, left: SalvageableNodes, record: StreamRecord) -> None:
-        """What waits for its time; under new keys."""
+        """Scheduled entries, under new keys."""
         rows = list(ScheduleRows(left.view.index).of_stream(record.number))
 
         def step(txn: WriteTxn, start: int) -> None:

@@ -347,7 +347,7 @@ def begin(txn: WriteTxn, name: bytes) -> UnfinishedStream:
 
 
 def begin_as(txn: WriteTxn, temporary: bytes) -> UnfinishedStream:
-    """The same, with the temporary name given."""
+    """As ``begin``, under a temporary name that is given."""
     lifecycle.drop(txn, temporary)
     return UnfinishedStream(temporary, add.create(txn, temporary).number)
 

@@ -158,7 +158,7 @@ def _expire(txn: WriteTxn, record: StreamRecord, ids: list[StreamID]) -> int:
 def _take(
     txn: WriteTxn, record: StreamRecord, ids: list[StreamID]
 ) -> tuple[dict[StreamID, list[bytes]], int]:
-    """Those of the entries that are still there, with their fields; how many were looked up."""
+    """The entries that are still there, with their fields; how many were looked up."""
     lookup = Lookup(txn, record)
     there: dict[StreamID, list[bytes]] = {}
     size_bytes = 0

@@ -63,7 +63,7 @@ def maybe(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, Gro
 
 
 def managed(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
-    """The same in the words of XGROUP, which looks for the key first."""
+    """As ``existing``, with the errors of XGROUP, which looks for the key first."""
     record = txn.record_by_name(stream)
     if record is None:
         raise StreamNotFoundError(NO_KEY, stream=stream)

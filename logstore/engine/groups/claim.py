@@ -137,7 +137,7 @@ def _wake_if_idle(txn: WriteTxn, record: StreamRecord, at_ms: int) -> None:
 
 
 def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int:
-    """What IDLE or TIME say; now, if they say nothing or what cannot be."""
+    """The delivery time that IDLE or TIME give; now, if there is none, or one that cannot be."""
     at_ms = now_ms
     if time_ms is not None:
         at_ms = time_ms

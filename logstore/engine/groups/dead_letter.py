@@ -77,7 +77,7 @@ def clears(settings: GroupSettings[bytes]) -> bool:
 
 
 def limit_of(txn: WriteTxn, group: GroupRecord) -> Limit | None:
-    """What is set for a group; None if its entries never die."""
+    """The limit that is set for a group; None if its entries never die."""
     settings = txn.settings.group(group.number)
     if settings.max_deliveries is None or settings.dead_letter is None:
         return None

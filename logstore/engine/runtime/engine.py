@@ -169,7 +169,7 @@ class Lane(Protocol):
         ...
 
     def take_counts(self) -> Mapping[str, int]:
-        """What was counted since this was asked last, for the metrics."""
+        """The counts since the last call, for the metrics."""
         ...
 
     def given(

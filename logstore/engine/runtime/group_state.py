@@ -277,7 +277,7 @@ class GroupState:
 
 
 def deliver(groups: GroupState, at: int, body: frames.Deliver) -> None:
-    """What a delivery at position ``at`` changes."""
+    """Apply a delivery at position ``at``."""
     group = groups.advance(body.group, at)
     if group is None:
         return

@@ -76,7 +76,7 @@ def check(engine: HeldStore) -> None:
 
 
 def check_whole(engine: HeldStore) -> None:
-    """The same, and that STORE is of this store: before files are made, moved or removed."""
+    """As ``check``, and STORE must be of this store: before files are made, moved or removed."""
     check(engine)
     try:
         uuid = storefile.read(engine.fs, engine.path).uuid
@@ -99,7 +99,7 @@ def check_active_locked(engine: HeldStore, number: int) -> None:
 
 
 def _same(engine: HeldStore, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
-    """That a name still leads to the file that is held, by device and inode."""
+    """StoreGoneError unless a name still leads to the file that is held, by device and inode."""
     try:
         named = engine.fs.stat(path)[:2]
     except FileNotFoundError:

@@ -56,7 +56,7 @@ def alone(
 
 
 def _wait(file: File, folder: Path, timeout_s: float) -> None:
-    """Until the lock is taken; LockTimeoutError names the process that has it."""
+    """Wait until the lock is taken; LockTimeoutError names the process that has it."""
     started = time.monotonic()
     logged = False
     while not file.try_lock(exclusive=True):

@@ -47,7 +47,7 @@ class NewestOfStreams:
         self._streams: dict[int, NewestEntries] = {}
 
     def of(self, stream: int) -> NewestEntries | None:
-        """What is remembered of a stream."""
+        """The memory of a stream, if there is one."""
         return self._streams.get(stream)
 
     def keep(self, stream: int, memory: NewestEntries) -> None:

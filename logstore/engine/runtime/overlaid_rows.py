@@ -27,7 +27,7 @@ class DatabaseRows:
         self.ordered = ordered
 
     def copy(self) -> DatabaseRows:
-        """The same, to lay more over it."""
+        """A copy of these rows, to lay more over it."""
         return DatabaseRows(dict(self.by_key), list(self.ordered))
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -104,7 +104,7 @@ class OverlaidCursor:
         return self._value
 
     def item(self) -> tuple[bytes, bytes]:
-        """Both."""
+        """Key and value of that row."""
         return self._key, self._value
 
     def first(self) -> bool:

@@ -71,7 +71,8 @@ _new: Final = tuple.__new__
 
 
 def _first_bytes(fs: FileSystem, path: Path, count: int) -> bytes:
-    """Of a file, read without mapping; empty if there is none, or it cannot be read."""
+    """The first bytes of a file, read without mapping; empty if there is none, or it cannot be
+    read."""
     try:
         file = fs.open(path)
     except (FileNotFoundError, FileSystemError):
@@ -274,7 +275,7 @@ class Wake:
 
     @staticmethod
     def peek_in(file: File) -> LogWords | None:
-        """The same from an open file, which may have been replaced since."""
+        """As ``peek``, from an open file, which may have been replaced since."""
         return Wake._words_in(file.pread(_DURABLE_OFFSET, 0))
 
     @staticmethod

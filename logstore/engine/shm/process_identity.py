@@ -46,7 +46,7 @@ def identity(pid: int = 0) -> Identity:
 
 
 def system() -> str:
-    """Where pids of this process count: the boot and the pid namespace; empty if not known."""
+    """The boot and the pid namespace in which pids of this process count; empty if not known."""
     boot = boot_id()
     return f"{boot}:{pid_namespace()}" if boot else ""
 

@@ -559,7 +559,7 @@ class Mailboxes:
         longs[at + _BOX_STATE] = OFFERED  # last: the rest is whole when this is seen
 
     def set_locked(self, number: int, state: int) -> None:
-        """What became of an offer."""
+        """Set the state of an offer."""
         self._longs[(number * MAILBOX_BYTES >> 3) + _BOX_STATE] = state
 
     def empty(self, number: int) -> None:

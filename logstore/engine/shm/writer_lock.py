@@ -87,7 +87,7 @@ class WriterLock:
             wake.set_owner(self._packed_self)
 
     def acquired(self, wake: Wake | None, timeout_s: float, deadline_ns: int) -> bool:
-        """The same; False if it is still held, and there is time left."""
+        """As ``acquire``; False if the lock is still held, and there is time left."""
         try:
             self.acquire(wake, timeout_s, deadline_ns)
         except StillHeld:

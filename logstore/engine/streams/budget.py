@@ -15,7 +15,7 @@ HELD_ITEM_BYTES = 48  # of memory that a field name or value takes beside its by
 
 
 def entry_bytes(items: Iterable[bytes]) -> int:
-    """What an entry counts as; ``items``: field, value, field, value, ..."""
+    """The bytes that an entry counts as; ``items``: field, value, field, value, ..."""
     return _ID_BYTES + sum(map(len, items))
 
 

@@ -101,7 +101,7 @@ def get(engine: Engine, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
 def _get_in(
     view: Snapshot, reader: Reader, name: bytes, id: StreamID, maker: EntryMaker
 ) -> tuple[Any, Any]:
-    """What is not kept: the entry, and what may be kept now."""
+    """An entry that is not kept, and the stream that may be kept now."""
     stream = reader.of(view, name)
     if stream is None:
         return None, None
@@ -198,7 +198,7 @@ def read_batch(
 def _read_in(
     view: Snapshot, reader: Reader, name: bytes, asked: RangeRead, decode: Any
 ) -> tuple[Batch, Any]:
-    """What is not kept: the batch, and what may be kept now."""
+    """A batch that is not kept, and the stream that may be kept now."""
     start, end, limit, reverse, walked, _ = asked
     stream = reader.of(view, name)
     if stream is None:
@@ -231,7 +231,8 @@ def read_on(
     name: bytes,
     asked: RangeRead,
 ) -> Batch:
-    """The same on what ``once`` reads: a snapshot of the caller's, or the view inside a commit."""
+    """As ``read_batch``, on what ``once`` reads: a snapshot of the caller's, or the view inside a
+    commit."""
     if asked.start > asked.end or asked.limit == 0:
         return Batch([], None)
     return once(lambda view: _read(view, name, asked))

@@ -147,13 +147,13 @@ def removed(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> int:
 
 
 def pending_among(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> set[bytes]:
-    """Those of some IDs that are pending in a group, each packed."""
+    """The IDs among ``ids`` that are pending in a group, each packed."""
     there = _pending(txn, group, ids)
     return {there[at : at + ID_BYTES] for at in range(0, len(there), ID_BYTES)}
 
 
 def _pending(txn: WriteTxn, group: GroupRecord, ids: Sequence[StreamID]) -> bytes:
-    """Those of some IDs that are pending in a group, packed and ascending."""
+    """The IDs among ``ids`` that are pending in a group, packed and ascending."""
     if not group.pending:
         return b""
     packed, ascending = codec().pack_ids(ids)

@@ -43,7 +43,7 @@ def find(txn: GroupTxn, group: int, id: StreamID) -> PendingEntry | None:
 
 
 def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
-    """Those of some IDs, packed and ascending, that are pending."""
+    """The IDs among these, packed and ascending, that are pending."""
     parts: list[bytes] = []
     at = 0
     while at < len(ids):

@@ -124,7 +124,7 @@ class TxnView:
         return index
 
     def take_owed(self) -> None:
-        """What is owed to the index is written with what this changes."""
+        """Rows that are owed to the index are written with those that this changes."""
         cache = self.cache
         self._dirty_records |= cache.owed_records
         self._dirty_opens |= cache.owed_opens
@@ -362,7 +362,7 @@ class TxnView:
         self._segments[number] = row
 
     def segment(self, number: int) -> SegmentRow | None:
-        """What is counted of a segment."""
+        """The counters of a segment."""
         if self._changes:
             self._count()
         return self._segments.get(number) or self.index.segment(number)

@@ -158,7 +158,7 @@ def _takers(
 
 
 def _shares(fresh: list[Delivered], takers: list[Taker]) -> list[list[Delivered]]:
-    """What each of the first of them gets; shorter than they are if there is not enough."""
+    """What each of the first takers gets; fewer shares than takers if there is not enough."""
     shares: list[list[Delivered]] = []
     at = 0
     for _, mailbox in takers:

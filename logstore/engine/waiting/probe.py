@@ -74,7 +74,7 @@ def probe(
 
 
 def min_idle_ms(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
-    """What the waiter record of a reader says that it takes besides new entries."""
+    """The minimum idle time in a reader's waiter record: what it takes besides new entries."""
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     # A reader that asks for more takes only what was given back.
     return NEW_ONLY if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
@@ -90,7 +90,7 @@ def drained(engine: Engine, stream: bytes, group: bytes, number: int, consumer: 
 
 
 def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
-    """The same, of a snapshot."""
+    """The consumer's number if a snapshot has nothing new for it, as ``drained`` says; else 0."""
     record = view.record(stream)
     found = None if record is None else view.index.group(record.number, group)
     if record is None or found is None or found.number != number or found.last < record.last:

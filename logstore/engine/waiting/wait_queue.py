@@ -170,7 +170,7 @@ class Ticket:
 
     # -- inside of a commit -----------------------------------------------------------------------
     def others_locked(self, *, ahead: bool = False) -> list[WaiterRecord]:
-        """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
+        """The waiters in order, without this one; with ``ahead`` only those before it."""
         records = self.waits.waiters.waiting(self.key)
         if self.waiter == NONE:
             return records
@@ -243,7 +243,7 @@ class Ticket:
         return self.waiter != NONE and self.waits.mailboxes.state(self.waiter) != NOTHING
 
     def handed(self, engine: Engine, committer: Committer) -> Mailbox | None:
-        """What another handed to it; LOCK is taken only if that one may have died over it."""
+        """The mailbox with what was handed to it; LOCK is taken only if the giver may have died."""
         waits, waiter = self.waits, self.waiter
         state = waits.mailboxes.state(waiter)
         if state == NOTHING:

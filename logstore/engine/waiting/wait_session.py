@@ -252,7 +252,7 @@ class WaitSession:
         return None
 
     def out_of_turn(self) -> list[Delivered] | None:
-        """What there is, whoever waits for it: of one that found no free record."""
+        """Read what the group has, whoever waits for it: for a reader that found no free record."""
         return self._try(())[0] or None
 
     def give_up(self) -> list[Delivered] | None:
@@ -415,7 +415,7 @@ class WaitSession:
         return found
 
     def _collect(self, mailbox: Mailbox) -> list[Delivered]:
-        """What another handed to it, but for what was deleted since."""
+        """The entries that were handed to it, without those that were deleted since."""
         read, number = self._read, self.key
         lane = read.engine.lane
         held = None if lane is None else lane.given(read.stream, number, mailbox.first)
@@ -448,7 +448,7 @@ class WaitSession:
         return found
 
     def _as_deliveries(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
-        """What was handed to it, as deliveries of this time."""
+        """Entries that were handed to it, as deliveries of this time."""
         self._read.engine.metrics.count("read_entries", len(entries))
         return [Delivered(StreamID(ms, seq), items, 0, 1, time_ms) for _, ms, seq, items in entries]
 
