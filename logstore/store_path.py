@@ -4,7 +4,7 @@ A store is its directory, not the name that it once had. Invariants: a path is s
 named it, and reached through the descriptor of the directory. Where the system has no paths that
 begin at a descriptor (no /proc), it is reached by its name, and ``check`` tells whether that name
 still leads there. A URI is shown without its secrets and is never a local file: only the file
-system of shipped files (`logstore.log.shipped_files`) opens one. Opens nothing: ``fs`` does.
+system of shipped files (`logstore.log.shipped`) opens one. Opens nothing: ``fs`` does.
 """
 
 from __future__ import annotations

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from logstore.api.entry_reads import Matching, Where
     from logstore.api.group import OnDead
     from logstore.api.values import ValueCodec
+    from logstore.engine.groups.ack import Fence
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -148,7 +149,7 @@ class AsyncDelivery(Delivery[T]):
     def _fenced(self) -> tuple[bytes, tuple[Any, ...]]:
         return self._plain._fenced()
 
-    def _fence(self) -> dict[str, Any]:
+    def _fence(self) -> Fence:
         return self._plain._fence()
 
 

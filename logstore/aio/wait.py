@@ -35,7 +35,7 @@ from logstore.engine.shm.wait_words import EVERY, bucket_of
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.waiting.stream_wait import POLL_S, over
 from logstore.engine.waiting.wait_queue import Ticket
-from logstore.engine.waiting.wait_session import GroupRead, Moved, WaitSession
+from logstore.engine.waiting.wait_session import GroupRead, GroupReplaced, WaitSession
 from logstore.errors import ClosedError
 from logstore.log import file_names as files
 from logstore.tuples import NamedTuple
@@ -373,7 +373,7 @@ class Tasks(NamedTuple):
             waiting = _TaskSession(_Waiting(self, read, owner, alive, begun, most_s))
             try:
                 found = await waiting.take(deadline)
-            except Moved:
+            except GroupReplaced:
                 waiting.leave()
                 continue
             except BaseException:

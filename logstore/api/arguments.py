@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.engine.streams.add import AUTO, AutoID
-from logstore.engine.streams.trim import TrimRule, check_rule
+from logstore.engine.streams.removal import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
     InvalidEntryError,
@@ -49,7 +49,7 @@ from logstore.options import (
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.engine.groups.ack import Later
+    from logstore.engine.groups.ack import NackDelay
     from logstore.ids import When
 
 # The ID of an add that gives none. Compared by address, which is one for all such texts in CPython:
@@ -405,14 +405,14 @@ def ttl_ms(ttl: timedelta | float | None) -> int | None:
     return length_ms
 
 
-def later(delay: timedelta | float | None) -> Later | None:
+def later(delay: timedelta | float | None) -> NackDelay | None:
     """How long an entry that is given back waits; None: what is set for the group."""
     if delay is None:
         return None
-    from logstore.engine.groups.ack import Later
+    from logstore.engine.groups.ack import NackDelay
 
     delay_ms = milliseconds(delay, "delay")
-    return Later(delay_ms, delay_ms)
+    return NackDelay(delay_ms, delay_ms)
 
 
 def group_position(start: IDLike) -> StreamID | None:

@@ -9,10 +9,10 @@ from logstore.api import dump
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy as copies
-from logstore.engine.dump.restore import Prepared, install
-from logstore.engine.features import stream_expiry
-from logstore.engine.features.due_entries import When
-from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
+from logstore.engine.dump.restore import VerifiedStream, install
+from logstore.engine.features import expired
+from logstore.engine.features.due_entries import DueTime
+from logstore.engine.features.expired import EXPIRES_MAX_MS
 from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.options import Profile
@@ -137,7 +137,7 @@ class _Restoring:
     ttl: int
     replace: bool
     absolute: bool
-    stream: Prepared | None = None
+    stream: VerifiedStream | None = None
     error: Error | None = None
 
     def prepare(self) -> None:
@@ -176,7 +176,7 @@ class _Restoring:
         if not self.replace and state.record_by_name(self.key) is not None:
             raise Failed(BUSY)
 
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> VerifiedStream:
         if self.stream is None:
             raise self.error or Failed(SYNTAX)
         return self.stream
@@ -184,7 +184,7 @@ class _Restoring:
     def _expire(self, state: WriteTxn) -> None:
         if self.ttl:
             at_ms = self.ttl if self.absolute else self.ttl + state.now_ms
-            stream_expiry.expire(state, self.key, When(min(at_ms, EXPIRES_MAX_MS)))
+            expired.expire(state, self.key, DueTime(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [
