@@ -1,6 +1,6 @@
 # Deliveries of a group in one call for many. Pure twin: `DeliveryMaker` in entry_objects.py.
 #
-# Invariants: slots are set of classes that were checked; the collector gets an object when it is whole.
+# Invariants: slots are set of classes that were checked; the collector sees whole objects.
 
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
