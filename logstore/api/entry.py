@@ -379,9 +379,9 @@ class DeleteOutcome(IntEnum):
     KEPT = 2  # a group has not read it yet, or has it pending; of an ack: acked nevertheless
 
 
-def outcomes(plain: Iterable[int]) -> list[DeleteOutcome]:
+def outcomes(codes: Iterable[int]) -> list[DeleteOutcome]:
     """An outcome for each ID."""
-    return [DeleteOutcome(each) for each in plain]
+    return [DeleteOutcome(each) for each in codes]
 
 
 def collect(given: IDRuns, added: Added | list[StreamID] | None) -> None:
