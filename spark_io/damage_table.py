@@ -13,8 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from logstore.scan import split_reads as read
-from logstore.scan.arrow import Gather
-from logstore.scan.losses import Loss, Losses
+from logstore.scan.record_batches import Gather, Loss, Losses
 from logstore.spark_io.offsets import shown as shown_name
 from logstore.spark_io.partition import SplitPartition
 from logstore.spark_io.source_options import SourceOptions

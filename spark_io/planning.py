@@ -15,7 +15,7 @@ from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, StreamID
-from logstore.scan.column_names import folded
+from logstore.scan.scan_columns import folded
 from logstore.scan.snapshot_file import Split
 from logstore.scan.split_plan import Plan
 from logstore.spark_io import offsets, stores

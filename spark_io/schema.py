@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logstore.errors import OptionError
-from logstore.scan.arrow import BATCH_ROWS, Gather, Source
-from logstore.scan.column_names import folded
-from logstore.scan.conversion import Target
+from logstore.scan.record_batches import BATCH_ROWS, ColumnSource, Gather
+from logstore.scan.scan_columns import Target, folded
 from logstore.spark_io.source_options import SourceOptions
 from logstore.spark_io.spark_records import Rows
 from logstore.tuples import NamedTuple
@@ -215,7 +214,7 @@ def rows(wanted: Sequence[Column], options: SourceOptions, store: str) -> tuple[
     corrupt, of_store = (names.index(each) if each in names else -1 for each in _own(options))
     made = Rows(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
     if not made.sources and not options.fail_on_loss:
-        made.sources.append(Source("ms", standard=True))  # else nodes would be counted unread
+        made.sources.append(ColumnSource("ms", standard=True))  # else nodes would be counted unread
     return made, Gather(made.sources, BATCH_ROWS)
 
 

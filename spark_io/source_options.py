@@ -17,7 +17,7 @@ from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID, datetime_ms, parse_end, parse_start
 from logstore.ids import U64_MAX as _U64_MAX
 from logstore.log import pinfile
-from logstore.scan.column_names import folded
+from logstore.scan.scan_columns import folded
 from logstore.spark_io import offsets, places
 from logstore.spark_io.offsets import EVERY, Offsets
 

@@ -14,12 +14,13 @@ from operator import itemgetter
 from typing import Any
 
 from logstore.scan import conversion
-from logstore.scan.arrow import Source
-from logstore.scan.conversion import Shape, Target
+from logstore.scan.conversion import Shape
+from logstore.scan.record_batches import ColumnSource
+from logstore.scan.scan_columns import Target
 from logstore.scan.scan_records import entry_object
 from logstore.spark_io.source_options import DROPMALFORMED, FAILFAST
 
-_RECORD = (Source("id", standard=True), Source("pairs", standard=True, binary=True))
+_RECORD = (ColumnSource("id", standard=True), ColumnSource("pairs", standard=True, binary=True))
 
 
 class Rows(Shape):

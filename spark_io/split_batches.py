@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from logstore.scan import split_reads
-from logstore.scan.losses import Loss, Losses
+from logstore.scan.record_batches import Loss, Losses
 from logstore.scan.snapshot_file import Split
 from logstore.spark_io import schema as columns
 from logstore.spark_io.source_options import SourceOptions
@@ -43,7 +43,7 @@ def tell(place: str, found: Sequence[Loss], who: str) -> None:
     """One line for what was lost of a store, if anything was."""
     if not found:
         return
-    first = "; ".join(str(each.told()) for each in found[:TOLD_LOSSES])
+    first = "; ".join(str(each.as_error()) for each in found[:TOLD_LOSSES])
     more = f"; and {len(found) - TOLD_LOSSES} places more" if len(found) > TOLD_LOSSES else ""
     count = sum(each.entries for each in found)
     log.warning("%s %d entries, at most, of %s: %s%s", who, count, place, first, more)

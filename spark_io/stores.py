@@ -24,8 +24,7 @@ from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import pinfile
 from logstore.log.shipped_files import is_shipped
-from logstore.scan import absent
-from logstore.scan import split_plan as plan
+from logstore.scan import split_plan
 from logstore.scan.moment import Kept
 from logstore.scan.split_plan import Plan
 from logstore.spark_io import split_batches
@@ -99,9 +98,9 @@ def local(options: SourceOptions, place: str) -> Store[bytes]:
 def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> None:
     """CorruptionError, or a line of the log, for what is known to be lost before a job begins;
     the plan's tasks tell the same again, and more."""
-    found = absent.known(opened_of(store).engine(), made)
+    found = split_plan.lost_segments(opened_of(store).engine(), made)
     if found and options.fail_on_loss:
-        raise found[0].told(split_batches.ADVICE)
+        raise found[0].as_error(split_batches.ADVICE)
     split_batches.tell(str(store.path), found, "tasks will leave out")
 
 
@@ -146,7 +145,7 @@ class LocalStore:
     ) -> Plan:
         """The splits of a range of streams, pinned, and durable."""
         options = self._options
-        made = plan.make(
+        made = split_plan.make(
             opened_of(self._store).engine(),
             names,
             start,

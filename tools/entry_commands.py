@@ -180,15 +180,15 @@ class Tables:
     """The tables of a store's streams, made as DuckDB's catalogue misses them."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, store: Store[bytes]) -> None:
-        from logstore.scan import column_names  # here, so that the command's help loads none of it
+        from logstore.scan import scan_columns  # here, so that the command's help loads none of it
 
-        self._rule = column_names
+        self._naming = scan_columns
         self._con = con
         self._store = store
         self._streams = store.streams()
-        self._names = self._rule.tables(self._streams, [ENTRIES])
+        self._names = self._naming.stream_tables(self._streams, [ENTRIES])
         self._missing: dict[str, bytes | None] = {
-            self._rule.folded(table): stream for stream, table in self._names.items()
+            self._naming.folded(table): stream for stream, table in self._names.items()
         }
         self._missing[ENTRIES] = None
 
@@ -220,7 +220,7 @@ class Tables:
         """Make the table of a name; False: there is none, or it is there."""
         from logstore.duckdb import attach
 
-        key = self._rule.folded(name)
+        key = self._naming.folded(name)
         if key not in self._missing:
             return False
         stream = self._missing.pop(key)
@@ -236,9 +236,9 @@ class Tables:
         if found is None:
             return ""
         alike = [
-            f"{self._rule.text(stream)!r} is {table}"
+            f"{self._naming.column_name(stream)!r} is {table}"
             for stream, table in self._names.items()
-            if self._rule.folded(self._rule.text(stream)) == self._rule.folded(found[1])
+            if self._naming.folded(self._naming.column_name(stream)) == self._naming.folded(found[1])
         ]
         if not alike:
             rule = 'a stream is a table by its name, in "" where that has a colon'

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from logstore.scan.conversion import Target
     from logstore.scan.query import Query
+    from logstore.scan.scan_columns import Target
 
 T = TypeVar("T", bytes, str)
 

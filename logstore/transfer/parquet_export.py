@@ -20,8 +20,8 @@ from logstore.api.store import Store
 from logstore.errors import StreamNotFoundError, UsageError, typed
 from logstore.ids import ZERO_ID, IDLike, StreamID
 from logstore.loading import needing
-from logstore.scan import counting, live
-from logstore.scan.arrow import Gather
+from logstore.scan import live
+from logstore.scan.record_batches import Gather
 from logstore.transfer.job import Progress, unwatched
 from logstore.transfer.parquet_files import PART, Columns, DayRows, Folder, NewFile
 
@@ -158,7 +158,7 @@ def export_parquet_file(
 
 
 def _columns(schema: Any, reserved: tuple[str, ...]) -> Columns:
-    from logstore.scan.query import types_of
+    from logstore.scan.scan_columns import types_of
 
     return Columns(None if schema is None else types_of(schema), reserved)
 
@@ -209,7 +209,7 @@ class _Export:
 
     def count(self, name: bytes, start: StreamID, end: StreamID) -> int:
         """How many entries there are."""
-        return counting.count_stream(self._engine, name, start, end)
+        return live.count_stream(self._engine, name, start, end)
 
     def days(self, name: bytes, start: StreamID, end: StreamID) -> Iterator[DayRows]:
         """The rows of a stream; what the caller took is done when it comes for more."""

@@ -27,9 +27,9 @@ from urllib.parse import quote
 from logstore.errors import OptionError, UsageError
 from logstore.fs import LOCAL, File
 from logstore.ids import StreamID
-from logstore.scan.arrow import Source
-from logstore.scan.column_names import folded
-from logstore.scan.conversion import Shape, Target, cast, malformed, typed
+from logstore.scan.conversion import Shape, cast, malformed
+from logstore.scan.record_batches import ColumnSource
+from logstore.scan.scan_columns import Target, folded, typed
 from logstore.tuples import NamedTuple
 
 NAME_MAX_BYTES = 255  # of a file system
@@ -238,7 +238,7 @@ NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # past the year 9999, where ``ts`` is nul
 ALWAYS = ("id", "ts")
 WITHOUT_SCHEMA = ("fields",)
 _REPLACEMENT = "\ufffd"
-_IDS = (Source("ms_exact", standard=True), Source("seq_exact", standard=True))
+_IDS = (ColumnSource("ms_exact", standard=True), ColumnSource("seq_exact", standard=True))
 
 
 class DayRows(NamedTuple):

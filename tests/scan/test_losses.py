@@ -23,9 +23,8 @@ from logstore.errors import (
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log.log_reader import LogFrame
-from logstore.scan import absent, split_reads
-from logstore.scan.arrow import Gather
-from logstore.scan.losses import Losses
+from logstore.scan import split_plan, split_reads
+from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
 from tests import seeds
 from tests.corruption import frames
@@ -131,13 +130,13 @@ def test_a_segment_that_is_gone_is_known_before(
 ) -> None:
     """And one that ends early; both are one line for all of their nodes in a split."""
     store, plan = planned
-    assert absent.known(store._engine(), plan) == []
+    assert split_plan.lost_segments(store._engine(), plan) == []
     frames.file(path, 2).unlink()
     with frames.file(path, 3).open("r+b") as file:
         file.truncate(30_000)
     rows, losses = read_rest(plan)
     check(rows, losses, made[2])
-    known = absent.known(store._engine(), plan)
+    known = split_plan.lost_segments(store._engine(), plan)
     assert [each[:6] for each in known] == [each[:6] for each in losses.found]
     assert {each.segment for each in known} == {2, 3}
     assert len(known) <= 2 + len(plan.splits)

@@ -17,8 +17,7 @@ from logstore.errors import CorruptFrameError, CorruptionError, NotAStoreError, 
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import split_reads
-from logstore.scan.arrow import Gather
-from logstore.scan.losses import Losses
+from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 

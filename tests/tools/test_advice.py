@@ -38,7 +38,7 @@ NOT_MET_FILES = {
     Path("logstore/api/stream_entries.py"),
     # Conditions and columns of scans: `logstore sql` makes its own of what DuckDB asks for.
     Path("logstore/scan/conditions.py"),
-    Path("logstore/scan/merging.py"),
+    Path("logstore/scan/query.py"),
     Path("logstore/scan/query.py"),
     # Writes of Spark.
     Path("logstore/engine/dump/publish.py"),

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from logstore.errors import OptionError, UsageError
-from logstore.scan import intake, moments
+from logstore.scan import conversion, intake
 from logstore.scan.intake import is_plain
 from logstore.tools.wording import text_or_base64
 
@@ -174,7 +174,7 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
         for each in column:
             texts.append(_json(each))  # noqa: PERF401  (how many there are names the row)
         return pa.array(texts, pa.string())
-    except moments.OutOfRange as error:
+    except conversion.OutOfRange as error:
         at = error.place if pa.types.is_time(column.type) else len(texts)
         raise UsageError(f"row {row + at}: column {field.name!r}: {error}") from error
 
@@ -184,7 +184,7 @@ def _times(column: Any) -> Any:
     found = column.cast(pa.string())
     odd = pc.index(pc.starts_with(found, NO_TEXT), True).as_py()
     if odd >= 0:
-        raise moments.OutOfRange(odd, "a time is out of its range")
+        raise conversion.OutOfRange(odd, "a time is out of its range")
     return found
 
 
@@ -219,9 +219,9 @@ def _value(scalar: Any) -> Any:
 def _leaf(scalar: Any) -> Any:
     """A value that is not nested."""
     kind = scalar.type
-    if moments.is_moment(kind) or pa.types.is_time(kind):
+    if conversion.is_time(kind) or pa.types.is_time(kind):
         column = pa.repeat(scalar, 1)
-        return (moments.text if moments.is_moment(kind) else _times)(column)[0].as_py()
+        return (conversion.time_text if conversion.is_time(kind) else _times)(column)[0].as_py()
     value = scalar.as_py()
     if isinstance(value, bytes):
         return text_or_base64(value)

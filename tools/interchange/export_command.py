@@ -250,7 +250,7 @@ def _export_tables(
     output: Output, path: Path, names: tuple[str, ...], chosen: ExportOptions
 ) -> None:
     """Write streams to a folder, or one stream to a file."""
-    from logstore.scan import schema_text
+    from logstore.scan import scan_columns
     from logstore.transfer import parquet_export
 
     if not names:
@@ -258,7 +258,7 @@ def _export_tables(
     target, raw = Path(names[-1]), [os.fsencode(name) for name in names[:-1]]
     columns, schema = None, chosen.schema
     if schema is not None:
-        columns = needing("arrow", lambda: schema_text.columns(schema))
+        columns = needing("arrow", lambda: scan_columns.parse_columns(schema))
     one = target.suffix.lower() == ENDING
     if one and (len(raw) != 1 or chosen.resume):
         raise click.UsageError(
