@@ -235,10 +235,11 @@ class Tables:
         found = _NO_TABLE.search(error)
         if found is None:
             return ""
+        wanted = self._naming.folded(found[1])
         alike = [
-            f"{self._naming.column_name(stream)!r} is {table}"
+            f"{name!r} is {table}"
             for stream, table in self._names.items()
-            if self._naming.folded(self._naming.column_name(stream)) == self._naming.folded(found[1])
+            if self._naming.folded(name := self._naming.column_name(stream)) == wanted
         ]
         if not alike:
             rule = 'a stream is a table by its name, in "" where that has a colon'
