@@ -26,8 +26,8 @@ from logstore.fs import LOCAL
 from logstore.log import stagefile
 from logstore.log.pinfile import Pin
 from logstore.log.stagefile import Run
-from logstore.spark_io.sink_options import ERROR, SinkOptions
-from logstore.spark_io.stores import driver
+from logstore.spark_io.planning import driver
+from logstore.spark_io.spark_options import ERROR, SinkOptions
 
 PROGRESS = "spark:sink:"  # and the producer: the name of the stream with the last batch
 _METADATA_BYTES = 1 << 16
