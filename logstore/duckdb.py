@@ -109,18 +109,18 @@ def attach(
 
 def _columns(store: Store[Any], names: Sequence[bytes], schema: Any, sample: int) -> list[Target]:
     """The standard columns, and those of fields: of a schema, or of what is in the streams."""
-    from logstore.scan.scan_columns import typed, types_of
+    from logstore.scan.scan_columns import typed_columns, types_of
 
     if schema is None:
         standard: dict[str, Any] = {}
         fields: dict[bytes, Any] = dict.fromkeys(_sampled(store, names, sample))
     else:
-        given = {each.name: each.type for each in typed(types_of(schema))}
+        given = {each.name: each.type for each in typed_columns(types_of(schema))}
         standard = {name: given.pop(name) for name in ARROW_COLUMNS if name in given}
         fields = {name.encode(): kind for name, kind in given.items()}
-    found = typed(dict.fromkeys(ARROW_COLUMNS) | standard)
+    found = typed_columns(dict.fromkeys(ARROW_COLUMNS) | standard)
     for field, column in scan_columns.field_columns(fields, ARROW_COLUMNS).items():
-        (target,) = typed({column: fields[field]})
+        (target,) = typed_columns({column: fields[field]})
         found.append(target._replace(field=field.decode()))
     return found
 

@@ -32,7 +32,7 @@ from typing import Any
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
 from logstore.ids import U64_MAX, StreamID, parse_id
-from logstore.scan.scan_columns import Target, standard_columns, typed
+from logstore.scan.scan_columns import Target, standard_columns, typed_columns
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -218,7 +218,7 @@ def _target(
     found = known.get(column) or more.get(column)
     if found is None:
         wanted = None if column in ARROW_COLUMNS else _field_type(column, kind)
-        found = more[column] = typed({column: wanted})[0]
+        found = more[column] = typed_columns({column: wanted})[0]
     return found
 
 

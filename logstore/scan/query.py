@@ -26,7 +26,7 @@ from logstore.scan import conditions, live
 from logstore.scan.conditions import ID_COLUMNS, Possible
 from logstore.scan.conversion import Shape
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
-from logstore.scan.scan_columns import Target, standard_columns, targets, typed, types_of
+from logstore.scan.scan_columns import Target, standard_columns, targets, typed_columns, types_of
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Query:
     @staticmethod
     def _typed_by(schema: Any) -> list[Target]:
         """The columns of a schema: filters may name them, also if they are not read."""
-        return typed(types_of(schema)) if schema is not None else []
+        return typed_columns(types_of(schema)) if schema is not None else []
 
     def reader(
         self, columns: Sequence[str] | None = None, filter: Any = None, limit: int | None = None

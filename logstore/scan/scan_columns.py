@@ -180,7 +180,7 @@ class Target(NamedTuple):
         return self.name if self.field is None else self.field
 
 
-def typed(columns: Mapping[str, Any]) -> list[Target]:
+def typed_columns(columns: Mapping[str, Any]) -> list[Target]:
     """The columns of these names and Arrow types, checked; None: the column's own type."""
     import pyarrow as pa
 
@@ -273,9 +273,9 @@ def targets(
     if isinstance(columns, Mapping):
         if types is not None:
             raise OptionError("the types of columns stand in columns or in schema, not in both")
-        return typed(columns)
+        return typed_columns(columns)
     if columns is None:
-        return standard_columns() if types is None else typed(types)
+        return standard_columns() if types is None else typed_columns(types)
     if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
         raise OptionError(
             f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
@@ -288,7 +288,7 @@ def targets(
         raise OptionError(f"the names of columns must be str: {columns!r}")
     if len(set(names)) != len(names):
         raise OptionError(f"a column is named twice: {', '.join(names)}")
-    return typed({name: (types or {}).get(name) for name in names})
+    return typed_columns({name: (types or {}).get(name) for name in names})
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:
@@ -311,4 +311,4 @@ def types_of(schema: Any) -> Mapping[str, Any]:
 
 def standard_columns() -> list[Target]:
     """The standard columns, with their own types."""
-    return typed(dict.fromkeys(ARROW_COLUMNS))
+    return typed_columns(dict.fromkeys(ARROW_COLUMNS))

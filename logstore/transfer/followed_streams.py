@@ -30,8 +30,17 @@ from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.transfer.job import Job
-from logstore.transfer.peer_server import Server, StreamFacts, checked, pages
-from logstore.transfer.replies import EntryRows, count, listed, rows, stream_id
+from logstore.transfer.peer_server import (
+    EntryRows,
+    Server,
+    StreamFacts,
+    checked,
+    count,
+    listed,
+    pages,
+    rows,
+    stream_id,
+)
 
 OVERLAP = 100  # entries that are compared
 COUNTS: tuple[str, ...] = ("INFO", "server", "stats", "commandstats")

@@ -30,8 +30,15 @@ from logstore.transfer.followed_streams import (
     Trimming,
 )
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.peer_server import GroupFacts, PeerGone, Server, checked, is_no_stream
-from logstore.transfer.replies import by_stream, rows
+from logstore.transfer.peer_server import (
+    GroupFacts,
+    PeerGone,
+    Server,
+    by_stream,
+    checked,
+    is_no_stream,
+    rows,
+)
 from logstore.transfer.server_import import DUMP_MAX_BYTES, ServerImport
 
 log = logging.getLogger("logstore.transfer")

@@ -43,9 +43,9 @@ from logstore.errors import (
 )
 from logstore.fs import LOCAL, File
 from logstore.index.keys import StreamRecord
-from logstore.rdb import dump_payload, envelope
+from logstore.rdb import dump_payload
 from logstore.rdb.codes import crc64
-from logstore.rdb.file_reader import FileReader, StreamKey, plain
+from logstore.rdb.file_reader import ENVELOPE_MAGIC, FileReader, StreamKey, plain
 from logstore.rdb.rdb_writer import FileWriter
 from logstore.rdb.value import Node
 from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
@@ -142,7 +142,7 @@ def _write(job: Job, file: File, peer: Peer | None) -> None:
 
 
 READ_BYTES = 1 << 18
-_HEADS = (b"REDIS", b"VALKEY", envelope.MAGIC)
+_HEADS = (b"REDIS", b"VALKEY", ENVELOPE_MAGIC)
 _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
 
@@ -204,7 +204,7 @@ def _check_sum(file: File) -> None:
     """Hold the checksum at the end against all before it. What is in an envelope is gone through,
     too: its codec holds the checksums of its own against it."""
     end = max(0, file.size_bytes() - _CRC_BYTES)
-    compressed = file.pread(_HEAD_BYTES, 0).startswith(envelope.MAGIC)
+    compressed = file.pread(_HEAD_BYTES, 0).startswith(ENVELOPE_MAGIC)
     if not compressed and not any(file.pread(_CRC_BYTES, end)):
         return  # there is none
     fill = plain(partial(_next, file, [0]))

@@ -27,9 +27,8 @@ from logstore.rdb import dump_payload
 from logstore.rdb.rdb_writer import kind_of
 from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
 from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.peer_server import Command, Server, checked
+from logstore.transfer.peer_server import Command, Server, UnexpectedReply, blob, checked, count
 from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
-from logstore.transfer.replies import UnexpectedReply, blob, count
 from logstore.transfer.server_import import DUMP_MAX_BYTES
 
 

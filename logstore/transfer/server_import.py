@@ -21,12 +21,14 @@ from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump_payload
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
 from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.peer_server import GroupFacts, Server, checked
-from logstore.transfer.replies import (
+from logstore.transfer.peer_server import (
     EntryRows,
+    GroupFacts,
+    Server,
     UnexpectedReply,
     blob,
     by_name,
+    checked,
     count,
     digits,
     integer,

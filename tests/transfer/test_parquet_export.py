@@ -14,7 +14,7 @@ import logstore
 from logstore.errors import DiskFullError, OptionError, StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, FileSystem
 from logstore.scan import scan_columns
-from logstore.transfer import export_parquet, export_parquet_file, parquet_export, parquet_files
+from logstore.transfer import export_parquet, export_parquet_file, parquet_export
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -116,7 +116,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
         for steps in range(1000):
             folder = tmp_path / str(steps)
             with monkeypatch.context() as patched:
-                patched.setattr(parquet_files, "LOCAL", Dying(steps))
+                patched.setattr(parquet_export, "LOCAL", Dying(steps))
                 try:
                     export_parquet(store, folder, name)
                 except Killed:

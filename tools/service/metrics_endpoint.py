@@ -16,8 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from logstore.errors import FileSystemError
-from logstore.telemetry.exposition import CONTENT_TYPE, exposition
-from logstore.telemetry.family import Family
+from logstore.telemetry.gathering import CONTENT_TYPE, Family, exposition
 
 ASKERS_MAX = 4
 ASKER_MAX_S = 10.0

@@ -27,7 +27,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.options import Sync
-    from logstore.web.web_server import Server
+    from logstore.web.app import Server
     from logstore.wire.table import Profile
 
 PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
@@ -131,7 +131,7 @@ def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
 
 
 def _server_class() -> type[Server]:
-    from logstore.web.web_server import Server
+    from logstore.web.app import Server
 
     return Server
 

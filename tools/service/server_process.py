@@ -32,9 +32,7 @@ from logstore.api.opening import opened_of
 from logstore.errors import FileSystemError, OptionError
 from logstore.fs import LOCAL
 from logstore.loading import load
-from logstore.telemetry import health
-from logstore.telemetry.family import Family, one
-from logstore.telemetry.gathering import gather
+from logstore.telemetry.gathering import Family, gather, one, store_trouble
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.wire.catalogue import users_of
@@ -275,7 +273,7 @@ def _of_server(service: Service) -> Iterator[Family]:
 def trouble(service: Service, loop: asyncio.AbstractEventLoop) -> str:
     """Why the service does not do its work; empty: it does."""
     for database in service.databases.values():
-        if found := health.trouble(opened_of(database.store)):
+        if found := store_trouble(opened_of(database.store)):
             return found
     turned = threading.Event()
     loop.call_soon_threadsafe(turned.set)

@@ -324,8 +324,7 @@ def metrics(output: Output, path: Path, series_max: int, patterns: tuple[str, ..
     serve --metrics-port' answers Prometheus itself.
     """
     from logstore.api.opening import opened_of
-    from logstore.telemetry.exposition import exposition
-    from logstore.telemetry.gathering import gather
+    from logstore.telemetry.gathering import exposition, gather
 
     with options.reading(path) as store:
         families = [
