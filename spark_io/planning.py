@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Protocol
 
 from logstore.api import arguments
 from logstore.api.open_store import open_store
@@ -59,7 +58,7 @@ def check_streams(options: SourceOptions) -> None:
 def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
     """The streams of a load of one store; StreamNotFoundError for an unknown name."""
     place = options.places[0]
-    found, missing = _store_streams(options, LocalStore(options, place, store))
+    found, missing = _store_streams(options, PlannedStore(options, place, store))
     _check_missing(options, missing)
     return found
 
@@ -263,40 +262,6 @@ class _Hints:
 SAMPLED_ENTRIES = 20
 
 
-class PlannedStore(Protocol):
-    """A store as planning needs it."""
-
-    place: str
-
-    def has(self, name: bytes) -> bool:
-        """Whether there is a stream of this name."""
-        ...
-
-    def names(self) -> list[bytes]:
-        """The streams."""
-        ...
-
-    def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
-        """The names of fields in the first and last entries of a range."""
-        ...
-
-    def delivered(self, name: bytes, group: str) -> StreamID:
-        """The last ID that a group of a stream was given; GroupNotFoundError."""
-        ...
-
-    def plan(
-        self,
-        names: Sequence[bytes],
-        start: StreamID,
-        end: StreamID,
-        parts: int | None,
-        cores: int,
-        counting: bool,
-    ) -> Plan:
-        """The splits of a range of streams, pinned, and durable."""
-        ...
-
-
 def driver() -> Identity:
     """The process that plans are made for: they end when it ends. That is Spark's driver.
 
@@ -314,7 +279,7 @@ def open_planned(options: SourceOptions, place: str) -> Iterator[PlannedStore]:
             f"option 'asOf': {shown(place)} was shipped, and is of one moment: leave the option out"
         )
     with open_local(options, place) as store:
-        kind = StoreAsOf if options.as_of else LocalStore
+        kind = StoreAsOf if options.as_of else PlannedStore
         yield kind(options, place, store)
 
 
@@ -333,8 +298,8 @@ def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> N
     split_tasks.log_losses(str(store.path), found, "tasks will leave out")
 
 
-class LocalStore:
-    """A store in a directory, or at a URI."""
+class PlannedStore:
+    """A store in a directory, or at a URI, as planning needs it."""
 
     def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:
         self.place = shown(place)
@@ -395,7 +360,7 @@ class LocalStore:
         return made
 
 
-class StoreAsOf(LocalStore):
+class StoreAsOf(PlannedStore):
     """A store in a directory as it was at a moment that is kept."""
 
     def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:

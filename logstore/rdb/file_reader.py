@@ -54,7 +54,7 @@ class StreamKey:
 
     @property
     def failed(self) -> bool:
-        """Whether what is wrong is such that the file cannot be read on."""
+        """Whether the file cannot be read on after the error."""
         return self._reader.failed
 
     def nodes(self) -> Iterator[Node]:
@@ -66,7 +66,7 @@ class StreamKey:
         return self._nodes.batch(top)
 
     def info(self) -> StreamInfoValue:
-        """All but the nodes, of which those that were not read are passed over."""
+        """All but the nodes; nodes that were not read are skipped."""
         if self._info is None:
             for _ in self.nodes():
                 pass
@@ -114,7 +114,7 @@ class FileReader:
                 f"there is no RDB file of {'VALKEY' if valkey else 'REDIS'} with version "
                 f"{self.version}: those of Valkey begin with {codes.VALKEY_VERSION}"
             )
-        self.newer = codes.newer(self.version)  # what is to be said of the version, if anything is
+        self.newer = codes.newer(self.version)  # a note about a version that is not known, or None
         self.notes: dict[bytes, bytes] = {}  # what the server wrote of itself
         self.skipped: Counter[str] = Counter()  # keys that are no streams, by what they are
         self._database = 0
@@ -128,7 +128,7 @@ class FileReader:
     def streams(self) -> Iterator[StreamKey]:
         """The streams in the order of the file; InvalidPayloadError, also at its end.
 
-        What was not read of a stream is passed over when the next one is asked for.
+        What was not read of a stream is skipped when the next one is asked for.
         """
         reader = self._reader
         while (kind := reader.byte()) != _END:
@@ -185,8 +185,8 @@ class FileReader:
         reader = self._reader
         if self.version >= _CRC_SINCE:
             found = reader.crc
-            told = int.from_bytes(reader.take(8), "little")
-            if told not in (0, found):  # 0: the server was told not to reckon it
+            stored = int.from_bytes(reader.take(8), "little")
+            if stored not in (0, found):  # 0: the server was set to write none
                 raise reader.error("the checksum of the file is wrong")
         if not reader.ended():
             raise reader.error("something stands behind the end of the file")

@@ -62,7 +62,7 @@ class Reader:
         self._kept: list[bytes] | None = None  # what was taken since ``keep``, up to ``_kept_from``
         self._kept_from = 0
         self.failed = False  # something was wrong: nobody knows where the next value begins
-        self.too_long: str | None = None  # of a name that was passed over: see ``name``
+        self.too_long: str | None = None  # the error for a name that was skipped: see ``name``
 
     @property
     def offset(self) -> int:
@@ -223,8 +223,8 @@ class Reader:
         return self._string(self._length(), most)
 
     def name(self, most: int) -> bytes:
-        """A string as ``string``, but of a file one that is too long is passed over: ``too_long``
-        tells of it, so that the file can be read on; another name stands for it."""
+        """A string as ``string``. In a file one that is too long is skipped, so that the file can
+        be read on: ``too_long`` has the error, and another name is returned."""
         size = stored = self._length()
         packed = size == -1 - _LZF
         if packed:

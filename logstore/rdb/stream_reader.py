@@ -2,7 +2,7 @@
 
 Invariants: what a server would refuse is refused, and what it would take but could not serve (a
 pending entry of two consumers, or of none) is too; node keys have 16 bytes and ascend. Listpacks
-are not looked into: whoever keeps them must.
+are not checked: the caller must do that.
 """
 
 from __future__ import annotations

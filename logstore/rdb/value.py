@@ -39,7 +39,7 @@ class PendingValue:
     """A group's pending entries, in columns: there may be millions.
 
     ``owners`` count the group's consumers from 1; ``NOBODY``: given back, and the group's
-    ``nacked`` tells their order.
+    ``nacked`` has their order.
     """
 
     __slots__ = ("counts", "ids", "owners", "times")
@@ -73,7 +73,7 @@ class PendingValue:
         self.owners.append(owner)
 
     def find(self, id: bytes, hint: int = 0) -> int:
-        """The place of an ID, -1 if it is not there; ``hint`` is looked at first."""
+        """The place of an ID, -1 if it is not there; ``hint`` is tried first."""
         if hint < len(self) and self.id_at(hint) == id:
             return hint
         low, high = 0, len(self)
@@ -109,7 +109,7 @@ class PendingValue:
 
 @dataclass(slots=True)
 class GroupValue:
-    """A consumer group. ``entries_read`` -1: not known; None: the payload is too old to tell."""
+    """A consumer group. ``entries_read`` -1: not known; None: the payload is too old to have it."""
 
     name: bytes
     last: StreamID
@@ -157,7 +157,7 @@ class Groups(Protocol):
 
 @dataclass(slots=True)
 class StreamInfoValue:
-    """All of a stream but its nodes. None: the payload is too old to tell."""
+    """All of a stream but its nodes. None: the payload is too old to have it."""
 
     length: int = 0
     last: StreamID = ZERO_ID

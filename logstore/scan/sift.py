@@ -15,11 +15,10 @@ from typing import Any, Protocol
 
 from logstore.codec import codec
 from logstore.codec.node_list import Item, NodeList, read_item
-from logstore.codec.node_types import ID
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams.read import Batch, Interval, confirm
+from logstore.engine.streams.read import Batch, Interval, Maker, confirm
 from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
@@ -30,27 +29,12 @@ from logstore.tuples import NamedTuple
 NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first are small, as often the first suffices
 
 
-class Sifting(Protocol):
+class Sifting(Maker, Protocol):
     """Makes entries of those alone that match."""
 
     @property
     def where(self) -> list[bytes]:
         """Bytes that each node with an entry that matches has in it."""
-        ...
-
-    def entries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes,
-        start: ID,
-        end: ID,
-        limit: int,
-        reverse: bool,
-        /,
-    ) -> list[Any]:
-        """The entries between two IDs, in order; at most ``limit`` unless it is negative."""
         ...
 
 

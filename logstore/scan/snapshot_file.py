@@ -52,7 +52,6 @@ NO_PIN = "0" * 32
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK
 WRITE_BYTES = 256 << 10
-BODY_MAX_BYTES = (1 << 32) - 1
 
 
 def _head(uuid: bytes, pin_id: str, made_ms: int) -> bytes:

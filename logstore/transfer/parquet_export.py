@@ -90,10 +90,10 @@ def export_parquet(
         schema: columns behind ``id`` and ``ts``, as for ``Stream.scan``; None: ``fields``, a map.
         start: as in ``Stream.range``.
         end: as in ``Stream.range``.
-        resume: go on behind the highest ID that the folder has of each stream.
+        resume: begin behind the highest ID that the folder has of each stream.
         report: what is counted into, also if the export fails.
-        progress: is told rows, so many done and in all.
-        file_max_bytes: a file that is larger is the last but one of its day.
+        progress: gets rows, done and in all.
+        file_max_bytes: a file that is larger is followed by another one of its day.
 
     Returns:
         The counts.
@@ -134,7 +134,7 @@ def export_parquet_file(
 
     Args:
         store: an open store.
-        path: the file; one that is there gives way.
+        path: the file; one that is there is replaced.
         stream: its name.
         schema: as for ``export_parquet``.
         start: as in ``Stream.range``.

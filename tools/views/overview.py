@@ -307,9 +307,11 @@ def measured_usage(path: Path) -> Usage:
 
 @options.command("du")
 @click.option("--segments", is_flag=True, help="Also a line about each segment.")
-@click.option("-n", "--count", type=click.IntRange(min=0),
-              help=f"At most so many streams, the largest; 0: all. Without it {STREAMS_SHOWN}, and "
-              "all with --json.")  # fmt: skip
+@options.count_option(
+    f"At most so many streams, the largest; 0: all. Without it {STREAMS_SHOWN}, and "
+    "all with --json.",
+    default=None,
+)
 def du(output: Output, path: Path, segments: bool, count: int | None) -> None:
     """Tell what takes the space: streams, the dead share of the log, pins, all beside the log.
 
