@@ -335,7 +335,7 @@ class _Following:
         self._job.store.stream(target).set_id(followed.last, entries_added=followed.added)
 
     def _set_aside(self, name: bytes, followed: Followed, missed: int | None) -> None:
-        """Keep the stream here under another name, and import the server's, which is another one."""
+        """Keep the stream here under another name, and import the server's in its place."""
         target = self._job.wanted.target(name)
         kept = plain = target + f":until:{followed.last}".encode()
         again = 1

@@ -172,7 +172,7 @@ def _when(at: StreamID) -> str:
 
 
 def _settings(settings: StreamSettings | GroupSettings[bytes]) -> str:
-    """What is set otherwise than by default."""
+    """The settings that are not the default."""
     return ", ".join(
         f"{name.replace('_', ' ').removesuffix(' ms').removesuffix(' s')} {_setting(name, value)}"
         for name, value in settings._asdict().items()
@@ -295,7 +295,7 @@ OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 
 def measured_usage(path: Path) -> Usage:
-    """What takes the space of the store at a path."""
+    """The usage of the space of the store at a path."""
     from logstore.api.describe import living_pins
     from logstore.api.opening import opened_of
     from logstore.compaction.usage import usage
@@ -354,7 +354,7 @@ def segment_row(use: SegmentUse) -> tuple[Any, ...]:
 
 
 def segment_marks(use: SegmentUse) -> Iterator[str]:
-    """What is special about a segment."""
+    """Marks of a segment: active, pinned and so on."""
     if use.active:
         yield "active"
     if use.compacted:
