@@ -57,8 +57,8 @@ def check_streams(options: SourceOptions) -> None:
 
 def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
     """The streams of a load of one store; StreamNotFoundError for an unknown name."""
-    place = options.places[0]
-    found, missing = _store_streams(options, PlannedStore(options, place, store))
+    path = options.paths[0]
+    found, missing = _store_streams(options, PlannedStore(options, path, store))
     _check_missing(options, missing)
     return found
 
@@ -86,8 +86,8 @@ def _store_streams(options: SourceOptions, store: PlannedStore) -> tuple[list[by
 
 def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
     for name in missing:
-        count = len(options.places)
-        where = shown(options.places[0]) if count == 1 else f"{count} stores"
+        count = len(options.paths)
+        where = shown(options.paths[0]) if count == 1 else f"{count} stores"
         hint = "; see store.streams()"
         if options.as_of:
             hint = " as of that moment; name it in store.moment(...), where it is there"
@@ -113,13 +113,13 @@ def streams(
     found = _LoadStreams()
     missing: set[str] | None = None
     hints = _Hints(options, fields, hidden)
-    for place in options.places:
-        with open_planned(options, place) as store:
-            found[place], absent = _store_streams(options, store)
+    for path in options.paths:
+        with open_planned(options, path) as store:
+            found[path], absent = _store_streams(options, store)
             missing = absent if missing is None else missing & absent
-            for name in found[place] if options.group else ():
-                found.undelivered[place, name] = _first_undelivered(options.group, store, name)
-            hints.log(store, found[place])
+            for name in found[path] if options.group else ():
+                found.undelivered[path, name] = _first_undelivered(options.group, store, name)
+            hints.log(store, found[path])
     _check_missing(options, sorted(missing or ()))
     return found
 
@@ -130,7 +130,7 @@ def _first_undelivered(group: str, store: PlannedStore, name: bytes) -> StreamID
         last = store.delivered(name, group)
     except GroupNotFoundError:
         raise OptionError(
-            f"option 'startingGroup': stream {name!r} has no group {group!r} in {store.place}: "
+            f"option 'startingGroup': stream {name!r} has no group {group!r} in {store.shown}: "
             "create it, or leave the stream out"
         ) from None
     return next_id(last)
@@ -142,14 +142,14 @@ def _ranges(options: SourceOptions, found: _LoadStreams) -> dict[str, dict[Range
     check_offsets("startingOffsets", options.starts, every)
     check_offsets("endingOffsets", options.ends, every)
     return {
-        place: ranges(
+        path: ranges(
             names,
             (options.start, options.end),
             options.starts,
             options.ends,
-            {name: found.undelivered[place, name] for name in names} if options.group else {},
+            {name: found.undelivered[path, name] for name in names} if options.group else {},
         )
-        for place, names in found.items()
+        for path, names in found.items()
     }
 
 
@@ -164,8 +164,8 @@ def splits(
     """The splits of a new plan, in the order of stores, streams and IDs. ``counting`` is that of
     `scan.split_plan.make`, errors and warnings are those of `streams`."""
     with ExitStack() as kept:  # a store that is opened again meanwhile shares its engine
-        for place in options.places[:OPEN_STORES_MAX]:
-            kept.enter_context(open_planned(options, place))
+        for path in options.paths[:OPEN_STORES_MAX]:
+            kept.enter_context(open_planned(options, path))
         wanted = _ranges(options, streams(options, fields, hidden))
         return _make_plans(options, cores, wanted, counting=counting)
 
@@ -181,25 +181,25 @@ def _make_plans(
     parts = None if options.min_partitions is None else -(-options.min_partitions // plans)
     cores = -(-cores // plans)
     found: list[Split] = []
-    for place, some in wanted.items():
+    for path, some in wanted.items():
         if some:
-            with open_planned(options, place) as store:
+            with open_planned(options, path) as store:
                 for (start, end), names in some.items():
                     made = store.plan(names, start, end, parts, cores, counting)
                     found += made.splits
-                    _log_plan(place, made, names, start, end)
+                    _log_plan(path, made, names, start, end)
     return found
 
 
 def _log_plan(
-    place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID
+    path: str, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID
 ) -> None:
     """Log one line for a plan."""
     first = ", ".join(repr(shown_name(name)) for name in names[:LOGGED_STREAMS])
     more = f" and {len(names) - LOGGED_STREAMS} more" if len(names) > LOGGED_STREAMS else ""
     log.info(
         "planned %s: %d streams (%s%s) from %s to %s: %d splits, %.1f MB, pin %s",
-        shown(place),
+        shown(path),
         len(names),
         first,
         more,
@@ -272,21 +272,21 @@ def driver() -> Identity:
 
 
 @contextmanager
-def open_planned(options: SourceOptions, place: str) -> Iterator[PlannedStore]:
+def open_planned(options: SourceOptions, path: str) -> Iterator[PlannedStore]:
     """Open one of the stores of a load."""
-    if options.as_of and is_shipped(path_of(place)):
+    if options.as_of and is_shipped(path_of(path)):
         raise OptionError(
-            f"option 'asOf': {shown(place)} was shipped, and is of one moment: leave the option out"
+            f"option 'asOf': {shown(path)} was shipped, and is of one moment: leave the option out"
         )
-    with open_local(options, place) as store:
+    with open_local(options, path) as store:
         kind = StoreAsOf if options.as_of else PlannedStore
-        yield kind(options, place, store)
+        yield kind(options, path, store)
 
 
-def open_local(options: SourceOptions, place: str) -> Store[bytes]:
+def open_local(options: SourceOptions, path: str) -> Store[bytes]:
     """Open a store in a directory, with its index, or a view of a shipped store."""
-    readonly = bool(options.snapshot_dir) or is_shipped(path_of(place))
-    return open_store(place, create=False, background=False, readonly=readonly)
+    readonly = bool(options.snapshot_dir) or is_shipped(path_of(path))
+    return open_store(path, create=False, background=False, readonly=readonly)
 
 
 def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> None:
@@ -301,8 +301,8 @@ def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> N
 class PlannedStore:
     """A store in a directory, or at a URI, as planning needs it."""
 
-    def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:
-        self.place = shown(place)
+    def __init__(self, options: SourceOptions, path: str, store: Store[bytes]) -> None:
+        self.shown = shown(path)
         self._options = options
         self._store = store
         self._token = ""
@@ -363,11 +363,11 @@ class PlannedStore:
 class StoreAsOf(PlannedStore):
     """A store in a directory as it was at a moment that is kept."""
 
-    def __init__(self, options: SourceOptions, place: str, store: Store[bytes]) -> None:
-        super().__init__(options, place, store)
-        here = [each for each in options.as_of if LOCAL.exists(pinfile.path(Path(place), each))]
+    def __init__(self, options: SourceOptions, path: str, store: Store[bytes]) -> None:
+        super().__init__(options, path, store)
+        here = [each for each in options.as_of if LOCAL.exists(pinfile.path(Path(path), each))]
         if len(here) > 1:
-            raise OptionError(f"option 'asOf' names two moments of {place}: leave one out")
+            raise OptionError(f"option 'asOf' names two moments of {path}: leave one out")
         (self._token,) = here or options.as_of[:1]  # for a moment that is over `Kept` has the error
         engine = opened_of(store).engine()
         now_ms = engine.clock.now_ms()

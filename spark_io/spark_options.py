@@ -226,7 +226,7 @@ def ranges(
 class SourceOptions:
     """What is read. Without a name or a pattern: all streams of the stores."""
 
-    places: tuple[str, ...]  # the stores: directories or URIs
+    paths: tuple[str, ...]  # the stores: directories or URIs
     streams: tuple[str, ...]
     start: StreamID
     end: StreamID
@@ -246,7 +246,7 @@ class SourceOptions:
     @property
     def path(self) -> str:
         """The store, for a reader of one store only."""
-        return self.places[0]
+        return self.paths[0]
 
 
 def parse_read(options: Mapping[str, str]) -> SourceOptions:

@@ -41,14 +41,14 @@ def batches(
             log_losses(shown(split.store), losses.found, "a task left out")
 
 
-def log_losses(place: str, found: Sequence[Loss], who: str) -> None:
+def log_losses(path: str, found: Sequence[Loss], who: str) -> None:
     """Log one line for the losses of a store, if there are any."""
     if not found:
         return
     first = "; ".join(str(each.as_error()) for each in found[:LOGGED_LOSSES])
     more = f"; and {len(found) - LOGGED_LOSSES} places more" if len(found) > LOGGED_LOSSES else ""
     count = sum(each.entries for each in found)
-    log.warning("%s %d entries, at most, of %s: %s%s", who, count, place, first, more)
+    log.warning("%s %d entries, at most, of %s: %s%s", who, count, path, first, more)
 
 
 class SplitPartition(InputPartition):

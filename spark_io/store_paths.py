@@ -34,14 +34,14 @@ def stores(given: Mapping[str, str]) -> tuple[str, ...]:
     for text in _paths(given):
         found += _matching_stores(text)
     by_uuid: dict[bytes, str] = {}
-    for place in found:
-        uuid = _uuid(place)
-        before = by_uuid.setdefault(uuid, place)
-        if before is not place:
+    for path in found:
+        uuid = _uuid(path)
+        before = by_uuid.setdefault(uuid, path)
+        if before is not path:
             how = "is named twice"
-            if before != place:
+            if before != path:
                 how = f"and {shown(before)} are the same store, or copies of one"
-            raise OptionError(f"{shown(place)} {how}: its rows would come twice, so leave one out")
+            raise OptionError(f"{shown(path)} {how}: its rows would come twice, so leave one out")
     return tuple(found)
 
 
@@ -49,9 +49,7 @@ def local(text: str, option: str) -> str:
     """The local directory that an option names, absolute; OptionError."""
     parts = urlsplit(text)
     if parts.scheme == "file":
-        text = unquote(
-            text.removeprefix("file:")
-        )  # a `?` is part of a pattern here, and begins no query
+        text = unquote(text.removeprefix("file:"))  # a `?` belongs to a pattern here
         text = "/" + text.lstrip("/")
     elif "://" in text:
         raise OptionError(f"option {option!r} must be a local directory, not {shown(text)!r}")
@@ -82,29 +80,29 @@ def _matching_stores(text: str) -> list[str]:
         if not found:
             raise OptionError(f"option 'path': no store was shipped to where {shown(text)!r} finds")
         return found
-    place = local(text, PATH)
-    return [place] if _is_store(place) or not _is_pattern(place) else _matching(place)
+    path = local(text, PATH)
+    return [path] if _is_store(path) or not _is_pattern(path) else _matching(path)
 
 
-def is_remote(place: str) -> bool:
+def is_remote(path: str) -> bool:
     """Whether it is a URI, and no local path."""
-    return is_uri(place) and not place.startswith("file:")
+    return is_uri(path) and not path.startswith("file:")
 
 
-def _uuid(place: str) -> bytes:
-    if is_remote(place) or is_shipped(Path(place)) or _is_being_shipped(Path(place)):
-        return bytes.fromhex(shipped.place(place).published().uuid)
-    return storefile.read(LOCAL, Path(place)).uuid
+def _uuid(path: str) -> bytes:
+    if is_remote(path) or is_shipped(Path(path)) or _is_being_shipped(Path(path)):
+        return bytes.fromhex(shipped.place(path).published().uuid)
+    return storefile.read(LOCAL, Path(path)).uuid
 
 
-def _is_pattern(place: str) -> bool:
-    if is_remote(place):
-        return shipped.is_pattern(place)
-    return any(each in place for each in _WILDCARDS)
+def _is_pattern(path: str) -> bool:
+    if is_remote(path):
+        return shipped.is_pattern(path)
+    return any(each in path for each in _WILDCARDS)
 
 
-def _is_store(place: str) -> bool:
-    return LOCAL.exists(Path(place, file_names.STORE))
+def _is_store(path: str) -> bool:
+    return LOCAL.exists(Path(path, file_names.STORE))
 
 
 def _matching(pattern: str) -> list[str]:
@@ -128,11 +126,11 @@ def _matching(pattern: str) -> list[str]:
     return sorted(kept)
 
 
-def _is_being_shipped(place: Path) -> bool:
+def _is_being_shipped(path: Path) -> bool:
     """Whether a first ship to a directory has sent objects, and has not published them yet."""
-    if not LOCAL.exists(place / shipped.OBJECTS) or LOCAL.exists(place / shipped.MANIFEST):
+    if not LOCAL.exists(path / shipped.OBJECTS) or LOCAL.exists(path / shipped.MANIFEST):
         return False
-    return any(map(shipped.is_object, _names(place / shipped.OBJECTS, "*")))
+    return any(map(shipped.is_object, _names(path / shipped.OBJECTS, "*")))
 
 
 def _names(folder: Path, pattern: str) -> list[str]:

@@ -106,9 +106,9 @@ class TableReader(DataSourceReader):
         from logstore.spark_io import planning
 
         rows: list[tuple[Any, ...]] = []
-        for place, names in planning.streams(self.options).items():
-            with planning.open_local(self.options, place) as store:
-                rows += [(*row, shown(place)) for row in _ROWS[self.table](store, names)]
+        for path, names in planning.streams(self.options).items():
+            with planning.open_local(self.options, path) as store:
+                rows += [(*row, shown(path)) for row in _ROWS[self.table](store, names)]
         return [
             TablePartition(self._packed(rows[at : at + BATCH_ROWS]))
             for at in range(0, len(rows), BATCH_ROWS)
@@ -119,9 +119,9 @@ class TableReader(DataSourceReader):
         import pyarrow as pa
 
         kinds = _types(self.table)
-        places = {name: place for place, name in enumerate(kinds)}
+        numbers = {name: number for number, name in enumerate(kinds)}
         arrays = [
-            pa.array([row[places[name]] for row in rows], spark_columns.arrow_type(kind))
+            pa.array([row[numbers[name]] for row in rows], spark_columns.arrow_type(kind))
             for name, kind in self.wanted.items()
         ]
         return (
@@ -257,8 +257,8 @@ class DamageReader(TableReader):
         for _ in split_reads.batches(partition.split, Gather(["ms"]), losses=losses):
             pass
         if losses.found:
-            place = shown(partition.split.store)
-            yield self.batch([(*_loss_row(each), place) for each in losses.found])
+            path = shown(partition.split.store)
+            yield self.batch([(*_loss_row(each), path) for each in losses.found])
 
 
 def _loss_row(loss: Loss) -> tuple[Any, ...]:

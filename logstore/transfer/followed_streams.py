@@ -62,9 +62,8 @@ class ServerCounts:
 
     def __init__(self, reply: Any) -> None:
         text = reply if isinstance(reply, bytes) else b""
-        found = dict(
-            line.split(b":", 1) for line in text.splitlines() if b":" in line
-        )  # empty for a server before Redis 7.0, or one that refuses INFO
+        # Empty for a server before Redis 7.0, or one that refuses INFO.
+        found = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
         self._run = found.get(b"run_id")
         self._gone = (found.get(b"expired_keys"), found.get(b"evicted_keys"))
         self._commands = _number(found.get(b"total_commands_processed", b"0"))

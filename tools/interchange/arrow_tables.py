@@ -211,9 +211,7 @@ def _value(scalar: Any) -> Any:
         names = [field.name for field in kind]
         return {name: _value(scalar[at]) for at, name in enumerate(names)}
     if pa.types.is_map(kind):
-        pairs = [
-            (each[0], each[1]) for each in scalar.values
-        ]  # keys and values, whatever their names
+        pairs = [(each[0], each[1]) for each in scalar.values]  # they may have other names
         return {_key(_value(name)): _value(each) for name, each in pairs}
     return [_value(each) for each in scalar.values]
 

@@ -30,7 +30,7 @@ from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.tools.interchange import text_lines
 from logstore.tools.interchange.file_formats import TABLES, TEXTS, Input, guess_delimiter
-from logstore.tools.interchange.text_rows import TIME_FORMATS, Block, Row, RowIDs
+from logstore.tools.interchange.text_rows import TIME_FORMATS, Block, ImportRow, RowIDs
 
 if TYPE_CHECKING:
     from logstore.api.stream import Stream
@@ -105,7 +105,7 @@ class Load(Import):
         with closing(self.rows):
             return self._run(self.rows)
 
-    def _run(self, rows: Iterable[Row | InputLineError | Block]) -> Counts:
+    def _run(self, rows: Iterable[ImportRow | InputLineError | Block]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
         for found in rows:
             if isinstance(found, Block):
@@ -148,7 +148,7 @@ class Load(Import):
         self._with_ids = block.with_ids
         return True
 
-    def _add_one(self, found: Row | InputLineError) -> None:
+    def _add_one(self, found: ImportRow | InputLineError) -> None:
         row = self._checked(found)
         if isinstance(row, InputLineError):
             self._bad(row)
@@ -165,7 +165,7 @@ class Load(Import):
         if len(self._waiting) >= self._batch_rows:
             self._commit()
 
-    def _checked(self, found: Row | InputLineError) -> Row | InputLineError | None:
+    def _checked(self, found: ImportRow | InputLineError) -> ImportRow | InputLineError | None:
         """The row if it is to be added, its error, or None to skip it."""
         if isinstance(found, InputLineError):
             return found

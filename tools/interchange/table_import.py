@@ -74,7 +74,7 @@ class TableIDs:
         return self._time >= 0 or self.layout.id_kind != ""
 
     def numbers(self, batch: Any) -> Numbers:
-        """Milliseconds and sequences of the IDs; a missing sequence is a rank in its millisecond."""
+        """Milliseconds and sequences of the IDs; a missing sequence is a rank of the row."""
         if self._time < 0:
             return intake.row_ids(batch, self.layout)
         column = batch.column(self._time)

@@ -28,7 +28,7 @@ from logstore.errors import InputLineError
 from logstore.tools.interchange.file_formats import is_utf8
 from logstore.tools.interchange.text_rows import (
     Block,
-    Row,
+    ImportRow,
     RowIDs,
     attempt,
     blocks,
@@ -38,7 +38,7 @@ from logstore.tools.interchange.text_rows import (
     plain_json,
 )
 
-Found: TypeAlias = Generator[Row | InputLineError | Block]
+Found: TypeAlias = Generator[ImportRow | InputLineError | Block]
 LINE_MAX_BYTES = 64 << 20
 PIECE = 1 << 20  # characters or bytes that are read at once of a line that may be too long
 BLOCK_BYTES = 64 << 10  # that are read at once of JSON lines
@@ -69,7 +69,7 @@ def _json_lines(number: int, source: BinaryIO, ids: RowIDs, most: int) -> Found:
     reading: Any = source
     held = b""  # the beginning of a line
 
-    def other(number: int, line: bytes) -> Row | InputLineError | None:
+    def other(number: int, line: bytes) -> ImportRow | InputLineError | None:
         return attempt(number, partial(json_pairs, line, ids), ids) if line.strip() else None
 
     while piece := reading.read1(min(BLOCK_BYTES, most + 1 - len(held))):
@@ -235,7 +235,7 @@ def _csv_rows(source: _CSVLines, ids: RowIDs, delimiter: str, most: int) -> Foun
     header: list[str] = []
     plain = plain_csv(header, ids)
 
-    def other(number: int, cells: list[str]) -> Row | InputLineError | None:
+    def other(number: int, cells: list[str]) -> ImportRow | InputLineError | None:
         return attempt(number, partial(csv_pairs, header, cells, ids), ids) if cells else None
 
     while True:

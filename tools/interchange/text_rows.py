@@ -77,7 +77,7 @@ class RowIDs:
         return not self.default or "-" in given or (12 <= len(given) <= 14 and given[0] != "0")
 
     def check_meant(self, given: str, found: StreamID) -> None:
-        """InvalidIDError for a bare number in ``id`` that is no time; unless the field was named."""
+        """InvalidIDError for a bare number in ``id`` that is no time, if nobody named the field."""
         if self.surely_meant(given) or is_time(found.ms):
             return
         raise InvalidIDError(
@@ -125,7 +125,7 @@ NUMBERS = ("ms", "seq")
 WRAPPERS = ("fields", "pairs", "pairs_base64")
 
 
-class Row(NamedTuple):
+class ImportRow(NamedTuple):
     """A row that becomes an entry: its line, its ID if it has one, its pairs."""
 
     line: int
@@ -154,7 +154,7 @@ class _BadLineError(ValueError):
 
 def attempt(
     number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs, unit: str = "line"
-) -> Row | InputLineError:
+) -> ImportRow | InputLineError:
     """A row of the ID's text, if there is one, and the pairs; or the error of its line."""
     try:
         given, pairs = parse()
@@ -168,7 +168,7 @@ def attempt(
             ids.check_meant(given, found)
     except (InvalidIDError, ValueError) as error:
         return InputLineError(str(error), line_number=number, unit=unit)
-    return Row(number, found, pairs, unit)
+    return ImportRow(number, found, pairs, unit)
 
 
 # -- JSON ---------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Block(NamedTuple):
         """Whether the rows have IDs."""
         return isinstance(self.rows[0], tuple)
 
-    def row(self, at: int) -> Row | InputLineError:
+    def row(self, at: int) -> ImportRow | InputLineError:
         """One row as ``attempt`` makes it, or the error of its line."""
         found = self.rows[at]
         given, fields = found if isinstance(found, tuple) else (None, found)
@@ -332,7 +332,9 @@ class Block(NamedTuple):
         return attempt(self.lines[at], lambda: (given, stored), self.ids)
 
 
-def one_by_one(found: Iterable[Row | InputLineError | Block]) -> Iterator[Row | InputLineError]:
+def one_by_one(
+    found: Iterable[ImportRow | InputLineError | Block],
+) -> Iterator[ImportRow | InputLineError]:
     """The rows of blocks one by one, with the rows and errors between blocks, in order."""
     for each in found:
         if isinstance(each, Block):
@@ -343,9 +345,9 @@ def one_by_one(found: Iterable[Row | InputLineError | Block]) -> Iterator[Row | 
 
 def blocks(
     found: Iterable[tuple[int, R, PlainRow | None]],
-    other: Callable[[int, R], Row | InputLineError | None],
+    other: Callable[[int, R], ImportRow | InputLineError | None],
     ids: RowIDs,
-) -> Iterator[Row | InputLineError | Block]:
+) -> Iterator[ImportRow | InputLineError | Block]:
     """Plain rows put together, of the numbers of lines, what stands there, and what plain row that
     is; where there is none, what ``other`` makes of it, which is nothing where nothing stands."""
     lines: list[int] = []
