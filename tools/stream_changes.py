@@ -18,7 +18,7 @@ import click
 from logstore.api import units
 from logstore.errors import EntryNotFoundError, StreamExistsError
 from logstore.tools import command_options as options
-from logstore.tools.command_options import LENGTH, MOMENT, SIZE, F
+from logstore.tools.command_options import LENGTH, MOMENT, SIZE
 from logstore.tools.command_output import Output
 from logstore.tools.entry_commands import split_pair
 from logstore.tools.interchange.text_rows import is_time
@@ -117,14 +117,10 @@ def drop(output: Output, path: Path, name: str) -> None:
         output.report({"dropped": store.drop(name)})
 
 
-def _replace_option(name: str) -> Callable[[F], F]:
-    return click.option("--replace", is_flag=True, help=f"Drop a stream that is called {name}.")
-
-
 @options.command("rename")
 @click.argument("old")
 @click.argument("new")
-@_replace_option("NEW")
+@click.option("--replace", is_flag=True, help="Drop a stream that is called NEW.")
 @options.yes_option
 def rename(output: Output, path: Path, old: str, new: str, replace: bool) -> None:
     """Call a stream otherwise, with all that is its, as RENAME."""
@@ -136,7 +132,7 @@ def rename(output: Output, path: Path, old: str, new: str, replace: bool) -> Non
 @options.command("copy")
 @click.argument("source")
 @click.argument("target")
-@_replace_option("TARGET")
+@click.option("--replace", is_flag=True, help="Drop a stream that is called TARGET.")
 @options.yes_option
 def copy(output: Output, path: Path, source: str, target: str, replace: bool) -> None:
     """Copy a stream with its groups, in one commit, as COPY."""

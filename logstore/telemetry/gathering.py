@@ -200,9 +200,8 @@ class _Streams:
         self._series_max = series_max
         self._patterns = patterns
         self.names: dict[int, str] = {}  # of those that have series, by their numbers
-        self.opens: dict[
-            int, int
-        ] = {}  # by segment, the bytes that its open nodes take when rewritten
+        # By segment, the bytes that its open nodes take when they are rewritten.
+        self.opens: dict[int, int] = {}
         self._count = self._entries = 0
         self._length = Family("logstore_stream_entries", "Entries of a stream.", STREAM)
         self._adds = Family(
