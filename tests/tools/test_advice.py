@@ -26,8 +26,8 @@ OF_PYTHON = re.compile(
 # neither consumes nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
     "adding", "arguments", "arrow_builder", "clock", "conversion", "dead_letters",
-    "handlers", "idempotency", "latest_entries", "linked", "options", "pool", "record_batches", "resp",
-    "transaction", "values", "worker",
+    "handlers", "idempotency", "latest_entries", "linked", "options", "pool", "record_batches",
+    "resp", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {
     Path("logstore/api/dump.py"),
