@@ -28,7 +28,7 @@ from logstore.ids import MAX_ID, StreamID
 from logstore.log import pinfile
 from logstore.log.shipped_files import is_shipped
 from logstore.scan import split_plan
-from logstore.scan.moment import Kept
+from logstore.scan.moment import KeptMoment
 from logstore.scan.scan_columns import folded
 from logstore.scan.snapshot_file import Split
 from logstore.scan.split_plan import Plan
@@ -109,17 +109,18 @@ def streams(
     options: SourceOptions, fields: Sequence[str] = (), hidden: str | None = None
 ) -> _LoadStreams:
     """The streams of a load by store, in the order of the stores; StreamNotFoundError for a name
-    that none of them has. `_Hints` warns about ``fields``, and about the one that is ``hidden``."""
+    that none of them has. `_SchemaWarnings` warns about ``fields``, and about the one that is
+    ``hidden``."""
     found = _LoadStreams()
     missing: set[str] | None = None
-    hints = _Hints(options, fields, hidden)
+    warnings = _SchemaWarnings(options, fields, hidden)
     for path in options.paths:
         with open_planned(options, path) as store:
             found[path], absent = _store_streams(options, store)
             missing = absent if missing is None else missing & absent
             for name in found[path] if options.group else ():
                 found.undelivered[path, name] = _first_undelivered(options.group, store, name)
-            hints.log(store, found[path])
+            warnings.log(store, found[path])
     _check_missing(options, sorted(missing or ()))
     return found
 
@@ -211,7 +212,7 @@ def _log_plan(
     )
 
 
-class _Hints:
+class _SchemaWarnings:
     """Warnings about the columns of a schema, from a sample of first and last entries: about a
     column that is null because the field's name has another case, and about the column for the
     store where it hides a field.
@@ -368,10 +369,11 @@ class StoreAsOf(PlannedStore):
         here = [each for each in options.as_of if LOCAL.exists(pinfile.path(Path(path), each))]
         if len(here) > 1:
             raise OptionError(f"option 'asOf' names two moments of {path}: leave one out")
-        (self._token,) = here or options.as_of[:1]  # for a moment that is over `Kept` has the error
+        # If the moment is over none is here: `KeptMoment` raises the error.
+        (self._token,) = here or options.as_of[:1]
         engine = opened_of(store).engine()
         now_ms = engine.clock.now_ms()
-        self._streams = Kept(engine.fs, engine.path, engine.uuid, self._token, now_ms).streams
+        self._streams = KeptMoment(engine.fs, engine.path, engine.uuid, self._token, now_ms).streams
 
     def has(self, name: bytes) -> bool:
         """Whether there was a stream of this name."""

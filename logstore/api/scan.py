@@ -168,7 +168,7 @@ def make_scan(
     def made() -> Scan:
         from logstore.scan import query
 
-        read = query.Where(opened.engine, names, low, high)
+        read = query.ScanRange(opened.engine, names, low, high)
         return Scan(
             query.Query(read, columns, schema, where, batch_rows, merge=merge, guarded=guarded)
         )

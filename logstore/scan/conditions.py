@@ -10,8 +10,8 @@ equals NaN, and is larger than any number. pyarrow compares otherwise: see `_com
 
 A filter is an expression of pyarrow, whose parts cannot be read. But the data sets of pyarrow can
 tell whether an expression can hold where another one is known to hold: that is how they skip files.
-So `Possible` asks about intervals of IDs until it finds the first and the last ID that can have a
-row.
+So `FilterRange` asks about intervals of IDs until it finds the first and the last ID that can have
+a row.
 
 Invariants: every condition is checked before anything is read, and an error names it; no value is
 rounded before it is compared, but to the precision of a float. An interval is left out only if
@@ -248,7 +248,7 @@ TS_MAX_MS = 253_402_300_799_999  # the end of the year 9999: the column ``ts`` i
 ID_COLUMNS = ("ms", "ts", "id_key")
 
 
-class Possible:
+class FilterRange:
     """Finds where a filter can hold. ``schema`` has all columns that the filter names, and
     ``stream``, ``ms``, ``ts``, ``id_key``."""
 

@@ -9,7 +9,7 @@ begin below it.)
 `Listing` lists whole streams, each as it stood at one moment. It reads pieces of PIECE_NODES nodes,
 a snapshot each; many small streams share a piece. Of a large stream it leaves out what was added
 after the first piece. If anything was deleted meanwhile it begins again, the last time on one
-snapshot. `AtOnce` lists all streams on one snapshot.
+snapshot. `OneSnapshotListing` lists all streams on one snapshot.
 
 Invariants: a row whose checksum does not fit is an error. The open node is the last, and its
 listpack stands in the list, unless it cannot be read and losses are allowed. Nodes that the index
@@ -146,7 +146,7 @@ class Listing:
         return record, at
 
 
-class AtOnce:
+class OneSnapshotListing:
     """All nodes of some streams, or of all, on one snapshot; StreamNotFoundError if one is missing.
 
     ``streams``: names and numbers of all streams, also of those without nodes.

@@ -27,7 +27,7 @@ from logstore.fs import FileSystem
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.scan import snapshot_file
-from logstore.scan.listing import AtOnce, new_list
+from logstore.scan.listing import OneSnapshotListing, new_list
 from logstore.scan.snapshot_file import Blocks, Split, Writer
 from logstore.tuples import NamedTuple
 
@@ -54,7 +54,7 @@ def keep(engine: Engine, names: Sequence[bytes] | None = None, *, ttl_ms: int = 
     fs, home = engine.fs, engine.path
     made_ms = engine.clock.now_ms()
     with pins.planning(fs, home, made_ms, purpose=MOMENT) as pin:
-        found = AtOnce(engine, names)
+        found = OneSnapshotListing(engine, names)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(
             str(home), str(home), engine.uuid, pin.id, 0, 0, ZERO_ID, MAX_ID, 0, 0, 0
@@ -85,7 +85,7 @@ class _Listed:
         self.sections: list[tuple[int, Section]] = []
 
 
-class Kept:
+class KeptMoment:
     """A kept moment, by its token; its lease is renewed. SnapshotExpiredError if it is over."""
 
     def __init__(self, fs: FileSystem, home: Path, uuid: bytes, token: str, now_ms: int) -> None:

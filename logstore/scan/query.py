@@ -23,7 +23,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.errors import OptionError
 from logstore.ids import StreamID
 from logstore.scan import conditions, live
-from logstore.scan.conditions import ID_COLUMNS, Possible
+from logstore.scan.conditions import ID_COLUMNS, FilterRange
 from logstore.scan.conversion import Shape
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
 from logstore.scan.scan_columns import Target, standard_columns, targets, typed_columns, types_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Where(NamedTuple):
+class ScanRange(NamedTuple):
     """The streams, found anew at each reading, and the IDs of a scan, both ends included."""
 
     engine: Callable[[], Engine]
@@ -52,7 +52,7 @@ class Query:
 
     def __init__(
         self,
-        where: Where,
+        where: ScanRange,
         columns: Sequence[str] | Sequence[Target] | Mapping[str, Any] | None = None,
         schema: Any = None,
         filter: Any = None,
@@ -131,7 +131,7 @@ class Query:
         if start > end or not any(name in text for name in ("stream", *ID_COLUMNS)):
             return names, start, end
         every = {each.name: each for each in standard_columns()} | self._known
-        possible = Possible(condition, conditions.schema_of(list(every.values())))
+        possible = FilterRange(condition, conditions.schema_of(list(every.values())))
         if "stream" in text:
             names = possible.streams(names)
         if any(name in text for name in ID_COLUMNS):

@@ -29,7 +29,7 @@ from logstore.tuples import NamedTuple
 NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first are small, as often the first suffices
 
 
-class Sifting(Maker, Protocol):
+class MatchingMaker(Maker, Protocol):
     """Makes entries of those alone that match."""
 
     @property
@@ -44,7 +44,7 @@ def read_batch(
     start: StreamID,
     end: StreamID,
     limit: int,
-    maker: Sifting,
+    maker: MatchingMaker,
     walked: Interval | None,
     nodes: int,
     *,
@@ -53,14 +53,14 @@ def read_batch(
     """As ``engine.streams.read.read_batch``, of at most ``nodes`` nodes."""
     if start > end or limit == 0:
         return Batch([], None)
-    sift = _Sift(engine, name, start, end, limit, maker, walked, nodes)
-    batch = snapshot.read(engine, sift.backward if reverse else sift.forward)
+    batch_read = _MatchingBatch(engine, name, start, end, limit, maker, walked, nodes)
+    batch = snapshot.read(engine, batch_read.backward if reverse else batch_read.forward)
     if batch.entries:
         engine.metrics.count("read_entries", len(batch.entries))
     return batch
 
 
-class _Sift(NamedTuple):
+class _MatchingBatch(NamedTuple):
     """One batch of a read."""
 
     engine: Engine
@@ -68,7 +68,7 @@ class _Sift(NamedTuple):
     start: StreamID
     end: StreamID
     limit: int
-    maker: Sifting
+    maker: MatchingMaker
     walked: Interval | None
     nodes: int
 

@@ -36,7 +36,7 @@ from logstore.log import file_names, pinfile
 from logstore.log.shipped_files import ShippedFiles
 from logstore.scan import snapshot_file
 from logstore.scan.listing import Listing
-from logstore.scan.moment import Kept
+from logstore.scan.moment import KeptMoment
 from logstore.scan.record_batches import Loss, Losses
 from logstore.scan.snapshot_file import Listed, Split, Writer
 from logstore.tuples import NamedTuple
@@ -131,7 +131,7 @@ def make(
     made_ms = engine.clock.now_ms()
     fs, home = engine.fs, home or engine.path
     if moment:  # renews its lease, also where an equal plan is there already
-        Kept(fs, engine.path, engine.uuid, moment, made_ms)
+        KeptMoment(fs, engine.path, engine.uuid, moment, made_ms)
     # The position before the plan: a later commit makes the plan another one.
     position = 0 if moment else snapshot.read(engine, lambda view: view.meta.applied)
     what = (str(engine.path), list(names), start, end, moment, lossy)
@@ -170,7 +170,7 @@ def _listed(
                 raise
         return Listing(engine, names, start, end, lossy=True)
     now_ms = engine.clock.now_ms()
-    kept = Kept(engine.fs, engine.path, engine.uuid, moment, now_ms)
+    kept = KeptMoment(engine.fs, engine.path, engine.uuid, moment, now_ms)
     return kept.listed(names, start, end)
 
 

@@ -181,7 +181,7 @@ def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
 
 # -- streams ----------------------------------------------------------------------------------
 @dataclass(slots=True)
-class _Page:
+class _StreamPage:
     """A page of streams, read on one snapshot."""
 
     last: int  # the number of the last one
@@ -228,9 +228,9 @@ class _Streams:
                 self._add_series(*row)
             after, more = page.last, page.more
 
-    def _page(self, view: Snapshot, after: int, room: int) -> _Page:
+    def _page(self, view: Snapshot, after: int, room: int) -> _StreamPage:
         """One page of streams; it may be called again, so it changes nothing in ``self``."""
-        page, rows = _Page(last=after), 0
+        page, rows = _StreamPage(last=after), 0
         for record, node in islice(view.index.records_with_opens(after), ROWS_A_SNAPSHOT):
             rows += 1
             page.last = record.number

@@ -169,7 +169,7 @@ class Report:
         return found
 
 
-class Claim(NamedTuple):
+class StreamIdentity(NamedTuple):
     """What a stream is recognised by on the other side."""
 
     length: int
@@ -177,11 +177,11 @@ class Claim(NamedTuple):
     entries_added: int | None  # None: not known
 
     @classmethod
-    def of(cls, known: Any) -> Claim:
-        """The claim of a stream's record, facts or value."""
+    def of(cls, known: Any) -> StreamIdentity:
+        """The identity of a stream's record, facts or value."""
         return cls(known.length, known.last, known.entries_added)
 
-    def same(self, other: Claim) -> bool:
+    def same(self, other: StreamIdentity) -> bool:
         """Whether both are the same stream, as far as is known."""
         both_known = None not in (self.entries_added, other.entries_added)
         return self[:2] == other[:2] and (self == other or not both_known)
@@ -210,9 +210,9 @@ class Job(NamedTuple):
         """The progress of one stream, whose entries count on from ``before``."""
         return lambda entries: self.progress(min(before + entries, total), total)
 
-    def keeps(self, found: Claim | None, claim: Claim) -> bool:
+    def keeps(self, found: StreamIdentity | None, identity: StreamIdentity) -> bool:
         """Whether a stream of that name stays; then it is counted, as the same or as kept."""
-        if found is not None and found.same(claim):
+        if found is not None and found.same(identity):
             self.report.same += 1
             return True
         if self.wanted.policy == "skip":

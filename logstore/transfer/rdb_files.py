@@ -50,7 +50,7 @@ from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import ENVELOPE_MAGIC, FileReader, StreamKey, plain
 from logstore.rdb.rdb_writer import FileWriter
 from logstore.rdb.value import Node
-from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
 from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Intake, Piece
 
 PART = ".part"
@@ -198,7 +198,7 @@ def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) ->
     if name is None:
         raise OptionError("a DUMP payload has no name in it: give one with --name")
     info = value.info
-    if intake.takes(wanted.target(name), Claim.of(info)):
+    if intake.takes(wanted.target(name), StreamIdentity.of(info)):
         intake.value(wanted.target(name), value)
 
 
@@ -277,13 +277,13 @@ class _Import:
     def _stream(self, key: StreamKey) -> None:
         name, intake = self._job.wanted.target(key.name), self._intake
         if not self._job.wanted.replace and intake.record(name) is not None:
-            intake.takes(name, Claim.of(key.info()))  # it counts the stream, or raises
+            intake.takes(name, StreamIdentity.of(key.info()))  # it counts the stream, or raises
             return
         found = _pieces(key, PIECE_BYTES)
         piece, more = next(found)
         if not more:
             info = key.info()
-            if intake.takes(name, Claim.of(info)):
+            if intake.takes(name, StreamIdentity.of(info)):
                 prepared = restore.settled(piece.parts, piece.after, info)
                 intake.whole(name, prepared, key.expires_ms)
             return

@@ -26,7 +26,7 @@ from logstore.options import IMPORTING
 from logstore.rdb import dump_payload
 from logstore.rdb.rdb_writer import kind_of
 from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
-from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
 from logstore.transfer.peer_server import Command, Server, UnexpectedReply, blob, checked, count
 from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
 from logstore.transfer.server_import import DUMP_MAX_BYTES
@@ -116,8 +116,8 @@ class _Export:
             if not count(checked(self._server.attempt("EXISTS", target))):
                 return True
         facts = self._server.info(target)
-        there = None if facts is None else Claim.of(facts)
-        if self._job.keeps(there, Claim.of(export.info)):
+        there = None if facts is None else StreamIdentity.of(facts)
+        if self._job.keeps(there, StreamIdentity.of(export.info)):
             return False
         raise StreamExistsError(
             "the server has another key of this name: skip it, replace it, or give a prefix",

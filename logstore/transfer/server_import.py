@@ -20,7 +20,7 @@ from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump_payload
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
-from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
 from logstore.transfer.peer_server import (
     EntryRows,
     GroupFacts,
@@ -96,7 +96,7 @@ class ServerImport:
         if facts is None:
             return
         target = self._job.wanted.target(name)
-        if not self.intake.takes(target, Claim.of(facts)):
+        if not self.intake.takes(target, StreamIdentity.of(facts)):
             return
         size = self._server.attempt("MEMORY", "USAGE", name)
         if isinstance(size, int) and size > self._dump_max_bytes:

@@ -29,7 +29,7 @@ from logstore.errors import (
 )
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
-from logstore.transfer.job import Claim, Job
+from logstore.transfer.job import Job, StreamIdentity
 from logstore.tuples import NamedTuple
 
 PIECE_BYTES = 1 << 20  # small, so that the same memory is reused
@@ -59,7 +59,7 @@ class Intake:
         """The record of a stream in the store; None: there is none."""
         return snapshot.read(opened_of(self._job.store).engine(), Snapshot.record, name)
 
-    def takes(self, name: bytes, claim: Claim) -> bool:
+    def takes(self, name: bytes, identity: StreamIdentity) -> bool:
         """Whether a stream is to be brought in; if not it is counted. StreamExistsError."""
         arguments.stream_name(name)
         if self._job.wanted.replace:
@@ -67,12 +67,12 @@ class Intake:
         found = self.record(name)
         if found is None:
             return True
-        if self._job.keeps(Claim.of(found), claim):
+        if self._job.keeps(StreamIdentity.of(found), identity):
             return False
         raise StreamExistsError(
             f"the store has another stream of this name, {found.length} entries up to "
-            f"{found.last}, not {claim.length} up to {claim.last}: skip it, replace it, or give a "
-            "prefix",
+            f"{found.last}, not {identity.length} up to {identity.last}: skip it, replace it, or "
+            "give a prefix",
             stream=name,
         )
 

@@ -20,7 +20,7 @@ from logstore.api.store import Store
 from logstore.errors import ClosedError, InvalidIDError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.scan import conditions, live
-from logstore.scan.conditions import TS_MAX_MS, Possible
+from logstore.scan.conditions import TS_MAX_MS
 from tests.scan.look import make_store
 
 # Both sides of where `ts`, and then `ms`, become null.
@@ -222,7 +222,7 @@ def test_an_interval_leaves_out_nothing_for_which_a_filter_holds(data: st.DataOb
         }
     )  # fmt: skip
     holds = set(table.filter(found)["id_key"].to_pylist())
-    interval = Possible(found, table.schema).interval(ZERO_ID, MAX_ID)
+    interval = FilterRange(found, table.schema).interval(ZERO_ID, MAX_ID)
     left = [] if interval is None else [id for id in rows if interval[0] <= id <= interval[1]]
     assert holds <= {key(id) for id in left}
 
