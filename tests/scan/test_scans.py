@@ -20,7 +20,7 @@ from logstore.api.store import Store
 from logstore.errors import ClosedError, InvalidIDError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.scan import conditions, live
-from logstore.scan.conditions import TS_MAX_MS
+from logstore.scan.conditions import TS_MAX_MS, FilterRange
 from tests.scan.look import make_store
 
 # Both sides of where `ts`, and then `ms`, become null.
