@@ -213,11 +213,11 @@ def _log_plan(
 
 
 class _SchemaWarnings:
-    """Warnings about the columns of a schema, from a sample of first and last entries: about a
-    column that is null because the field's name has another case, and about the column for the
-    store where it hides a field.
+    """Warnings about the columns of a schema, from a sample of first and last entries.
 
-    They are warnings only: neither the rows of a query nor its errors may depend on a sample.
+    One is about a column that is null because the field's name has another case; one is about the
+    column for the store where it hides a field. They are warnings only: neither the rows of a query
+    nor its errors may depend on a sample.
     """
 
     def __init__(self, options: SourceOptions, fields: Sequence[str], hidden: str | None) -> None:

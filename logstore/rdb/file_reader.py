@@ -33,7 +33,7 @@ _REDIS, _VALKEY, _HEAD_BYTES = b"REDIS", b"VALKEY", 9
 _SLOT_INFO, _FUNCTION, _MODULE_AUX = 244, 245, 247
 _IDLE, _FREQUENCY, _AUX, _RESIZE = 248, 249, 250, 251
 _EXPIRES_MS, _EXPIRES_S, _SELECT, _END = 252, 253, 254, 255
-_OPCODE_MIN = 240  # what is from here on is no type of a value
+_OPCODE_MIN = 240  # codes from here on are no types of values
 _AUX_KEPT_BYTES, _AUX_KEPT = 1024, 64
 _CRC_SINCE = 5
 
@@ -74,7 +74,7 @@ class StreamKey:
         return self._info
 
     def value(self, most_bytes: int) -> StreamValue:
-        """All of it in memory; TooLargeError if its nodes have more than ``most_bytes``."""
+        """The whole stream in memory; TooLargeError if its nodes have more than ``most_bytes``."""
         found: list[Node] = []
         size = 0
         for node in self.nodes():
@@ -115,8 +115,8 @@ class FileReader:
                 f"{self.version}: those of Valkey begin with {codes.VALKEY_VERSION}"
             )
         self.newer = codes.newer(self.version)  # a note about a version that is not known, or None
-        self.notes: dict[bytes, bytes] = {}  # what the server wrote of itself
-        self.skipped: Counter[str] = Counter()  # keys that are no streams, by what they are
+        self.notes: dict[bytes, bytes] = {}  # what the server wrote about itself
+        self.skipped: Counter[str] = Counter()  # keys that are no streams, by type
         self._database = 0
         self._expires_ms: int | None = None
 
@@ -193,7 +193,7 @@ class FileReader:
 
 
 def verify(fill: Fill) -> int:
-    """Read a whole file and keep nothing: how many streams it has; InvalidPayloadError."""
+    """Read a whole file and keep nothing; how many streams it has. InvalidPayloadError."""
     return sum(1 for _ in FileReader(fill).streams())
 
 
@@ -227,18 +227,18 @@ _NAMES: Final = {
     26: "stream",
     27: "stream",
 }
-_SCORE_MAX_BYTES = 252  # 253 to 255 stand for what is no number, and have no bytes
+_SCORE_MAX_BYTES = 252  # 253 to 255 are NaN and the infinities, without bytes
 _MODULE_END, _MODULE_FLOAT, _MODULE_DOUBLE, _MODULE_STRING = 0, 3, 4, 5
 _MODULE_NUMBERS = (1, 2)
 
 
 def _type_name(kind: int) -> str:
-    """What a type is called."""
+    """The name of a type."""
     return _NAMES.get(kind, f"type {kind}")
 
 
 def _skip_value(reader: Reader, kind: int, version: int) -> None:
-    """Pass over a value; InvalidPayloadError for a type that is not known."""
+    """Skip a value; InvalidPayloadError for a type that is not known."""
     step = (
         _SKIPPED_VALKEY.get(kind) if version >= codes.VALKEY_VERSION else _SKIPPED_REDIS.get(kind)
     )
@@ -252,7 +252,7 @@ def _skip_value(reader: Reader, kind: int, version: int) -> None:
 
 
 def _skip_module(reader: Reader) -> None:
-    """Pass over what a module wrote, up to its end mark."""
+    """Skip the data of a module, up to its end mark."""
     while (opcode := reader.length()) != _MODULE_END:
         if opcode in _MODULE_NUMBERS:
             reader.length()
@@ -267,7 +267,7 @@ def _skip_module(reader: Reader) -> None:
 
 
 def _strings(each: int) -> Callable[[Reader], None]:
-    """So many strings for each item that is counted."""
+    """Skip a counted list, with so many strings for each item."""
 
     def step(reader: Reader) -> None:
         left = reader.length()
@@ -353,10 +353,10 @@ _ENVELOPE_VERSION, _RDB = 1, 1
 _LZ4, _ZSTANDARD = 1, 2
 PIECE_BYTES = 256 * 1024
 READ_BYTES = 64 * 1024
-SIP_BYTES = 512  # of Zstandard at once, of which each four may become 128 KiB
-RATIO_MAX = 1000  # repetitive files are seldom compressed better than to a hundredth
+SIP_BYTES = 512  # of Zstandard that are read at once: four of them may become 128 KiB
+RATIO_MAX = 1000  # even repetitive files are seldom compressed to less than a hundredth
 FREE_BYTES = 64 << 20
-WINDOW_MAX_BYTES = 128 << 20  # what a Zstandard frame may ask to be kept in memory
+WINDOW_MAX_BYTES = 128 << 20  # the largest window of a Zstandard frame
 
 
 def _damaged_envelope(why: object) -> InvalidPayloadError:
@@ -391,7 +391,7 @@ class _EnvelopeBytes:
         self.taken = 0
 
     def read(self, size: int = READ_BYTES) -> bytes:
-        """Some of the next bytes, ``size`` of them unless it ends before; b"": the end."""
+        """The next bytes: ``size`` of them, or fewer at the end."""
         while len(self._held) - self._at < size and (more := self._fill(size)):
             self._held, self._at = self._held[self._at :] + more, 0
         found = self._held[self._at : self._at + size]
