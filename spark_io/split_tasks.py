@@ -31,7 +31,7 @@ def batches(
 ) -> Iterator[Any]:
     """The record batches of a split. SnapshotExpiredError if its pin is over; CorruptionError for
     entries that cannot be read, unless losses are allowed."""
-    losses = Losses(passed_over=not options.fail_on_loss, advice=ADVICE)
+    losses = Losses(allowed=not options.fail_on_loss, advice=ADVICE)
     shape, gather = spark_columns.shape_and_gather(wanted, options, shown(split.store))
     try:
         for batch in split_reads.batches(split, gather, losses=losses):

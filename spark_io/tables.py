@@ -253,7 +253,7 @@ class DamageReader(TableReader):
         """A row for each loss in one split."""
         if not isinstance(partition, SplitPartition):
             return
-        losses = Losses(passed_over=True)
+        losses = Losses(allowed=True)
         for _ in split_reads.batches(partition.split, Gather(["ms"]), losses=losses):
             pass
         if losses.found:

@@ -306,12 +306,12 @@ class Loss(NamedTuple):
 
 
 class Losses:
-    """Collects the losses of one reading. ``passed_over``: the reading goes on behind damage; else
+    """Collects the losses of one reading. ``allowed``: the reading goes on behind damage; else
     ``check`` raises the first loss, and its text ends with the ``advice``."""
 
-    def __init__(self, *, passed_over: bool = False, advice: str = "") -> None:
+    def __init__(self, *, allowed: bool = False, advice: str = "") -> None:
         self.found: list[Loss] = []
-        self._passed_over = passed_over
+        self._allowed = allowed
         self._advice = advice
 
     @property
@@ -338,6 +338,6 @@ class Losses:
         self.found.append(here)
 
     def check(self) -> None:
-        """The error of the first loss, unless losses are passed over."""
-        if self.found and not self._passed_over:
+        """Raise the error of the first loss, unless losses are allowed."""
+        if self.found and not self._allowed:
             raise self.found[0].as_error(self._advice) from None

@@ -265,7 +265,7 @@ def lost_segments(engine: Engine, made: Plan) -> list[Loss]:
     there = _short_segments(engine, made.pin_id)
     if not there:
         return []
-    losses = Losses(passed_over=True)
+    losses = Losses(allowed=True)
     for split in made.splits:
         for section, items in snapshot_file.read(engine.fs, split):
             at, lost_upto = 0, -1

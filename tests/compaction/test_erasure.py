@@ -134,7 +134,7 @@ def test_an_erasure_that_never_catches_up_says_so(
 def look(made: Plan, whole: list[Row]) -> bool:
     """Whether the plan still holds: then all of it is there, also for who passes over damage."""
     found: list[Row] = []
-    losses = Losses(passed_over=True)
+    losses = Losses(allowed=True)
     try:
         for split in made.splits:
             gather = Gather(["id", "pairs"], binary=["pairs"])
@@ -186,7 +186,7 @@ def test_a_pin_that_is_put_back_does_not_make_damage_of_an_erasure(tmp_path: Pat
         split = made.splits[0]
         pin = pinfile.read(LOCAL, path, made.pin_id)
         assert pin is not None
-        losses = Losses(passed_over=True)
+        losses = Losses(allowed=True)
         batches = read.batches(split, Gather(["id"], batch_rows=50), losses=losses)
         rows = next(batches).num_rows
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])

@@ -65,7 +65,7 @@ def planned(path: Path) -> Iterator[tuple[logstore.Store[bytes], Plan]]:
 
 def read_rest(plan: Plan) -> tuple[list[Row], Losses]:
     """The rows that can be read, and what is told of the others."""
-    losses = Losses(passed_over=True)
+    losses = Losses(allowed=True)
     rows: list[Row] = []
     for split in plan.splits:
         gather = Gather(["id", "pairs"], batch_rows=50, binary=["pairs"])
@@ -115,12 +115,12 @@ def test_what_is_told_lies_in_the_interval(path: Path) -> None:
     with make_store(path) as store:
         (whole,) = make_plan(store, b"x").splits
         frames.spoil(path, frame)
-        losses = Losses(passed_over=True)
+        losses = Losses(allowed=True)
         list(split_reads.batches(whole, Gather(["ms"]), losses=losses))
         (found,) = losses.found
         inner = StreamID(found.first.ms + 1, 0), StreamID(found.last.ms - 1, 0)
         for split in make_plan(store, b"x", start=inner[0], end=inner[1]).splits:
-            losses = Losses(passed_over=True)
+            losses = Losses(allowed=True)
             list(split_reads.batches(split, Gather(["ms"]), losses=losses))
             assert (losses.found[0].first, losses.found[0].last) == inner
 

@@ -128,7 +128,7 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     segment.rename(tmp_path / "aside")  # by hand: what a pin holds is not removed by logstore
     with pytest.raises(CorruptionError, match=r"from 1-1 to .*logstore did not remove it"):
         list(split_reads.batches(split, Gather()))
-    reading = split_reads.batches(split, Gather(batch_rows=1), losses=Losses(passed_over=True))
+    reading = split_reads.batches(split, Gather(batch_rows=1), losses=Losses(allowed=True))
     (tmp_path / "aside").rename(segment)
     assert next(reading).num_rows
     for other in (store / "log").glob("*.log"):
