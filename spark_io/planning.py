@@ -26,7 +26,7 @@ from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, St
 from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, StreamID
 from logstore.log import pinfile
-from logstore.log.shipped_files import is_shipped
+from logstore.log.shipped import is_shipped
 from logstore.scan import split_plan
 from logstore.scan.moment import KeptMoment
 from logstore.scan.scan_columns import folded

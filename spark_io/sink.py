@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from logstore.fs import LOCAL
 from logstore.log import stagefile
 from logstore.log.pinfile import Pin
-from logstore.log.stagefile import Run
+from logstore.log.stagefile import StagedRun
 from logstore.scan import intake
 from logstore.spark_io.spark_options import SinkOptions
 
@@ -34,7 +34,7 @@ HAS_STREAM_SINK = _StreamWriter is not object
 class StagedRuns(WriterCommitMessage):
     """What a task staged, for the driver."""
 
-    def __init__(self, runs: list[Run]) -> None:
+    def __init__(self, runs: list[StagedRun]) -> None:
         self.runs = runs
 
 
@@ -60,7 +60,7 @@ class SinkTasks:
     def write(self, iterator: Iterator[Any]) -> StagedRuns:
         """Pack the batches of one partition to a staged file."""
         options, path = self.options, Path(self.options.path)
-        writer = stagefile.Writer(LOCAL, path, self.stage)
+        writer = stagefile.StageWriter(LOCAL, path, self.stage)
         packer: intake.Packer | None = None
         try:
             for batch in iterator:
@@ -84,7 +84,7 @@ class SinkTasks:
             raise
 
 
-def runs_of(messages: Any) -> list[list[Run]]:
+def runs_of(messages: Any) -> list[list[StagedRun]]:
     """What each task staged, in the order of the tasks; nothing for one without a partition."""
     return [each.runs if isinstance(each, StagedRuns) else [] for each in messages]
 

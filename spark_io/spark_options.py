@@ -35,7 +35,7 @@ from logstore.ids import (
     parse_start,
 )
 from logstore.log import pinfile, storefile
-from logstore.log.shipped_files import is_shipped
+from logstore.log.shipped import is_shipped
 from logstore.options import StoreLimits
 from logstore.scan.scan_columns import folded
 from logstore.spark_io import store_paths

@@ -18,7 +18,7 @@ from logstore.codec.node_list import Item, NodeList, read_item
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams.read import Batch, Interval, Maker, confirm
+from logstore.engine.streams.read import Batch, Interval, Maker, RangeRead, confirm
 from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
@@ -39,18 +39,10 @@ class MatchingMaker(Maker, Protocol):
 
 
 def read_batch(
-    engine: Engine,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    limit: int,
-    maker: MatchingMaker,
-    walked: Interval | None,
-    nodes: int,
-    *,
-    reverse: bool = False,
+    engine: Engine, name: bytes, asked: RangeRead, maker: MatchingMaker, nodes: int
 ) -> Batch:
     """As ``engine.streams.read.read_batch``, of at most ``nodes`` nodes."""
+    start, end, limit, reverse, walked, _ = asked
     if start > end or limit == 0:
         return Batch([], None)
     batch_read = _MatchingBatch(engine, name, start, end, limit, maker, walked, nodes)

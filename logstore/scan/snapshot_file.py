@@ -26,7 +26,7 @@ from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import File, FileSystem
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import pinfile, versioned
-from logstore.log.shipped import Part
+from logstore.log.shipped import ShippedPart
 from logstore.tuples import NamedTuple
 
 
@@ -45,7 +45,7 @@ class Split(NamedTuple):
     entries: int
     data_bytes: int
     blocks: bytes = b""  # of a store at a URI: the blocks themselves
-    objects: tuple[Part, ...] = ()  # of a store at a URI: the segments that the blocks name
+    objects: tuple[ShippedPart, ...] = ()  # of a store at a URI: the segments that the blocks name
 
 
 NO_PIN = "0" * 32

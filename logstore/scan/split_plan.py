@@ -33,7 +33,7 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import file_names, pinfile
-from logstore.log.shipped_files import ShippedFiles
+from logstore.log.shipped import ShippedFiles
 from logstore.scan import snapshot_file
 from logstore.scan.listing import Listing
 from logstore.scan.moment import KeptMoment

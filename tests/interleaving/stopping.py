@@ -24,7 +24,7 @@ from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import file_names as names
 from logstore.log.segment_writer import CommitBuffer
-from logstore.recovery import replay, taking_in
+from logstore.recovery import replay
 from tests.interleaving.points import Point, name_of
 
 
@@ -185,7 +185,7 @@ def install(stop: Callable[[str], None]) -> Stops:
     _around(WriterLock, "release", None, holds(False, "LOCK was given back"))
     _around(Engine, "release_files", None, holds(False, "LOCK was closed"))
     _around(Engine, "use_generation", mark("open the index"), None)
-    for deciding in (pipeline, log_tail, replay, taking_in):
+    for deciding in (pipeline, log_tail, replay, replay):
         _around(deciding, "WriteTxn", mark("decide"), None)
     _around(CommitBuffer, "encode", mark("encode"), None)
     _around(Wake, "begin", mark("announce the commit in WAKE"), None)

@@ -31,7 +31,7 @@ from logstore.tools.wording import readable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from logstore.compaction.usage import SegmentUse, Usage
+    from logstore.compaction.usage import SegmentUse, SpaceUsage
 
 
 # Colours that people who confuse red and green tell apart, too.
@@ -55,7 +55,7 @@ class Part:
 class Picture:
     """The contents of the picture: its parts, and how many bytes of each a segment has."""
 
-    def __init__(self, found: Usage) -> None:
+    def __init__(self, found: SpaceUsage) -> None:
         self.usage = found
         largest = [use.name for use in found.streams if use.live_bytes][: len(COLOURS)]
         self._letters = {name: chr(ord("A") + place) for place, name in enumerate(largest)}
