@@ -106,11 +106,11 @@ def plan(path: str, streams: str, token: str) -> dict[str, Any]:
     from pyspark import cloudpickle
 
     from logstore.log import pinfile
-    from logstore.spark_io import planning, source_options
-    from logstore.spark_io.partition import SplitPartition
+    from logstore.spark_io import planning, spark_options
+    from logstore.spark_io.split_tasks import SplitPartition
 
     given = {"path": path, "streams": streams} | ({"asof": token} if token else {})
-    parsed = source_options.parse(given)
+    parsed = spark_options.parse_read(given)
     started, processor = time.perf_counter(), time.process_time()
     splits = planning.splits(parsed, CORES, ())
     taken, processor = time.perf_counter() - started, time.process_time() - processor

@@ -110,8 +110,8 @@ class _Sides:
         """Of batches that are there: one that our own reader made."""
         import pyarrow as pa
 
-        from logstore.spark_io.partition import SplitPartition
         from logstore.spark_io.source import LogstoreSource
+        from logstore.spark_io.split_tasks import SplitPartition
 
         path = sensors.store(self.bench, self.rows)
         source = LogstoreSource({"path": str(path), "stream": sensors.STREAM})

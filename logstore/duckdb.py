@@ -4,7 +4,7 @@
 a query does not need by its columns, times and IDs is not read at all: DuckDB hands these over.
 
 Invariants: a view shows what is in the store at each query; nothing is copied into DuckDB; no name
-of a view or column is another one to DuckDB, which tells none by case (`column_names`); a field
+of a view or column is another one to DuckDB, which tells none by case (`scan_columns`); a field
 that a sample missed is never answered with another one's column (`NameGuard`). The package
 ``duckdb`` is not imported here: its user brings the connection.
 """
@@ -25,13 +25,13 @@ from logstore.codec import ARROW_COLUMNS
 from logstore.errors import EntryTypeError
 from logstore.ids import IDLike
 from logstore.loading import needing
-from logstore.scan import column_names
+from logstore.scan import scan_columns
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from logstore.scan.conversion import Target
+    from logstore.scan.scan_columns import Target
 
 T = TypeVar("T", bytes, str)
 SAMPLE = 100
@@ -86,7 +86,7 @@ def attach(
     opened = opened_of(store)
     find = stream_names(opened, streams)
     if view is None:
-        views = column_names.tables(stream_names(opened, None)())
+        views = scan_columns.stream_tables(stream_names(opened, None)())
         parts = {views[name]: [name] for name in find()}
     else:
         parts = {view: find()}
@@ -109,19 +109,18 @@ def attach(
 
 def _columns(store: Store[Any], names: Sequence[bytes], schema: Any, sample: int) -> list[Target]:
     """The standard columns, and those of fields: of a schema, or of what is in the streams."""
-    from logstore.scan.conversion import typed
-    from logstore.scan.query import types_of
+    from logstore.scan.scan_columns import typed_columns, types_of
 
     if schema is None:
         standard: dict[str, Any] = {}
         fields: dict[bytes, Any] = dict.fromkeys(_sampled(store, names, sample))
     else:
-        given = {each.name: each.type for each in typed(types_of(schema))}
+        given = {each.name: each.type for each in typed_columns(types_of(schema))}
         standard = {name: given.pop(name) for name in ARROW_COLUMNS if name in given}
         fields = {name.encode(): kind for name, kind in given.items()}
-    found = typed(dict.fromkeys(ARROW_COLUMNS) | standard)
-    for field, column in column_names.columns(fields, ARROW_COLUMNS).items():
-        (target,) = typed({column: fields[field]})
+    found = typed_columns(dict.fromkeys(ARROW_COLUMNS) | standard)
+    for field, column in scan_columns.field_columns(fields, ARROW_COLUMNS).items():
+        (target,) = typed_columns({column: fields[field]})
         found.append(target._replace(field=field.decode()))
     return found
 

@@ -1,54 +1,73 @@
 """Planning for Spark: which streams of which stores are read, and in which splits.
 
-Invariants: stores are closed again before anything is sent to a task; a stream that is named and in
-none of the stores, a group that a stream has not and an offset of a stream that is not read are
-errors before the first plan is made.
+`open_planned` is the one place where the stores of a load are opened: a directory with its index,
+or a view of a URI, which makes an index of its own.
+
+Invariants: stores are closed again before anything is sent to a task, and nothing that is sent
+holds one. What a plan names is durable, or never changes, before a task can read it. A named stream
+that no store has, a group that a stream does not have, and an offset of a stream that is not read
+are errors before the first plan is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from logstore.api import arguments
-from logstore.api.store import Store
+from logstore.api.opening import opened_of
+from logstore.api.store import Store, open_store
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.process_identity import Identity
 from logstore.errors import CorruptionError, GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.fs import LOCAL
 from logstore.ids import MAX_ID, StreamID
-from logstore.scan.column_names import folded
+from logstore.log import pinfile
+from logstore.log.shipped import is_shipped
+from logstore.scan import split_plan
+from logstore.scan.moment import KeptMoment
+from logstore.scan.scan_columns import folded
 from logstore.scan.snapshot_file import Split
 from logstore.scan.split_plan import Plan
-from logstore.spark_io import offsets, stores
-from logstore.spark_io.source_options import SourceOptions
-from logstore.spark_io.stores import PlannedStore
-from logstore.spark_io.telling import log
-from logstore.store_path import shown
+from logstore.spark_io import split_tasks
+from logstore.spark_io.spark_log import log
+from logstore.spark_io.spark_options import (
+    Range,
+    SourceOptions,
+    check_offsets,
+    ranges,
+    shown_name,
+    unescaped_name,
+)
+from logstore.store_path import path_of, shown
 
 SAMPLED_STREAMS = 16
 OPEN_STORES_MAX = 64
-TOLD_STREAMS = 3
+LOGGED_STREAMS = 3
 
 
 def check_streams(options: SourceOptions) -> None:
-    """StreamNotFoundError, naming it, for a stream that is not there; OptionError for an offset of
-    another one, or a group that is not there."""
-    _ranges(options, _names(options))
+    """StreamNotFoundError for a stream that does not exist; OptionError for an offset of a stream
+    that is not read, or a group that does not exist."""
+    _ranges(options, streams(options))
 
 
 def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
     """The streams of a load of one store; StreamNotFoundError for an unknown name."""
-    place = options.places[0]
-    found, missing = _of_store(options, stores.LocalStore(options, place, store))
+    path = options.paths[0]
+    found, missing = _store_streams(options, PlannedStore(options, path, store))
     _check_missing(options, missing)
     return found
 
 
-def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes], set[str]]:
-    """The streams of a load that a store has, by name or pattern; and the names that it has not."""
-    found: dict[bytes, None] = {}  # in order, and quickly asked, for there may be 100,000
+def _store_streams(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes], set[str]]:
+    """The streams of a load in one store, by name or pattern; and the names that it lacks."""
+    found: dict[bytes, None] = {}  # ordered, and fast to search: there may be 100,000
     missing: set[str] = set()
     for name in options.streams:
-        meant = (arguments.stream_name(name), offsets.meant(name))
+        meant = (arguments.stream_name(name), unescaped_name(name))
         there = next((each for each in meant if store.has(each)), None)
         if there is None:
             missing.add(name)
@@ -58,7 +77,7 @@ def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes],
         found.update(dict.fromkeys(store.names()))
     elif options.patterns:
         for each in store.names():
-            text = offsets.shown(each)
+            text = shown_name(each)
             if any(fnmatchcase(text, pattern) for pattern in options.patterns):
                 found[each] = None
     return list(found), missing
@@ -66,8 +85,8 @@ def _of_store(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes],
 
 def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
     for name in missing:
-        count = len(options.places)
-        where = shown(options.places[0]) if count == 1 else f"{count} stores"
+        count = len(options.paths)
+        where = shown(options.paths[0]) if count == 1 else f"{count} stores"
         hint = "; see store.streams()"
         if options.as_of:
             hint = " as of that moment; name it in store.moment(...), where it is there"
@@ -77,64 +96,60 @@ def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
         )
 
 
-def streams(options: SourceOptions) -> dict[str, list[bytes]]:
-    """The streams of a load by store; StreamNotFoundError for a name that none of them has."""
-    return _names(options)
-
-
-class _Found(dict[str, list[bytes]]):
-    """The streams of a load by store, and where those begin that a group has read."""
+class _LoadStreams(dict[str, list[bytes]]):
+    """The streams of a load by store. ``undelivered``: where streams begin for a group."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.behind: dict[tuple[str, bytes], StreamID] = {}
+        self.undelivered: dict[tuple[str, bytes], StreamID] = {}
 
 
-def _names(options: SourceOptions, fields: Sequence[str] = (), hidden: str | None = None) -> _Found:
-    """The streams of each store, in the order of the stores; a name must be in one of them.
-
-    The log tells of ``fields``, and of one ``hidden``, as `_Hints` says.
-    """
-    found = _Found()
+def streams(
+    options: SourceOptions, fields: Sequence[str] = (), hidden: str | None = None
+) -> _LoadStreams:
+    """The streams of a load by store, in the order of the stores; StreamNotFoundError for a name
+    that none of them has. `_SchemaWarnings` warns about ``fields``, and about the one that is
+    ``hidden``."""
+    found = _LoadStreams()
     missing: set[str] | None = None
-    hints = _Hints(options, fields, hidden)
-    for place in options.places:
-        with stores.opened(options, place) as store:
-            found[place], absent = _of_store(options, store)
+    warnings = _SchemaWarnings(options, fields, hidden)
+    for path in options.paths:
+        with open_planned(options, path) as store:
+            found[path], absent = _store_streams(options, store)
             missing = absent if missing is None else missing & absent
-            for name in found[place] if options.group else ():
-                found.behind[place, name] = _behind(options.group, store, name)
-            hints.look(store, found[place])
+            for name in found[path] if options.group else ():
+                found.undelivered[path, name] = _first_undelivered(options.group, store, name)
+            warnings.log(store, found[path])
     _check_missing(options, sorted(missing or ()))
     return found
 
 
-def _behind(group: str, store: PlannedStore, name: bytes) -> StreamID:
-    """The ID behind the last one that a group was given of a stream."""
+def _first_undelivered(group: str, store: PlannedStore, name: bytes) -> StreamID:
+    """The first ID of a stream that a group was not given."""
     try:
         last = store.delivered(name, group)
     except GroupNotFoundError:
         raise OptionError(
-            f"option 'startingGroup': stream {name!r} has no group {group!r} in {store.place}: "
+            f"option 'startingGroup': stream {name!r} has no group {group!r} in {store.shown}: "
             "create it, or leave the stream out"
         ) from None
-    return last.next() if last < MAX_ID else last
+    return next_id(last)
 
 
-def _ranges(options: SourceOptions, found: _Found) -> dict[str, dict[offsets.Range, list[bytes]]]:
-    """The streams of each store, by what is read of them."""
+def _ranges(options: SourceOptions, found: _LoadStreams) -> dict[str, dict[Range, list[bytes]]]:
+    """The streams of each store, by the range that is read of them."""
     every = {name for names in found.values() for name in names}
-    offsets.check("startingOffsets", options.starts, every)
-    offsets.check("endingOffsets", options.ends, every)
+    check_offsets("startingOffsets", options.starts, every)
+    check_offsets("endingOffsets", options.ends, every)
     return {
-        place: offsets.ranges(
+        path: ranges(
             names,
             (options.start, options.end),
             options.starts,
             options.ends,
-            {name: found.behind[place, name] for name in names} if options.group else {},
+            {name: found.undelivered[path, name] for name in names} if options.group else {},
         )
-        for place, names in found.items()
+        for path, names in found.items()
     }
 
 
@@ -146,46 +161,45 @@ def splits(
     *,
     counting: bool = False,
 ) -> list[Split]:
-    """The splits of a new plan, in the order of the stores, the streams and their IDs; ``counting``
-    as `scan.split_plan.make` has it.
-
-    Errors, and lines of the log, as `_names` says.
-    """
-    with ExitStack() as kept:  # what is opened again meanwhile is shared
-        for place in options.places[:OPEN_STORES_MAX]:
-            kept.enter_context(stores.opened(options, place))
-        ranges = _ranges(options, _names(options, fields, hidden))
-        return _planned(options, cores, ranges, counting=counting)
+    """The splits of a new plan, in the order of stores, streams and IDs. ``counting`` is that of
+    `scan.split_plan.make`, errors and warnings are those of `streams`."""
+    with ExitStack() as kept:  # a store that is opened again meanwhile shares its engine
+        for path in options.paths[:OPEN_STORES_MAX]:
+            kept.enter_context(open_planned(options, path))
+        wanted = _ranges(options, streams(options, fields, hidden))
+        return _make_plans(options, cores, wanted, counting=counting)
 
 
-def _planned(
+def _make_plans(
     options: SourceOptions,
     cores: int,
-    ranges: dict[str, dict[offsets.Range, list[bytes]]],
+    wanted: dict[str, dict[Range, list[bytes]]],
     *,
     counting: bool,
 ) -> list[Split]:
-    plans = max(1, sum(len(each) for each in ranges.values()))
+    plans = max(1, sum(len(each) for each in wanted.values()))
     parts = None if options.min_partitions is None else -(-options.min_partitions // plans)
     cores = -(-cores // plans)
     found: list[Split] = []
-    for place, some in ranges.items():
+    for path, some in wanted.items():
         if some:
-            with stores.opened(options, place) as store:
+            with open_planned(options, path) as store:
                 for (start, end), names in some.items():
                     made = store.plan(names, start, end, parts, cores, counting)
                     found += made.splits
-                    _tell(place, made, names, start, end)
+                    _log_plan(path, made, names, start, end)
     return found
 
 
-def _tell(place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID) -> None:
-    """One line a plan."""
-    first = ", ".join(repr(offsets.shown(name)) for name in names[:TOLD_STREAMS])
-    more = f" and {len(names) - TOLD_STREAMS} more" if len(names) > TOLD_STREAMS else ""
+def _log_plan(
+    path: str, made: Plan, names: Sequence[bytes], start: StreamID, end: StreamID
+) -> None:
+    """Log one line for a plan."""
+    first = ", ".join(repr(shown_name(name)) for name in names[:LOGGED_STREAMS])
+    more = f" and {len(names) - LOGGED_STREAMS} more" if len(names) > LOGGED_STREAMS else ""
     log.info(
         "planned %s: %d streams (%s%s) from %s to %s: %d splits, %.1f MB, pin %s",
-        shown(place),
+        shown(path),
         len(names),
         first,
         more,
@@ -197,11 +211,12 @@ def _tell(place: str, made: Plan, names: Sequence[bytes], start: StreamID, end: 
     )
 
 
-class _Hints:
-    """What first and last entries tell of a schema: a column of nulls would not tell that the case
-    of its name is another one, nor the column for the store that a field stands behind it.
+class _SchemaWarnings:
+    """Warnings about the columns of a schema, from a sample of first and last entries.
 
-    Hints, and no more: what a query gives, or whether it fails, must not depend on a sample.
+    One is about a column that is null because the field's name has another case; one is about the
+    column for the store where it hides a field. They are warnings only: neither the rows of a query
+    nor its errors may depend on a sample.
     """
 
     def __init__(self, options: SourceOptions, fields: Sequence[str], hidden: str | None) -> None:
@@ -210,23 +225,23 @@ class _Hints:
         self._hidden = hidden
         self._left = SAMPLED_STREAMS
 
-    def look(self, store: PlannedStore, names: Sequence[bytes]) -> None:
-        """Tell of some streams of a store, each column once."""
+    def log(self, store: PlannedStore, names: Sequence[bytes]) -> None:
+        """Warn about the streams of a store that are in the sample, once for each column."""
         for name in names[: self._left]:
             if not self._fields and self._hidden is None:
                 return
             self._left -= 1
-            with suppress(CorruptionError):  # tasks meet it, and tell more of it
-                self._tell(name, store.fields(name, self._options.start, self._options.end))
+            with suppress(CorruptionError):  # tasks report damage, and in full
+                self._log_hints(name, store.fields(name, self._options.start, self._options.end))
 
-    def _tell(self, name: bytes, seen: set[str]) -> None:
+    def _log_hints(self, name: bytes, seen: set[str]) -> None:
         if self._hidden is not None and self._hidden in seen:
             log.warning(
                 "column %r says which store a row is from, and not what entries of stream %r have "
                 "in a field of this name: read that as fields[%r], or give option 'storeColumn' "
                 "another name",
                 self._hidden,
-                offsets.shown(name),
+                shown_name(name),
                 self._hidden,
             )
             self._hidden = None
@@ -237,8 +252,141 @@ class _Hints:
                     "column %r: entries of stream %r have a field %r, and names of fields differ "
                     "by case: the column is null where an entry has no field %r",
                     field,
-                    offsets.shown(name),
+                    shown_name(name),
                     other,
                     field,
                 )
                 self._fields.discard(field)
+
+
+SAMPLED_ENTRIES = 20
+
+
+def driver() -> Identity:
+    """The process that plans are made for: they end when it ends. That is Spark's driver.
+
+    The planner is no such process, as it ends with the plan. The driver is the Java virtual machine
+    above it, which also ends with the Python script that started it.
+    """
+    return process_identity.identity(process_identity.ancestor("java"))
+
+
+@contextmanager
+def open_planned(options: SourceOptions, path: str) -> Iterator[PlannedStore]:
+    """Open one of the stores of a load."""
+    if options.as_of and is_shipped(path_of(path)):
+        raise OptionError(
+            f"option 'asOf': {shown(path)} was shipped, and is of one moment: leave the option out"
+        )
+    with open_local(options, path) as store:
+        kind = StoreAsOf if options.as_of else PlannedStore
+        yield kind(options, path, store)
+
+
+def open_local(options: SourceOptions, path: str) -> Store[bytes]:
+    """Open a store in a directory, with its index, or a view of a shipped store."""
+    readonly = bool(options.snapshot_dir) or is_shipped(path_of(path))
+    return open_store(path, create=False, background=False, readonly=readonly)
+
+
+def check_segments(options: SourceOptions, store: Store[bytes], made: Plan) -> None:
+    """CorruptionError, or a warning in the log, for entries that are known to be lost before the
+    job begins. The tasks of the plan report them again, and other damage."""
+    found = split_plan.lost_segments(opened_of(store).engine(), made)
+    if found and options.fail_on_loss:
+        raise found[0].as_error(split_tasks.ADVICE)
+    split_tasks.log_losses(str(store.path), found, "tasks will leave out")
+
+
+class PlannedStore:
+    """A store in a directory, or at a URI, as planning needs it."""
+
+    def __init__(self, options: SourceOptions, path: str, store: Store[bytes]) -> None:
+        self.shown = shown(path)
+        self._options = options
+        self._store = store
+        self._token = ""
+
+    def has(self, name: bytes) -> bool:
+        """Whether there is a stream of this name."""
+        return name in self._store
+
+    def names(self) -> list[bytes]:
+        """The streams."""
+        return self._store.streams()
+
+    def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
+        """The names of fields in the first and last entries of a range."""
+        stream = self._store.stream(name)
+        first = stream.range(start, end, count=SAMPLED_ENTRIES)
+        last = stream.range(start, end, count=SAMPLED_ENTRIES, reverse=True)
+        return {
+            field.decode("utf-8", "replace") for each in (*first, *last) for field in each.fields
+        }
+
+    def delivered(self, name: bytes, group: str) -> StreamID:
+        """The last ID that a group of a stream was given; GroupNotFoundError."""
+        return self._store.stream(name).group(group).info().last_delivered_id
+
+    def plan(
+        self,
+        names: Sequence[bytes],
+        start: StreamID,
+        end: StreamID,
+        parts: int | None,
+        cores: int,
+        counting: bool,
+    ) -> Plan:
+        """The splits of a range of streams, pinned, and durable."""
+        options = self._options
+        made = split_plan.make(
+            opened_of(self._store).engine(),
+            names,
+            start,
+            end,
+            min_partitions=parts,
+            cores=cores,
+            ttl_ms=options.pin_ms,
+            home=Path(options.snapshot_dir) if options.snapshot_dir else None,
+            owner=driver(),
+            purpose="spark",
+            moment=self._token,
+            lossy=not options.fail_on_loss,
+            counting=counting,
+        )
+        check_segments(options, self._store, made)
+        if not opened_of(self._store).engine().options.readonly:
+            self._store.sync()
+        return made
+
+
+class StoreAsOf(PlannedStore):
+    """A store in a directory as it was at a moment that is kept."""
+
+    def __init__(self, options: SourceOptions, path: str, store: Store[bytes]) -> None:
+        super().__init__(options, path, store)
+        here = [each for each in options.as_of if LOCAL.exists(pinfile.path(Path(path), each))]
+        if len(here) > 1:
+            raise OptionError(f"option 'asOf' names two moments of {path}: leave one out")
+        # If the moment is over none is here: `KeptMoment` raises the error.
+        (self._token,) = here or options.as_of[:1]
+        engine = opened_of(store).engine()
+        now_ms = engine.clock.now_ms()
+        self._streams = KeptMoment(engine.fs, engine.path, engine.uuid, self._token, now_ms).streams
+
+    def has(self, name: bytes) -> bool:
+        """Whether there was a stream of this name."""
+        return name in self._streams
+
+    def names(self) -> list[bytes]:
+        """The streams of the moment."""
+        return sorted(self._streams)
+
+    def fields(self, name: bytes, start: StreamID, end: StreamID) -> set[str]:
+        """The names in entries as they are now, for these are for warnings only."""
+        return super().fields(name, start, end) if super().has(name) else set()
+
+
+def next_id(last: StreamID) -> StreamID:
+    """The ID behind one that was read; the largest ID itself has none behind it."""
+    return last.next() if last < MAX_ID else last

@@ -1,9 +1,9 @@
 """Publishing for Spark: the part of the sinks that opens the store, beside the driver.
 
-Crash order: the stage (a pin) is durable before a task writes a file; tasks sync their files before
-they tell of them; then one commit has everything; then the files go, and a batch write's stage with
-them. A kill before the commit leaves files that go with the stage, when the driver is gone; a kill
-after it leaves files that nobody needs, which go likewise.
+Crash order: the stage (a pin) is durable before a task writes a file. Tasks sync their files before
+they report them. Then one commit publishes everything. Then the files are removed, and the stage of
+a batch write with them. A kill before the commit leaves files that are removed with the stage, when
+the driver is gone; a kill after it leaves files that nobody needs, which are removed likewise.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from logstore.fs import LOCAL
 from logstore.log import stagefile
 from logstore.log.pinfile import Pin
 from logstore.log.stagefile import StagedRun
-from logstore.spark_io.sink_options import ERROR, SinkOptions
-from logstore.spark_io.stores import driver
+from logstore.spark_io.planning import driver
+from logstore.spark_io.spark_options import ERROR, SinkOptions
 
-PROGRESS = "spark:sink:"  # and the producer: the name of the stream with the last batch
+PROGRESS = "spark:sink:"  # with the producer behind it: the stream with the last batch
 _METADATA_BYTES = 1 << 16
 
 
 def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
-    """A stage for a write; StreamExistsError where that is known before it begins."""
+    """Begin a stage for a write; StreamExistsError if that is known before it."""
     path = Path(options.path)
     with open_store(path, create=False, background=False) as store:
         if options.if_exists == ERROR and options.stream and options.stream in store:
@@ -45,7 +45,7 @@ def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
         if overwrite and options.if_exists != publish.APPEND:
             raise OptionError("option 'ifExists' goes with mode 'append' only")
         now_ms = opened_of(store).engine().clock.now_ms()
-        pins.living(LOCAL, path, now_ms)  # what killed jobs left goes
+        pins.living(LOCAL, path, now_ms)  # removes what killed jobs left
         return stagefile.begin(LOCAL, path, *driver(), now_ms)
 
 
@@ -56,7 +56,7 @@ def commit(
     overwrite: bool,
     progress: Progress | None = None,
 ) -> int:
-    """Publish what the tasks staged, in the order of the tasks; how many entries."""
+    """Publish what the tasks staged, in the order of the tasks; how many entries these are."""
     path = Path(options.path)
     runs = [run for task in tasks for run in task]
     mode = publish.OVERWRITE if overwrite else options.if_exists
@@ -77,14 +77,14 @@ def commit(
 
 
 def commit_batch(options: SinkOptions, tasks: Sequence[Sequence[StagedRun]], batch: int) -> int:
-    """Publish a batch of a streaming query, unless it is there already; how many entries."""
+    """Publish a batch of a streaming query, unless it was published; how many entries these are."""
     name, query = PROGRESS + options.producer, query_of(options.checkpoint)
     progress = Progress(arguments.stream_name(name), query.encode(), batch)
     return commit(options, tasks, overwrite=False, progress=progress)
 
 
 def _streams(path: Path, runs: Iterable[StagedRun]) -> list[StagedEntries]:
-    """What was staged, stream by stream."""
+    """The staged nodes, by stream."""
     runs = list(runs)
     found: dict[bytes, list[tuple[StagedRun, bytes]]] = {}
     for run, data in zip(runs, stagefile.read(LOCAL, path, runs), strict=True):
@@ -96,13 +96,13 @@ def _streams(path: Path, runs: Iterable[StagedRun]) -> list[StagedEntries]:
 
 
 def end(path: str, stage: Pin) -> None:
-    """The write is over: its stage goes, with all that is left of its files."""
+    """End a write: remove its stage, with the files that are left."""
     with suppress(FileNotFoundError):
         pins.release(LOCAL, Path(path), stage.id)
 
 
 def discard(path: str, tasks: Iterable[Iterable[StagedRun]]) -> None:
-    """Remove what tasks staged for nothing."""
+    """Remove what tasks staged, unpublished."""
     stagefile.remove(LOCAL, Path(path), [run for task in tasks for run in task])
 
 

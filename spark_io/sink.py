@@ -1,7 +1,9 @@
-"""The Spark sink: tasks pack rows to nodes in staged files, the driver publishes all at once.
+"""The Spark sinks: tasks pack rows to nodes in staged files, the driver publishes all at once.
 
-A task that is tried again, or run twice, writes a file of another name, and only what a task told
-when it ended is published. So a job is in the store as a whole or not at all.
+A task that is tried again, or runs twice, writes a file of another name, and only the files that a
+task named when it ended are published. So a batch write is in the store as a whole or not at all. A
+streaming query keeps the number of its last batch in the store, in the same commit: a batch that
+Spark repeats after a crash is not written again.
 
 Invariants: nothing that is sent anywhere holds an open file or the index; tasks need no LMDB.
 """
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from logstore.fs import LOCAL
@@ -21,11 +24,15 @@ from logstore.log import stagefile
 from logstore.log.pinfile import Pin
 from logstore.log.stagefile import StagedRun
 from logstore.scan import intake
-from logstore.spark_io.sink_options import SinkOptions
+from logstore.spark_io.spark_options import SinkOptions
+
+# Spark 4.0 has none; `HAS_STREAM_SINK` says so.
+_StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", object)
+HAS_STREAM_SINK = _StreamWriter is not object
 
 
-class Wrote(WriterCommitMessage):
-    """What a task staged."""
+class StagedRuns(WriterCommitMessage):
+    """What a task staged, for the driver."""
 
     def __init__(self, runs: list[StagedRun]) -> None:
         self.runs = runs
@@ -35,22 +42,22 @@ def check_columns(schema: Any, options: SinkOptions) -> None:
     """OptionError for columns that cannot be written, before a task begins."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    known = inspect.signature(to_arrow_schema).parameters  # before 4.2 it is always UTC
+    known = inspect.signature(to_arrow_schema).parameters  # before Spark 4.2 it is always UTC
     more: dict[str, Any] = {"timezone": "UTC"} if "timezone" in known else {}
     arrow = to_arrow_schema(schema, **more)
     intake.layout(arrow, options.id_column, streams=not options.stream)
 
 
-class Tasks:
-    """What a task does, alike in both sinks."""
+class SinkTasks:
+    """The work of a task, alike in both sinks."""
 
-    again: ClassVar[bool] = False  # whether a stage that is gone is made again
+    again: ClassVar[bool] = False  # a stage that is gone is made again
 
     def __init__(self, options: SinkOptions, stage: Pin) -> None:
         self.options = options
         self.stage = stage
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
+    def write(self, iterator: Iterator[Any]) -> StagedRuns:
         """Pack the batches of one partition to a staged file."""
         options, path = self.options, Path(self.options.path)
         writer = stagefile.StageWriter(LOCAL, path, self.stage)
@@ -71,18 +78,18 @@ class Tasks:
                 packer.add(batch)
             if packer is not None:
                 packer.finish()
-            return Wrote(writer.finish())
+            return StagedRuns(writer.finish())
         except BaseException:
             writer.abandon()
             raise
 
 
 def runs_of(messages: Any) -> list[list[StagedRun]]:
-    """What the tasks told, in their order; one without a partition tells nothing."""
-    return [each.runs if isinstance(each, Wrote) else [] for each in messages]
+    """What each task staged, in the order of the tasks; nothing for one without a partition."""
+    return [each.runs if isinstance(each, StagedRuns) else [] for each in messages]
 
 
-class BatchSink(Tasks, DataSourceArrowWriter):
+class BatchSink(SinkTasks, DataSourceArrowWriter):
     """``df.write.format("logstore")``."""
 
     def __init__(self, options: SinkOptions, stage: Pin, *, overwrite: bool) -> None:
@@ -101,3 +108,21 @@ class BatchSink(Tasks, DataSourceArrowWriter):
         from logstore.spark_io import publishing
 
         publishing.end(self.options.path, self.stage)
+
+
+class StreamSink(SinkTasks, _StreamWriter):
+    """``df.writeStream.format("logstore")``, from Spark 4.1 on."""
+
+    again = True
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803  (Spark's name)
+        """Publish a batch, unless it is there already."""
+        from logstore.spark_io import publishing
+
+        publishing.commit_batch(self.options, runs_of(messages), batchId)
+
+    def abort(self, messages: Any, batchId: int) -> None:  # noqa: ARG002, N803
+        """Nothing is published, and the files go."""
+        from logstore.spark_io import publishing
+
+        publishing.discard(self.options.path, runs_of([each for each in messages if each]))

@@ -1,13 +1,14 @@
 """The streaming source: ``spark.readStream.format("logstore")``.
 
-Offsets go to the query's checkpoint as JSON: for each stream the last ID that was read, how
-many entries had been added up to it, and the stream's number. A batch is
-what lies between two of them, so a batch that is repeated has the same entries, and a query that is
-started again goes on where it stood.
+Offsets go to the query's checkpoint as JSON: for each stream the last ID that was read, how many
+entries had been added up to it, and the stream's number. A batch is what lies between two offsets.
+So a batch that is repeated has the same entries, and a query that is started again goes on where it
+stopped.
 
-Invariants: as of ``source``. What the streams begin at that a batch is the first of stands in its
-end, too: Spark asks for the beginning anew when the first batch is repeated, and "latest" would be
-another one by then; and what is there when a stream is first seen is what may not be lost.
+Invariants: as of ``source``. The end of a query's first batch also holds the offsets at which that
+batch begins. Spark asks for the beginning again when it repeats the first batch, and "latest" would
+be another offset by then. The end of a batch in which a stream is first read holds that stream's
+beginning, too: entries from there on may not be lost.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logstore.ids import StreamID, parse_id
-from logstore.spark_io import schema as columns
-from logstore.spark_io import split_batches
-from logstore.spark_io.partition import SplitPartition
-from logstore.spark_io.stream_options import StreamOptions
+from logstore.spark_io import spark_columns, split_tasks
+from logstore.spark_io.spark_options import StreamOptions
+from logstore.spark_io.split_tasks import SplitPartition
 
 if TYPE_CHECKING:
     from logstore.spark_io.tailing import Offsets
@@ -54,14 +54,14 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets and plans on the driver's side, reading in tasks."""
 
     def __init__(
-        self, options: StreamOptions, wanted: tuple[columns.Column, ...], cores: int
+        self, options: StreamOptions, wanted: tuple[spark_columns.Column, ...], cores: int
     ) -> None:
         self.options = options
         self.wanted = wanted
         self.cores = cores
         self._target: Offsets | None = None
-        self._held: list[tuple[str, list[str]]] = []  # the end of a batch, and its pins
-        self._told: Offsets = {}  # by the group of the query's progress
+        self._held: list[tuple[str, list[str]]] = []  # for each batch its end, and its pins
+        self._published: Offsets = {}  # what the group of the query's progress was set to
 
     # -- on the driver's side -----------------------------------------------------------------
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
@@ -73,7 +73,7 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {_INITIAL: True, _STREAMS: _packed(tailing.ends(self.options))}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say of a batch's size."""
+        """The limit of a batch, by the options."""
         if self.options.max_rows:
             return ReadMaxRows(self.options.max_rows)
         if self.options.max_bytes:
@@ -81,20 +81,20 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is added from now on is for the next run."""
+        """Read up to the entries that there are now."""
         from logstore.spark_io import tailing
 
         self._target = tailing.ends(self.options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; ``start`` if there is nothing new."""
+        """The end of the next batch; ``start`` if there is nothing new."""
         from logstore.spark_io import tailing
 
         rows = size = 0
         if not isinstance(limit, ReadAllAvailable):
             rows, size = self.options.max_rows, self.options.max_bytes
         before = _unpacked(start[_STREAMS])
-        self._tell(before)  # Spark asks once the batch up to there is done
+        self._publish(before)  # Spark asks only after the batch up to there is done
         found, begun = tailing.latest(self.options, before, self._target, rows, size)
         if found == before:
             return start
@@ -116,7 +116,7 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SplitPartition(split) for split in splits]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """All up to there was processed: its pins go, and those of batches before it."""
+        """Release the pins of the batch that ends there, and of all before it."""
         from logstore.spark_io import tailing
 
         ends = [each for each, _ in self._held]
@@ -126,19 +126,19 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 tailing.release(self.options.source.path, held)
             del self._held[:done]
 
-        self._tell(_unpacked(end[_STREAMS]))
+        self._publish(_unpacked(end[_STREAMS]))
 
-    def _tell(self, done: Offsets) -> None:
-        """Publish how far the query is, if that is asked for and it went on."""
-        news = {name: each for name, each in done.items() if self._told.get(name) != each}
+    def _publish(self, done: Offsets) -> None:
+        """Publish the progress of the query, if the options ask for it and there is some."""
+        news = {name: each for name, each in done.items() if self._published.get(name) != each}
         if self.options.progress_group and news:
-            from logstore.spark_io import progress
+            from logstore.spark_io import tailing
 
-            progress.publish(self.options, news)
-            self._told |= news
+            tailing.publish_progress(self.options, news)
+            self._published |= news
 
     def stop(self) -> None:
-        """The query ended: what is pinned is given back."""
+        """Release all pins at the end of the query."""
         from logstore.spark_io import tailing
 
         for _, held in self._held:
@@ -147,7 +147,7 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- in tasks -----------------------------------------------------------------------------
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one split, as `reading.batches` says."""
+        """The record batches of one split."""
         if not isinstance(partition, SplitPartition):
             return
-        yield from split_batches.batches(partition.split, self.wanted, self.options.source)
+        yield from split_tasks.batches(partition.split, self.wanted, self.options.source)

@@ -1,10 +1,13 @@
-"""Tables about a store: its streams, groups, pending entries, segments and pins.
+"""Tables about a store: its streams, groups, pending entries, segments, pins and damage.
 
-What ``option("table", "groups")`` reads in place of entries. They are small beside the history, so
-the planner gathers them, and tasks only hand them on.
+``option("table", "groups")`` reads one of them in place of entries. The planner gathers the rows,
+for they are few beside the history, and tasks only hand them on. The table ``damage`` is read by
+tasks: they read all streams, and give a row for each run of damaged nodes. So who reads with
+``failOnDataLoss=false`` can tell what was left out, and count it in a query.
 
-Invariants: the columns and their types are fixed, and a schema may leave some out; a row is true of
-one moment, and two rows may be of two moments. Importing this needs no LMDB.
+Invariants: the columns and their types are fixed, and a schema may leave some out. A row is true at
+one moment, and two rows may be of two moments. Each damaged node is in one row. Importing this
+needs no LMDB.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from logstore.errors import GroupNotFoundError, OptionError
 from logstore.ids import U64_MAX
-from logstore.spark_io import schema as columns
-from logstore.spark_io import source_options
-from logstore.spark_io.source_options import SourceOptions
+from logstore.scan import split_reads
+from logstore.scan.record_batches import Gather, Loss, Losses
+from logstore.spark_io import spark_columns, spark_options
+from logstore.spark_io.spark_options import SourceOptions, shown_name
+from logstore.spark_io.split_tasks import SplitPartition
 from logstore.store_path import shown
 
-if TYPE_CHECKING:  # with LMDB, which tasks must not need
+if TYPE_CHECKING:
     from logstore.api.store import Store
+
 
 BATCH_ROWS = 10_000
 DAMAGE = "damage"
@@ -49,22 +55,22 @@ _OF_ENTRIES = {"mode", "columnnameofcorruptrecord", "storecolumn", "failondatalo
 
 
 def parse(given: Mapping[str, str]) -> tuple[str, SourceOptions]:
-    """The table of a load, and the store and streams that it is about; checked."""
+    """The name of a table, and the options for its stores and streams; checked."""
     rest = dict(given)
     table = rest.pop("table").lower()
     if table not in TABLES:
         raise OptionError(f"option 'table' is {', '.join(TABLES)}, not {table!r}")
-    # The table of what is damaged is read as entries are, in ranges and parts, by the same plans.
+    # The table of damage is read by the same plans as entries, in ranges and splits.
     for key in rest.keys() & _OF_ENTRIES if table == DAMAGE else rest.keys() - _ALLOWED:
-        name = source_options.shown(key)
+        name = spark_options.as_written(key)
         raise OptionError(f"option {name!r} does not go with 'table': leave it out")
     if not {"stream", "streams"} & rest.keys():
         rest["streams"] = "*"
-    return table, source_options.parse(rest | {"failondataloss": "false"})
+    return table, spark_options.parse_read(rest | {"failondataloss": "false"})
 
 
 def ddl(table: str, *, several: bool) -> str:
-    """The columns of a table, of several stores with the one that says which."""
+    """The columns of a table; of several stores with a column for the store."""
     return TABLES[table] + (OF_STORE if several else "")
 
 
@@ -74,7 +80,7 @@ def _types(table: str) -> dict[str, str]:
 
 
 class TablePartition(InputPartition):
-    """Rows on their way to a task, as an Arrow stream."""
+    """Rows for a task, as an Arrow stream."""
 
     def __init__(self, rows: bytes) -> None:
         super().__init__(len(rows))
@@ -82,7 +88,7 @@ class TablePartition(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Gathers a table on the driver's side, hands it over in tasks."""
+    """Gathers a table in the planner, and hands it on in tasks."""
 
     def __init__(self, table: str, options: SourceOptions, schema: Any) -> None:
         self.table = table
@@ -97,25 +103,25 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The rows, as they are now."""
-        from logstore.spark_io import planning, stores
+        from logstore.spark_io import planning
 
         rows: list[tuple[Any, ...]] = []
-        for place, names in planning.streams(self.options).items():
-            with stores.local(self.options, place) as store:
-                rows += [(*row, shown(place)) for row in _ROWS[self.table](store, names)]
+        for path, names in planning.streams(self.options).items():
+            with planning.open_local(self.options, path) as store:
+                rows += [(*row, shown(path)) for row in _ROWS[self.table](store, names)]
         return [
             TablePartition(self._packed(rows[at : at + BATCH_ROWS]))
             for at in range(0, len(rows), BATCH_ROWS)
         ]
 
     def batch(self, rows: list[tuple[Any, ...]]) -> Any:
-        """Rows, each with its store behind the columns of the table, as those that are wanted."""
+        """A batch of the wanted columns. The last value of each row is its store."""
         import pyarrow as pa
 
         kinds = _types(self.table)
-        places = {name: place for place, name in enumerate(kinds)}
+        numbers = {name: number for number, name in enumerate(kinds)}
         arrays = [
-            pa.array([row[places[name]] for row in rows], columns.arrow_type(kind))
+            pa.array([row[numbers[name]] for row in rows], spark_columns.arrow_type(kind))
             for name, kind in self.wanted.items()
         ]
         return (
@@ -138,7 +144,7 @@ class TableReader(DataSourceReader):
         """The rows of one partition."""
         import pyarrow as pa
 
-        if isinstance(partition, TablePartition):  # else Spark's way to say that there are none
+        if isinstance(partition, TablePartition):  # else there are no partitions, as Spark says it
             yield from pa.ipc.open_stream(partition.rows)
 
 
@@ -147,12 +153,12 @@ def _streams(store: Store[bytes], names: list[bytes]) -> Iterator[tuple[Any, ...
     for name in names:
         info = store.stream(name).info()
         yield (
-            _text(name),
+            shown_name(name),
             info.length,
             str(info.recorded_first_entry_id),
             str(info.last_generated_id),
             str(info.max_deleted_entry_id),
-            _number(info.entries_added),
+            _bigint(info.entries_added),
             info.radix_tree_keys,
             info.node_bytes,
             info.groups,
@@ -165,12 +171,12 @@ def _groups(store: Store[bytes], names: list[bytes]) -> Iterator[tuple[Any, ...]
     for name in names:
         for info in store.stream(name).groups():
             yield (
-                _text(name),
-                _text(info.name),
+                shown_name(name),
+                shown_name(info.name),
                 info.consumers,
                 info.pending,
                 str(info.last_delivered_id),
-                _number(info.entries_read),
+                _bigint(info.entries_read),
                 info.lag,
             )
 
@@ -180,11 +186,11 @@ def _pending(store: Store[bytes], names: list[bytes]) -> Iterator[tuple[Any, ...
         for info in store.stream(name).groups():
             with suppress(GroupNotFoundError):  # it was destroyed meanwhile
                 for entry in store.stream(name).group(info.name).pending_entries():
-                    who = None if entry.consumer is None else _text(entry.consumer)
+                    who = None if entry.consumer is None else shown_name(entry.consumer)
                     idle = None if entry.idle is None else entry.idle.total_seconds() * 1000
                     yield (
-                        _text(name),
-                        _text(info.name),
+                        shown_name(name),
+                        shown_name(info.name),
                         str(entry.id),
                         who,
                         None if idle is None else round(idle),
@@ -225,10 +231,37 @@ _ROWS = {
 }
 
 
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
-
-
-def _number(value: int | None) -> int | None:
-    """A number that Spark has a type for, or null."""
+def _bigint(value: int | None) -> int | None:
+    """A number as Spark's bigint; null if it is too large."""
     return value if value is None or value <= U64_MAX >> 1 else None
+
+
+class DamageReader(TableReader):
+    """Reads the table of damage: plans as a read of entries does, and reads in tasks."""
+
+    def __init__(self, table: str, options: SourceOptions, schema: Any, cores: int) -> None:
+        super().__init__(table, options, schema)
+        self.cores = cores
+
+    def partitions(self) -> list[InputPartition]:
+        """The splits of a new plan, pinned."""
+        from logstore.spark_io import planning
+
+        return [SplitPartition(each) for each in planning.splits(self.options, self.cores, ())]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """A row for each loss in one split."""
+        if not isinstance(partition, SplitPartition):
+            return
+        losses = Losses(allowed=True)
+        for _ in split_reads.batches(partition.split, Gather(["ms"]), losses=losses):
+            pass
+        if losses.found:
+            path = shown(partition.split.store)
+            yield self.batch([(*_loss_row(each), path) for each in losses.found])
+
+
+def _loss_row(loss: Loss) -> tuple[Any, ...]:
+    ids = str(loss.first), str(loss.last)
+    where = loss.segment, loss.offset
+    return shown_name(loss.stream), *ids, loss.nodes, loss.entries, *where, loss.error.message

@@ -1,15 +1,21 @@
-"""What a streaming query reads next: offsets of streams, and plans between two of them.
+"""What a streaming query reads next: offsets of streams, plans between two of them, and its
+progress.
 
-An offset of a stream is the last ID that was read, how many entries had ever been added up to it
-(-1: not known), and the stream's number (0: not known). The count tells an entry that went unread
-from one that went after it was read: what was added behind the offset and is not there any more is
-lost to the query. The number tells a stream from a later one of its name.
+The offset of a stream has three parts: the last ID that was read, how many entries had ever been
+added up to it (-1: not known), and the stream's number (0: not known). The count tells entries that
+were lost from entries that were removed after they were read: an entry that was added behind the
+offset and is gone was lost to the query. The number tells a stream from a later one of its name.
 
-Invariants: an offset names nothing that a power cut can take back: the log is synced before it is
-told; a plan lies between two offsets and is pinned; what was lost is looked for behind the plan, so
-that nothing goes unseen between the two, and each loss is an error, or a line of the log with its
-count where the query may go on; the store is closed again before anything is sent to a
-task.
+Progress is published as a consumer group of each stream: whoever watches groups (XINFO GROUPS,
+``logstore groups``, metrics) sees the lag of the query. The group delivers nothing, and the query
+never reads it, for its offsets are in its checkpoint.
+
+Invariants: the log is synced before Spark gets an offset, so a power cut takes back nothing that an
+offset names. A plan lies between two offsets and is pinned. Losses are looked for after the plan
+was made, so none happens unseen between the two; each is an error, or a warning in the log with its
+count where the query may go on. The store is closed again before anything is sent to a task. A
+group is set to an offset after Spark has noted that the batch up to there is done, so it may only
+be behind. A group with consumers belongs to somebody else, and is not changed.
 """
 
 from __future__ import annotations
@@ -25,21 +31,28 @@ from logstore.api.store import Store
 from logstore.engine.runtime import pins
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError, StreamNotFoundError
+from logstore.errors import (
+    CorruptionError,
+    GroupExistsError,
+    GroupNotFoundError,
+    OptionError,
+    SnapshotExpiredError,
+    StreamNotFoundError,
+)
 from logstore.fs import LOCAL
-from logstore.ids import MAX_ID, StreamID
+from logstore.ids import StreamID
 from logstore.index.keys import StreamRecord
 from logstore.scan import split_plan
 from logstore.scan.snapshot_file import Split
-from logstore.spark_io import planning, stores
-from logstore.spark_io.stream_options import StreamOptions
-from logstore.spark_io.telling import log
+from logstore.spark_io import planning
+from logstore.spark_io.spark_log import log
+from logstore.spark_io.spark_options import StreamOptions
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024
-OPEN_NODE_BYTES = 4096  # what an open node counts for
+OPEN_NODE_BYTES = 4096  # counted for an open node
 UNKNOWN = -1
-# A pin that ends with its batch is never shared: what is asked of a plan differs by its time.
+# A pin ends with its batch, so no plan is shared: this lease time makes the key of a plan unique.
 _OWN_MS = pins.LEASE_MS_MAX - 1 - int.from_bytes(os.urandom(2))
 
 
@@ -54,7 +67,7 @@ class Offset(NamedTuple):
 Offsets = dict[str, Offset]
 
 
-def _text(name: bytes) -> str:
+def _json_name(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
@@ -66,15 +79,15 @@ def _text(name: bytes) -> str:
 
 def _records(opened: OpenStore[bytes], names: Sequence[bytes]) -> dict[str, StreamRecord]:
     def look(view: Snapshot) -> dict[str, StreamRecord]:
-        found = {_text(name): view.record(name) for name in names}
+        found = {_json_name(name): view.record(name) for name in names}
         return {name: record for name, record in found.items() if record is not None}
 
     return opened.view(look)
 
 
 def ends(options: StreamOptions) -> Offsets:
-    """Where the streams end now."""
-    with stores.local(options.source, options.source.path) as store:
+    """The offsets at which the streams end now."""
+    with planning.open_local(options.source, options.source.path) as store:
         records = _records(opened_of(store), planning.stream_names(options.source, store))
         store.sync()
         return {name: _end(each) for name, each in records.items()}
@@ -83,12 +96,14 @@ def ends(options: StreamOptions) -> Offsets:
 def latest(
     options: StreamOptions, start: Offsets, upto: Offsets | None, rows: int, size: int
 ) -> tuple[Offsets, Offsets]:
-    """Offsets behind ``start`` by at most so many rows and bytes (0: no limit) of all streams; and
-    where the streams begin that ``start`` does not know, or not so well.
+    """The offsets at which a batch ends, and those at which streams begin where ``start`` has no
+    offset, or one with less in it.
 
-    ``upto`` bounds them, too. SnapshotExpiredError if unread entries went, unless that is allowed.
+    The batch begins at ``start`` and has at most ``rows`` and ``size`` bytes of all streams (0: no
+    limit); it ends at ``upto`` at the latest. SnapshotExpiredError if entries were removed before
+    they were read, unless the options allow that.
     """
-    with stores.local(options.source, options.source.path) as store:
+    with planning.open_local(options.source, options.source.path) as store:
         opened = opened_of(store)
         records = _records(opened, planning.stream_names(options.source, store))
         found = {
@@ -102,13 +117,13 @@ def latest(
             if upto is not None and name not in upto:
                 continue
             offset = _begin(options, store, name, record, start.get(name))
-            offset = _of_what_is_left(options, store, name, record, offset)
+            offset = _behind_losses(options, store, name, record, offset)
             if record.last > offset.last:
                 behind.append((name, offset))
                 if offset != start.get(name):
                     begun[name] = offset
             elif name in start:
-                found[name] = offset  # else a stream made anew would be told again and again
+                found[name] = offset  # else each batch would warn of a stream that was made anew
         for place, (name, offset) in enumerate(behind):
             left = len(behind) - place
             end = _end(records[name])
@@ -130,15 +145,15 @@ def _end(record: StreamRecord) -> Offset:
 
 # -- losses -----------------------------------------------------------------------------------
 def _gone(options: StreamOptions, store: Store[bytes], name: str) -> bool:
-    """Whether a stream was dropped; SnapshotExpiredError, unless that is allowed."""
+    """Whether a stream was dropped. SnapshotExpiredError if it was, unless losses are allowed."""
     if name in store:
         return False
-    _tell_dropped(options, name, "")
+    _lose_stream(options, name, "")
     return True
 
 
-def _tell_dropped(options: StreamOptions, name: str, more: str) -> None:
-    """SnapshotExpiredError, or a line of the log; how much was unread nobody can tell."""
+def _lose_stream(options: StreamOptions, name: str, more: str) -> None:
+    """SnapshotExpiredError, or a warning in the log. How many entries were lost is not known."""
     what = (
         f"stream {name!r} was dropped{more}, and what the query had not read of it is not there "
         "any more"
@@ -159,12 +174,12 @@ def _begin(
     record: StreamRecord,
     offset: Offset | None,
 ) -> Offset:
-    """What a stream is read from: its offset, or as a stream that the query has not seen.
+    """The offset at which reading a stream begins: the given one, or that of a new stream.
 
-    Of such a one what is there now is counted: what went before is no loss.
+    A new stream begins with the entries that it has now: what was removed before is no loss.
     """
-    if offset is not None and _another(offset, record):
-        _tell_dropped(options, name, ", and made anew")
+    if offset is not None and _is_other_stream(offset, record):
+        _lose_stream(options, name, ", and made anew")
         offset = None
     if offset is None:
         offset = Offset(options.after)
@@ -176,14 +191,14 @@ def _begin(
     return Offset(offset.last, record.entries_added - there, record.number)
 
 
-def _another(offset: Offset, record: StreamRecord) -> bool:
-    """Whether a stream of this name was read that is not this one."""
+def _is_other_stream(offset: Offset, record: StreamRecord) -> bool:
+    """Whether the offset is that of another stream, which had this name before."""
     if offset.number:
         return offset.number != record.number
     return offset.added != UNKNOWN and record.last < offset.last
 
 
-def _of_what_is_left(
+def _behind_losses(
     options: StreamOptions,
     store: Store[bytes],
     name: str,
@@ -195,8 +210,8 @@ def _of_what_is_left(
 
     Entries are missing if they were deleted before they were read. Then SnapshotExpiredError; or,
     where the options allow for losses, a warning in the log and a later offset, behind which
-    nothing is missing, so that no later batch warns of the same entries. Most times the IDs at both
-    ends suffice to tell.
+    nothing is missing, so that no later batch warns of the same entries. Mostly the IDs at both
+    ends show that nothing is missing, and nothing is counted.
     """
     end = _end(record) if upto is None else upto
     if UNKNOWN in (offset.added, end.added) or end.last <= offset.last:
@@ -224,61 +239,59 @@ def _of_what_is_left(
 def _count(
     options: StreamOptions, store: Store[bytes], name: str, after: StreamID, last: StreamID
 ) -> int | None:
-    """How many entries there are behind an ID; None where it is in a node that is damaged and may
-    be passed over: then the plan, or who reads by it, tells what is lost."""
+    """How many entries there are behind an ID. None: a node is damaged, and losses are allowed; the
+    plan, or the tasks that read it, report that."""
     try:
-        return store.stream(name).count(_behind(after), last)
+        return store.stream(name).count(planning.next_id(after), last)
     except CorruptionError:
         if options.fail_on_loss:
             raise
         return None
 
 
-def _behind(last: StreamID) -> StreamID:
-    return last.next() if last < MAX_ID else last
-
-
 # -- limits -----------------------------------------------------------------------------------
 def _cut(
     store: Store[bytes], name: str, start: Offset, end: Offset, rows: int, size: int
 ) -> tuple[Offset, tuple[int, int]]:
-    """The offset so many rows or bytes behind ``start``, and what lies between: whole nodes, but
-    for the first one, of which so many rows are taken as are allowed. What is damaged is taken as
-    a whole: the plan, or who reads by it, tells what is lost."""
+    """The offset at most ``rows`` and ``size`` bytes behind ``start``, and the rows and bytes up to
+    it. It lies at the end of a node; if the first node is too large, within that node. A damaged
+    node is taken whole: the plan, or the tasks that read it, report the loss."""
     opened, after = opened_of(store), start.last
     at: StreamID | None = after.next()
     last, taken, used = after, 0, 0
     while at is not None:
         try:
-            found, at = opened.view(partial(_piece, name=name.encode(), start=at, end=end.last))
-        except CorruptionError:  # of the open node, which is the last one
+            found, at = opened.view(
+                partial(_list_sizes, name=name.encode(), start=at, end=end.last)
+            )
+        except CorruptionError:  # the open node, which is the last, is damaged
             return end, (taken, used)
         for live, node_bytes, node_last in found:
             over = (rows and taken + live > rows) or (size and used + node_bytes > size)
             if over and last == after:
                 last, taken, used = min(node_last, end.last), live, node_bytes
                 with suppress(CorruptionError):
-                    last, taken = _few(store, name, after.next(), end.last, rows or live)
+                    last, taken = _first_entries(store, name, after.next(), end.last, rows or live)
             if over:
-                # All that was added behind the start is there, or its count is not known.
+                # Nothing that was added behind the start is missing, or the count is not known.
                 added = UNKNOWN if start.added == UNKNOWN else start.added + taken
                 return Offset(last, added, end.number), (taken, used)
             last, taken, used = min(node_last, end.last), taken + live, used + node_bytes
     return end, (taken, used)
 
 
-def _few(
+def _first_entries(
     store: Store[bytes], name: str, start: StreamID, end: StreamID, rows: int
 ) -> tuple[StreamID, int]:
-    """The last ID of so many entries, and how many there are."""
+    """The last ID of the first ``rows`` entries, and how many these are."""
     ids = [entry.id for entry in store.stream(name).range(start, end, count=rows)]
     return ids[-1] if ids else end, len(ids)
 
 
-def _piece(
+def _list_sizes(
     view: Snapshot, name: bytes, start: StreamID, end: StreamID
 ) -> tuple[list[tuple[int, int, StreamID]], StreamID | None]:
-    """Live entries, bytes and last ID of the next nodes, and where to go on."""
+    """Live entries, bytes and last ID of each of the next nodes; and where to go on."""
     record = view.record(name)
     found: list[tuple[int, int, StreamID]] = []
     if record is None:
@@ -299,7 +312,7 @@ def splits(
     """The splits between two offsets, and the pins that hold what they name."""
     found: list[Split] = []
     held: list[str] = []
-    with stores.local(options.source, options.source.path) as store:
+    with planning.open_local(options.source, options.source.path) as store:
         try:
             for name, upto in end.items():
                 offset = start.get(name, Offset(options.after))
@@ -307,8 +320,8 @@ def splits(
                     continue
                 made = _plan(options, store, name, offset.last, upto.last, cores)
                 held += [made.pin_id] if made.pin_id else []
-                stores.check_segments(options.source, store, made)
-                if _is_whole(options, store, name, offset, upto):
+                planning.check_segments(options.source, store, made)
+                if _check_plan(options, store, name, offset, upto):
                     found += made.splits
         except BaseException:
             release(options.source.path, held)
@@ -324,17 +337,17 @@ def _plan(
     last: StreamID,
     cores: int,
 ) -> split_plan.Plan:
-    """The plan of what lies behind an ID, up to another one; of nothing if there is no stream."""
+    """Plan the entries behind an ID up to another one; an empty plan if there is no stream."""
     try:
         return split_plan.make(
             opened_of(store).engine(),
             [name.encode()],
-            _behind(after),
+            planning.next_id(after),
             last,
             min_partitions=options.source.min_partitions,
             cores=cores,
             ttl_ms=_OWN_MS,
-            owner=stores.driver(),
+            owner=planning.driver(),
             purpose="a streaming query",
             lossy=not options.fail_on_loss,
         )
@@ -342,23 +355,50 @@ def _plan(
         return split_plan.Plan("", [], 0, 0)
 
 
-def _is_whole(
+def _check_plan(
     options: StreamOptions, store: Store[bytes], name: str, offset: Offset, upto: Offset
 ) -> bool:
-    """Whether the plan was made of the stream that the offsets are of, and of all of it.
+    """Whether the plan is of the stream that the offsets are of. Losses of that stream are
+    SnapshotExpiredError, or a warning where they are allowed; so is another stream of its name.
 
-    SnapshotExpiredError if not, unless losses are allowed. A stream's number is never given again,
-    so an equal number is the same stream.
+    A stream's number is never given again, so an equal number is the same stream.
     """
     record = _records(opened_of(store), [name.encode()]).get(name)
-    if record is not None and not _another(upto, record):
-        _of_what_is_left(options, store, name, record, offset, upto)
+    if record is not None and not _is_other_stream(upto, record):
+        _behind_losses(options, store, name, record, offset, upto)
         return True
-    _tell_dropped(options, name, " before it was read")
+    _lose_stream(options, name, " before it was read")
     return False
 
 
 def release(path: str, held: Sequence[str]) -> None:
-    """Give pins back."""
+    """Release pins."""
     for pin in held:
         pins.release(LOCAL, Path(path), pin)
+
+
+def publish_progress(options: StreamOptions, offsets: Offsets) -> None:
+    """Set the group to these offsets; OptionError if it has consumers."""
+    with planning.open_local(options.source, options.source.path) as store:
+        for name, offset in offsets.items():
+            # The stream may be dropped, or the group made or destroyed, at this moment: the next
+            # batch does it again.
+            with suppress(StreamNotFoundError, GroupExistsError, GroupNotFoundError):
+                _set_group(store, name, options.progress_group, offset)
+
+
+def _set_group(store: Store[bytes], name: str, group_name: str, offset: Offset) -> None:
+    group = store.stream(name).group(group_name)
+    read = None if offset.added == UNKNOWN else offset.added
+    try:
+        info = group.info()
+    except GroupNotFoundError:
+        group.create(offset.last, entries_read=read, make_stream=False)
+        return
+    if info.consumers:
+        raise OptionError(
+            f"option 'progressGroup': the group {group_name!r} of stream {name!r} has consumers, "
+            "who would miss entries: give the query a group of its own"
+        )
+    if (info.last_delivered_id, info.entries_read) != (offset.last, read):
+        group.set_id(offset.last, entries_read=read)

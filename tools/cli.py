@@ -1,6 +1,7 @@
-"""Starts the command ``logstore``, and ends it: neither looks for garbage in what was just loaded.
+"""Starts the command ``logstore`` and ends it, both without a garbage collection.
 
-That would be a tenth of a short command's work. While one runs, garbage is looked for as ever.
+The collections would be a tenth of the time of a short command. While it runs there are collections
+as usual.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from logstore.loading import load
 
 def main() -> None:
     """Run the command that the arguments of the process name, and exit with its code."""
-    # What is still there when the interpreter ends goes with the process. A command closes its
-    # files, and its store, by itself before that.
+    # Objects that are left at the end need no collection: a command closes its files and its store
+    # itself.
     atexit.register(gc.freeze)
     load("logstore.tools.commands").main()
 

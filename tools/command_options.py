@@ -50,15 +50,15 @@ _STORE = click.Argument(["path"], metavar="STORE", type=StorePath())
 
 
 # -- what a shell completes ---------------------------------------------------------------------
-SHOWN_MAX = 1000  # more are no help, and a shell is slow with them
+SHOWN_MAX = 1000  # more do not help, and slow a shell down
 
 
 def _completing(
     names: Callable[[click.Context, Store[bytes]], list[bytes]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """What completes names of the store that was typed before, as far as they begin so.
+    """Completes names of the store that is typed before.
 
-    It changes nothing, and tells no error: a shell would show it in the line that is being typed.
+    It changes nothing, and shows no error: a shell would write it into the line being typed.
     """
 
     def completed(
@@ -88,11 +88,26 @@ optional_stream_argument = click.argument(
     "name", metavar="[STREAM]", required=False, shell_complete=complete_streams
 )
 group_argument = click.argument("group_name", metavar="GROUP", shell_complete=complete_groups)
+ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
 pass_output = click.make_pass_decorator(Output, ensure=True)
 
 
+def count_option(
+    help: str | None = "At most this many; 0: all.", *, default: int | None = 100, least: int = 0
+) -> Callable[[F], F]:
+    """``-n``: how many of what a command lists."""
+    return click.option(
+        "-n",
+        "--count",
+        type=click.IntRange(min=least),
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
 def _noted(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """What a flag does that the output remembers."""
+    """A callback of a flag: it sets an attribute of the output."""
 
     def note(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
         if value:
@@ -112,7 +127,7 @@ _JSON = click.Option(
 
 
 class CommandGroup(click.Group):
-    """A command with commands below it; an unknown one is answered by those that it may mean."""
+    """A command with commands below it; for an unknown one it suggests similar names."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -131,7 +146,7 @@ class CommandGroup(click.Group):
 def command(
     name: str, *, group: click.Group | None = None, store: bool = True
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """A command that takes STORE first, unless it has no ``store``, and --json last. Its function
+    """A command that takes STORE first, unless ``store`` is false, and --json last. Its function
     gets the output before its parameters."""
 
     def made(function: Callable[..., None]) -> click.Command:
@@ -145,7 +160,7 @@ def command(
 
 
 def gathered(name: str, kind: Any) -> Callable[[F], F]:
-    """The parameters of a command that a named tuple has fields for come as one of these."""
+    """Hand the parameters that are fields of a named tuple to a command as one such tuple."""
 
     def made(function: F) -> F:
         @wraps(function)
@@ -176,7 +191,7 @@ yes_option = click.option(
 
 
 def confirm(output: Output, question: str) -> None:
-    """Ask before what cannot be undone; UsageError where nobody can be asked, without ``--yes``."""
+    """Ask before a change that cannot be undone; UsageError without a terminal or ``--yes``."""
     if output.yes:
         return
     if not sys.stdin.isatty():
@@ -185,7 +200,7 @@ def confirm(output: Output, question: str) -> None:
 
 
 def opened(path: Path, **how: Any) -> Store[bytes]:
-    """The store, opened as ``logstore.open`` does; help needs no store, and loads none."""
+    """The store, opened as ``logstore.open`` does. What opens it is loaded here, not for help."""
     how = {"sync": "everysec", **how}
     store: Store[bytes] = load("logstore.api.store").open_store(path, **how)
     return store
@@ -216,9 +231,10 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def existing_group(stream: Stream[bytes], name: str) -> Group[bytes]:
-    """A group that must be there: GroupNotFoundError if it is not."""
-    group = stream.group(name)
+def existing_group(store: Store[bytes], name: str, group_name: str) -> Group[bytes]:
+    """A group that must be there: GroupNotFoundError or StreamNotFoundError if it is not."""
+    stream = existing(store, name)
+    group = stream.group(group_name)
     if not group.exists():
         raise GroupNotFoundError(
             "no such group: 'logstore groups' lists those there are", stream=stream.name
@@ -236,7 +252,7 @@ def existing(store: Store[bytes], name: str) -> Stream[bytes]:
     return stream
 
 
-# -- what is typed -------------------------------------------------------------------------------
+# -- values that are typed -----------------------------------------------------------------------
 UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds",
          "ms": "milliseconds"}  # fmt: skip
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 
 WIDTH_OF_A_PIPE = 10_000
-FOLDED = 20  # characters of the first column that are left to it in a narrow terminal
+FOLDED = 20  # characters that the first column keeps in a narrow terminal
 _UNITS = {"bytes", "KiB", "MiB", "GiB", "TiB", "%", "d", "h", "min", "s"}  # behind a number
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -37,13 +37,13 @@ EXIT_INTERRUPTED = 130
 
 
 class Output:
-    """Where one run of a command writes to, and the exit code it is heading for."""
+    """The output of one run of a command, and its exit code."""
 
     def __init__(self) -> None:
         self.json = False
-        self.yes = False  # what cannot be undone is not asked for
+        self.yes = False  # --yes: ask no question
         self.exit_code = EXIT_OK
-        self.context: dict[str, Any] = {}  # what an error is told with, such as counts so far
+        self.context: dict[str, Any] = {}  # written with an error, such as counts so far
 
     # -- results ------------------------------------------------------------------------------
     @property
@@ -100,10 +100,11 @@ class Output:
         none: str = "",
         folded: int = FOLDED,
     ) -> None:
-        """A table, its head only if columns have names; numbers stand right. A terminal that is too
-        narrow for all columns does without those that ``narrow`` names, the first first; if that is
-        not enough, each row is a table of names and values. The first column keeps ``folded``
-        characters before a column is left out. ``none`` is said where no row is."""
+        """Write a table, with a head only if columns have names; numbers are aligned right.
+
+        In a narrow terminal columns are left out in the order of ``narrow``, and the first column
+        is folded to ``folded`` characters before that. If that is not enough each row becomes a
+        table of names and values. ``none``: the line that is written if there are no rows."""
         from rich.table import Table  # (rich takes a while to load)
         from rich.text import Text
 
@@ -143,7 +144,7 @@ class Output:
         to_row: Callable[[T], Sequence[Any]],
         **table: Any,
     ) -> None:
-        """An object each, or all as a table."""
+        """Write an object for each, or all as a table."""
         if self.json:
             for each in found:
                 self.json_object(to_object(each))
@@ -174,8 +175,8 @@ class Output:
             self.line(line.rstrip())
 
     def report(self, values: Mapping[str, Any], *, raw: bool = False) -> None:
-        """What a command found or did: one JSON object, or a table of names and values, for people:
-        sizes and lengths of time in units, unless they are to be ``raw``."""
+        """Write what a command found or did: one JSON object, or a table of names and values with
+        sizes and lengths of time in units, unless they are ``raw``."""
         if self.json:
             self.json_object(values)
         elif raw:
@@ -188,15 +189,15 @@ class Output:
             self.table(("", ""), (_for_people(name, value) for name, value in _flat(values)))
 
     def flush(self) -> None:
-        """Hand over what was written so far."""
+        """Flush what was written so far."""
         if sys.stdout is not None:
             self.stream.flush()
 
     # -- beside the results -------------------------------------------------------------------
     def error(self, error: BaseException) -> None:
-        """One line, or one object, on stderr, with the context."""
+        """Write an error to stderr, with the context: one line, or one object."""
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, Error):
-            message = "interrupted"  # (what it says for itself, if anything, is of a codec)
+            message = "interrupted"  # its own text, if any, comes from a codec
         else:
             message = for_a_shell(" ".join(str(error).splitlines()))
             message = message or type(error).__name__
@@ -210,14 +211,14 @@ class Output:
         click.echo(f"logstore: {message}" + (f" ({context})" if context else ""), err=True)
 
     def skipped(self, error: InputLineError) -> None:
-        """A bad line that was skipped, on stderr."""
+        """Write to stderr that a bad line was skipped."""
         if self.json:
             click.echo(_json({"skipped": str(error), **_place(error)}, ascii=True), err=True)
         else:
             click.echo(f"logstore: {error}; skipped", err=True)
 
     def abandon(self) -> None:
-        """The reader of stdout has gone: write nothing more, also not at exit."""
+        """Write nothing more, also not at exit: the reader of stdout has gone."""
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
@@ -225,7 +226,7 @@ class Output:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Progress]:
-        """A bar on stderr, if that is a terminal; the block reports to what it is given."""
+        """A progress bar on stderr, if that is a terminal; the block calls what it gets."""
         if not sys.stderr.isatty():
             yield _silent
             return
@@ -242,7 +243,7 @@ class Output:
 
     @contextmanager
     def live(self) -> Iterator[Callable[[str], None] | None]:
-        """A line on stderr that is written over, if that is a terminal; else there is None."""
+        """A line on stderr that can be replaced, if that is a terminal; else None."""
         if self.json or not sys.stderr.isatty():
             yield None
             return
@@ -275,11 +276,11 @@ def _cell(value: Any) -> str:
 
 
 def _for_people(name: str, value: Any) -> tuple[str, Any]:
-    """A name and a value as people say them: bytes as a size, milliseconds as a length of time."""
+    """A name and a value for people: bytes as a size, milliseconds as a length of time."""
     words = name.replace("_", " ").split()
     if type(value) in {int, float} and "bytes" in words:
         value = units.size(int(value))
-        if words != ["max", "bytes"]:  # which is a name that users give
+        if words != ["max", "bytes"]:  # the name of an option
             words = [word for word in words if word != "bytes"] or ["size"]
     elif type(value) in {int, float} and words[-1] in {"ms", "s"}:
         unit = timedelta(milliseconds=1) if words.pop() == "ms" else timedelta(seconds=1)
@@ -290,7 +291,7 @@ def _for_people(name: str, value: Any) -> tuple[str, Any]:
 
 
 def least_width(columns: Sequence[str], cells: list[list[str]]) -> int:
-    """How many characters a table needs at least, its texts folded."""
+    """The least width of a table, with its texts folded."""
     each_of = zip(columns, *cells, strict=True)
     widest = [(max(map(cell_len, of_it)), all(map(_is_number, of_it[1:]))) for of_it in each_of]
     return sum(wide if number else min(wide, FOLDED) for wide, number in widest) + 2 * (
@@ -305,7 +306,7 @@ def fitting(
     width: int,
     folded: int = FOLDED,
 ) -> tuple[Sequence[str], list[list[str]]]:
-    """The columns that fit, and their cells; the first one, a name, may be folded."""
+    """The columns that fit, and their cells; the first column, a name, may be folded."""
     for name in narrow:
         widths = [max(map(cell_len, of_it)) for of_it in zip(columns, *cells, strict=True)]
         gaps = 2 * (len(widths) - 1)
@@ -350,7 +351,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
 
 
 def _place(error: BaseException) -> dict[str, Any]:
-    """Where an error is, by the names that it has for it."""
+    """The place of an error: line, stream, segment and offset."""
     found: dict[str, Any] = {}
     if isinstance(error, InputLineError):
         found[error.unit] = error.line_number

@@ -19,8 +19,8 @@ from logstore.loading import load
 from logstore.tools import command_options as options
 from logstore.tools.command_output import EXIT_ERROR, EXIT_INTERRUPTED, Output
 
-# Commands by what they are for: their modules, of which only that of the command in use is loaded,
-# and what the list of commands says of each, in 60 characters at most.
+# Commands by what they are for, with their modules, which are loaded when a command is used, and
+# their line in the list of commands, of 60 characters at most.
 SECTIONS = {
     "Entries": {
         "add": ("entry_commands", "Add an entry."),
@@ -95,8 +95,8 @@ class Commands(options.CommandGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name: so its function is called, with a _ where Python has the name
-        for something else."""
+        """The command of a name. Its function has the same name, with a _ behind it where Python
+        has a built-in of that name."""
         if cmd_name not in COMMANDS:
             return None
         module = load(f"logstore.tools.{COMMANDS[cmd_name]}")
@@ -139,7 +139,7 @@ def main(verbose: bool) -> None:
 
 
 PROGRAM = "logstore"
-VARIABLE = "_LOGSTORE_COMPLETE"  # by which the script asks: click's name for this program
+VARIABLE = "_LOGSTORE_COMPLETE"  # the variable of the script, by click's rule
 SHELLS = ["bash", "zsh", "fish"]
 
 

@@ -1,8 +1,8 @@
-"""``logstore add``, ``range``, ``tail`` and ``sql``: entries in and out, and queries of them.
+"""``logstore add``, ``range``, ``tail`` and ``sql``: adding, reading and querying entries.
 
-Which tables a query of DuckDB needs is asked of DuckDB: of its parser, and of what its catalogue
-misses. Invariants: a query opens the store to be read, and nothing is written to it, whatever the
-query says; rows are printed as they come, and with ``--json`` memory holds a batch of them.
+DuckDB itself says which tables a query needs: its parser, and then the errors of its catalogue.
+Invariants: a query opens the store read-only, so nothing is written to it, whatever the query says.
+Rows are printed as they come; with ``--json`` memory holds a batch of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def wanted(pairs: tuple[str, ...]) -> dict[bytes, bytes] | None:
-    """What --where asks for: a field cannot have two values."""
+    """The conditions of --where; None: there are none."""
     where = dict(split_pair(pair) for pair in pairs)
     if len(where) < len(pairs):
         raise click.BadParameter("a field is given twice: all conditions must hold")
@@ -83,7 +83,7 @@ def add(
     Makes the store and the stream if they are missing. A field name may repeat.
     """
     fields = [split_pair(pair) for pair in pairs]
-    # Closed at once, which makes it durable: it needs no thread for that, nor for anything else.
+    # Closing makes the entry durable, so no background thread is needed.
     with options.opened(path, sync=sync, create=not no_create, background=False) as store:
         stream = store.stream(name)
         added = stream.add(fields, approximate=not exact, create=not no_create, **more)
@@ -102,7 +102,7 @@ def add(
 @click.option("--since", help="From this moment on: -1h, 2026-01-31, 2026-01-31T12:00Z (UTC).")
 @click.option("--until", help="Up to this moment, likewise; of a day all of it.")
 @where_option
-@click.option("-n", "--count", type=click.IntRange(min=0), help="At most this many.")
+@options.count_option("At most this many.", default=None)
 @click.option("--reverse", is_flag=True, help="The last one first.")
 def range_(
     output: Output, /, path: Path, name: str, where: tuple[str, ...], **interval: Any
@@ -120,7 +120,7 @@ def range_(
 
 @options.command("tail")
 @options.stream_argument
-@click.option("-n", "--count", type=click.IntRange(min=0), default=10, show_default=True)
+@options.count_option(None, default=10)
 @click.option("--since", help="All from this moment on, whatever -n says: -1h, 2026-01-31.")
 @where_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until interrupted.")
@@ -137,7 +137,7 @@ def tail(
     match = wanted(where)
     with options.reading(path) as store:
         stream = options.existing(store, name)
-        seen = stream.last_id  # what comes later is for those that follow
+        seen = stream.last_id  # later entries are for --follow
         if since is not None:
             begun = stream.range(since=since, where=match)
             shown: Iterable[Entry[bytes]] = takewhile(lambda entry: entry.id <= seen, begun)
@@ -166,29 +166,29 @@ def connect() -> duckdb.DuckDBPyConnection:
     def made() -> duckdb.DuckDBPyConnection:
         import duckdb
 
-        # Its bindings take what is not collected at the end of the process for their own leaks.
+        # DuckDB's bindings report objects that are not collected at the end as leaks.
         atexit.unregister(gc.freeze)
         con = duckdb.connect()
-        con.execute("set timezone = 'UTC'")  # as all times are that the store tells
-        con.execute("set python_enable_replacements = false")  # else our variables are tables
+        con.execute("set timezone = 'UTC'")  # as all times of the store are
+        con.execute("set python_enable_replacements = false")  # else variables here are tables
         return con
 
     return needing("duckdb", made)
 
 
-class Tables:
-    """The tables of a store's streams, made as DuckDB's catalogue misses them."""
+class StreamTables:
+    """The tables of a store's streams; each is made when a query needs it."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, store: Store[bytes]) -> None:
-        from logstore.scan import column_names  # here, so that the command's help loads none of it
+        from logstore.scan import scan_columns  # here, for help must load fast
 
-        self._rule = column_names
+        self._naming = scan_columns
         self._con = con
         self._store = store
         self._streams = store.streams()
-        self._names = self._rule.tables(self._streams, [ENTRIES])
+        self._names = self._naming.stream_tables(self._streams, [ENTRIES])
         self._missing: dict[str, bytes | None] = {
-            self._rule.folded(table): stream for stream, table in self._names.items()
+            self._naming.folded(table): stream for stream, table in self._names.items()
         }
         self._missing[ENTRIES] = None
 
@@ -198,7 +198,7 @@ class Tables:
 
         types = duckdb.StatementType
         named: set[str] | None = None
-        with suppress(duckdb.Error):  # its parser wants to know the tables for some of them
+        with suppress(duckdb.Error):  # for some statements the parser needs the tables
             named = self._con.get_table_names(statement.query)
         if named is None:
             named = set()
@@ -217,10 +217,10 @@ class Tables:
                 return
 
     def _make(self, name: str) -> bool:
-        """Make the table of a name; False: there is none, or it is there."""
+        """Make the table of a name; False: there is no such stream, or the table exists."""
         from logstore.duckdb import attach
 
-        key = self._rule.folded(name)
+        key = self._naming.folded(name)
         if key not in self._missing:
             return False
         stream = self._missing.pop(key)
@@ -231,14 +231,15 @@ class Tables:
         return True
 
     def hint(self, error: str) -> str:
-        """What to say of a table that is not there."""
+        """What to add to the error for a table that does not exist."""
         found = _NO_TABLE.search(error)
         if found is None:
             return ""
+        wanted = self._naming.folded(found[1])
         alike = [
-            f"{self._rule.text(stream)!r} is {table}"
+            f"{name!r} is {table}"
             for stream, table in self._names.items()
-            if self._rule.folded(self._rule.text(stream)) == self._rule.folded(found[1])
+            if self._naming.folded(name := self._naming.column_name(stream)) == wanted
         ]
         if not alike:
             rule = 'a stream is a table by its name, in "" where that has a colon'
@@ -249,17 +250,17 @@ class Tables:
 
 
 def _literally(name: bytes) -> bytes:
-    """A name as a pattern that stands for itself."""
+    """A pattern that matches this name alone."""
     return b"".join(b"[%c]" % each if each in b"*?[" else b"%c" % each for each in name)
 
 
 def rows_of(
     con: duckdb.DuckDBPyConnection, store: Store[bytes], query: str
 ) -> tuple[list[str], Iterator[list[Any]]]:
-    """The columns of a query, and its rows; UsageError with what DuckDB says of it."""
+    """The columns of a query, and its rows; UsageError with DuckDB's message."""
     import duckdb
 
-    tables = Tables(con, store)
+    tables = StreamTables(con, store)
     try:
         statements = con.extract_statements(query)
         for each in statements:
@@ -281,12 +282,12 @@ def rows_of(
 
 
 def _message(error: duckdb.Error) -> str:
-    """What DuckDB says, without the lines of our code that pyarrow adds to an error of a scan."""
+    """DuckDB's message, without the trace that pyarrow adds to an error of a scan."""
     return str(error).partition(_OUR_TRACE)[0]
 
 
 def distinct(columns: list[str]) -> list[str]:
-    """The names of columns as keys: a name that was there has a suffix."""
+    """The names of columns as keys: a repeated name gets a suffix."""
     found: dict[str, None] = {}
     for name in columns:
         key, number = name, 2
@@ -296,14 +297,15 @@ def distinct(columns: list[str]) -> list[str]:
     return list(found)
 
 
-def plain(value: Any) -> Any:
-    """A value of DuckDB for JSON: text for what JSON has not, base64 for bytes that are no text."""
+def json_value(value: Any) -> Any:
+    """A value of DuckDB for JSON: text for types that JSON lacks, base64 for bytes that are not
+    UTF-8."""
     if isinstance(value, bytes):
         return wording.text_or_base64(value)
     if isinstance(value, dict):
-        return {str(plain(key)): plain(each) for key, each in value.items()}
+        return {str(json_value(key)): json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [json_value(each) for each in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
@@ -313,7 +315,7 @@ def table_cell(value: Any) -> str:
     """A value for a table."""
     import json  # (takes a while to load)
 
-    value = plain(value)
+    value = json_value(value)
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -337,4 +339,4 @@ def sql(output: Output, path: Path, query: str) -> None:
             return
         keys = distinct(columns)
         for row in rows:
-            output.json_object(dict(zip(keys, map(plain, row), strict=True)))
+            output.json_object(dict(zip(keys, map(json_value, row), strict=True)))

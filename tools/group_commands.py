@@ -1,8 +1,8 @@
-"""``logstore groups``, ``pending``, ``ack``, ``claim`` and ``dead``: groups, and what they gave up.
+"""``logstore groups``, ``pending``, ``ack``, ``claim`` and ``dead``: groups and dead letters.
 
-Invariants: a stream and a group must be there; nothing is read on behalf of a consumer. What is
-dropped is asked for before, or ``--yes``; where one that is to be given back is gone, nothing
-of the call happens.
+Invariants: a stream and a group must exist; nothing is read on behalf of a consumer. Before entries
+are dropped the user is asked, unless ``--yes`` is given. If one of the dead letters that are to be
+given back is gone, none is given back.
 """
 
 from __future__ import annotations
@@ -64,14 +64,13 @@ def _group_row(found: tuple[bytes, GroupInfo[bytes]]) -> tuple[object, ...]:
 @options.group_argument
 @click.option("--consumer", help="Of this consumer only.")
 @click.option("--min-idle", type=LENGTH, default="0", help="Idle for so long: 30s, 5m.")
-@click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
-              help="At most this many; 0: all.")  # fmt: skip
+@options.count_option()
 def pending(
     output: Output, /, path: Path, name: str, group_name: str, count: int, **filters: Any
 ) -> None:
     """List what was delivered and not acknowledged, the smallest IDs first, as XPENDING."""
     with options.reading(path) as store:
-        group = options.existing_group(options.existing(store, name), group_name)
+        group = options.existing_group(store, name, group_name)
         entries = islice(group.pending_entries(**filters), count or None)
         none = (
             "nothing that is pending is like that"
@@ -95,7 +94,7 @@ def _pending_row(found: PendingEntry[bytes]) -> tuple[object, ...]:
 def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, ...]) -> None:
     """Say that entries of a group are done, as XACK."""
     with options.changing(path) as store:
-        group = options.existing_group(options.existing(store, name), group_name)
+        group = options.existing_group(store, name, group_name)
         output.report({"acknowledged": group.ack(*ids)})
 
 
@@ -103,10 +102,9 @@ def ack(output: Output, path: Path, name: str, group_name: str, ids: tuple[str, 
 @options.stream_argument
 @options.group_argument
 @click.argument("consumer")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@options.ids_argument
 @click.option("--min-idle", type=LENGTH, required=True, help="Only what is idle for so long: 5m.")
-@click.option("-n", "--count", type=click.IntRange(min=1), default=100, show_default=True,
-              help="Without IDs: at most this many, the smallest.")  # fmt: skip
+@options.count_option("Without IDs: at most this many, the smallest.", least=1)
 def claim(
     output: Output,
     /,
@@ -120,7 +118,7 @@ def claim(
 ) -> None:
     """Give pending entries to CONSUMER and print them, as XCLAIM; without IDs as XAUTOCLAIM."""
     with options.changing(path) as store:
-        group = options.existing_group(options.existing(store, name), group_name)
+        group = options.existing_group(store, name, group_name)
         if ids:
             claimed = group.claim(consumer, *ids, **how)
         else:
@@ -130,7 +128,6 @@ def claim(
 
 
 # -- dead letters ---------------------------------------------------------------------------------
-ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1)
 all_option = click.option("--all", "every", is_flag=True, help="All that are there now.")
 
 
@@ -145,8 +142,7 @@ def dead() -> None:
 
 @options.command("list", group=dead)
 @options.optional_stream_argument
-@click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
-              help="At most this many; 0: all.")  # fmt: skip
+@options.count_option()
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
     from logstore.api.describe import summaries
@@ -155,7 +151,7 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     with options.reading(path) as store:
         if name is not None:
             for entry in options.existing(store, name).range(count=count or None):
-                _letter(output, entry)
+                _show_dead_letter(output, entry)
             return
         found = list(summaries(opened_of(store), store.streams()))
         lengths = {each.name: each.length for each in found}
@@ -173,7 +169,7 @@ def list_(output: Output, path: Path, name: str | None, count: int) -> None:
 
 
 def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]]:
-    """Streams that groups name for their dead letters, with those groups and what they read."""
+    """The streams that groups name for dead letters, each with its groups as stream/group."""
     senders: dict[bytes, list[str]] = {}
     for each in found:
         for group in each.groups:
@@ -183,9 +179,9 @@ def dead_letter_streams(found: Iterable[StreamSummary]) -> dict[bytes, list[str]
     return senders
 
 
-def _letter(output: Output, entry: Entry[bytes]) -> None:
-    """A dead letter; a terminal gets where it came from first, then why it died, then what is in
-    it, and a pipe an entry as all others."""
+def _show_dead_letter(output: Output, entry: Entry[bytes]) -> None:
+    """Write a dead letter: on a terminal its origin, why it died, and its fields; else as any
+    entry."""
     from logstore.engine.groups.dead_letter import ORIGIN_FIELDS
 
     origin = {name: value for name, value in entry.pairs if name in ORIGIN_FIELDS}
@@ -218,7 +214,7 @@ def show_letter(output: Output, path: Path, name: str, entry_id: str) -> None:
 
 @options.command("retry", group=dead)
 @options.stream_argument
-@ids_argument
+@options.ids_argument
 @all_option
 @click.option("--to", metavar="STREAM", help="Another stream than the one each came from.")
 def retry(
@@ -234,7 +230,7 @@ def retry(
 
 @options.command("drop", group=dead)
 @options.stream_argument
-@ids_argument
+@options.ids_argument
 @all_option
 @options.yes_option
 def drop(output: Output, path: Path, name: str, ids: tuple[str, ...], every: bool) -> None:

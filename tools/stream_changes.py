@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 KEY = re.compile(r"[0-9]+-[0-9]+")
 
 
-def _check_meant(bound: str) -> None:
-    """A number alone is milliseconds; of seconds, or a row, it would take all, or nothing."""
+def _check_bound(bound: str) -> None:
+    """UsageError for a number that is no time of today in milliseconds: as an ID it would drop all
+    entries, or none."""
     text = bound.removeprefix("(")
     if not (text.isascii() and text.isdigit()) or is_time(int(text[:20])):
         return
@@ -47,7 +48,7 @@ def _check_meant(bound: str) -> None:
 
 @options.command("delete")
 @options.stream_argument
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@options.ids_argument
 @click.option("--range", "interval", nargs=2, metavar="START END", help="All from START to END.")
 @click.option("--purge", is_flag=True, help="Rewrite all that holds them, before it returns.")
 @options.yes_option
@@ -65,7 +66,7 @@ def delete(
     what = units.counted(len(ids), "entry", "entries")
     if interval is not None:
         for end in interval:
-            _check_meant(end)
+            _check_bound(end)
         what = f"all from {' to '.join(interval)}"
     with options.changing(path) as store:
         stream = options.existing(store, name)
@@ -92,7 +93,7 @@ def trim(output: Output, /, path: Path, name: str, approximate: bool, **limits: 
     if "max_entries" in given:
         what = f"all but the newest {given['max_entries']:,}"
     elif "min_id" in given:
-        _check_meant(given["min_id"])
+        _check_bound(given["min_id"])
         what = f"what is below {given['min_id']}"
     else:
         what = f"what is older than {length_in_words(given['max_age'])}"
@@ -149,7 +150,7 @@ def _give_name(
     *,
     replace: bool,
 ) -> None:
-    """Rename or copy a stream; what has the new name gives way only if it is to be replaced."""
+    """Rename or copy a stream; a stream of the new name is dropped only with ``replace``."""
     options.existing(store, old)
     if replace:
         options.confirm(output, f"Drop {new!r}, if there is one?")
@@ -201,7 +202,7 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
         raise click.UsageError(f"give {names} {which}")
     with options.changing(path) if wanted else options.reading(path) as store:
         stream = options.existing(store, name)
-        target: Any = stream if group is None else options.existing_group(stream, group)
+        target: Any = stream if group is None else options.existing_group(store, name, group)
         if group is None and _drops(stream, wanted):
             options.confirm(output, f"{name!r} holds more: drop what is older?")
         found: StreamSettings | GroupSettings[bytes]
@@ -213,7 +214,7 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
 
 
 def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
-    """Whether a limit that is new, or lower than before, is below what the stream holds."""
+    """Whether a new or lowered limit is below what the stream holds."""
     before, info = stream.settings, stream.info()
     first = units.at(info.recorded_first_entry_id.ms)
     holds: dict[str, Any] = {
@@ -309,7 +310,7 @@ def schedule(
 
 
 def _cancel(stream: Stream[bytes], given: tuple[str, ...]) -> None:
-    """Take out what has these names, or else these keys; EntryNotFoundError if some were not."""
+    """Cancel what has these names, or else these keys; EntryNotFoundError if some do not exist."""
     missing = [
         each
         for each in given

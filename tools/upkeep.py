@@ -7,8 +7,8 @@ the next opening sets aside. ``recover`` does what opening does after a crash; w
 the store is left as it is, what can be read of it goes into a new one, and 3 says that something
 is gone or not certain.
 
-Invariants: a backup is checked before anything is made of it, and left as it is; what ``restore``
-makes has its name only once it is whole.
+Invariants: a backup is checked before it is restored, and never changed; a restored store takes its
+name when it is whole.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def restore(output: Output, source: str, target: Path) -> None:
 
 
 def _read_all(output: Output, path: Path, doing: str) -> check.CheckReport:
-    """What each frame of a store says of it."""
+    """Check every frame of a store."""
     from logstore.recovery import check
 
     with output.progress(doing) as progress:
@@ -169,7 +169,7 @@ def ping(output: Output, path: Path, write: bool) -> None:
 
     Exit code: 0 it can, 1 it cannot.
     """
-    load("logstore.api.store")  # that is no part of what is measured
+    load("logstore.api.store")  # before the measured time
     started = time.perf_counter()
     with options.changing(path) if write else options.reading(path) as store:
         if write:
@@ -200,12 +200,12 @@ def check_(output: Output, path: Path) -> None:
     output.exit_code = EXIT_DAMAGED if found.damage else EXIT_TAIL if found.tail_bytes else EXIT_OK
     values = found.as_dict()
     if not output.json and not found.tail_bytes:
-        del values["tail_segment"], values["tail_offset"]  # it is nowhere
+        del values["tail_segment"], values["tail_offset"]  # there is no tail
     _report_with_tables(output, values, () if output.json else ("concerned",))
 
 
 def _report_with_tables(output: Output, values: dict[str, Any], names: Sequence[str]) -> None:
-    """Write what was found, and what stands under some names as tables."""
+    """Write a report, with the lists under some names as tables."""
     lists = {name: values.pop(name) for name in names}
     output.report(values)
     for name, found in lists.items():
@@ -246,7 +246,7 @@ def recover(output: Output, path: Path, target: Path | None) -> None:
         output.line(f"not certain: {text}")
 
 
-ID_LENGTH = 32  # of a pin: one that is broken cannot be copied
+ID_LENGTH = 32  # of a pin: an ID that is folded cannot be copied
 
 
 @options.command("retain")
@@ -283,7 +283,7 @@ def compact(output: Output, path: Path, purge: bool, full: bool, threshold: floa
 
 
 @options.command("pins")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@options.ids_argument
 @click.option("--release", is_flag=True, help="Give back the pins named, or all of them.")
 def pins(output: Output, path: Path, ids: tuple[str, ...], release: bool) -> None:
     """List pins: which process keeps segments from compaction, since when, and how much.

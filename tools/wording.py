@@ -1,7 +1,7 @@
 """Values and messages as a shell shows them: bytes, entries, IDs, lengths of time, advice.
 
-Invariants: text that is shown is unambiguous, and no character of it steers a terminal; JSON has
-what bytes are, in base64 where they are no UTF-8. Prints nothing.
+Invariants: text is unambiguous, and no character of it controls a terminal; JSON keeps all bytes,
+in base64 where they are not UTF-8. Prints nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def readable(raw: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of which no character steers a terminal; one that has backslash escapes keeps them."""
+    """Text without characters that control a terminal; its backslash escapes stay."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)
@@ -84,17 +84,17 @@ def name_object(name: bytes) -> dict[str, str]:
 
 
 def by_json_names(info: Any) -> dict[str, Any]:
-    """What there is to say of something that tells it by the names of Redis."""
+    """The values of an info, whose names are those of Redis, for JSON."""
     return {key.replace("-", "_"): value for key, value in info.as_dict().items()}
 
 
 def dated(at: StreamID) -> str:
-    """An ID, and how long ago the moment is that it has."""
+    """An ID, and how long ago its time is."""
     moment = units.clock(at.ms)
     return str(at) if moment is None else f"{at}, {units.ago(moment)}"
 
 
-# What the store says, and what a command says instead.
+# Phrases of the store's errors, and those that a command says instead.
 PHRASES = {
     "ship once with take_over=True": "ship once with --take-over",
     "; give the directory of a store, or an empty or new one that may become a store": (
@@ -151,7 +151,7 @@ def for_a_shell(message: str) -> str:
 
 
 def length_in_words(length: timedelta) -> str:
-    """A length of time as it is said, all of it: 7 seconds, 1 hour 30 minutes."""
+    """A length of time in words, in full: 7 seconds, 1 hour 30 minutes."""
     left = length
     parts: list[str] = []
     for name in ("days", "hours", "minutes", "seconds", "milliseconds"):
@@ -180,7 +180,7 @@ BYTES_A_LINE = 16
 
 
 def hex_lines(raw: bytes, offset: int) -> Iterator[str]:
-    """Bytes in lines of 16: where they stand, in hex, as text."""
+    """Bytes in lines of 16: their offset, in hex, as text."""
     for at in range(0, len(raw), BYTES_A_LINE):
         part = raw[at : at + BYTES_A_LINE]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from logstore.scan.conversion import Target
     from logstore.scan.query import Query
+    from logstore.scan.scan_columns import Target
 
 T = TypeVar("T", bytes, str)
 
@@ -168,7 +168,7 @@ def make_scan(
     def made() -> Scan:
         from logstore.scan import query
 
-        read = query.Where(opened.engine, names, low, high)
+        read = query.ScanRange(opened.engine, names, low, high)
         return Scan(
             query.Query(read, columns, schema, where, batch_rows, merge=merge, guarded=guarded)
         )

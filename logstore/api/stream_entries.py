@@ -286,10 +286,10 @@ class StreamEntries(Generic[T]):
             InvalidIDError: an end is no ID.
             OptionError: ``start`` is above ``end``.
         """
-        from logstore.scan import counting
+        from logstore.scan import live
 
         low, high = arguments.interval(start, end)
-        return counting.count_stream(self._opened.engine(), self._name, low, high)
+        return live.count_stream(self._opened.engine(), self._name, low, high)
 
     # -- adding -------------------------------------------------------------------------------
     @overload

@@ -40,8 +40,8 @@ def readable(kind: int, version: int) -> bool:
 
 
 def newer(version: int) -> str | None:
-    """What is to be said of a version that is newer than those that are known, whose streams are
-    read as those of the newest that is; None of one that is known."""
+    """A note about a version that is newer than the newest known one, as which its streams are
+    read; None for a known version."""
     if version <= VERSION_MAX or VALKEY_VERSION <= version <= VALKEY_VERSION_MAX:
         return None
     valkey = version >= VALKEY_VERSION
@@ -52,15 +52,15 @@ def newer(version: int) -> str | None:
     )
 
 
-@cache  # at most once for each, whoever sends it
+@cache  # at most once for each version
 def warn_of(version: int) -> None:
-    """Log what is to be said of a version, if anything is."""
+    """Log the note about a version, if there is one."""
     found = newer(version)
     if found is not None:
         log.warning("%s", found)
 
 
-# -- The checksum ---------------------------------------------------------------------------------
+# -- the checksum ---------------------------------------------------------------------------------
 @cache
 def _model() -> Any:
     import anycrc  # (takes a while to load, and few who open a store need it)
@@ -69,6 +69,6 @@ def _model() -> Any:
 
 
 def crc64(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """The CRC of ``data``; ``before`` is that of what stands in front of it."""
+    """The CRC of ``data``; ``before``: that of the bytes before it."""
     crc: int = _model().calc(data, before)
     return crc

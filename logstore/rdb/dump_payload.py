@@ -1,7 +1,7 @@
 """DUMP payloads: the type, the value, two bytes of version, eight bytes of CRC-64.
 
-Invariants: nothing of a payload is read before its CRC fits; nothing may stand between the value
-and the version (servers pass over it).
+Invariants: nothing of a payload is read before its CRC fits. Bytes between the value and the
+version are an error (servers ignore them).
 """
 
 from __future__ import annotations

@@ -1,22 +1,31 @@
-"""Reading RDB files: the streams in them, one after the other; all else is passed over.
+"""Reading RDB files: the streams in them, one after the other; everything else is skipped.
 
-Invariants: memory holds one chunk, and of a stream what its user keeps of the nodes that are handed
-on one by one. The file's CRC stands at its end: only when ``streams`` has ended is it known that
-the file is whole, so who must not take in half a file calls ``verify`` on it first. Of a value that
-is no stream nothing is kept; a type whose layout is not known is refused, since nobody knows where
-it ends.
+A file may be compressed as a whole. Valkey 9.2 puts it into an envelope: seven bytes (``VCS``, its
+version 1, the codec, 0, the kind of its content), then one frame of the codec, LZ4 or Zstandard, to
+the end of the file. The layout is that of the page about it in Valkey's sources; Zstandard's number
+is that of its proposal (valkey#3798).
+
+Invariants: memory holds one chunk, and the nodes that the caller keeps. The file's CRC stands at
+its end: only when ``streams`` has ended is it known that the file is whole, so a caller that must
+not take half a file calls ``verify`` first. Of a value that is no stream nothing is kept; a type
+whose layout is not known is refused, since its end is not known. A frame is decompressed in pieces
+of some MiB at most, whatever it says of its size, and to at most ``RATIO_MAX`` times its bytes,
+beyond ``FREE_BYTES``. A frame that is damaged or cut off, and bytes behind it, are an
+InvalidPayloadError.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from logstore.codec import ID
 from logstore.codec.node_batch import NodeBatch
 from logstore.errors import InvalidPayloadError, TooLargeError
-from logstore.rdb import codes, envelope, stream_reader
+from logstore.loading import needing
+from logstore.rdb import codes, stream_reader
 from logstore.rdb.rdb_reader import Fill, Reader
 from logstore.rdb.value import Node, StreamInfoValue, StreamValue
 
@@ -24,7 +33,7 @@ _REDIS, _VALKEY, _HEAD_BYTES = b"REDIS", b"VALKEY", 9
 _SLOT_INFO, _FUNCTION, _MODULE_AUX = 244, 245, 247
 _IDLE, _FREQUENCY, _AUX, _RESIZE = 248, 249, 250, 251
 _EXPIRES_MS, _EXPIRES_S, _SELECT, _END = 252, 253, 254, 255
-_OPCODE_MIN = 240  # what is from here on is no type of a value
+_OPCODE_MIN = 240  # codes from here on are no types of values
 _AUX_KEPT_BYTES, _AUX_KEPT = 1024, 64
 _CRC_SINCE = 5
 
@@ -45,7 +54,7 @@ class StreamKey:
 
     @property
     def failed(self) -> bool:
-        """Whether what is wrong is such that the file cannot be read on."""
+        """Whether the file cannot be read on after the error."""
         return self._reader.failed
 
     def nodes(self) -> Iterator[Node]:
@@ -57,7 +66,7 @@ class StreamKey:
         return self._nodes.batch(top)
 
     def info(self) -> StreamInfoValue:
-        """All but the nodes, of which those that were not read are passed over."""
+        """All but the nodes; nodes that were not read are skipped."""
         if self._info is None:
             for _ in self.nodes():
                 pass
@@ -65,7 +74,7 @@ class StreamKey:
         return self._info
 
     def value(self, most_bytes: int) -> StreamValue:
-        """All of it in memory; TooLargeError if its nodes have more than ``most_bytes``."""
+        """The whole stream in memory; TooLargeError if its nodes have more than ``most_bytes``."""
         found: list[Node] = []
         size = 0
         for node in self.nodes():
@@ -77,16 +86,16 @@ class StreamKey:
 
 
 def plain(fill: Fill) -> Fill:
-    """What gives an RDB file as it is inside of its envelope, if it has one."""
+    """The content of an RDB file, without its envelope if it has one."""
     first = b""
-    while len(first) < len(envelope.MAGIC) and (more := fill(len(envelope.MAGIC))):
+    while len(first) < len(ENVELOPE_MAGIC) and (more := fill(len(ENVELOPE_MAGIC))):
         first += more
     pieces = iter((first,))
 
     def again(size: int) -> bytes:
         return next(pieces, None) or fill(size)
 
-    return envelope.opened(again) if first.startswith(envelope.MAGIC) else again
+    return unwrapped(again) if first.startswith(ENVELOPE_MAGIC) else again
 
 
 class FileReader:
@@ -105,9 +114,9 @@ class FileReader:
                 f"there is no RDB file of {'VALKEY' if valkey else 'REDIS'} with version "
                 f"{self.version}: those of Valkey begin with {codes.VALKEY_VERSION}"
             )
-        self.newer = codes.newer(self.version)  # what is to be said of the version, if anything is
-        self.notes: dict[bytes, bytes] = {}  # what the server wrote of itself
-        self.skipped: Counter[str] = Counter()  # keys that are no streams, by what they are
+        self.newer = codes.newer(self.version)  # a note about a version that is not known, or None
+        self.notes: dict[bytes, bytes] = {}  # what the server wrote about itself
+        self.skipped: Counter[str] = Counter()  # keys that are no streams, by type
         self._database = 0
         self._expires_ms: int | None = None
 
@@ -119,7 +128,7 @@ class FileReader:
     def streams(self) -> Iterator[StreamKey]:
         """The streams in the order of the file; InvalidPayloadError, also at its end.
 
-        What was not read of a stream is passed over when the next one is asked for.
+        What was not read of a stream is skipped when the next one is asked for.
         """
         reader = self._reader
         while (kind := reader.byte()) != _END:
@@ -176,15 +185,15 @@ class FileReader:
         reader = self._reader
         if self.version >= _CRC_SINCE:
             found = reader.crc
-            told = int.from_bytes(reader.take(8), "little")
-            if told not in (0, found):  # 0: the server was told not to reckon it
+            stored = int.from_bytes(reader.take(8), "little")
+            if stored not in (0, found):  # 0: the server was set to write none
                 raise reader.error("the checksum of the file is wrong")
         if not reader.ended():
             raise reader.error("something stands behind the end of the file")
 
 
 def verify(fill: Fill) -> int:
-    """Read a whole file and keep nothing: how many streams it has; InvalidPayloadError."""
+    """Read a whole file and keep nothing; how many streams it has. InvalidPayloadError."""
     return sum(1 for _ in FileReader(fill).streams())
 
 
@@ -218,18 +227,18 @@ _NAMES: Final = {
     26: "stream",
     27: "stream",
 }
-_SCORE_MAX_BYTES = 252  # 253 to 255 stand for what is no number, and have no bytes
+_SCORE_MAX_BYTES = 252  # 253 to 255 are NaN and the infinities, without bytes
 _MODULE_END, _MODULE_FLOAT, _MODULE_DOUBLE, _MODULE_STRING = 0, 3, 4, 5
 _MODULE_NUMBERS = (1, 2)
 
 
 def _type_name(kind: int) -> str:
-    """What a type is called."""
+    """The name of a type."""
     return _NAMES.get(kind, f"type {kind}")
 
 
 def _skip_value(reader: Reader, kind: int, version: int) -> None:
-    """Pass over a value; InvalidPayloadError for a type that is not known."""
+    """Skip a value; InvalidPayloadError for a type that is not known."""
     step = (
         _SKIPPED_VALKEY.get(kind) if version >= codes.VALKEY_VERSION else _SKIPPED_REDIS.get(kind)
     )
@@ -243,7 +252,7 @@ def _skip_value(reader: Reader, kind: int, version: int) -> None:
 
 
 def _skip_module(reader: Reader) -> None:
-    """Pass over what a module wrote, up to its end mark."""
+    """Skip the data of a module, up to its end mark."""
     while (opcode := reader.length()) != _MODULE_END:
         if opcode in _MODULE_NUMBERS:
             reader.length()
@@ -258,7 +267,7 @@ def _skip_module(reader: Reader) -> None:
 
 
 def _strings(each: int) -> Callable[[Reader], None]:
-    """So many strings for each item that is counted."""
+    """Skip a counted list, with so many strings for each item."""
 
     def step(reader: Reader) -> None:
         left = reader.length()
@@ -336,3 +345,119 @@ _SKIPPED: Final[dict[int, _Step]] = {
 }
 _SKIPPED_REDIS: Final[dict[int, _Step]] = {24: _expiring_hash, 25: _expiring_listpack}
 _SKIPPED_VALKEY: Final[dict[int, _Step]] = {22: _valkey_hash}
+
+
+ENVELOPE_MAGIC: Final = b"VCS"
+ENVELOPE_HEAD_BYTES: Final = 7
+_ENVELOPE_VERSION, _RDB = 1, 1
+_LZ4, _ZSTANDARD = 1, 2
+PIECE_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
+SIP_BYTES = 512  # of Zstandard that are read at once: four of them may become 128 KiB
+RATIO_MAX = 1000  # even repetitive files are seldom compressed to less than a hundredth
+FREE_BYTES = 64 << 20
+WINDOW_MAX_BYTES = 128 << 20  # the largest window of a Zstandard frame
+
+
+def _damaged_envelope(why: object) -> InvalidPayloadError:
+    return InvalidPayloadError(f"Bad data format: the compressed RDB file is damaged: {why}")
+
+
+def unwrapped(fill: Fill) -> Fill:
+    """The content of an envelope, piece by piece, as ``fill`` gives the envelope.
+
+    InvalidPayloadError, here or later; UsageError if the codec's package is not installed.
+    """
+    source = _EnvelopeBytes(fill)
+    head = source.read(ENVELOPE_HEAD_BYTES)
+    if len(head) < ENVELOPE_HEAD_BYTES or not head.startswith(ENVELOPE_MAGIC):
+        raise _damaged_envelope("its head is cut off")
+    version, codec, reserved, kind = head[len(ENVELOPE_MAGIC) :]
+    if (version, reserved, kind) != (_ENVELOPE_VERSION, 0, _RDB) or codec not in _CODECS:
+        raise InvalidPayloadError(
+            f"a compressed RDB file with the head {head.hex(' ')} is not known: let the server "
+            "write it with rdbcompression lz4, or yes"
+        )
+    pieces = _limited(_CODECS[codec](source), source)
+    return lambda _size: next(pieces, b"")
+
+
+class _EnvelopeBytes:
+    """The bytes of the envelope, counted."""
+
+    def __init__(self, fill: Fill) -> None:
+        self._fill = fill
+        self._held, self._at = b"", 0
+        self.taken = 0
+
+    def read(self, size: int = READ_BYTES) -> bytes:
+        """The next bytes: ``size`` of them, or fewer at the end."""
+        while len(self._held) - self._at < size and (more := self._fill(size)):
+            self._held, self._at = self._held[self._at :] + more, 0
+        found = self._held[self._at : self._at + size]
+        self._at += len(found)
+        self.taken += len(found)
+        return found
+
+
+def _limited(pieces: Iterator[bytes], source: _EnvelopeBytes) -> Iterator[bytes]:
+    """The pieces; InvalidPayloadError if they are far more than their compressed bytes can hold."""
+    made = 0
+    for piece in pieces:
+        made += len(piece)
+        if made > FREE_BYTES + RATIO_MAX * source.taken:
+            raise InvalidPayloadError(
+                f"{source.taken} bytes of a compressed RDB file became {made}, over {RATIO_MAX} "
+                "times as many: let its server write it with rdbcompression yes"
+            )
+        yield piece
+
+
+def _lz4(source: _EnvelopeBytes) -> Iterator[bytes]:
+    """The content of an LZ4 frame; its checksums, if it has some, are checked."""
+    frame: Any = needing("rdb", lambda: importlib.import_module("lz4.frame"))
+    decompressor = frame.LZ4FrameDecompressor()
+    data = source.read()
+    while not decompressor.eof:
+        if not data and decompressor.needs_input:
+            raise _damaged_envelope("it is cut off")
+        try:
+            piece = decompressor.decompress(data, max_length=PIECE_BYTES)
+        except RuntimeError as exc:
+            raise _damaged_envelope(exc) from exc
+        data = b""
+        if piece:
+            yield piece
+        if decompressor.needs_input and not decompressor.eof:
+            data = source.read()
+    _check_end(decompressor.unused_data or b"", source)
+
+
+def _zstandard(source: _EnvelopeBytes) -> Iterator[bytes]:
+    """The content of a Zstandard frame; its checksum, if it has one, is checked."""
+    zstandard: Any = needing("rdb", lambda: importlib.import_module("zstandard"))
+    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX_BYTES)
+    frame = decompressor.decompressobj(read_across_frames=False)
+    while not frame.eof:
+        data = source.read(SIP_BYTES)
+        if not data:
+            raise _damaged_envelope("it is cut off")
+        try:
+            piece = frame.decompress(data)
+        except zstandard.ZstdError as exc:
+            raise _damaged_envelope(exc) from exc
+        if piece:
+            yield piece
+    _check_end(frame.unused_data, source)
+
+
+def _check_end(behind: bytes, source: _EnvelopeBytes) -> None:
+    """InvalidPayloadError for bytes behind the frame."""
+    if behind or source.read(1):
+        raise _damaged_envelope("something stands behind its end")
+
+
+_CODECS: Final[dict[int, Callable[[_EnvelopeBytes], Iterator[bytes]]]] = {
+    _LZ4: _lz4,
+    _ZSTANDARD: _zstandard,
+}

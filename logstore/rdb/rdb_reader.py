@@ -1,7 +1,8 @@
-"""Reading lengths and strings of RDB, from bytes at hand or as they come in.
+"""Reading lengths and strings of RDB, from bytes in memory or as they come in.
 
-Invariants: memory is taken for what is there, never for what a length says; a string that says
-that it is longer than ``STRING_MAX_BYTES``, or than its caller takes, is refused before it is read.
+Invariants: memory is taken for bytes that are there, never for a length that is only announced. A
+string that announces more than ``STRING_MAX_BYTES``, or more than its caller takes, is refused
+before it is read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from logstore.rdb.codes import crc64
 
 CHUNK_BYTES = 1 << 20
 STRING_MAX_BYTES = 1 << 30  # a node is no longer, and servers take 512 MiB at most
-EXPANDED_MAX_BYTES = 1 << 30  # that compressed strings of one value may become
+EXPANDED_MAX_BYTES = 1 << 30  # of all compressed strings of one value, expanded
 Fill = Callable[[int], bytes]
 _SHORT = 1 << 6  # a length below it is one byte
 _LZF = 3  # 0, 1, 2: integers of 8, 16, 32 bits
@@ -29,7 +30,7 @@ _I64 = struct.Struct("<q")
 
 
 def signed(found: int) -> int:
-    """The number with a sign that a length of 64 bits stands for."""
+    """The signed number that a length of 64 bits stands for."""
     return found - (1 << 64) if found >> 63 else found
 
 
@@ -61,8 +62,8 @@ class Reader:
         self._expanded = 0
         self._kept: list[bytes] | None = None  # what was taken since ``keep``, up to ``_kept_from``
         self._kept_from = 0
-        self.failed = False  # something was wrong: nobody knows where the next value begins
-        self.too_long: str | None = None  # of a name that was passed over: see ``name``
+        self.failed = False  # after an error: where the next value begins is not known
+        self.too_long: str | None = None  # the error for a name that was skipped: see ``name``
 
     @property
     def offset(self) -> int:
@@ -71,7 +72,7 @@ class Reader:
 
     @property
     def left(self) -> int | None:
-        """How many bytes are left; None where that is not known, since more may come in."""
+        """How many bytes are left; None: not known, since more may come."""
         return len(self._data) - self._at if self._fill is None else None
 
     @property
@@ -80,16 +81,16 @@ class Reader:
         return crc64(memoryview(self._data)[: self._at], self._crc)
 
     def new_value(self) -> None:
-        """From here on another value: what compressed strings may become is counted anew."""
+        """Begin another value: count expanded bytes anew."""
         self._expanded = 0
 
     def error(self, why: str) -> InvalidPayloadError:
-        """What is wrong here."""
+        """An error at this offset."""
         self.failed = True
         return InvalidPayloadError(f"Bad data format: {why} (at byte {self.offset})")
 
     def keep(self) -> None:
-        """What is taken from here on is wanted once more, as it is: see ``kept``."""
+        """Keep the bytes that are taken from here on, for ``kept``."""
         self._kept, self._kept_from = [], self._at
 
     def kept(self) -> bytes:
@@ -125,7 +126,7 @@ class Reader:
         return found
 
     def skip(self, size: int) -> None:
-        """Pass over bytes, without keeping them."""
+        """Skip bytes."""
         while size > 0:
             here = min(size, len(self._data) - self._at)
             self._at += here
@@ -138,12 +139,12 @@ class Reader:
         return self._at >= len(self._data) and not self._came()
 
     def _more(self, missing: int) -> None:
-        """All of ``data`` was taken: get what follows."""
+        """Get more bytes: all of ``data`` was taken."""
         if not self._came():
             raise self.error(f"it ends {missing} bytes early")
 
     def _came(self) -> bool:
-        """Whether something follows ``data``, all of which was taken; it is ``data`` now."""
+        """Get more bytes into ``data``, all of which was taken; False at the end."""
         data = self._fill(CHUNK_BYTES) if self._fill is not None else b""
         if not data:
             return False
@@ -156,7 +157,7 @@ class Reader:
         return True
 
     def batch(self, most: int, master: ID | None, top: ID) -> NodeBatch:
-        """Nodes of a stream, verified; only those that are at hand and plain, so maybe none.
+        """Verified nodes of a stream; only those in memory with the plain layout, so maybe none.
 
         At most ``most``, behind a node of this master ID and entries up to ``top``.
         """
@@ -186,7 +187,7 @@ class Reader:
         return found
 
     def _length(self) -> int:
-        """A length; of a special string encoding, -1 minus its number."""
+        """A length; for a special string encoding -1 minus its number."""
         first = self.byte()
         kind = first >> 6
         if kind == 0:
@@ -223,8 +224,8 @@ class Reader:
         return self._string(self._length(), most)
 
     def name(self, most: int) -> bytes:
-        """A string as ``string``, but of a file one that is too long is passed over: ``too_long``
-        tells of it, so that the file can be read on; another name stands for it."""
+        """A string as ``string``. In a file one that is too long is skipped, so that the file can
+        be read on: ``too_long`` has the error, and another name is returned."""
         size = stored = self._length()
         packed = size == -1 - _LZF
         if packed:
@@ -249,7 +250,7 @@ class Reader:
         return self._expanded_from(self.length(), self.length(), most)
 
     def _expanded_from(self, packed_size: int, size: int, most: int) -> bytes:
-        """A string of ``size`` bytes that stands here compressed."""
+        """A compressed string, which has ``size`` bytes when it is expanded."""
         self._check_size(size, most)
         self._check_size(packed_size, most)
         self._expanded += size
@@ -262,7 +263,7 @@ class Reader:
             raise self.error(exc.message) from exc
 
     def skip_string(self) -> None:
-        """Pass over a string."""
+        """Skip a string."""
         size = self._length()
         if size >= 0:
             self.skip(size)

@@ -1,12 +1,12 @@
 """Writing RDB: lengths and strings, the value of a stream as one of its types, files of streams.
 
 Invariants: numbers and strings have the shortest form that servers write, but no LZF, which every
-reader does without. What is written with the same type as it was read with has the same bytes, but
-for compression. What a type cannot hold is left out (idempotent adds before type 26; with older
-types first ID, counts, activity); entries that were given back are never left out: before type 27
-they go to a consumer without a name, as delivered at time 0, so that any claim takes them. A group
-never has read more than was added, for which newer servers refuse the whole file. The pieces of a
-file are handed on as they are made; it counts only with its end, ``FileWriter.finish``.
+reader can do without. A value that is written with the type that it was read with has the same
+bytes, except for compression. What a type cannot hold is left out (idempotent adds before type 26;
+with older types first ID, counts, activity). Entries that were given back are never left out:
+before type 27 they go to a consumer without a name, as delivered at time 0, so that any claim takes
+them. A group has never read more entries than were added, for newer servers would refuse the whole
+file. A file is written in pieces, and is whole only with its end, ``FileWriter.finish``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def string(text: bytes) -> bytes:
 
 # -- Streams --------------------------------------------------------------------------------------
 NOBODYS_NAME = b""
-NOTHING_REMEMBERED = Idempotence(100, 100, [], 0, 0)  # as servers have it of a new stream
+NOTHING_REMEMBERED = Idempotence(100, 100, [], 0, 0)  # of a new stream, as on servers
 
 
 def kind_of(found: StreamInfoValue, most: int) -> int:
@@ -80,7 +80,7 @@ def kind_of(found: StreamInfoValue, most: int) -> int:
 
 
 def node_pieces(count: int, found: Iterable[Node]) -> Iterator[bytes]:
-    """The nodes, of which there are ``count``: pieces to be written one after the other."""
+    """The ``count`` nodes, in pieces to be written one after the other."""
     yield length(count)
     for master, lp in found:
         yield length(len(master)) + master + length(len(lp))
@@ -88,7 +88,7 @@ def node_pieces(count: int, found: Iterable[Node]) -> Iterator[bytes]:
 
 
 def info_pieces(found: StreamInfoValue, kind: int) -> Iterator[bytes]:
-    """All that stands behind the nodes."""
+    """All that follows the nodes."""
     yield length(found.length) + _id(found.last)
     if kind >= codes.LISTPACKS_2:
         assert found.first is not None
@@ -139,7 +139,7 @@ def _group(group: GroupValue, kind: int, found: StreamInfoValue) -> Iterator[byt
 def _with_nobodys(
     consumers: list[tuple[ConsumerValue, list[int]]], given_back: list[int]
 ) -> list[tuple[ConsumerValue, list[int]]]:
-    """The consumers, the one without a name holding what was given back."""
+    """The consumers, with one without a name for entries that were given back."""
     if given_back:
         for place, (consumer, places) in enumerate(consumers):
             if consumer.name == NOBODYS_NAME:

@@ -1,8 +1,8 @@
 """Reading the value of a stream from RDB: its nodes one after the other, then all the rest.
 
-Invariants: what a server would refuse is refused, and what it would take but could not serve (a
-pending entry of two consumers, or of none) is too; node keys have 16 bytes and ascend. Listpacks
-are not looked into: whoever keeps them must.
+Invariants: what a server would refuse is refused; so is what it would accept but could not serve,
+such as a pending entry of two consumers, or of none. Node keys have 16 bytes and ascend. Listpacks
+are not checked: the caller must do that.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from logstore.rdb.value import (
 from logstore.row_seal import digest
 
 I64_MAX = (1 << 63) - 1
-NOTHING_PENDING = PendingValue()  # of all groups without; nobody adds to what was read
-IDEMPOTENT_IDS_MAX = 10_000  # of one producer, as servers have it
+NOTHING_PENDING = PendingValue()  # shared by all groups without pending entries
+IDEMPOTENT_IDS_MAX = 10_000  # of one producer, as on servers
 # Of one of them: a string has a byte, as has a number; an ID has two, a packed one sixteen.
 _LEAST_BYTES = {
     "nodes": 6,
@@ -61,12 +61,12 @@ def read(reader: Reader, kind: int) -> StreamValue:
 
 
 def nodes(reader: Reader) -> Iterator[Node]:
-    """The nodes, one by one; ``info`` is to be read behind the last of them."""
+    """The nodes, one by one; ``info`` is read after the last one."""
     yield from NodeReader(reader)
 
 
 class NodeReader:
-    """The nodes, one by one or many at a time; ``info`` is to be read behind the last of them."""
+    """The nodes, one by one or many at a time; ``info`` is read after the last one."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -110,7 +110,7 @@ class NodeReader:
 
 
 def _count(reader: Reader, of: str) -> int:
-    """A count that a loop can take, and that what is left has the bytes for."""
+    """A count of items, for which enough bytes are left."""
     found = reader.length()
     left = reader.left
     if found > (I64_MAX if left is None else left // _LEAST_BYTES[of]):
@@ -119,7 +119,7 @@ def _count(reader: Reader, of: str) -> int:
 
 
 def info(reader: Reader, kind: int, node_count: int) -> StreamInfoValue:
-    """All that stands behind the nodes."""
+    """All that follows the nodes."""
     found = StreamInfoValue(reader.length(), reader.id())
     if found.length and not node_count:
         raise reader.error(f"{found.length} entries and no node")
@@ -276,7 +276,7 @@ def _pending(reader: Reader) -> PendingValue:
         if time_ms < 0 or count > I64_MAX:
             raise reader.error(f"a delivery at {time_ms} ms, or of {count} times")
         pending.add(id, time_ms, count)
-    if not pending.ascends():  # servers write them so, and take any order
+    if not pending.ascends():  # servers write them in order, and accept any
         pending = pending.ordered()
         if not pending.ascends():
             raise reader.error("an entry is pending twice")

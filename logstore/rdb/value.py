@@ -23,7 +23,7 @@ Node: TypeAlias = tuple[bytes, bytes]  # master ID, 16 bytes big endian; listpac
 
 
 def impossible(why: str) -> InvalidPayloadError:
-    """The error for a value that can be read, but that no stream can have."""
+    """The error for a value that can be read, but cannot be a stream."""
     return InvalidPayloadError(f"Bad data format: the stream cannot be: {why}")
 
 
@@ -39,7 +39,7 @@ class PendingValue:
     """A group's pending entries, in columns: there may be millions.
 
     ``owners`` count the group's consumers from 1; ``NOBODY``: given back, and the group's
-    ``nacked`` tells their order.
+    ``nacked`` has their order.
     """
 
     __slots__ = ("counts", "ids", "owners", "times")
@@ -66,14 +66,14 @@ class PendingValue:
         return bytes(self.ids[place * ID_BYTES : place * ID_BYTES + ID_BYTES])
 
     def add(self, id: bytes, time_ms: int, count: int, owner: int = NOBODY) -> None:
-        """Put one entry behind the others."""
+        """Add an entry behind the others."""
         self.ids += id
         self.times.append(time_ms)
         self.counts.append(count)
         self.owners.append(owner)
 
     def find(self, id: bytes, hint: int = 0) -> int:
-        """The place of an ID, -1 if it is not there; ``hint`` is looked at first."""
+        """The place of an ID, -1 if it is not there; ``hint`` is tried first."""
         if hint < len(self) and self.id_at(hint) == id:
             return hint
         low, high = 0, len(self)
@@ -109,19 +109,19 @@ class PendingValue:
 
 @dataclass(slots=True)
 class GroupValue:
-    """A consumer group. ``entries_read`` -1: not known; None: the payload is too old to tell."""
+    """A consumer group. ``entries_read`` -1: not known; None: the payload is too old to have it."""
 
     name: bytes
     last: StreamID
     entries_read: int | None
     consumers: list[ConsumerValue] = field(default_factory=list)
     pending: PendingValue = field(default_factory=PendingValue)
-    nacked: list[bytes] = field(default_factory=list)  # given back: IDs as they stand in line
+    nacked: list[bytes] = field(default_factory=list)  # IDs that were given back, in their order
 
 
 @dataclass(slots=True)
 class Idempotence:
-    """What is remembered of idempotent adds: by producer, its IDs and the entries they gave."""
+    """What is known of idempotent adds: for each producer its IDs and their entries."""
 
     duration_s: int
     max_ids: int
@@ -131,7 +131,7 @@ class Idempotence:
 
 
 class PlainGroup(NamedTuple):
-    """A group without consumers, so that nothing is pending in it; ``entries_read`` as above."""
+    """A group without consumers, and so without pending entries."""
 
     digest: bytes  # of the name, as ``row_seal.digest`` makes it
     name: bytes
@@ -141,9 +141,9 @@ class PlainGroup(NamedTuple):
 
 
 class Groups(Protocol):
-    """Very many groups, of which one at a time becomes a value."""
+    """Very many groups, which become values one at a time."""
 
-    pending: int  # entries, of all of them
+    pending: int  # entries of all groups
 
     def __len__(self) -> int: ...
 
@@ -157,7 +157,7 @@ class Groups(Protocol):
 
 @dataclass(slots=True)
 class StreamInfoValue:
-    """All of a stream but its nodes. None: the payload is too old to tell."""
+    """All of a stream but its nodes. None: the payload is too old to have it."""
 
     length: int = 0
     last: StreamID = ZERO_ID
@@ -166,11 +166,11 @@ class StreamInfoValue:
     entries_added: int | None = None
     groups: list[GroupValue] = field(default_factory=list)
     idempotence: Idempotence | None = None
-    too_long: str | None = None  # why it cannot be taken, though all of it was read
-    packed: Groups | None = None  # the groups, if they are too many to be values all at once
+    too_long: str | None = None  # why the stream cannot be imported, though it was read
+    packed: Groups | None = None  # the groups, if they are too many to be values at once
 
     def all_groups(self) -> Iterator[GroupValue]:
-        """The groups, however they are kept."""
+        """The groups, from either list."""
         return chain(self.groups, self.packed or ())
 
     def read_by(self, group: GroupValue) -> int | None:
@@ -182,14 +182,14 @@ class StreamInfoValue:
 
     @property
     def many(self) -> bool:
-        """Whether it has more groups, or idempotent IDs, than one commit should hold."""
+        """Whether the stream has more groups, or idempotent IDs, than one commit should have."""
         found = self.idempotence
         ids = 0 if found is None else sum(len(items) for _, items in found.producers)
         groups = self.packed is not None or len(self.groups) > GROUPS_AT_ONCE
         return groups or ids > IDEMPOTENT_IDS_AT_ONCE
 
     def pending_count(self) -> int:
-        """How many entries are pending in all groups together."""
+        """How many entries are pending in all groups."""
         packed = 0 if self.packed is None else self.packed.pending
         return packed + sum(len(group.pending) for group in self.groups)
 

@@ -1,30 +1,38 @@
-"""Conditions of a scan: comparisons of columns as a filter, and the columns that it needs.
+"""Conditions of a scan: comparisons of columns as a filter, and where that filter can hold.
 
-A condition is ``(column, operator, value)``; all of them must hold. A column that the scan has
-keeps its type; a field that it has not is read as what it is compared with. ``id`` is compared as
-IDs are, not as text.
+A condition is ``(column, operator, value)``; all of them must hold. A column of the scan keeps its
+type; a field that is no column of it is read as the type of the value. ``id`` is compared as IDs
+are, not as text.
 
-One rule for all operators, as Spark, DuckDB and Polars have it: ``in [x]`` answers as ``== x``;
-null is in no comparison, ``not in`` among them, but for that with None; -0.0 equals 0.0; NaN equals
-NaN, and is larger than any number. pyarrow's own comparisons do not do so (`_compared`, `_one_of`).
+One rule for all operators, as in Spark, DuckDB and Polars: ``in [x]`` answers as ``== x``; no
+comparison holds for null, nor does ``not in``, except a comparison with None; -0.0 equals 0.0; NaN
+equals NaN, and is larger than any number. pyarrow compares otherwise: see `_compared`, `_one_of`.
+
+A filter is an expression of pyarrow, whose parts cannot be read. But the data sets of pyarrow can
+tell whether an expression can hold where another one is known to hold: that is how they skip files.
+So `FilterRange` asks about intervals of IDs until it finds the first and the last ID that can have
+a row.
 
 Invariants: every condition is checked before anything is read, and an error names it; no value is
-rounded before it is compared, but to the precision of a float.
+rounded before it is compared, but to the precision of a float. An interval is left out only if
+pyarrow proved that the filter holds nowhere in it. Neither the engine nor the index may be imported
+here.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import reduce
+from operator import and_
 from typing import Any
 
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
-from logstore.ids import parse_id
-from logstore.scan.conversion import Target, typed
+from logstore.ids import U64_MAX, StreamID, parse_id
+from logstore.scan.scan_columns import Target, standard_columns, typed_columns
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -49,23 +57,18 @@ def condition(where: Any, known: Mapping[str, Target]) -> tuple[Any, list[Target
 
     more: dict[str, Target] = {}
     if isinstance(where, pc.Expression):
-        more = {each.name: each for each in standard() if each.name not in known}
+        more = {each.name: each for each in standard_columns() if each.name not in known}
         found = where
     else:
         if isinstance(where, str | bytes) or not isinstance(where, Sequence) or not where:
             raise OptionError(f"{FORM}, not {shown(where)}")
-        found = reduce(operator.and_, [_one(each, known, more) for each in where])
+        found = reduce(operator.and_, [_parsed_condition(each, known, more) for each in where])
     _check(found, [*known.values(), *more.values()])
     return found, named([*more.values()], found)
 
 
-def standard() -> list[Target]:
-    """The standard columns, as the targets that they are by themselves."""
-    return typed(dict.fromkeys(ARROW_COLUMNS))
-
-
 def named(targets: Sequence[Target], found: Any) -> list[Target]:
-    """Those of some columns that a filter may name: its text has all names, and more."""
+    """The columns that a filter may name: those whose name is in its text."""
     text = str(found)
     return [each for each in targets if each.name in text]
 
@@ -86,7 +89,7 @@ def _check(found: Any, targets: Sequence[Target]) -> None:
         raise OptionError(f"the filter {found} cannot be of these columns: {error}") from error
 
 
-def _one(each: Any, known: Mapping[str, Target], more: dict[str, Target]) -> Any:
+def _parsed_condition(each: Any, known: Mapping[str, Target], more: dict[str, Target]) -> Any:
     import pyarrow.compute as pc
 
     if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 3:
@@ -112,7 +115,7 @@ def _one(each: Any, known: Mapping[str, Target], more: dict[str, Target]) -> Any
 
 
 def _compared(field: Any, sign: str, value: Any) -> Any:
-    """A comparison by the rule; pyarrow's has NaN in none but ``!=``."""
+    """A comparison by the rule; for NaN pyarrow's own holds with ``!=`` only."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,8 +132,8 @@ def _compared(field: Any, sign: str, value: Any) -> Any:
 
 
 def _one_of(field: Any, sign: str, values: Any) -> Any:
-    """``in`` and ``not in`` by the rule; pyarrow's tells -0.0 from 0.0, one NaN from another, and
-    takes null for a value that is not among the others."""
+    """``in`` and ``not in`` by the rule. pyarrow's own tells -0.0 from 0.0 and one NaN from
+    another, and has null ``not in`` any values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -148,7 +151,7 @@ def _one_of(field: Any, sign: str, values: Any) -> Any:
 def _values(
     column: str, values: list[Any], known: Mapping[str, Target], more: dict[str, Target]
 ) -> tuple[Target, Any]:
-    """What values are compared with, and they as its type."""
+    """The column that values are compared with, and the values as its type."""
     import pyarrow as pa
 
     if column == "id":
@@ -168,7 +171,7 @@ def _values(
 
 
 def _converted(values: list[Any], kind: Any) -> Any:
-    """Values as an array of a type; ValueError for one that would become another value, or null."""
+    """Values as an array of a type; ValueError for one that would change, or become null."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind) and all(isinstance(each, datetime) for each in values):
@@ -182,7 +185,7 @@ def _converted(values: list[Any], kind: Any) -> Any:
 
 
 def _is_same(value: Any, made: Any, kind: Any) -> bool:
-    """Whether a value is what pyarrow made of it; it takes 2.5 for an integer, for example."""
+    """Whether pyarrow kept a value: it takes 2.5 for an integer, for example."""
     from pyarrow import types
 
     if isinstance(value, bool) != types.is_boolean(kind):
@@ -197,7 +200,7 @@ def _is_same(value: Any, made: Any, kind: Any) -> bool:
 
 
 def _check_values(column: str, values: list[Any], *, exact: bool) -> None:
-    """OptionError for what would be compared as another value than it is."""
+    """OptionError for a value that would be compared as another one."""
     for value in values:
         if isinstance(value, int) and abs(value) > EXACT_MAX and not exact:
             raise OptionError(
@@ -211,16 +214,16 @@ def _check_values(column: str, values: list[Any], *, exact: bool) -> None:
 def _target(
     column: str, kind: type, known: Mapping[str, Target], more: dict[str, Target]
 ) -> Target:
-    """The column of a name; one that the scan has not is added."""
+    """The column of a name; one that the scan has not is added to ``more``."""
     found = known.get(column) or more.get(column)
     if found is None:
-        wanted = None if column in ARROW_COLUMNS else _type(column, kind)
-        found = more[column] = typed({column: wanted})[0]
+        wanted = None if column in ARROW_COLUMNS else _field_type(column, kind)
+        found = more[column] = typed_columns({column: wanted})[0]
     return found
 
 
-def _type(column: str, kind: type) -> Any:
-    """What a field is read as that is compared with values of a Python type."""
+def _field_type(column: str, kind: type) -> Any:
+    """The Arrow type as which a field is read to be compared with values of a Python type."""
     import pyarrow as pa
 
     types: list[tuple[type, Any]] = [
@@ -238,3 +241,118 @@ def _type(column: str, kind: type) -> Any:
     raise OptionError(
         f"field {column!r} is compared with a value of {kind.__name__}: name its type in schema"
     )
+
+
+I64_MAX = (1 << 63) - 1
+TS_MAX_MS = 253_402_300_799_999  # the end of the year 9999: the column ``ts`` is null after it
+ID_COLUMNS = ("ms", "ts", "id_key")
+
+
+class FilterRange:
+    """Finds where a filter can hold. ``schema`` has all columns that the filter names, and
+    ``stream``, ``ms``, ``ts``, ``id_key``."""
+
+    def __init__(self, condition: Any, schema: Any) -> None:
+        from pyarrow import dataset, fs
+
+        self._condition = condition
+        self._schema = schema
+        self._dataset = dataset
+        self._format = dataset.IpcFileFormat()  # no file is ever opened
+        self._files = fs.LocalFileSystem()
+
+    def _can_hold(self, known: Iterable[Any]) -> bool:
+        """Whether the filter can hold where one of some expressions holds."""
+        fragments = [
+            self._format.make_fragment("none", self._files, partition_expression=each)
+            for each in known
+        ]
+        made = self._dataset.FileSystemDataset(fragments, self._schema, self._format, self._files)
+        return any(True for _ in made.get_fragments(filter=self._condition))
+
+    def streams(self, names: Iterable[bytes]) -> list[bytes]:
+        """The streams that can have rows."""
+        import pyarrow.compute as pc
+
+        found = []
+        for name in names:
+            try:
+                known = pc.equal(pc.field("stream"), name.decode())
+            except UnicodeDecodeError:  # the column shows such a name with other letters
+                known = None
+            if known is None or self._can_hold([known]):
+                found.append(name)
+        return found
+
+    def interval(self, start: StreamID, end: StreamID) -> tuple[StreamID, StreamID] | None:
+        """The part of a closed interval that can have rows; None: none of it can."""
+        if not self._between(start, end):
+            return None
+        # By milliseconds first; only ``id_key`` tells more.
+        low_ms = _smallest(
+            start.ms, end.ms, lambda ms: self._between(start, min(end, StreamID(ms, U64_MAX)))
+        )
+        first = max(start, StreamID(low_ms, 0))
+        down = _smallest(
+            0, end.ms - low_ms, lambda by: self._between(max(first, StreamID(end.ms - by, 0)), end)
+        )
+        last = min(end, StreamID(end.ms - down, U64_MAX))
+        if "id_key" in str(self._condition):
+            first, last = self._by_sequence(first, last)
+        # Each end alone may leave an interval in which both leave nothing: ms > 1 and ms < 2.
+        return (first, last) if self._between(first, last) else None
+
+    def _by_sequence(self, first: StreamID, last: StreamID) -> tuple[StreamID, StreamID]:
+        """Move both ends within their milliseconds."""
+        top = last.seq if first.ms == last.ms else U64_MAX
+        low = _smallest(first.seq, top, lambda seq: self._between(first, StreamID(first.ms, seq)))
+        found = StreamID(first.ms, low)
+        bottom = low if first.ms == last.ms else 0
+        down = _smallest(
+            0,
+            last.seq - bottom,
+            lambda by: self._between(StreamID(last.ms, last.seq - by), last),
+        )
+        return found, StreamID(last.ms, last.seq - down)
+
+    def _between(self, start: StreamID, end: StreamID) -> bool:
+        known, at = [], start
+        for edge in (TS_MAX_MS, I64_MAX, U64_MAX):
+            until = min(end, StreamID(edge, U64_MAX))
+            if at <= until:
+                known.append(self._facts(at, until))
+                if until == end:
+                    break
+                at = until.next()
+        return self._can_hold(known)
+
+    def _facts(self, low: StreamID, high: StreamID) -> Any:
+        """What holds for each ID of a closed interval that crosses none of the edges."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        key, ms, ts = (pc.field(name) for name in ("id_key", "ms", "ts"))
+        known = [key >= _key(low), key <= _key(high)]
+        if self._schema.field("ms").type == pa.int64():
+            known += [ms.is_null()] if low.ms > I64_MAX else [ms >= low.ms, ms <= high.ms]
+        if low.ms > TS_MAX_MS:
+            known.append(ts.is_null())
+        else:
+            kind = self._schema.field("ts").type
+            known += [ts >= pa.scalar(low.ms * 1000, kind), ts <= pa.scalar(high.ms * 1000, kind)]
+        return reduce(and_, known)
+
+
+def _smallest(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The smallest number for which ``holds`` is true, by halving; it is for ``high``."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _key(id: StreamID) -> bytes:
+    return id.ms.to_bytes(8) + id.seq.to_bytes(8)

@@ -1,126 +1,30 @@
-"""Gathered columns to the types that a user asks for.
+"""Columns of text to columns of the types that a user asks for; times of Arrow to text.
 
-Invariants: every column is checked before anything is read, and an error names it; batches have
-exactly the types of ``schema`` and as many rows as were gathered, also without any column. What a
-field's text is none of becomes null. What a text becomes does not depend on its neighbours: a batch
-that does not convert as a whole is halved until each value is judged alone, by the same conversion.
-An empty text is null in every type but text itself.
+A text that is not of the wanted type becomes null. An empty text is null in every type but text. A
+text that is finer than the wanted unit of time is cut to it, as Spark and DuckDB do.
+
+Times become text in UTC: the offset of a zone can have seconds, for which the text has no room, and
+the years of a zone end before or after those of UTC. A time without a zone is written without one.
+
+Invariants: batches have exactly the types of ``schema`` and as many rows as were gathered, also
+without any column. What a text becomes does not depend on the texts beside it: a batch that does
+not convert as a whole is halved until each value is converted alone, in the same way. A time
+becomes text, and that text the same time; a time outside of the years 1 to 9999 is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from logstore.codec import ARROW_COLUMNS
-from logstore.errors import OptionError, UsageError
-from logstore.scan import moments
-from logstore.scan.arrow import Source
-from logstore.tuples import NamedTuple
-
-_EXACT_DIGITS = 20  # of 2**64 - 1
-
-
-class Target(NamedTuple):
-    """A column that is asked for: its name and type, and the standard column that it is (empty: a
-    field, of this name unless ``field`` says another one)."""
-
-    name: str
-    type: Any
-    standard: str = ""
-    nullable: bool = True
-    field: str | None = None
-
-    @property
-    def read_from(self) -> str:
-        """The field of a column that is no standard one."""
-        return self.name if self.field is None else self.field
-
-
-def typed(columns: Mapping[str, Any]) -> list[Target]:
-    """Names and Arrow types of a user, checked; for a type that is None, that of the column."""
-    import pyarrow as pa
-
-    from logstore.codec.arrow_builder import arrow_type
-
-    found: list[Target] = []
-    for name, wanted in columns.items():
-        if not isinstance(name, str):
-            raise OptionError(f"the names of columns must be str: {name!r}")
-        standard = name if name in ARROW_COLUMNS else ""
-        kind = arrow_type(standard, binary=False) if wanted is None else wanted
-        if not isinstance(kind, pa.DataType):
-            raise OptionError(f"column {name!r} needs a pyarrow type, not {kind!r}")
-        target = Target(name, kind, standard)
-        if source(target) is None:
-            raise OptionError(
-                f"column {name!r} cannot be {kind}: it is {arrow_type(standard, binary=False)} here"
-                if standard
-                else f"field {name!r} cannot be read as {kind}, only as text, bytes, a number, "
-                "boolean, timestamp, date32 or decimal128"
-            )
-        found.append(target)
-    return found
-
-
-def source(target: Target) -> Source | None:
-    """What the column is gathered from; None if it cannot be of its type."""
-    import pyarrow as pa
-
-    from logstore.codec.arrow_builder import arrow_type
-
-    name, kind = target.standard, target.type
-    if not name:
-        plain = Source(target.read_from, standard=False, binary=kind == pa.binary())
-        return plain if _plain(kind) else None
-    for binary in (False, True):
-        if kind == arrow_type(name, binary):
-            return Source(name, standard=True, binary=binary)
-        if name == "fields" and kind == _key_values(binary):
-            return Source("pairs", standard=True, binary=binary)
-    if name in ("ms", "seq") and (kind == pa.uint64() or _holds_an_exact_number(kind)):
-        return Source(f"{name}_exact", standard=True)
-    return None
-
-
-def _plain(kind: Any) -> bool:
-    """Whether a field's text can be cast to a type."""
-    from pyarrow import types
-
-    return any(
-        test(kind)
-        for test in (
-            types.is_string,
-            types.is_binary,
-            types.is_integer,
-            types.is_float32,
-            types.is_float64,
-            types.is_boolean,
-            types.is_timestamp,
-            types.is_date32,
-            types.is_decimal128,
-        )
-    )
-
-
-def _holds_an_exact_number(kind: Any) -> bool:
-    from pyarrow import types
-
-    whole = types.is_decimal128(kind) and kind.scale == 0
-    return bool(whole and kind.precision >= _EXACT_DIGITS)
-
-
-def _key_values(binary: bool) -> Any:
-    import pyarrow as pa
-
-    return pa.list_(
-        pa.struct([("key", pa.string()), ("value", pa.binary() if binary else pa.string())])
-    )
+from logstore.errors import UsageError
+from logstore.scan.record_batches import ColumnSource
+from logstore.scan.scan_columns import Target, source_of
 
 
 class Shape:
-    """Turns gathered batches into those that are asked for; ``strict``: a value that is none of its
+    """Turns gathered batches into those that are asked for. ``strict``: a value that is not of its
     type is a UsageError, and not null."""
 
     def __init__(self, targets: Sequence[Target], *, strict: bool = False) -> None:
@@ -131,9 +35,9 @@ class Shape:
         self.sources = list(self._sources())
         self.schema = pa.schema([pa.field(each.name, each.type, each.nullable) for each in targets])
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[ColumnSource]:
         for target in self._targets:
-            found = source(target)
+            found = source_of(target)
             assert found is not None, target
             yield found
 
@@ -172,7 +76,7 @@ class Shape:
 
 
 def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
-    """A text array as ``target``; other values are null, or a UsageError if ``strict``."""
+    """A text array as ``target``; others become null, or are a UsageError if ``strict``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -204,7 +108,7 @@ def malformed(array: Any, found: Any) -> Any:
 
 def _converter(pa: Any, target: Any) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(target):
-        return partial(moments.parsed, target=target)
+        return partial(parsed_times, target=target)
     return lambda array: array.cast(target)
 
 
@@ -225,3 +129,114 @@ def _halve(
     middle = len(array) // 2
     halves = (array.slice(0, middle), array.slice(middle))
     return pa.concat_arrays([_halve(pa, half, convert, target, column, strict) for half in halves])
+
+
+A_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970
+_DAY_S = 86_400
+
+
+def is_time(kind: Any) -> bool:
+    """Whether values of a type are dates or timestamps."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+class OutOfRange(Exception):  # noqa: N818
+    """A time that has no text. The caller names its column and row."""
+
+    def __init__(self, place: int, why: str) -> None:
+        super().__init__(why)
+        self.place = place
+
+
+def time_text(column: Any) -> Any:
+    """Timestamps or dates as Arrow writes them, in UTC if they have a zone.
+
+    Raises:
+        OutOfRange: a value is not in the years 1 to 9999; its place.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))
+    place = _outside(column)
+    if place >= 0:
+        value = column.cast(_number_type(kind))[place].as_py()
+        raise OutOfRange(place, f"a {kind} of {value} is not in the years 1 to 9999")
+    return column.cast(pa.string())
+
+
+def _number_type(kind: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
+
+
+def _outside(column: Any) -> int:
+    """The first place whose value is not in the years 1 to 9999; -1: there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    numbers = column.cast(_number_type(kind))
+    if pa.types.is_date32(kind):
+        low, end = _YEAR_1 // _DAY_S, _YEAR_10000 // _DAY_S
+    else:
+        a_second = A_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 1000
+        low, end = _YEAR_1 * a_second, _YEAR_10000 * a_second
+    ends = pc.min_max(numbers)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or (least >= low and most < end):
+        return -1
+    return next(
+        at
+        for at, value in enumerate(numbers.to_pylist())
+        if value is not None and not low <= value < end
+    )
+
+
+def time_milliseconds(column: Any) -> list[int]:
+    """Timestamps without null as milliseconds since 1970, rounded down."""
+    import pyarrow as pa
+
+    a_second = A_SECOND[column.type.unit]
+    return [value * 1000 // a_second for value in column.cast(pa.int64()).to_pylist()]
+
+
+def parsed_times(array: Any, target: Any) -> Any:
+    """A text array as timestamps: with an offset, or without one, which is UTC.
+
+    Raises:
+        pyarrow.ArrowInvalid: a text is no timestamp of this kind.
+    """
+    import pyarrow as pa
+
+    try:
+        return _parsed_zone(array, target)
+    except pa.ArrowInvalid:
+        return _parsed_zone(_cut_digits(array, _DIGITS[target.unit]), target)
+
+
+def _parsed_zone(array: Any, target: Any) -> Any:
+    import pyarrow as pa
+
+    if target.tz is None:
+        return array.cast(target)
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid:
+        return array.cast(pa.timestamp(target.unit)).cast(target)
+
+
+def _cut_digits(array: Any, digits: int) -> Any:
+    """Texts of times with at most so many digits behind the second."""
+    import pyarrow.compute as pc
+
+    kept = rf"\.\d{{{digits}}}" if digits else ""
+    more = rf"\d{{1,{9 - digits}}}" if digits else r"\.\d{1,9}"
+    pattern = rf"^(\d{{4}}-\d\d-\d\d[ T]\d\d:\d\d:\d\d{kept}){more}(Z|[+-]\d\d(?::?\d\d)?)?$"
+    return pc.replace_substring_regex(array, pattern, r"\1\2")

@@ -1,9 +1,9 @@
-"""A scan as a data set of pyarrow, which tells it what a query needs: its columns and its filter.
+"""A scan as a data set of pyarrow: DuckDB hands it the columns and the filter of a query.
 
-DuckDB asks data sets that way, and no other Arrow object. Of a data set it uses ``schema`` and
-``scanner`` alone; all else needs what stands behind those of pyarrow in C++, and is refused.
+DuckDB does so with data sets alone, and with no other Arrow object. It uses ``schema`` and
+``scanner`` of a data set; the other methods need C++ objects of pyarrow, and are refused here.
 
-Invariant: a filter is applied to every row, for who hands it over does not look at the rows again.
+Invariant: a filter is applied to every row, for DuckDB does not apply it again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NEEDS_MORE = (
 
 
 class Reading:
-    """What a query needs, to be read once."""
+    """The columns and the filter of one query, to be read once."""
 
     def __init__(self, query: Query, columns: Sequence[str] | None, filter: Any) -> None:
         self._query = query
@@ -47,7 +47,7 @@ class Reading:
 
 
 class Entries(dataset.Dataset):
-    """The entries of a scan; ``schema`` and ``scanner`` are all that there is of a data set."""
+    """The entries of a scan, as a data set that has ``schema`` and ``scanner`` only."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -63,8 +63,8 @@ class Entries(dataset.Dataset):
     def scanner(
         self, columns: Sequence[str] | None = None, filter: Any = None, **_options: Any
     ) -> Reading:
-        """What is to be read: some columns, and rows for which a filter holds. Options of pyarrow
-        say how files are read; there are none here."""
+        """Read some columns, of rows for which a filter holds. Options of pyarrow are about files,
+        and are ignored."""
         return Reading(self._query, columns, filter)
 
 
@@ -75,6 +75,6 @@ def _refused(name: str) -> Any:
     return refused
 
 
-# Those of pyarrow would follow a pointer that is not there.
+# The methods of pyarrow would follow a C++ pointer that is not there.
 for _name in _NEEDS_MORE:
     setattr(Entries, _name, _refused(_name))

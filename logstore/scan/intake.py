@@ -1,12 +1,12 @@
 """Arrow to nodes: which columns are the stream, the ID and the fields of an entry, and the packing.
 
-A column named ``stream`` says the stream, ``id`` (text), else ``ms`` and ``seq``, else ``ts`` say
-the ID, ``pairs`` or else ``fields`` hold fields, and every other column is a field of its name: so
-what ``scan`` and Spark read can be written as it is. Values become text as Arrow casts them, which
-is what reading casts back; a null is a field that the entry does not have.
+The column ``stream`` names the stream. The ID is in ``id`` (text), else in ``ms`` and ``seq``, else
+in ``ts``. ``pairs``, or else ``fields``, hold fields, and every other column is a field of its
+name. So what ``scan`` and Spark read can be written as it is. Values become text as Arrow casts
+them, and reading casts them back; a null is a field that the entry does not have.
 
-Invariants: the schema is refused before a row is looked at; IDs ascend within a stream, or the rows
-are refused; memory holds a batch, and what was packed and not taken yet. Needs no index.
+Invariants: the schema is refused before a row is read. IDs ascend within a stream, or the rows are
+refused. Memory holds a batch, and what was packed and not taken yet. Needs no index.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from logstore.errors import IDOrderError, InvalidEntryError, InvalidIDError, Opt
 from logstore.ids import U64_MAX, StreamID
 from logstore.log import stagefile
 from logstore.options import ENTRY_MAX_BYTES, StoreLimits
-from logstore.scan import moments
+from logstore.scan import conversion
 from logstore.tuples import NamedTuple
 
 STANDARD = ("stream", "id", "ms", "seq", "ts", "fields", "id_key", "pairs")
@@ -30,10 +30,10 @@ _ID = r"^(?P<ms>[0-9]{1,20})-(?P<seq>[0-9]{1,20})$"
 
 
 class Layout(NamedTuple):
-    """What each column of a batch is, by place; -1: there is none."""
+    """The columns of a batch, by their numbers; -1: there is no such column."""
 
     stream: int
-    id_kind: str  # "", "id", "ms", "ts": the store gives them, or what they are made of
+    id_kind: str  # what IDs are made of: "id", "ms" or "ts"; empty: the store gives them
     id: int
     seq: int
     pairs: int
@@ -42,10 +42,11 @@ class Layout(NamedTuple):
 
 
 def layout(schema: Any, id_column: str = "", *, streams: bool) -> Layout:
-    """What the columns of an Arrow schema are; OptionError names the one that cannot be.
+    """What each column of an Arrow schema is for; OptionError names a column that cannot be
+    written.
 
-    ``id_column`` names the column of the ID, ``*`` says that there is none; ``streams``: a column
-    says which stream a row is for.
+    ``id_column`` names the column of the ID; ``*``: there is none. ``streams``: a column names the
+    stream of each row.
     """
     names = [name.lower() for name in schema.names]
     for name in names:
@@ -166,7 +167,7 @@ def _check_nested(schema: Any, pairs: int, fields: int) -> None:
 
 # -- rows ------------------------------------------------------------------------------------
 def _values(column: Any, name: str, row: int) -> list[Any]:
-    """A column as text or bytes, null as None; ``row``: the number of the first row."""
+    """A column as text, bytes or integers, null as None; ``row``: the number of its first row."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -182,19 +183,19 @@ def _values(column: Any, name: str, row: int) -> list[Any]:
         types.is_integer,
     )
     if not any(test(kind) for test in as_is):
-        column = _text(column, name, row)
+        column = _as_text(column, name, row)
     found: list[Any] = column.to_pylist()
     return found
 
 
-def _text(column: Any, name: str, row: int) -> Any:
-    """What Arrow casts to text; InvalidEntryError for a time that has none."""
+def _as_text(column: Any, name: str, row: int) -> Any:
+    """A column cast to text; InvalidEntryError for a time without a text."""
     import pyarrow as pa
 
-    if moments.is_moment(column.type):
+    if conversion.is_time(column.type):
         try:
-            return moments.text(column)
-        except moments.OutOfRange as error:
+            return conversion.time_text(column)
+        except conversion.OutOfRange as error:
             raise InvalidEntryError(f"row {row + error.place}: column {name!r}: {error}") from error
     try:
         return column.cast(pa.string())
@@ -233,8 +234,8 @@ def _nested(batch: Any, wanted: Layout) -> Iterator[list[tuple[Any, Any]]]:
 
 
 def row_ids(batch: Any, wanted: Layout, row: int = 0) -> tuple[list[int], list[int] | None]:
-    """The numbers of the rows' IDs, without sequences where they are open; InvalidIDError names the
-    first row that has none. ``row``: the number of the first one."""
+    """The milliseconds and sequences of the rows' IDs; no sequences where the store gives them.
+    InvalidIDError names the first row without an ID. ``row``: the number of the first row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -250,7 +251,7 @@ def row_ids(batch: Any, wanted: Layout, row: int = 0) -> tuple[list[int], list[i
         ms, seq = (pc.struct_field(parts, [place]) for place in (0, 1))
         return _numbers(ms, "id"), _numbers(seq, "id")
     if wanted.id_kind == "ts":
-        found = moments.milliseconds(column)
+        found = conversion.time_milliseconds(column)
         odd = next((at for at, ms in enumerate(found) if not 0 <= ms <= U64_MAX), -1)
         if odd >= 0:
             raise InvalidIDError(
@@ -283,19 +284,19 @@ def _numbers(column: Any, what: str) -> list[int]:
 
 
 # -- nodes -----------------------------------------------------------------------------------
-class _Growing:
-    """The nodes of one stream that were packed and not taken yet; the last one still grows."""
+class _PackedNodes:
+    """The packed nodes of one stream that were not taken yet; the last one still grows."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.rows = 0
         self.first: ID = (0, 0)
-        self.last: ID = (0, 0)  # of all that was added, also before what was taken
+        self.last: ID = (0, 0)  # of all rows so far, also of nodes that were taken
         self.master: ID = (0, 0)
         self.lp: bytes | None = None
 
     def close(self) -> None:
-        """The node that grows is whole."""
+        """End the node that grows."""
         if self.lp is not None:
             stagefile.put(self.data, self.master, self.lp)
             self.lp = None
@@ -306,14 +307,14 @@ Take = Callable[[bytes, bool, bytearray, int, ID, ID], None]
 
 
 class Packer:
-    """Packs batches to nodes, stream by stream, and hands runs of them to ``take``."""
+    """Packs batches to nodes, stream by stream, and hands them to ``take``, many at a time."""
 
     def __init__(self, wanted: Layout, stream: bytes, limits: StoreLimits, take: Take) -> None:
         self._wanted = wanted
         self._stream = stream
         self._limits = limits
         self._take = take
-        self._growing: dict[bytes, _Growing] = {}
+        self._growing: dict[bytes, _PackedNodes] = {}
         self._held = 0
 
     def add(self, batch: Any) -> None:
@@ -331,7 +332,7 @@ class Packer:
             self.finish()
 
     def _runs(self, batch: Any) -> Iterator[tuple[bytes, int, int]]:
-        """Neighbouring rows of one stream."""
+        """The stream, the first row and the end of each run of rows of one stream."""
         if self._wanted.stream < 0:
             yield self._stream, 0, batch.num_rows
             return
@@ -348,13 +349,13 @@ class Packer:
     def _pack(self, name: bytes, rows: Any, first: int, end: int, ids: list[ID]) -> None:
         to = self._growing.get(name)
         if to is None:
-            to = self._growing[name] = _Growing()
+            to = self._growing[name] = _PackedNodes()
         start: ID | list[ID]
         if self._wanted.id_kind:
-            start = ids = _settled(name, to.last, ids)
+            start = ids = _ascending(name, to.last, ids)
             low, high = ids[0], ids[-1]
         else:
-            # It has IDs of its own in each run, counted from 0-1, which the store replaces.
+            # IDs count from 0-1 in each run of nodes; the store replaces them.
             start = low = (0, to.rows + 1)
             high = (0, to.rows + end - first)
         limits = self._limits
@@ -375,7 +376,7 @@ class Packer:
         if len(to.data) >= RUN_BYTES:
             self._hand(name, to)
 
-    def _hand(self, name: bytes, to: _Growing) -> None:
+    def _hand(self, name: bytes, to: _PackedNodes) -> None:
         to.close()
         if to.rows:
             self._take(name, bool(self._wanted.id_kind), to.data, to.rows, to.first, to.last)
@@ -389,12 +390,12 @@ class Packer:
         self._held = 0
 
 
-def _settled(name: bytes, last: ID, ids: list[ID]) -> list[ID]:
-    """IDs with their sequences, checked to ascend above the last one."""
+def _ascending(name: bytes, last: ID, ids: list[ID]) -> list[ID]:
+    """IDs with their sequences; IDOrderError if they do not ascend above ``last``."""
     found: list[ID] = []
     for ms, seq in ids:
         id = (ms, seq)
-        if seq < 0:  # of a time without one: as an add gives it
+        if seq < 0:  # a time only: the sequence is as an add gives it
             id = (ms, last[1] + 1) if ms == last[0] and (found or last != (0, 0)) else (ms, 0)
         if id <= last:
             raise IDOrderError(

@@ -1,12 +1,12 @@
 """Moments that are kept: all streams as they stood at once, for readers that come later.
 
-A moment is a snapshot file that lists every node of its streams, and a pin that keeps it and what
-it names. Its token is the pin's ID. A plan of the moment takes its nodes from there, and not from
-the index: so streams that were written in one transaction are never seen apart, whatever is added,
-deleted, dropped or compacted between two plans.
+A moment is a snapshot file that lists every node of its streams, and a pin that keeps the file and
+the segments that it names. Its token is the pin's ID. A plan of the moment takes its nodes from
+that file, and not from the index. So streams that were written in one transaction are never seen
+apart, whatever is added, deleted, dropped or compacted between two plans.
 
-Invariants: the pin is durable, and holds every segment, before the one snapshot of the index is
-taken that all nodes are of. A moment that is over is SnapshotExpiredError, and never another one.
+Invariants: the pin is durable, and holds every segment, before the snapshot of the index is taken
+that all nodes come from. A moment whose pin is gone is SnapshotExpiredError, never another moment.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError, 
 from logstore.fs import FileSystem
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
-from logstore.scan import blocks, walk
-from logstore.scan import snapshot_file as snapshotfile
-from logstore.scan.listing import AtOnce
+from logstore.scan import snapshot_file
+from logstore.scan.listing import OneSnapshotListing, new_list
 from logstore.scan.snapshot_file import Blocks, Split, Writer
 from logstore.tuples import NamedTuple
 
 TTL_MS = pins.LEASE_MS_MAX
-MOMENT = "moment"  # in the place of what names a plan, of which no hash is the text
-_NOBODY = Identity("", "", 0, 0)  # whose end nobody sees: the lease counts
+MOMENT = "moment"  # stands in the pin instead of the key of a plan, which is a hash
+_NOBODY = Identity("", "", 0, 0)  # an owner that never ends: only the lease ends the pin
 
 
-class _Row(NamedTuple):
+class _KeptStream(NamedTuple):
     """A stream of a moment, and the byte range of its nodes in the snapshot file."""
 
     name: bytes
@@ -47,14 +46,15 @@ class _Row(NamedTuple):
 
 
 def keep(engine: Engine, names: Sequence[bytes] | None = None, *, ttl_ms: int = TTL_MS) -> str:
-    """Keep how some streams, or all, are now; the token. StreamNotFoundError for a missing one.
+    """Keep some streams, or all, as they are now; the token. StreamNotFoundError for a missing one.
 
-    It is a lease: it ends when nobody plans by it for so long, or when its pin is given back.
+    The moment is a lease: it ends ``ttl_ms`` after the last plan by it, or when its pin is
+    released.
     """
     fs, home = engine.fs, engine.path
     made_ms = engine.clock.now_ms()
     with pins.planning(fs, home, made_ms, purpose=MOMENT) as pin:
-        found = AtOnce(engine, names)
+        found = OneSnapshotListing(engine, names)
         writer = Writer(fs, home, engine.uuid, pin.id, made_ms)
         place = Split(
             str(home), str(home), engine.uuid, pin.id, 0, 0, ZERO_ID, MAX_ID, 0, 0, 0
@@ -70,7 +70,7 @@ def keep(engine: Engine, names: Sequence[bytes] | None = None, *, ttl_ms: int = 
             packed: bytes = msgpack.packb(rows)
             return packed
 
-        _, table_at = blocks.write(writer, place, found, cuts, table)
+        _, table_at = snapshot_file.write_splits(writer, place, found, cuts, table)
         kept = pin._replace(plan=MOMENT, table_at=table_at, table_bytes=writer.offset - table_at)
         segments = found.nodes.segments()
         pins.narrow(fs, home, kept, segments, engine.clock.now_ms(), ttl_ms, _NOBODY)
@@ -81,12 +81,12 @@ class _Listed:
     """The nodes of a range of some streams of a moment."""
 
     def __init__(self) -> None:
-        self.nodes = walk.new_list()
+        self.nodes = new_list()
         self.sections: list[tuple[int, Section]] = []
 
 
-class Kept:
-    """A moment, by its token; SnapshotExpiredError if it is over, else its time begins anew."""
+class KeptMoment:
+    """A kept moment, by its token; its lease is renewed. SnapshotExpiredError if it is over."""
 
     def __init__(self, fs: FileSystem, home: Path, uuid: bytes, token: str, now_ms: int) -> None:
         self._fs, self._home, self._uuid, self._token = fs, home, uuid, token
@@ -105,17 +105,17 @@ class Kept:
         self._pin = pin
 
     @cached_property
-    def streams(self) -> dict[bytes, _Row]:
-        """The streams that there were; read when they are first asked for."""
+    def streams(self) -> dict[bytes, _KeptStream]:
+        """The streams of the moment; read when they are first asked for."""
         table: list[list[Any]] = msgpack.unpackb(
-            snapshotfile.read_table(self._fs, self._home, self._uuid, self._pin)
+            snapshot_file.read_table(self._fs, self._home, self._uuid, self._pin)
         )
-        return {row.name: row for row in (_Row(*each) for each in table)}
+        return {row.name: row for row in (_KeptStream(*each) for each in table)}
 
     def listed(self, names: Sequence[bytes], start: StreamID, end: StreamID) -> _Listed:
         """The nodes of a closed interval of streams; StreamNotFoundError if there was none then."""
         found = _Listed()
-        with snapshotfile.opened(self._fs, self._home, self._uuid, self._token) as blocks:
+        with snapshot_file.opened(self._fs, self._home, self._uuid, self._token) as blocks:
             for name in names:
                 row = self.streams.get(name)
                 if row is None:
@@ -126,7 +126,7 @@ class Kept:
         return found
 
 
-def _add(found: _Listed, blocks: Blocks, row: _Row, start: StreamID, end: StreamID) -> None:
+def _add(found: _Listed, blocks: Blocks, row: _KeptStream, start: StreamID, end: StreamID) -> None:
     before, upto = len(found.nodes), end
     for (_, _, _, last), items in blocks.read(row.offset, row.size_bytes):
         if found.nodes.add_items(items, start, end) < len(items):

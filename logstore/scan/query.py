@@ -1,9 +1,14 @@
-"""A scan that can be read again and again: which streams, IDs, columns and rows of an open store.
+"""A scan of an open store, which can be read again and again: its streams, IDs, columns and rows.
 
-Invariants: what it names is checked when it is made, and read when it is read: each reading finds
-the streams and entries that there are then. Only columns that are asked for, or that a filter
-names, are decoded; where a filter cannot hold by its streams and IDs, nothing is read. The rows of
-a limit are the first ones of the same reading without it.
+A scan of several streams may be merged to one, in the order of IDs. It holds a batch of each
+stream. No entry up to the smallest of their last IDs is missing: all up to there is put into order
+and given out, and streams whose batch is used up are read on.
+
+Invariants: what a scan names is checked when it is made; each reading reads the streams and entries
+that there are then. Only columns that are asked for, or that a filter names, are decoded; streams
+and IDs for which a filter cannot hold are not read. The rows of a limit are the first ones of the
+same reading without it. Merged rows come in the order of IDs, those of one ID in the order in which
+the streams are named; more streams have smaller batches.
 """
 
 from __future__ import annotations
@@ -15,20 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.codec.arrow_builder import NameGuard
 from logstore.engine.runtime.engine import Engine
-from logstore.errors import OptionError, shown
+from logstore.errors import OptionError
 from logstore.ids import StreamID
-from logstore.scan import conditions, live, merging, schema_text
-from logstore.scan.arrow import BATCH_ROWS, BATCH_ROWS_MAX, Gather
-from logstore.scan.conversion import Shape, Target, typed
-from logstore.scan.id_range import ID_COLUMNS, Possible
+from logstore.scan import conditions, live
+from logstore.scan.conditions import ID_COLUMNS, FilterRange
+from logstore.scan.conversion import Shape
+from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
+from logstore.scan.scan_columns import Target, standard_columns, targets, typed_columns, types_of
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Where(NamedTuple):
-    """What is read: of which streams, by a call at each reading; which IDs, both ends included."""
+class ScanRange(NamedTuple):
+    """The streams, found anew at each reading, and the IDs of a scan, both ends included."""
 
     engine: Callable[[], Engine]
     names: Callable[[], Sequence[bytes]]
@@ -37,15 +43,16 @@ class Where(NamedTuple):
 
 
 class Query:
-    """What a scan reads, and how it is told.
+    """What a scan reads, and how its rows are given.
 
-    ``merge``: in the order of IDs over all streams. ``guarded``: its reader tells no names by case,
-    and an entry whose field would be taken for a column of another one is an OptionError.
+    ``merge``: in the order of IDs over all streams. ``guarded``: for a reader that ignores case in
+    names; an entry with a field that it would take for the column of another field is an
+    OptionError.
     """
 
     def __init__(
         self,
-        where: Where,
+        where: ScanRange,
         columns: Sequence[str] | Sequence[Target] | Mapping[str, Any] | None = None,
         schema: Any = None,
         filter: Any = None,
@@ -72,14 +79,14 @@ class Query:
 
     @staticmethod
     def _typed_by(schema: Any) -> list[Target]:
-        """Columns that a schema names are there for filters, also if they are not read."""
-        return typed(types_of(schema)) if schema is not None else []
+        """The columns of a schema: filters may name them, also if they are not read."""
+        return typed_columns(types_of(schema)) if schema is not None else []
 
     def reader(
         self, columns: Sequence[str] | None = None, filter: Any = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """A reading: of some of the columns, of rows for which a filter of pyarrow holds besides,
-        and of so many at most. OptionError."""
+        """Read some of the columns, of rows for which a further filter of pyarrow holds, at most
+        ``limit`` of them. OptionError."""
         import pyarrow as pa
 
         wanted = self._targets if columns is None else [self._known[each] for each in columns]
@@ -92,15 +99,15 @@ class Query:
         if condition is not None:
             names, start, end = self._narrowed(condition, names, start, end)
         merge = self._merge and len(names) > 1
-        shape = Shape([*wanted, *hidden, *([merging.key_column()] if merge else [])])
+        shape = Shape([*wanted, *hidden, *([key_column()] if merge else [])])
         rows = self._batch_rows
         if limit is not None and condition is None:
             rows = max(1, min(rows, limit))
         guard = self._guard([*wanted, *hidden])
         reading = _Reading(self._where.engine(), shape, condition, len(wanted), rows, guard)
         if merge:
-            few = merging.rows_each(len(names), rows)
-            found = merging.merged([reading.of([name], start, end, few) for name in names])
+            few = rows_each(len(names), rows)
+            found = merged([reading.of([name], start, end, few) for name in names])
         else:
             found = reading.of(names, start, end)
         result = reading.result(found)
@@ -109,7 +116,7 @@ class Query:
         return pa.RecordBatchReader.from_batches(Shape(wanted).schema, result)
 
     def _guard(self, read: Sequence[Target]) -> NameGuard | None:
-        """The names of the columns of fields that are read, which other fields may not have."""
+        """Refuses fields that a reader would take for the columns that are read."""
         names = [each.name for each in read if not each.standard]
         if not self._guarded or not names:
             return None
@@ -123,8 +130,8 @@ class Query:
         text = str(condition)
         if start > end or not any(name in text for name in ("stream", *ID_COLUMNS)):
             return names, start, end
-        every = {each.name: each for each in conditions.standard()} | self._known
-        possible = Possible(condition, conditions.schema_of(list(every.values())))
+        every = {each.name: each for each in standard_columns()} | self._known
+        possible = FilterRange(condition, conditions.schema_of(list(every.values())))
         if "stream" in text:
             names = possible.streams(names)
         if any(name in text for name in ID_COLUMNS):
@@ -136,7 +143,7 @@ class Query:
 
 
 class _Reading:
-    """One reading: how gathered batches become those that are asked for."""
+    """One reading: turns gathered batches into those that are asked for."""
 
     def __init__(
         self,
@@ -150,14 +157,14 @@ class _Reading:
         self._engine = engine
         self._shape = shape
         self._condition = condition
-        self._columns = columns  # of the shape's, those that are not for the filter alone
+        self._columns = columns  # the first so many of the shape's; the others are for the filter
         self._batch_rows = batch_rows
         self._guard = guard
 
     def of(
         self, names: Sequence[bytes], start: StreamID, end: StreamID, rows: int | None = None
     ) -> Iterator[Any]:
-        """The batches of streams, each behind the one before, with the columns of the filter."""
+        """The batches of streams, stream after stream, with the columns of the filter."""
         gather = Gather(self._shape.sources, rows or self._batch_rows, guard=self._guard)
         for gathered in live.batches(self._engine, names, start, end, gather):
             batch = self._shape.batch(gathered)
@@ -167,14 +174,14 @@ class _Reading:
                 yield batch
 
     def result(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Without the columns that are for the filter alone."""
+        """The batches without the columns that are for the filter alone."""
         for batch in batches:
             more = batch.num_columns > self._columns
             yield batch.select(list(range(self._columns))) if more else batch
 
 
 def _first(batches: Iterator[Any], limit: int) -> Iterator[Any]:
-    """So many rows; nothing is read behind them."""
+    """The first ``limit`` rows; nothing is read behind them."""
     if limit <= 0:
         return
     for batch in batches:
@@ -184,47 +191,79 @@ def _first(batches: Iterator[Any], limit: int) -> Iterator[Any]:
             return
 
 
-# -- columns ---------------------------------------------------------------------------------
-def targets(
-    columns: Sequence[str] | Sequence[Target] | Mapping[str, Any] | None, schema: Any
-) -> list[Target]:
-    """The columns of a scan, checked: those that are named, else those of the schema, else the
-    standard ones; with the types that the schema, or a mapping, gives them."""
-    types = None if schema is None else types_of(schema)
-    if isinstance(columns, Mapping):
-        if types is not None:
-            raise OptionError("the types of columns stand in columns or in schema, not in both")
-        return typed(columns)
-    if columns is None:
-        return conditions.standard() if types is None else typed(types)
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
-        raise OptionError(
-            f"columns must be a sequence of names, or a mapping of names to types: {columns!r}"
-        )
-    made = [each for each in columns if isinstance(each, Target)]
-    if made:  # of a tool for which the columns have names of their own
-        return made
-    names = [each for each in columns if isinstance(each, str)]
-    if len(names) != len(columns):
-        raise OptionError(f"the names of columns must be str: {columns!r}")
-    if len(set(names)) != len(names):
-        raise OptionError(f"a column is named twice: {', '.join(names)}")
-    return typed({name: (types or {}).get(name) for name in names})
+STREAMS_MAX = 1024
+ROWS_MIN = 256
+KEY = "\0id_key"
 
 
-def types_of(schema: Any) -> Mapping[str, Any]:
-    """Names and types of a schema of pyarrow, of a mapping, or of a text; OptionError."""
+def key_column() -> Target:
+    """The column that merging sorts by, which the batches must have."""
     import pyarrow as pa
 
-    if isinstance(schema, Mapping):
-        return schema
-    if isinstance(schema, str):
-        return schema_text.columns(schema)
-    if not isinstance(schema, pa.Schema):
+    return Target(KEY, pa.binary(), "id_key")
+
+
+def rows_each(streams: int, rows: int) -> int:
+    """How many rows of a stream are held; OptionError for too many streams."""
+    if streams > STREAMS_MAX:
         raise OptionError(
-            "schema is a pyarrow.Schema, a mapping of names to types, or a text such as 'rider "
-            f"string, speed double', not {shown(schema)}"
+            f"{streams} streams cannot be merged, {STREAMS_MAX} at most: name fewer of them, or "
+            "scan without merge and sort by id_key"
         )
-    if len(set(schema.names)) != len(schema.names):
-        raise OptionError(f"a column is named twice: {', '.join(schema.names)}")
-    return {field.name: field.type for field in schema}
+    return max(ROWS_MIN, rows // streams)
+
+
+class _HeldBatch:
+    """The batch that is held of a stream, not empty, and the batches behind it."""
+
+    def __init__(self, batch: Any, rest: Iterator[Any]) -> None:
+        self.rest = rest
+        self._hold(batch)
+
+    def _hold(self, batch: Any) -> None:
+        self._batch = batch
+        self._keys = batch.column(KEY)
+        self.first: bytes = self._keys[0].as_py()
+        self.last: bytes = self._keys[-1].as_py()
+
+    def take(self, border: bytes) -> tuple[Any, bool]:
+        """The rows up to a border, at least one; whether the stream has more."""
+        import pyarrow.compute as pc
+
+        batch = self._batch
+        if self.last <= border:
+            more = next(self.rest, None)
+            if more is not None:
+                self._hold(more)
+            return batch, more is not None
+        count = pc.sum(pc.less_equal(self._keys, border)).as_py()
+        self._hold(batch.slice(count))
+        return batch.slice(0, count), True
+
+
+def merged(readers: Sequence[Iterator[Any]]) -> Iterator[Any]:
+    """Merge the batches of several streams; no batch is empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    held = {
+        place: _HeldBatch(batch, reader)
+        for place, reader in enumerate(readers)
+        if (batch := next(reader, None)) is not None
+    }
+    while held:
+        border = min(batch_held.last for batch_held in held.values())
+        pieces = []
+        for place, batch_held in list(held.items()):
+            if batch_held.first <= border:
+                piece, more = batch_held.take(border)
+                pieces.append(piece)
+                if not more:
+                    del held[place]
+        if len(pieces) == 1:
+            yield pieces[0]
+            continue
+        table = pa.Table.from_batches(pieces).combine_chunks()
+        # A stable sort: rows of one ID stay in the order of the streams.
+        order = pc.sort_indices(table, sort_keys=[(KEY, "ascending")])
+        yield from table.take(order).to_batches()

@@ -1,9 +1,9 @@
-"""An entry for JSON, faithful; one, or the lines of many at once.
+"""Entries as JSON that keeps every byte: one entry as an object, or many as lines.
 
-Invariants: JSON gives the bytes back exactly. An entry is ``{"id", "fields": {..}}`` when all of it
-is UTF-8 and no field name repeats, ``{"id", "pairs": [[field, value], ..]}`` when one does, and
-``{"id", "pairs_base64": [..]}`` when anything is not UTF-8. Its line is what ``json.dumps`` makes
-of that object.
+Invariants: the JSON gives back the bytes exactly. An entry is ``{"id", "fields": {..}}`` when all
+of it is UTF-8 and no field name repeats, ``{"id", "pairs": [[field, value], ..]}`` when one does,
+and ``{"id", "pairs_base64": [..]}`` when anything is not UTF-8. Its line is what ``json.dumps``
+makes of that object.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring as quoted
 from typing import Any, TypeAlias
 
-# The ID of an entry, and field, value, field, value, .. as text in which bytes that are no UTF-8
-# are lone surrogates.
+# The ID of an entry, and its fields and values in turn; bytes that are not UTF-8 are lone
+# surrogates in the text.
 TextRow: TypeAlias = tuple[tuple[int, int], tuple[str, ...]]
 
 
@@ -32,9 +32,9 @@ def entry_object(id: str, pairs: Sequence[tuple[bytes, bytes]]) -> dict[str, Any
 
 
 def json_lines(rows: Iterable[TextRow]) -> bytes:
-    """The lines of entries, which are walked over twice if one of them is no UTF-8.
+    """The lines of entries. All lines are made by one format, in which only IDs and values differ.
 
-    One text is made of all of them, with places for what differs.
+    ``rows`` is iterated over twice if an entry is not UTF-8.
     """
     known: dict[tuple[str, ...], str] = {}
     lines: list[str] = []
@@ -50,7 +50,7 @@ def json_lines(rows: Iterable[TextRow]) -> bytes:
         parts += map(quoted, flat[1::2])
     try:
         return ("".join(lines) % tuple(parts)).encode()
-    except UnicodeEncodeError:  # by a lone surrogate: text that was UTF-8 has none
+    except UnicodeEncodeError:  # there is a lone surrogate: some bytes are not UTF-8
         return b"".join(map(_dumped, rows))
 
 

@@ -1,11 +1,12 @@
-"""Reading the few entries that match of many: nodes that cannot have one are passed over in place.
+"""Reading the few entries that match among many: nodes without one are skipped where they lie.
 
-The nodes are their own summaries: an entry is compared where it lies in the bytes of its segment,
-and no object is made of what does not match.
+Nodes need no summaries: an entry is compared in the bytes of its segment, and no object is made of
+an entry that does not match.
 
-Invariants: a node is passed over only if its frame is sound and has no entry that matches
-(``codec.may_match``); any other is read, and told if it is damaged, as all reads do it. No snapshot
-lives longer than NODES_MAX nodes take. What is said of lost rows is the same.
+Invariants: a node is skipped only if its frame is sound and no entry of it matches
+(``codec.may_match``). Any other node is read, and its damage is an error, as in all reads. No
+snapshot lives longer than NODES_MAX nodes take. Lost rows of the index are the same error as in
+other reads.
 """
 
 from __future__ import annotations
@@ -21,35 +22,37 @@ from logstore.engine.streams.read import Batch, Interval, Maker, RangeRead, conf
 from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
-from logstore.scan import walk
-from logstore.scan.located import read_size
+from logstore.scan.listing import list_piece, new_list
+from logstore.scan.record_batches import read_size
 from logstore.tuples import NamedTuple
 
-NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first ones are small, as often one has it all
+NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first are small, as often the first suffices
 
 
-class Sifting(Maker, Protocol):
-    """What makes entries, of those alone that match."""
+class MatchingMaker(Maker, Protocol):
+    """Makes entries of those alone that match."""
 
     @property
     def where(self) -> list[bytes]:
-        """Texts that stand in each node with an entry that matches."""
+        """Bytes that each node with an entry that matches has in it."""
         ...
 
 
-def read_batch(engine: Engine, name: bytes, asked: RangeRead, maker: Sifting, nodes: int) -> Batch:
-    """As ``engine.streams.read.read_batch``, of so many nodes."""
+def read_batch(
+    engine: Engine, name: bytes, asked: RangeRead, maker: MatchingMaker, nodes: int
+) -> Batch:
+    """As ``engine.streams.read.read_batch``, of at most ``nodes`` nodes."""
     start, end, limit, reverse, walked, _ = asked
     if start > end or limit == 0:
         return Batch([], None)
-    sift = _Sift(engine, name, start, end, limit, maker, walked, nodes)
-    batch = snapshot.read(engine, sift.backward if reverse else sift.forward)
+    batch_read = _MatchingBatch(engine, name, start, end, limit, maker, walked, nodes)
+    batch = snapshot.read(engine, batch_read.backward if reverse else batch_read.forward)
     if batch.entries:
         engine.metrics.count("read_entries", len(batch.entries))
     return batch
 
 
-class _Sift(NamedTuple):
+class _MatchingBatch(NamedTuple):
     """One batch of a read."""
 
     engine: Engine
@@ -57,17 +60,17 @@ class _Sift(NamedTuple):
     start: StreamID
     end: StreamID
     limit: int
-    maker: Sifting
+    maker: MatchingMaker
     walked: Interval | None
     nodes: int
 
     def forward(self, view: Snapshot) -> Batch:
-        """The first ones."""
+        """The first entries, in the order of IDs."""
         record = view.record(self.name)
         if record is None or not record.length:
             return Batch([], None)
-        listed = walk.new_list()
-        follows, _ = walk.piece(view, record, self.start, self.end, listed, self.nodes)
+        listed = new_list()
+        follows, _ = list_piece(view, record, self.start, self.end, listed, self.nodes)
         entries, full = self._entries(view, record, listed, self.start, reverse=False)
         if full:
             return Batch(entries, None)
@@ -77,15 +80,15 @@ class _Sift(NamedTuple):
         return Batch(entries, None)
 
     def backward(self, view: Snapshot) -> Batch:
-        """The last ones, in the order of falling IDs."""
+        """The last entries, in the order of falling IDs."""
         record = view.record(self.name)
         if record is None or not record.length:
             return Batch([], None)
-        # A border as between two pieces: live entries of the nodes before are below this master ID.
+        # As between two pieces: all live entries of the nodes before are below this master ID.
         border = view.index.node_before(record.number, self.end, self.nodes - 1)
         low = self.start if border is None else max(self.start, border)
-        listed = walk.new_list()
-        walk.piece(view, record, low, self.end, listed, self.nodes + 1)
+        listed = new_list()
+        list_piece(view, record, low, self.end, listed, self.nodes + 1)
         entries, full = self._entries(view, record, listed, low, reverse=True)
         if full:
             return Batch(entries, None)
@@ -103,7 +106,7 @@ class _Sift(NamedTuple):
         *,
         reverse: bool,
     ) -> tuple[list[Any], bool]:
-        """Those that match of nodes, and whether they are as many as were asked for."""
+        """The entries of listed nodes that match, and whether the limit is reached."""
         entries: list[Any] = []
         wanted = _wanted(self.engine, record.number, listed.items(), self.maker.where)
         for item in reversed(wanted) if reverse else wanted:
@@ -119,7 +122,7 @@ class _Sift(NamedTuple):
 
 
 def _wanted(engine: Engine, stream: int, items: bytes, where: list[bytes]) -> list[Item]:
-    """Those of some nodes that may have an entry that matches, and those that are doubtful."""
+    """The listed nodes that may have an entry that matches, or that are doubtful."""
     wanted: list[int] = []
     at = 0
     while (one := read_item(items, at)) is not None:

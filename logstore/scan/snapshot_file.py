@@ -1,39 +1,40 @@
-"""Snapshot files: what a plan found in the index, for readers that have no index.
+"""Snapshot files: the nodes that a plan listed, for readers that have no index.
 
-Of a store at a URI nobody but the tasks may need to know: there a split has its blocks with it, and
-the objects that they name.
+A file is a head, then blocks. A block belongs to one stream and one split. It holds items: locators
+of sealed nodes with their vectors, and the listpacks of nodes that no segment holds as a whole. A
+split is a byte range of the file. The splits of a store at a URI carry their blocks, and the names
+of the objects that these need, so nothing is written there.
 
-A head, then blocks. A block belongs to one stream and one split; it holds items: locators of sealed
-nodes with their vectors, and the listpacks of nodes that are in no segment as a whole.
-
-Invariants: a file is written once, synced before anybody is told of it, and never changed; nothing
-of a block is used before its CRC fits, bound to the file and the place in it. A split is plain
-numbers and text, whatever the size of the stream: what it covers stands in a byte range of the
-snapshot file. The splits of a plan cover every entry once.
+Invariants: a file is written once, synced before anybody learns of it, and never changed. Nothing
+of a block is used before its CRC fits, which covers the file's head and the block's offset. A block
+ends with its split, with its stream, or at BLOCK_BYTES. The splits of a plan cover every entry
+once. A split is small, whatever the size of the stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from logstore import format as fmt
 from logstore.codec import Section
+from logstore.codec.node_list import NodeList
 from logstore.crc import crc32c
 from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import File, FileSystem
-from logstore.ids import StreamID
+from logstore.ids import ZERO_ID, StreamID
 from logstore.log import pinfile, versioned
 from logstore.log.shipped import ShippedPart
 from logstore.tuples import NamedTuple
 
 
 class Split(NamedTuple):
-    """What one task reads. ``entries`` and ``data_bytes`` are what is to be expected, at most."""
+    """What one task reads. ``entries`` and ``data_bytes`` are upper limits."""
 
     store: str
-    home: str  # the directory whose pins/ has the pin and the snapshot file; mostly the store
+    home: str  # the directory with pin and snapshot file in pins/: the store, unless one was named
     uuid: bytes
     pin_id: str
     offset: int  # in the snapshot file
@@ -43,15 +44,14 @@ class Split(NamedTuple):
     nodes: int
     entries: int
     data_bytes: int
-    blocks: bytes = b""  # of a store at a URI: that part of the snapshot, which is in no file
-    objects: tuple[ShippedPart, ...] = ()  # and the segments there that it names
+    blocks: bytes = b""  # of a store at a URI: the blocks themselves
+    objects: tuple[ShippedPart, ...] = ()  # of a store at a URI: the segments that the blocks name
 
 
 NO_PIN = "0" * 32
 HEAD_BYTES = fmt.SNAPSHOT_HEAD.size
 _BLOCK = fmt.SNAPSHOT_BLOCK
 WRITE_BYTES = 256 << 10
-BODY_MAX_BYTES = (1 << 32) - 1
 
 
 def _head(uuid: bytes, pin_id: str, made_ms: int) -> bytes:
@@ -108,7 +108,7 @@ class Writer:
 
 
 class _Bytes(File):
-    """A part of a snapshot that is in no file."""
+    """The blocks of a split, read as if they were the snapshot file."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         super().__init__(-1, Path("of this split"))
@@ -116,13 +116,13 @@ class _Bytes(File):
         self._offset = offset
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
-        """As of the whole snapshot."""
+        """Bytes at an offset of the whole snapshot."""
         at = offset - self._offset
         return self._data[at : at + size_bytes]
 
 
 class InlineWriter(Writer):
-    """Keeps a snapshot in memory, for splits that have their part of it with them."""
+    """Keeps a snapshot in memory, for splits that carry their blocks."""
 
     def __init__(self, uuid: bytes) -> None:
         head = _head(uuid, NO_PIN, 0)
@@ -148,7 +148,7 @@ class InlineWriter(Writer):
 
 
 def read_table(fs: FileSystem, home: Path, uuid: bytes, pin: pinfile.Pin) -> bytes:
-    """The list of the splits of a plan, which is a block of no stream; SnapshotExpiredError."""
+    """The table of the splits of a plan, a block of no stream; SnapshotExpiredError."""
     with opened(fs, home, uuid, pin.id) as blocks:
         table_end = pin.table_at + pin.table_bytes
         return _read_body(blocks.file, blocks.head_crc, pin.table_at, table_end)[1]
@@ -162,8 +162,8 @@ def _damaged(path: Path, why: str, offset: int) -> CorruptionError:
 
 
 def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None, None]:
-    """The blocks of a split, checked: what they are of, and a list of nodes as the codec has
-    it (`logstore.codec.node_list`). SnapshotExpiredError if the file is gone."""
+    """The checked blocks of a split: stream and interval, and a list of nodes as the codec has it
+    (`logstore.codec.node_list`). SnapshotExpiredError if the file is gone."""
     if split.blocks:
         crc = int.from_bytes(_head(split.uuid, NO_PIN, 0)[-4:], "little")
         inline = Blocks(_Bytes(split.blocks, split.offset), crc)
@@ -174,13 +174,13 @@ def read(fs: FileSystem, split: Split) -> Generator[tuple[Section, bytes], None,
 
 
 class Blocks(NamedTuple):
-    """The blocks of one snapshot, whose head was checked."""
+    """The blocks of one snapshot with a checked head."""
 
     file: File
     head_crc: int
 
     def read(self, offset: int, size_bytes: int) -> Iterator[tuple[Section, bytes]]:
-        """Those in a byte range, checked, as `read` gives them."""
+        """The blocks in a byte range, as `read` gives them."""
         end = offset + size_bytes
         while offset < end:
             section, items, offset = _read_block(self.file, self.head_crc, offset, end)
@@ -230,9 +230,64 @@ def _read_body(file: File, head_crc: int, offset: int, end: int) -> tuple[bytes,
         raise _damaged(file.path, "a block is cut off", offset)
     crc, size = _BLOCK.unpack(head)[:2]
     after = offset + _BLOCK.size + size
-    if after > end:  # checked before memory is taken: the length may be anything
+    if after > end:  # before memory is taken: the length may be anything
         raise _damaged(file.path, "a block is longer than what is there", offset)
     body = file.pread(size, offset + _BLOCK.size)
     if len(body) < size or _block_crc(head_crc, offset, head[4:], body) != crc:
         raise _damaged(file.path, "a block is not what was written", offset)
     return head, body, after
+
+
+BLOCK_BYTES = 64 << 10
+
+
+class Listed(Protocol):
+    """Listed nodes; ``sections``: for each stream its first node in the list, and its interval."""
+
+    nodes: NodeList
+    sections: list[tuple[int, Section]]
+
+
+def write_splits(
+    writer: Writer,
+    place: Split,
+    found: Listed,
+    cuts: Sequence[int],
+    table: Callable[[Sequence[Split]], bytes],
+) -> tuple[list[Split], int]:
+    """Write the nodes between each two ``cuts`` as one split, and the ``table`` of the splits; the
+    splits, and the offset of the table. The file is durable afterwards."""
+    splits: list[Split] = []
+    ends = sorted({*cuts, *(first for first, _ in found.sections)})
+    pieces = iter(found.nodes.pieces(ends, BLOCK_BYTES))
+    at = node = number = 0
+    try:
+        for high in cuts[1:]:
+            offset, low, entries, size = writer.offset, node, 0, 0
+            first = last = (0, 0)
+            while node < high:
+                one = next(pieces)
+                while number + 1 < len(found.sections) and found.sections[number + 1][0] <= node:
+                    number += 1
+                writer.block(found.sections[number][1], one.nodes, found.nodes.items(at, one.end))
+                if node == low:
+                    first = one.first
+                last, entries, size = one.last, entries + one.live, size + one.size_bytes
+                at, node = one.end, node + one.nodes
+            splits.append(
+                place._replace(
+                    offset=offset,
+                    size_bytes=writer.offset - offset,
+                    first=StreamID(*first),
+                    last=StreamID(*last),
+                    nodes=node - low,
+                    entries=entries,
+                    data_bytes=size,
+                )
+            )
+        table_at = writer.offset
+        writer.block((b"", 0, ZERO_ID, ZERO_ID), 0, table(splits))
+        writer.finish()
+    finally:
+        writer.close()
+    return splits, table_at

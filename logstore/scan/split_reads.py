@@ -1,12 +1,16 @@
 """Reading a split: from its part of the snapshot file and the segments, without any index.
 
-Invariants: every node that is read is proven by its frame's CRC, stream and master ID (a count
-reads only those at the ends of the interval); a pin that ran out, a snapshot that is gone, and a
-segment that is gone and is not pinned (the pin is looked at behind the segment, for who unlinks
-one revokes its pins first), raise SnapshotExpiredError; damage, and a segment that is gone though
-it is pinned, is a CorruptionError that names the IDs, or is counted among the losses that the
-caller takes. Never are there fewer rows unsaid. Neither the engine nor the index may be imported
-here.
+Invariants: every node that is read is checked by its frame's CRC, stream and master ID (a count
+reads only the nodes at the ends of the interval). There are never fewer rows without an error or a
+loss:
+
+- SnapshotExpiredError: the pin ran out, the snapshot file is gone, or a segment is gone that is not
+  pinned. The pin is checked after the segment was missed, for who unlinks one revokes its pins
+  first.
+- CorruptionError, or a loss that the caller takes: damage, or a segment that is gone though it is
+  pinned. It names the IDs.
+
+Neither the engine nor the index may be imported here.
 """
 
 from __future__ import annotations
@@ -26,9 +30,7 @@ from logstore.log import file_names, log_reader, pinfile
 from logstore.log.segment_writer import crc_seed
 from logstore.log.shipped import ShippedFiles, place
 from logstore.scan import snapshot_file
-from logstore.scan.arrow import BATCH_ROWS, Gather
-from logstore.scan.located import Stretch
-from logstore.scan.losses import Losses
+from logstore.scan.record_batches import BATCH_ROWS, Gather, LocatedReader, Losses
 from logstore.scan.snapshot_file import Split
 from logstore.store_path import UriPath
 
@@ -43,8 +45,7 @@ def _store(split: Split) -> Path:
 
 
 class _Files:
-    """The open segments of one split. ``pin_holds``: whether its pin keeps them; it is not asked
-    where no compaction sees the pin."""
+    """The open segments of one split. ``pin_holds``: whether the pin keeps them from compaction."""
 
     def __init__(
         self, fs: FileSystem, split: Split, seed: int, pin_holds: Callable[[], bool]
@@ -53,7 +54,7 @@ class _Files:
         self._store = _store(split)
         self._seed = seed
         self._pin_holds = pin_holds
-        self._gone: set[int] = set()  # though the pin holds them
+        self._gone: set[int] = set()  # segments that are gone though the pin holds them
         self._open: OrderedDict[int, File] = OrderedDict()
 
     def _file(self, number: int) -> File:
@@ -107,13 +108,13 @@ def batches(
     now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
     losses: Losses | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of a split as record batches, in the order of the plan; the pin is renewed as
-    they are read. What cannot be read goes to the ``losses``, by default ones that raise."""
+    """The entries of a split as record batches, in the order of the plan; the pin is renewed
+    meanwhile. ``losses`` takes what cannot be read; None: it is an error."""
     lease: pinfile.Lease | None = None
     losses = losses or Losses()
 
     def pin_holds() -> bool:
-        """SnapshotExpiredError if the pin is over: compaction or an erasure may have come."""
+        """Whether compaction sees the pin; SnapshotExpiredError if the pin is over."""
         if lease is None or split.home != split.store:
             return False
         pinfile.check_planned(fs, Path(split.home), split.pin_id, now_ms())
@@ -125,7 +126,7 @@ def batches(
         lease = pinfile.Lease(fs, Path(split.home), split.pin_id, now_ms())
     seed = crc_seed(split.uuid)
     files = _Files(fs, split, seed, pin_holds)
-    stretch = Stretch(files, seed, losses)
+    reader = LocatedReader(files, seed, losses)
     blocks = snapshot_file.read(fs, split)
     try:
         for section, items in blocks:
@@ -133,7 +134,7 @@ def batches(
             while at < len(items):
                 if lease is not None:
                     lease.keep(now_ms())
-                at = stretch.add(gather, section, items, at)
+                at = reader.add(gather, section, items, at)
                 losses.check()
                 if at < len(items):
                     yield from gather.take()

@@ -1,1 +1,1 @@
-"""What a store tells of itself to those who watch it: Prometheus and OpenTelemetry."""
+"""The numbers of a store for monitoring: Prometheus and OpenTelemetry."""

@@ -1,19 +1,26 @@
-"""The numbers of a store for those who watch it: of it, its streams and groups, this process.
+"""The numbers of a store for those who watch it: of the store, its streams and groups, this
+process.
 
-Invariants: what it costs does not grow with the history, only with how many streams and groups are
-there: no entry is decoded, no node is counted. Each page of rows is of one moment. Streams and
-groups have series of their own up to a cap, those that were made first, so that a series does not
-come and go; totals count all of them, and how many were left out is a number. Changes nothing.
+A family is one metric with all of its samples, as Prometheus and OpenTelemetry both know it.
+`exposition` writes families as the text that Prometheus reads (its format 0.0.4). It is written
+here, and not by ``prometheus_client``, which checks and escapes the labels of each sample anew:
+that takes five times as long for thousands of series, and needs an extra.
+
+Invariants: the cost grows with the number of streams and groups, and not with the history: no entry
+is decoded, no node is counted. Each page of rows is of one moment. Streams and groups have series
+of their own up to a limit, those that were made first, so that a series does not come and go;
+totals count all of them, and the number of those left out is a metric. Nothing is changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from logstore import fsinfo
 from logstore.api import describe
@@ -27,16 +34,46 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import group_view as group_rows
 from logstore.engine.txn import nodes
+from logstore.errors import Error
 from logstore.features.schedule_rows import ScheduleRows
 from logstore.format import FRAME_HEAD_BYTES, position_parts, segment_of
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import SegmentRow
 from logstore.log import file_names
-from logstore.telemetry.family import Family, one
+
+Kind = Literal["gauge", "counter"]
+Sample = tuple[tuple[str, ...], float]  # values of the labels, the number
+
+
+@dataclass(slots=True)
+class Family:
+    """One metric with all of its samples."""
+
+    name: str  # with its unit last; of a counter without Prometheus' ``_total``
+    help: str
+    labels: tuple[str, ...] = ()
+    kind: Kind = "gauge"
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the numbers; empty: they are counts."""
+        last = self.name.rpartition("_")[2]
+        return last if last in {"bytes", "seconds"} else ""
+
+    def add(self, number: float, *labels: str) -> None:
+        """Add a sample."""
+        self.samples.append((labels, number))
+
+
+def one(name: str, help_text: str, number: float, kind: Kind = "gauge") -> Family:
+    """A family with a single sample."""
+    return Family(name, help_text, kind=kind, samples=[((), number)])
+
 
 SERIES_MAX = 1000
 ROWS_A_SNAPSHOT = 10_000
-_CLOCK_MS_MIN = 1_000_000_000_000  # IDs before this (the year 2001) are no times
+_CLOCK_MS_MIN = 1_000_000_000_000  # IDs below this (the year 2001) are not taken for times
 STREAM, GROUP = ("stream",), ("stream", "group")
 
 
@@ -47,8 +84,8 @@ def gather(
 
     Args:
         opened: an open store.
-        series_max: so many streams, and so many groups, have series of their own.
-        patterns: globs; only streams that match one of them have, and their groups. None: any.
+        series_max: at most so many streams, and so many groups, have series of their own.
+        patterns: globs; only streams that match one, and their groups, have series. Empty: any.
     """
     streams = _Streams(series_max, patterns)
     streams.walk(opened)
@@ -126,14 +163,14 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
 
 
 def _counts(view: Snapshot) -> tuple[int, int, dict[int, SegmentRow], int]:
-    """Sealed nodes, scheduled entries, the rows of segments, and how far all that goes."""
+    """Sealed nodes, scheduled entries, the rows of segments, and the applied position."""
     index = view.index
     nodes_count = index.generation.entries()["nodes"]
     return nodes_count, ScheduleRows(index).count(), index.segment_rows(), view.meta.applied
 
 
 def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
-    """Bytes of the log behind what is known to be durable; 0 where nothing tells, as in a copy."""
+    """Bytes of the log that are not known to be durable; 0 where nothing tells, as in a copy."""
     durable = describe.durable_upto(engine)
     if not durable and engine.options.readonly:
         return 0
@@ -144,26 +181,27 @@ def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
 
 # -- streams ----------------------------------------------------------------------------------
 @dataclass(slots=True)
-class _Page:
-    """What one snapshot tells of some streams."""
+class _StreamPage:
+    """A page of streams, read on one snapshot."""
 
     last: int  # the number of the last one
     count: int = 0
     entries: int = 0
     opens: dict[int, int] = field(default_factory=dict)  # as ``_Streams.opens``
-    # Those that get a series: number, name, length, entries added, bytes, ms of the last ID
-    shown: list[tuple[int, str, int, int, int, int]] = field(default_factory=list)
+    # Of those with a series: number, name, length, entries added, bytes, ms of the last ID
+    with_series: list[tuple[int, str, int, int, int, int]] = field(default_factory=list)
     more: bool = False
 
 
 class _Streams:
-    """What is summed over all streams, and the series of some."""
+    """Totals of all streams, and the series of some."""
 
     def __init__(self, series_max: int, patterns: tuple[str, ...]) -> None:
         self._series_max = series_max
         self._patterns = patterns
         self.names: dict[int, str] = {}  # of those that have series, by their numbers
-        self.opens: dict[int, int] = {}  # bytes of open nodes, written anew, by segment
+        # By segment, the bytes that its open nodes take when they are rewritten.
+        self.opens: dict[int, int] = {}
         self._count = self._entries = 0
         self._length = Family("logstore_stream_entries", "Entries of a stream.", STREAM)
         self._adds = Family(
@@ -177,7 +215,7 @@ class _Streams:
         )
 
     def walk(self, opened: OpenStore[Any]) -> None:
-        """Look at all of them."""
+        """Read all of them, page by page."""
         after, more = 0, True
         while more:
             room = self._series_max - len(self.names)
@@ -186,13 +224,13 @@ class _Streams:
             self._entries += page.entries
             for number, size in page.opens.items():
                 self.opens[number] = self.opens.get(number, 0) + size
-            for row in page.shown:
-                self._see(*row)
+            for row in page.with_series:
+                self._add_series(*row)
             after, more = page.last, page.more
 
-    def _page(self, view: Snapshot, after: int, room: int) -> _Page:
-        """Some streams. It may be called again, so it keeps nothing."""
-        page, rows = _Page(last=after), 0
+    def _page(self, view: Snapshot, after: int, room: int) -> _StreamPage:
+        """One page of streams; it may be called again, so it changes nothing in ``self``."""
+        page, rows = _StreamPage(last=after), 0
         for record, node in islice(view.index.records_with_opens(after), ROWS_A_SNAPSHOT):
             rows += 1
             page.last = record.number
@@ -203,14 +241,14 @@ class _Streams:
                 anew = usage.anew_bytes(open_bytes)
                 page.opens[number] = page.opens.get(number, 0) + anew
             if 0 < record.expires_ms <= view.now_ms:
-                continue  # it is gone for everybody
+                continue  # it has expired, so nobody sees it
             page.count += 1
             page.entries += record.length
-            if len(page.shown) < room:
+            if len(page.with_series) < room:
                 name = plain_text(record.name)
                 if not self._patterns or any(fnmatchcase(name, glob) for glob in self._patterns):
                     size = record.node_bytes + open_bytes
-                    page.shown.append(
+                    page.with_series.append(
                         (
                             record.number,
                             name,
@@ -223,7 +261,7 @@ class _Streams:
         page.more = rows == ROWS_A_SNAPSHOT
         return page
 
-    def _see(
+    def _add_series(
         self, number: int, name: str, length: int, added: int, size: int, last_ms: int
     ) -> None:
         self.names[number] = name
@@ -235,7 +273,7 @@ class _Streams:
             self._last.samples.append((labels, last_ms / 1000))
 
     def families(self) -> Iterator[Family]:
-        """What was seen."""
+        """The families."""
         yield one("logstore_streams", "Streams.", self._count)
         yield one("logstore_entries", "Entries of all streams.", self._entries)
         left_out = self._count - len(self.names)
@@ -245,7 +283,7 @@ class _Streams:
 
 # -- groups -----------------------------------------------------------------------------------
 class _Groups:
-    """What is summed over all groups, and the series of some."""
+    """Totals of all groups, and the series of some."""
 
     def __init__(self, series_max: int, streams: dict[int, str], waiting: dict[int, int]) -> None:
         self._series_max = series_max
@@ -268,13 +306,13 @@ class _Groups:
         self._readers = Family("logstore_group_waiting", "Readers that wait for entries.", GROUP)
 
     def walk(self, opened: OpenStore[Any]) -> None:
-        """Look at all of them."""
+        """Read all of them, page by page."""
         after = 0
         while True:
             room = self._series_max - self._shown
             some = opened.view(partial(self._page, after=after, room=room))
             for group, lag, idle_ms in some:
-                self._see(group, lag, idle_ms)
+                self._add_series(group, lag, idle_ms)
             if not some:
                 return
             after = some[-1][0].number
@@ -282,7 +320,8 @@ class _Groups:
     def _page(
         self, view: Snapshot, after: int, room: int
     ) -> list[tuple[GroupRecord, int | None, int]]:
-        """Groups; the lag (-1: no series), and how long what is pending waits (ms)."""
+        """One page of groups: each with its lag (-1: no series), and the time of its oldest
+        delivery that is pending (ms)."""
         found: list[tuple[GroupRecord, int | None, int]] = []
         index = view.index
         for group in islice(index.groups.all_groups(after), ROWS_A_SNAPSHOT):
@@ -296,7 +335,7 @@ class _Groups:
             found.append((group, group_rows.lag(record, group), idle_ms))
         return found
 
-    def _see(self, group: GroupRecord, lag: int | None, idle_ms: int) -> None:
+    def _add_series(self, group: GroupRecord, lag: int | None, idle_ms: int) -> None:
         self._count += 1
         self._pending += group.pending
         if lag == -1:
@@ -313,7 +352,7 @@ class _Groups:
         self._readers.add(self._waiting.get(group.number, 0), *labels)
 
     def families(self) -> Iterator[Family]:
-        """What was seen."""
+        """The families."""
         yield one("logstore_groups", "Groups of all streams.", self._count)
         yield one("logstore_pending", "Pending entries of all groups.", self._pending)
         left_out = self._count - self._shown
@@ -333,3 +372,57 @@ def _of_process(opened: OpenStore[Any]) -> Iterator[Family]:
             yield one(f"logstore_process_longest_{base}", help_text, number)
         else:
             yield one(f"logstore_process_{base}", help_text, number, "counter")
+
+
+# -- the text of Prometheus ---------------------------------------------------------------------
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_IN_HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def exposition(families: Iterable[Family]) -> bytes:
+    """The text of families."""
+    lines: list[str] = []
+    # By names and values of labels, for most stand in several families.
+    known: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    for family in families:
+        name = f"{family.name}_total" if family.kind == "counter" else family.name
+        lines.append(f"# HELP {name} {family.help.translate(_IN_HELP)}\n")
+        lines.append(f"# TYPE {name} {family.kind}\n")
+        braced = known.setdefault(family.labels, {})
+        for values, number in family.samples:
+            labels = braced.get(values)
+            if labels is None:
+                labels = braced[values] = _braced(family.labels, values)
+            lines.append(f"{name}{labels} {_sample_text(number)}\n")
+    return "".join(lines).encode()
+
+
+def _braced(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = zip(names, values, strict=True)
+    inside = ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs])
+    return f"{{{inside}}}" if inside else ""
+
+
+def _sample_text(number: float) -> str:
+    if math.isfinite(number):
+        return repr(number + 0)  # a bool is a number, too
+    return "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
+
+
+# -- health -----------------------------------------------------------------------------------
+def store_trouble(opened: OpenStore[Any]) -> str:
+    """Why the store does not do its work; empty: it does. The cost does not grow with the store."""
+    try:
+        opened.view(_index_position)
+        engine = opened.engine()
+    except Error as error:
+        return str(error)
+    if Wake.last_failure(engine.fs, engine.path / file_names.WAKE):
+        return f"a sync of {engine.path} failed: nothing more is acknowledged"
+    return ""
+
+
+def _index_position(view: Snapshot) -> int:
+    """The position that the index is at; its checksum is checked for that."""
+    return view.meta.applied

@@ -17,10 +17,9 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 from logstore.api.opening import OpenStore, opened_of
 from logstore.api.store import Store
 from logstore.errors import ClosedError
-from logstore.telemetry.family import Family
-from logstore.telemetry.gathering import SERIES_MAX, gather
+from logstore.telemetry.gathering import SERIES_MAX, Family, gather
 
-SHARED_S = 0.5  # the instruments of one collection are asked one after another
+SHARED_S = 0.5  # the instruments of one collection share a reading that is not older
 UNITS = {"bytes": "By", "seconds": "s", "": "1"}
 
 
@@ -56,7 +55,7 @@ def observe(
 
 
 class _Source:
-    """The families of one store, read anew when they are older than one collection."""
+    """The families of one store; those of one collection are read once."""
 
     def __init__(
         self, opened: OpenStore[Any], read: Callable[[OpenStore[Any]], list[Family]]

@@ -3,9 +3,9 @@ streams to Parquet.
 
 ``import_file``, ``import_server``, ``follow``, ``export_file`` and ``export_server`` are what the
 commands ``logstore redis ..`` do, ``export_parquet`` and ``export_parquet_file`` what ``logstore
-export`` does, for use from Python. Invariants: a name in the store, on a server
-or in a directory has a whole stream or file, or what was there before, whoever is killed, and
-when; the nodes are carried as they are where the other side can take them whole.
+export`` does, for use from Python. Invariants: a name in the store, on a server or in a directory
+has a whole stream or file, or what it had before, also after a kill; nodes are carried as they are
+where the other side can take them whole.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""What is known of a followed server's streams: whether one is still the stream that is here, how
-many of its entries never came, what may be trimmed there, what was deleted there.
+"""What is known of the streams of a followed server, and what is trimmed or deleted because of it.
 
-A stream that is dropped and made anew keeps its name only, and a server tells no identity of it.
-What there is to go by: entries added never falls in one history, the entries that both sides have
+**The same stream.** A stream that is dropped and made anew keeps its name only, and servers give
+streams no identity. But in one history entries added never falls, the entries that both sides have
 are equal, and the server counts the commands it ran. Invariants: a stream that cannot be shown to
-be the same is taken for another one, unless its counts go on exactly where those here ended; what
-is compared was told by the server in one MULTI.
+be the same is taken for another one, unless its counts go on exactly where those here ended. All
+that is compared comes from one MULTI.
 
-Invariants of trimming the server's stream of what is durable here: the caller has synced what it
-names; before a stream is trimmed for the first time, its entries there that are not above it are
-held against those here, and it is never trimmed if one is missing: it may be another stream, or
-this one has lost what the server still has. Unless all may go, nothing goes that a group there has
-not read, or has pending. A group that is made at an earlier ID between the look and the trim finds
-less.
+**ServerTrimming the server's stream** of entries that are durable here. Invariants: the caller has
+synced these entries. Before a stream is first trimmed, its entries there up to that ID are compared
+with those here. If one is missing here the stream is never trimmed: it may be another stream, or
+entries were lost here that the server still has. Unless all entries may go, those stay that a group
+there has not read, or has pending. A group that is made at an earlier ID between that check and the
+trim finds fewer entries.
 
-Invariants of deleting here what was deleted on the server: only entries between the server's first
-and last one are looked at, so that what is trimmed there, by whomever, is kept here; all of them
-are read for it, but only when the server's counts tell that something went. What this process has
-seen the server lose is kept, too.
+**Deleting here** what was deleted on the server. Invariants: only entries between the server's
+first and last entry are compared, so entries that were trimmed there are kept here. All of these
+are read, but only when the server's counts show that entries went. Entries that this process has
+seen the server lose are kept, too.
 """
 
 from __future__ import annotations
@@ -30,18 +29,27 @@ from logstore.api.store import Store
 from logstore.errors import PeerError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.transfer.job import Job
-from logstore.transfer.peer_server import Server, StreamFacts, checked, pages
-from logstore.transfer.replies import EntryRows, count, listed, rows, stream_id
+from logstore.transfer.peer_server import (
+    EntryRows,
+    Server,
+    StreamFacts,
+    checked,
+    count,
+    listed,
+    pages,
+    rows,
+    stream_id,
+)
 
 OVERLAP = 100  # entries that are compared
 COUNTS: tuple[str, ...] = ("INFO", "server", "stats", "commandstats")
-# What may put a stream of any counts in the place of another one, or change its counts.
+# Commands that may put a stream of any counts in the place of another one, or change its counts.
 REPLACING = (
     "rename", "renamenx", "restore", "restore-asking", "copy", "move", "migrate", "swapdb",
     "xsetid", "replicaof", "slaveof", "debug", "config|resetstat",
 )  # fmt: skip
 FLUSHING = ("flushall", "flushdb")
-# What may remove a stream, directly or through a value of another type.
+# Commands that may remove a stream, directly or by a value of another type.
 REMOVING = (
     *FLUSHING, "del", "unlink", "delex", "set", "setex", "psetex", "mset", "msetex", "getset",
     "bitop", "pfmerge", "sort", "sunionstore", "sinterstore", "sdiffstore", "zunionstore",
@@ -50,13 +58,12 @@ REMOVING = (
 
 
 class ServerCounts:
-    """What a server has run since it was started, by a reply of ``COUNTS``."""
+    """The commands that a server has run since its start, by a reply of ``COUNTS``."""
 
     def __init__(self, reply: Any) -> None:
         text = reply if isinstance(reply, bytes) else b""
-        found = dict(
-            line.split(b":", 1) for line in text.splitlines() if b":" in line
-        )  # a server before Redis 7.0, or one that refuses INFO, gives nothing to go by
+        # Empty for a server before Redis 7.0, or one that refuses INFO.
+        found = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
         self._run = found.get(b"run_id")
         self._gone = (found.get(b"expired_keys"), found.get(b"evicted_keys"))
         self._commands = _number(found.get(b"total_commands_processed", b"0"))
@@ -67,19 +74,19 @@ class ServerCounts:
         }
 
     def shows_same(self, after: ServerCounts, entries_added: int) -> bool:
-        """Whether no stream of so many entries can have taken another's place until ``after``."""
+        """Whether, up to ``after``, no stream of so many entries can have replaced another one."""
         if self._run is None or self._run != after._run or after._commands < self._commands:
             return False
         if self._changed(after, REPLACING):
             return False
-        # A stream that is made anew takes an XADD for each entry that it counts.
+        # A stream that is made anew needs an XADD for each entry that it counts.
         added = after._calls.get("xadd", 0) - self._calls.get("xadd", 0)
         if 0 <= added < entries_added:
             return True
         return self._gone == after._gone and not self._changed(after, REMOVING)
 
     def flushed(self, after: ServerCounts) -> bool:
-        """Whether all keys of a database were removed until ``after``, as far as is known."""
+        """Whether the keys of a database were all removed before ``after``, as far as is known."""
         return self._run == after._run and self._changed(after, FLUSHING)
 
     def _changed(self, after: ServerCounts, names: tuple[str, ...]) -> bool:
@@ -91,75 +98,75 @@ def _calls(value: bytes) -> int:
 
 
 def _number(text: bytes) -> int:
-    """A number of INFO; -1, which equals none of them, for any other text."""
+    """A number of INFO; -1 for any other text, which equals no number there."""
     return int(text) if text.isdigit() and len(text) <= 20 else -1
 
 
 @dataclass(slots=True)
 class Followed:
-    """Where a stream stands: what was read of it, and when it was known to be the same."""
+    """How far a stream was read, and when it was last known to be the same."""
 
     last: StreamID  # of what is here
-    added: int  # entries added there when ``last`` was added, by what is here
-    exact: StreamID  # up to here ``added`` was held against the server's count
-    counts: ServerCounts | None = None  # of a time at which it was not another one
+    added: int  # entries added there up to ``last``, as counted here
+    exact: StreamID  # the ID up to which ``added`` agreed with the server's count
+    counts: ServerCounts | None = None  # of a time at which it was still the same stream
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a server told in one MULTI of a stream, and of what it has above a place."""
+    """The replies of one MULTI about a stream, and its next entries."""
 
     name: bytes
     facts: StreamFacts
     counts: ServerCounts
     found: EntryRows  # the next entries
-    all_found: bool  # these are all there are
+    all_found: bool  # ``found`` has all next entries
 
-    def missed(self, place: Followed) -> int | None:
-        """How many entries above the place are gone there; below zero: it lost some that are here,
-        or is another stream; None: that cannot be told now."""
+    def missed(self, followed: Followed) -> int | None:
+        """How many entries above ``followed.last`` are gone there. Below zero: the server lost
+        entries that are here, or it is another stream. None: not known now."""
         if self.facts.entries_added is None:  # before Redis 7.0
             return None
-        if self.turned_over(place):
+        if self.turned_over(followed):
             left = self.facts.length
         elif self.all_found:
             left = len(self.found)
         else:
             return None
-        return self.facts.entries_added - left - place.added
+        return self.facts.entries_added - left - followed.added
 
-    def turned_over(self, place: Followed) -> bool:
-        """Whether the server has nothing any more of what is here."""
+    def turned_over(self, followed: Followed) -> bool:
+        """Whether the server has none of the entries that are here."""
         first = self.facts.first_entry
-        return first is None or first > place.last
+        return first is None or first > followed.last
 
-    def gap(self, place: Followed) -> tuple[StreamID, StreamID]:
-        """Between which IDs, exclusive, what was missed stood."""
+    def gap(self, followed: Followed) -> tuple[StreamID, StreamID]:
+        """The IDs, both excluded, between which the missed entries were."""
         facts = self.facts
-        above = place.exact
+        above = followed.exact
         first = facts.first_entry
-        if first is None or first <= place.last:
+        if first is None or first <= followed.last:
             return above, _behind(facts.last)
         return above, _behind(facts.max_deleted) if facts.max_deleted > first else first
 
 
-class Histories:
-    """Compares the streams of one server with those here."""
+class SameStreams:
+    """Compares the streams of a server with those here."""
 
     def __init__(self, store: Store[Any], server: Server) -> None:
         self._store = store
         self._server = server
 
-    def same(self, seen: Observed, place: Followed, target: bytes) -> bool:
-        """Whether the stream is the one of which there is a part here."""
-        missed, facts = seen.missed(place), seen.facts
-        onwards = facts.last >= place.last and (missed is None or missed >= 0)
-        known = place.counts
+    def same(self, seen: Observed, followed: Followed, target: bytes) -> bool:
+        """Whether the server's stream is the one that was followed."""
+        missed, facts = seen.missed(followed), seen.facts
+        onwards = facts.last >= followed.last and (missed is None or missed >= 0)
+        known = followed.counts
         if onwards and known is not None:
             added = facts.entries_added
             if added is not None and known.shows_same(seen.counts, added):
                 return True
-        overlap = self._overlap(seen.name, place.last, target)
+        overlap = self._overlap(seen.name, followed.last, target)
         if overlap is not None:
             return overlap
         if not onwards or (known is not None and known.flushed(seen.counts)):
@@ -167,7 +174,7 @@ class Histories:
         return not missed
 
     def _overlap(self, name: bytes, last: StreamID, target: bytes) -> bool | None:
-        """Whether entries that the server still has are those here; None: there are none."""
+        """Whether the entries that both sides have are equal; None: there are none."""
         reply = self._server.attempt("XREVRANGE", name, str(last), "-", "COUNT", OVERLAP)
         if isinstance(reply, PeerError):
             return None
@@ -186,7 +193,7 @@ class Histories:
                     return False
                 compared = True
             elif oldest <= id and info.max_deleted_entry_id < id:
-                return False  # nothing was deleted or trimmed here that could have been it
+                return False  # this entry was never here: it was neither deleted nor trimmed
         return compared or None
 
 
@@ -198,31 +205,31 @@ def _raw(part: bytes | str) -> bytes:
     return part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
 
 
-# -- Trimmed there, since it is here --------------------------------------------------------------
+# -- trimming the server's streams --------------------------------------------------------------
 PAGE = 1000
 
 
-class Trimming:
-    """The streams of one server, and up to where they were trimmed."""
+class ServerTrimming:
+    """Trims the streams of a server, and keeps up to where."""
 
     def __init__(self, job: Job, server: Server, *, acked: bool) -> None:
         self._job = job
         self._server = server
         self._acked = acked
-        self._known: dict[bytes, bool] = {}  # whether all that is there is here
+        self._known: dict[bytes, bool] = {}  # whether all entries that are there are here
         self._below: dict[bytes, StreamID] = {}
 
     def forget(self, name: bytes) -> None:
-        """The server's stream is another one from now on."""
+        """Forget a stream: the server's is another one from now on."""
         self._known.pop(name, None)
         self._below.pop(name, None)
 
     def trim(self, name: bytes, durable: StreamID, added: int) -> None:
-        """Trim what is not above ``durable``, which is durable here; ``added`` is how many were
-        ever added there up to it."""
+        """Trim entries up to ``durable``, which are durable here. ``added``: how many entries were
+        ever added there up to that ID."""
         if durable == MAX_ID or self._below.get(name, ZERO_ID) > durable:
             return
-        # One that was made anew since it was read has other entries below that ID.
+        # A stream that was made anew since it was read has other entries up to that ID.
         facts = self._server.info(name)
         if facts is None or facts.last < durable or (facts.entries_added or added) < added:
             return
@@ -259,7 +266,7 @@ class Trimming:
         return True
 
     def _needed(self, name: bytes) -> StreamID:
-        """The smallest ID that a group there has not read, or has pending."""
+        """The smallest ID that some group there has not read, or has pending."""
         groups = self._server.groups(name, self._server.attempt("XINFO", "GROUPS", name))
         if groups is None:
             return ZERO_ID
@@ -268,7 +275,7 @@ class Trimming:
             found = min(found, group.last.next() if group.last < MAX_ID else MAX_ID)
             reply = self._server.attempt("XPENDING", name, group.name)
             if isinstance(reply, PeerError):
-                return ZERO_ID  # it went away between the two: next time
+                return ZERO_ID  # the group was destroyed meanwhile: trim next time
             with self._server.reading("XPENDING", name):
                 pending = listed(reply, 4)
                 if count(pending[0]):
@@ -276,9 +283,9 @@ class Trimming:
         return found
 
 
-# -- Deleted here, since it was deleted there -----------------------------------------------------
-class Mirroring:
-    """The streams of one server, and what was deleted there when they were last looked at."""
+# -- deleting here what was deleted there ---------------------------------------------------------
+class DeleteMirroring:
+    """Deletes entries here that were deleted on a server."""
 
     def __init__(self, job: Job, server: Server) -> None:
         self._job = job
@@ -287,16 +294,17 @@ class Mirroring:
         self._kept: dict[bytes, list[tuple[StreamID, StreamID]]] = {}
 
     def protect(self, name: bytes, above: StreamID, upto: StreamID) -> None:
-        """The server lost what it had above the one ID, up to the other: that is no delete."""
+        """Keep the entries above one ID and up to another: the server lost them, and did not delete
+        them."""
         self._kept.setdefault(name, []).append((above, upto))
 
     def forget(self, name: bytes) -> None:
-        """The server's stream is another one from now on."""
+        """Forget a stream: the server's is another one from now on."""
         self._gone.pop(name, None)
         self._kept.pop(name, None)
 
     def apply(self, name: bytes, last: StreamID) -> None:
-        """Delete here, up to ``last``, what was deleted there since it was last looked at."""
+        """Delete here, up to ``last``, entries that were deleted there since the last call."""
         facts = self._server.info(name)
         if facts is None:
             return
@@ -310,7 +318,7 @@ class Mirroring:
         after = self._server.info(name)
         if after is None or after.first_entry is None:
             return
-        begins = after.first_entry  # what is below was trimmed while it was read
+        begins = after.first_entry  # entries below were trimmed while they were read
         kept = self._kept.get(name, ())
         ids = [
             id
@@ -324,7 +332,7 @@ class Mirroring:
             self._gone[name] = gone
 
     def _missing(self, name: bytes, first: StreamID, last: StreamID) -> Iterator[StreamID]:
-        """IDs that are here and not there; the memory is that of a page."""
+        """The IDs that are here and not there; memory holds a page."""
         stream = self._job.store.stream(self._job.wanted.target(name))
         low = first
         for page in pages(self._server, name, first, last, PAGE):
@@ -336,12 +344,10 @@ class Mirroring:
             if high >= last:
                 return
             low = high.next()
-        for entry in stream.range(
-            low, max(low, last)
-        ):  # behind the last page; it is above ``first``
+        for entry in stream.range(low, max(low, last)):  # behind the last page
             yield entry.id
 
 
 def _gone(facts: StreamFacts) -> int | None:
-    """How many entries are gone, by the server's counts; None before Redis 7.0."""
+    """How many entries were removed, by the server's counts; None before Redis 7.0."""
     return None if facts.entries_added is None else facts.entries_added - facts.length

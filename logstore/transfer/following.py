@@ -1,12 +1,13 @@
 """Following a server: what is added to its streams there is added here, with the same IDs.
 
-Invariants: the place to go on from is the last ID here, so nothing is kept beside the store, and
-nothing comes twice, whoever is killed; a commit here precedes what is trimmed there. A stream that
-is new here is imported whole first, with its groups; afterwards its entries are followed, not its
-groups, of which it is said what differs. Entries that were gone before they were read are counted,
-and told before the count of the stream here takes them in. A stream that was made anew there is
-never joined to the one here, which is kept under another name (``followed_streams``). Somebody else
-who adds to a followed stream here is an error: IDs would be passed over.
+Invariants: following goes on from the last ID here, so nothing is kept beside the store, and no
+entry comes twice, also after a kill. Entries are committed here before they are trimmed there. A
+stream that is new here is imported whole first, with its groups. Afterwards its entries are
+followed, and its groups are not: notes say how they differ. Entries that were gone before they were
+read are counted, and reported before the count of the stream here includes them. A stream that was
+made anew there is never joined to the one here, which is kept under another name
+(``followed_streams``). If somebody else adds to a followed stream here that is an error, for
+entries of the server would be missed.
 """
 
 from __future__ import annotations
@@ -22,23 +23,30 @@ from logstore.api.store import Store
 from logstore.errors import IDOrderError, OptionError, PeerError
 from logstore.transfer.followed_streams import (
     COUNTS,
+    DeleteMirroring,
     Followed,
-    Histories,
-    Mirroring,
     Observed,
+    SameStreams,
     ServerCounts,
-    Trimming,
+    ServerTrimming,
 )
 from logstore.transfer.job import Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.peer_server import GroupFacts, PeerGone, Server, checked, is_no_stream
-from logstore.transfer.replies import by_stream, rows
+from logstore.transfer.peer_server import (
+    GroupFacts,
+    PeerGone,
+    Server,
+    by_stream,
+    checked,
+    is_no_stream,
+    rows,
+)
 from logstore.transfer.server_import import DUMP_MAX_BYTES, ServerImport
 
 log = logging.getLogger("logstore.transfer")
 BLOCK_MS = 500
 COUNT = 1000
 STREAMS_A_READ = 64
-STREAMS_A_LOOK = 1000
+STREAMS_A_SEARCH = 1000
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 10.0
 Trim: TypeAlias = Literal["none", "acked", "all"]
 Deletes: TypeAlias = Literal["keep", "apply"]
@@ -50,8 +58,8 @@ class Follow:
 
     ``trim``: what is durable here is trimmed there: "none", "acked" (only what all its groups have
     read and acked) or "all". ``deletes``: entries that are deleted there are kept here, or deleted
-    here, too ("apply"). ``look_s``: how often new streams and deletes are looked for, in seconds;
-    ``settle_s``: how often it is synced and trimmed.
+    here, too ("apply"). ``look_s``: the seconds between two searches for new streams and deletes;
+    ``settle_s``: the seconds between two syncs, with a trim.
     """
 
     trim: Trim = "none"
@@ -61,7 +69,7 @@ class Follow:
     dump_max_bytes: int = DUMP_MAX_BYTES
 
     def check(self) -> None:
-        """OptionError if it cannot be."""
+        """OptionError for a value that is not allowed."""
         if self.trim not in get_args(Trim) or self.deletes not in get_args(Deletes):
             raise OptionError(f"trim is one of {get_args(Trim)}, deletes of {get_args(Deletes)}")
         if self.look_s <= 0 or self.settle_s <= 0:
@@ -81,7 +89,7 @@ def follow(
     """Follow the streams that are wanted until ``stop`` is set; then sync, and trim, once more.
 
     A server that goes away is waited for. PeerError if it refuses a command; IDOrderError if
-    somebody else adds to a stream that is followed here. ``progress`` is told entries.
+    somebody else adds to a stream that is followed here. ``progress`` gets entries.
     """
     options = options or Follow()
     options.check()
@@ -91,23 +99,23 @@ def follow(
 
 
 class _Following:
-    """The loop, and where each stream stands."""
+    """The loop that follows, and how far each stream was read."""
 
     def __init__(self, job: Job, server: Server, options: Follow) -> None:
-        # What is here already is gone on with, so nothing gives way.
+        # Streams that are here already are followed from there, so none is replaced.
         wanted = Wanted(job.wanted.patterns, job.wanted.prefix, "skip")
         self._job = job = job._replace(wanted=wanted)
         self._server = server
         self._options = options
-        self._places: dict[bytes, Followed] = {}  # by the name there; here it is durable or not
-        self._histories = Histories(job.store, server)
-        self._trimming = Trimming(job, server, acked=options.trim != "all")
-        self._mirroring = Mirroring(job, server)
-        self._left_out: set[bytes] = set()  # what cannot be taken, and is not asked for again
-        self._look_at = self._settle_at = 0.0
+        self._followed: dict[bytes, Followed] = {}  # by the name there; here it is durable or not
+        self._same_streams = SameStreams(job.store, server)
+        self._trimming = ServerTrimming(job, server, acked=options.trim != "all")
+        self._mirroring = DeleteMirroring(job, server)
+        self._left_out: set[bytes] = set()  # streams that cannot be imported
+        self._search_at = self._settle_at = 0.0
 
     def run(self, stop: threading.Event) -> None:
-        """Until ``stop``; a broken connection is tried again, later and later."""
+        """Follow until ``stop``; after a broken connection wait, longer each time, and go on."""
         wait_s = BACKOFF_S
         while not stop.is_set():
             try:
@@ -116,7 +124,7 @@ class _Following:
             except PeerGone as exc:
                 self._job.report.reconnects += 1
                 self._job.report.note(str(exc))
-                self._look_at = 0.0
+                self._search_at = 0.0
                 stop.wait(wait_s)
                 wait_s = min(2 * wait_s, BACKOFF_MAX_S)
         try:
@@ -126,11 +134,11 @@ class _Following:
 
     def _step(self, stop: threading.Event) -> None:
         now = time.monotonic()
-        if now >= self._look_at:
-            # First, so that a read which finds something odd can ask for another look.
-            self._look_at = now + self._options.look_s
-            self._look()
-        if not self._places:
+        if now >= self._search_at:
+            # Before the read, which may ask for another search.
+            self._search_at = now + self._options.look_s
+            self._search()
+        if not self._followed:
             stop.wait(min(self._options.look_s, BLOCK_MS / 1000))
         elif self._read():
             self._job.progress(self._job.report.entries, 0)
@@ -138,10 +146,10 @@ class _Following:
             self._settle()
             self._settle_at = time.monotonic() + self._options.settle_s
 
-    # -- what is there --------------------------------------------------------------------------
-    def _look(self) -> None:
-        """Which streams there are; those that are new here are imported, the others compared."""
-        # Before anything is read: what comes after it, it does not vouch for.
+    # -- which streams there are ----------------------------------------------------------------
+    def _search(self) -> None:
+        """Find the streams there; import the new ones, and examine those that changed."""
+        # Before anything is read: these counts say nothing about what comes later.
         counts = ServerCounts(self._server.attempt(*COUNTS))
         found = self._server.streams(self._job.wanted)
         importing = ServerImport(self._job, self._server, self._options.dump_max_bytes)
@@ -156,42 +164,46 @@ class _Following:
                 if self._job.report.left_out > left_out:
                     self._left_out.add(name)
         importing.intake.flush()
-        before, self._places = self._places, {}
+        before, self._followed = self._followed, {}
         for name in found:
             record = importing.intake.record(self._job.wanted.target(name))
             if record is None:
-                continue  # it went away meanwhile
-            place = before.get(name)
-            if place is None or name in fresh:
+                continue  # it was dropped meanwhile
+            followed = before.get(name)
+            if followed is None or name in fresh:
                 last, known = record.last, counts if name in fresh else None
-                place = Followed(last, record.entries_added, exact=last, counts=known)
-            self._places[name] = place
+                followed = Followed(last, record.entries_added, exact=last, counts=known)
+            self._followed[name] = followed
         self._examine(self._moved(counts))
-        self._look_at_groups()
+        self._note_groups()
         if self._options.deletes == "apply":
-            for name, place in self._places.items():
-                self._mirroring.apply(name, place.last)
+            for name, followed in self._followed.items():
+                self._mirroring.apply(name, followed.last)
 
     def _moved(self, counts: ServerCounts) -> list[bytes]:
-        """The streams whose last ID or count there is not what is known of them."""
+        """The streams whose last ID or count there differs from what is known here."""
         moved: list[bytes] = []
-        for names in _parts(self._places, STREAMS_A_LOOK):
+        for names in _in_parts(self._followed, STREAMS_A_SEARCH):
             replies = self._server.many([("XINFO", "STREAM", name) for name in names])
             for name, reply in zip(names, replies, strict=True):
-                facts, place = self._server.facts(name, reply), self._places[name]
+                facts, followed = self._server.facts(name, reply), self._followed[name]
                 if facts is None:
-                    self._look_at = 0.0
+                    self._search_at = 0.0
                     continue
                 added = facts.entries_added
-                if place.counts is None or facts.last != place.last or added != place.added:
+                if (
+                    followed.counts is None
+                    or facts.last != followed.last
+                    or added != followed.added
+                ):
                     moved.append(name)
                 else:
-                    place.counts = counts
+                    followed.counts = counts
         return moved
 
-    def _look_at_groups(self) -> None:
-        """Say which groups are not as they were when they were imported."""
-        for names in _parts(self._places, STREAMS_A_LOOK):
+    def _note_groups(self) -> None:
+        """Note the groups that differ from those here."""
+        for names in _in_parts(self._followed, STREAMS_A_SEARCH):
             replies = self._server.many([("XINFO", "GROUPS", name) for name in names])
             for name, reply in zip(names, replies, strict=True):
                 groups = self._server.groups(name, reply)
@@ -214,14 +226,14 @@ class _Following:
             text = group.decode("utf-8", "backslashreplace")
             self._job.report.note(f"{name!r}: group {text!r} {what}: groups are not followed")
 
-    # -- what is new ----------------------------------------------------------------------------
+    # -- new entries ----------------------------------------------------------------------------
     def _read(self) -> bool:
-        """Add what is new, or wait a moment for it; whether there was anything.
+        """Add new entries, or wait a moment for some; whether there were any.
 
-        The first read waits and tells only which streams have something: waiting is not possible
-        inside of a MULTI, and entries and counts that are not of one moment say nothing.
+        A first read waits, and only shows which streams have entries. These are then read in a
+        MULTI, in which no command waits, for entries and counts must be of one moment.
         """
-        names = list(self._places)
+        names = list(self._followed)
         reply = self._server.attempt(
             "XREAD",
             "COUNT",
@@ -230,24 +242,24 @@ class _Following:
             BLOCK_MS,
             "STREAMS",
             *names,
-            *(str(self._places[name].last) for name in names),
+            *(str(self._followed[name].last) for name in names),
         )
         if isinstance(reply, PeerError):
             if not is_no_stream(reply):
                 raise reply
-            self._look_at = 0.0  # a key is no stream any more
+            self._search_at = 0.0  # a key is no stream any more
             return False
         with self._server.reading("XREAD"):
             found = by_stream(reply, names)
             for name, entries in found.items():
-                rows(entries, 1, above=self._places[name].last)
+                rows(entries, 1, above=self._followed[name].last)
         self._examine(list(found))
         return bool(found)
 
     def _examine(self, names: list[bytes]) -> None:
-        """See whether streams are still the same, what was missed of them, and add what is new."""
-        for part in _parts(names, STREAMS_A_READ):
-            places = [str(self._places[name].last) for name in part]
+        """Read streams: are they the same, which entries were missed, which are new? Add these."""
+        for part in _in_parts(names, STREAMS_A_READ):
+            places = [str(self._followed[name].last) for name in part]
             replies = self._server.many(
                 [
                     ("XREAD", "COUNT", COUNT, "STREAMS", *part, *places),
@@ -257,57 +269,59 @@ class _Following:
                 at_once=True,
             )
             if any(is_no_stream(reply) for reply in (replies[0], *replies[2:])):
-                self._look_at = 0.0  # one is gone, or no stream any more
+                self._search_at = 0.0  # one is gone, or no stream any more
                 continue
             counts = ServerCounts(replies[1])
-            # All of it is held against what it must be before any of it is added.
-            for seen in [*self._looks(part, replies, counts)]:
+            # All replies are checked before an entry is added.
+            for seen in [*self._observed(part, replies, counts)]:
                 self._take(seen)
 
-    def _looks(
+    def _observed(
         self, names: list[bytes], replies: list[Any], counts: ServerCounts
     ) -> Iterator[Observed]:
-        """What was told of each stream; PeerError."""
+        """The replies about each stream, checked; PeerError."""
         with self._server.reading("XREAD"):
             found = by_stream(checked(replies[0]), names)
-        for name, told in zip(names, replies[2:], strict=True):
+        for name, reply in zip(names, replies[2:], strict=True):
             with self._server.reading("XREAD", name):
-                entries = rows(found.get(name, []), COUNT, above=self._places[name].last)
-            facts = self._server.facts(name, told)
+                entries = rows(found.get(name, []), COUNT, above=self._followed[name].last)
+            facts = self._server.facts(name, reply)
             assert facts is not None
             yield Observed(name, facts, counts, entries, all_found=len(entries) < COUNT)
 
     def _take(self, seen: Observed) -> None:
-        name, place = seen.name, self._places[seen.name]
+        name, followed = seen.name, self._followed[seen.name]
         target = self._job.wanted.target(name)
-        if not self._histories.same(seen, place, target):
-            self._set_aside(name, place, seen.missed(place))
+        if not self._same_streams.same(seen, followed, target):
+            self._set_aside(name, followed, seen.missed(followed))
             return
-        place.counts = seen.counts
-        missed = seen.missed(place)
+        followed.counts = seen.counts
+        missed = seen.missed(followed)
         if missed is not None and missed < 0:
-            place.added += missed
-            self._lost_its_end(seen, place)
+            followed.added += missed
+            self._note_lost_end(seen, followed)
         elif missed:
-            self._tell_missed(seen, place, target, missed)
+            self._report_missed(seen, followed, target, missed)
         if seen.found and not self._add(name, target, seen.found):
             return
         if missed is not None:
-            place.exact = place.last
+            followed.exact = followed.last
 
-    def _lost_its_end(self, seen: Observed, place: Followed) -> None:
+    def _note_lost_end(self, seen: Observed, followed: Followed) -> None:
         last = seen.facts.last
         news = self._job.report.note(
             f"{seen.name!r}: the server has lost entries that are here, of those above {last} up "
-            f"to {place.last}: what it gets with IDs that are below the last one here is not "
+            f"to {followed.last}: what it gets with IDs that are below the last one here is not "
             "followed"
         )
-        if news and last < place.last:
-            self._mirroring.protect(seen.name, last, place.last)
+        if news and last < followed.last:
+            self._mirroring.protect(seen.name, last, followed.last)
 
-    def _tell_missed(self, seen: Observed, place: Followed, target: bytes, missed: int) -> None:
-        above, below = seen.gap(place)
-        # Told first: a follower that is killed in between tells it once more.
+    def _report_missed(
+        self, seen: Observed, followed: Followed, target: bytes, missed: int
+    ) -> None:
+        above, below = seen.gap(followed)
+        # Reported first: a follower that is killed in between reports it once more.
         self._job.report.miss(seen.name, above, below, missed)
         log.warning(
             "%r: %d entries above %s and below %s were trimmed or deleted there before they were "
@@ -317,13 +331,13 @@ class _Following:
             above,
             below,
         )
-        place.added += missed
-        self._job.store.stream(target).set_id(place.last, entries_added=place.added)
+        followed.added += missed
+        self._job.store.stream(target).set_id(followed.last, entries_added=followed.added)
 
-    def _set_aside(self, name: bytes, place: Followed, missed: int | None) -> None:
-        """The server's stream is another one: keep ours under another name, import that one."""
+    def _set_aside(self, name: bytes, followed: Followed, missed: int | None) -> None:
+        """Keep the stream here under another name, and import the server's in its place."""
         target = self._job.wanted.target(name)
-        kept = plain = target + f":until:{place.last}".encode()
+        kept = plain = target + f":until:{followed.last}".encode()
         again = 1
         while not self._job.store.rename(target, kept, replace=False):
             again += 1
@@ -332,7 +346,7 @@ class _Following:
         text = kept.decode("utf-8", "backslashreplace")
         why = "is not the one that was followed, or cannot be shown to be"
         if missed is not None and missed > 0:
-            why += f" (if it is, {missed} of its entries above {place.last} were missed)"
+            why += f" (if it is, {missed} of its entries above {followed.last} were missed)"
         self._job.report.note(
             f"{name!r}: the server's stream {why}: what is here is kept under the name {text!r}, "
             "and the server's is imported anew"
@@ -340,11 +354,11 @@ class _Following:
         log.warning("%r: the server's stream %s; what is here is kept as %s", name, why, text)
         self._trimming.forget(name)
         self._mirroring.forget(name)
-        del self._places[name]
-        self._look_at = 0.0
+        del self._followed[name]
+        self._search_at = 0.0
 
     def _add(self, name: bytes, target: bytes, found: list[Any]) -> bool:
-        """Add entries; False if the stream is gone here."""
+        """Add entries; False if there is no such stream here any more."""
         try:
             added = self._job.store.stream(target).add_many(found, batch=COUNT, create=False)
         except IDOrderError as exc:
@@ -353,23 +367,25 @@ class _Following:
                 "one follower write to it, and nobody else"
             ) from exc
         if not len(added):
-            self._look_at = 0.0  # it was dropped here: it is imported anew
+            self._search_at = 0.0  # it was dropped here: it is imported anew
             return False
-        place = self._places[name]
-        place.last = found[-1][0]
-        place.added += len(found)
+        followed = self._followed[name]
+        followed.last = found[-1][0]
+        followed.added += len(found)
         self._job.report.entries += len(found)
         return True
 
     def _settle(self) -> None:
-        """What was committed by now becomes durable; only then it is trimmed there."""
-        committed = {name: (place.last, place.added) for name, place in self._places.items()}
+        """Make durable what was committed by now; only then trim it there."""
+        committed = {
+            name: (followed.last, followed.added) for name, followed in self._followed.items()
+        }
         self._job.store.sync()
         if self._options.trim != "none":
             for name, (last, added) in committed.items():
                 self._trimming.trim(name, last, added)
 
 
-def _parts(names: Iterable[bytes], size: int) -> Iterable[list[bytes]]:
+def _in_parts(names: Iterable[bytes], size: int) -> Iterable[list[bytes]]:
     every = list(names)
     return (every[at : at + size] for at in range(0, len(every), size))

@@ -1,8 +1,8 @@
 """A transfer as its caller sees it: which streams are asked for, and what was done.
 
-``Wanted`` says which streams are carried, what they are called on the other side, and what gives
-way there; ``Report`` counts. Invariants: a report decides nothing, and what it has no room for any
-more is counted all the same. Knows no server.
+``Wanted`` says which streams are carried, their names on the other side, and what happens to
+another stream of such a name. ``Report`` counts. Invariants: a report decides nothing, and counts
+also what its lists have no room for. Knows no server.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from logstore.ids import StreamID
 from logstore.tuples import NamedTuple
 from logstore.wire.resp.globs import Glob
 
-# -- What is asked for ----------------------------------------------------------------------------
+# -- what is asked for ----------------------------------------------------------------------------
 Policy: TypeAlias = Literal["refuse", "skip", "replace"]
 
 
 class Wanted:
-    """What a transfer was asked for.
+    """Which streams a transfer carries.
 
-    ``patterns``: globs as of KEYS, any of which a name must fit; none: all streams. ``prefix``
-    stands before every name on the other side. ``policy``: what becomes of another stream that has
-    the name there already.
+    ``patterns``: globs as for KEYS; a name must match one of them; none: all streams. ``prefix`` is
+    put before every name on the other side. ``policy``: what happens to another stream that has the
+    name there already.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Wanted:
 
     @property
     def replace(self) -> bool:
-        """Whether another stream gives way."""
+        """Whether another stream of the name is replaced."""
         return self.policy == "replace"
 
     def wants(self, name: bytes) -> bool:
@@ -54,20 +54,20 @@ class Wanted:
         return not self._globs or any(each.fits(name) for each in self._globs)
 
     def target(self, name: bytes) -> bytes:
-        """Its name on the other side."""
+        """The name of a stream on the other side."""
         return self.prefix + name
 
 
-# -- What was done --------------------------------------------------------------------------------
+# -- what was done --------------------------------------------------------------------------------
 Progress: TypeAlias = Callable[[int, int], None]  # done, in all; 0 in all: not known
 NOTES_MAX = 100
 GAPS_MAX = 1000
 LEFT_OUT_MAX = 1000
-NAME_SHOWN = 200  # bytes of a name, which may be the reason
+NAME_SHOWN = 200  # bytes of a name: an overlong one may be what is wrong
 
 
 def unwatched(_done: int, _total: int) -> None:
-    """Progress that nobody watches."""
+    """Progress that nobody wants."""
 
 
 def readable_name(name: bytes) -> str:
@@ -76,7 +76,7 @@ def readable_name(name: bytes) -> str:
 
 @dataclass(slots=True)
 class Gap:
-    """Entries that a server had for a while, and that never came: between two IDs, exclusive."""
+    """Entries that a server removed before they were read: between two IDs, both excluded."""
 
     stream: bytes  # its name there
     above: StreamID
@@ -103,21 +103,21 @@ class Report:
     kept: int = 0  # another one had the name, and was kept
     expired: int = 0  # had expired
     other_databases: int = 0  # of a file, in databases that were not asked for
-    trimmed: int = 0  # entries that the server no longer has, since they are durable here
-    deleted: int = 0  # entries that were deleted there, so here
+    trimmed: int = 0  # entries that were trimmed on the server, as they are durable here
+    deleted: int = 0  # entries that were deleted here, as they were deleted there
     reconnects: int = 0
     missed: int = 0  # entries that were trimmed or deleted there before they were read
-    gaps: list[Gap] = field(default_factory=list)  # where; neighbours are joined if they are many
-    # By the name there: what was here under its name when the server's was made anew.
+    gaps: list[Gap] = field(default_factory=list)  # where these were; if there are many, joined
+    # By the name there: the names under which streams here are kept that were made anew there.
     set_aside: dict[bytes, list[bytes]] = field(default_factory=dict)
-    left_out: int = 0  # streams that cannot be taken; which, and why
-    reasons: dict[bytes, str] = field(default_factory=dict)  # of the first of them
-    other_keys: Counter[str] = field(default_factory=Counter)  # no streams, by what they are
+    left_out: int = 0  # streams that cannot be imported
+    reasons: dict[bytes, str] = field(default_factory=dict)  # why, for the first of them
+    other_keys: Counter[str] = field(default_factory=Counter)  # keys that are no streams, by type
     notes: list[str] = field(default_factory=list)
     _unwritten: set[int] = field(default_factory=set)  # hashes of notes that had no room
 
     def note(self, text: str) -> bool:
-        """Something that the user should know; told once. False if it was told before."""
+        """Add a note for the user, each once; False if it is there already."""
         if text in self.notes or hash(text) in self._unwritten:
             return False
         if len(self.notes) < NOTES_MAX:
@@ -127,13 +127,13 @@ class Report:
         return True
 
     def leave_out(self, name: bytes, error: Error) -> None:
-        """A stream of the source cannot be taken; the others go on."""
+        """Count a stream that cannot be imported; the others go on."""
         self.left_out += 1
         if len(self.reasons) < LEFT_OUT_MAX:
             self.reasons[name[:NAME_SHOWN]] = error.message
 
     def miss(self, stream: bytes, above: StreamID, below: StreamID, entries: int) -> None:
-        """So many entries between the two IDs never came."""
+        """Count entries between two IDs that were never read."""
         self.missed += entries
         last = self.gaps[-1] if len(self.gaps) >= GAPS_MAX else None
         if last is not None and last.stream != stream:
@@ -146,7 +146,7 @@ class Report:
         last.entries += entries
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: streams and entries, and of the rest what is not nothing."""
+        """Plain values: streams and entries, and all else that is not zero or empty."""
         found: dict[str, Any] = {"streams": self.streams, "entries": self.entries}
         counts = "same kept expired other_databases trimmed deleted reconnects missed"
         found |= {name: getattr(self, name) for name in counts.split() if getattr(self, name)}
@@ -169,26 +169,26 @@ class Report:
         return found
 
 
-class Claim(NamedTuple):
-    """What tells a stream that was carried from another."""
+class StreamIdentity(NamedTuple):
+    """What a stream is recognised by on the other side."""
 
     length: int
     last: StreamID
-    entries_added: int | None  # None: its source does not tell
+    entries_added: int | None  # None: not known
 
     @classmethod
-    def of(cls, known: Any) -> Claim:
-        """That of a stream of which so much is known."""
+    def of(cls, known: Any) -> StreamIdentity:
+        """The identity of a stream's record, facts or value."""
         return cls(known.length, known.last, known.entries_added)
 
-    def same(self, other: Claim) -> bool:
-        """Whether both are the same stream, as far as it is told."""
-        both_tell = None not in (self.entries_added, other.entries_added)
-        return self[:2] == other[:2] and (self == other or not both_tell)
+    def same(self, other: StreamIdentity) -> bool:
+        """Whether both are the same stream, as far as is known."""
+        both_known = None not in (self.entries_added, other.entries_added)
+        return self[:2] == other[:2] and (self == other or not both_known)
 
 
 class Job(NamedTuple):
-    """One transfer: the store, what is asked for, what is counted, and who watches."""
+    """One transfer: the store, what is asked for, the counts, and the progress."""
 
     store: Store[Any]
     wanted: Wanted
@@ -207,12 +207,12 @@ class Job(NamedTuple):
         return cls(store, wanted or Wanted(), Report() if report is None else report, progress)
 
     def progress_behind(self, before: int, total: int) -> Callable[[int], None]:
-        """The progress of one stream, of which entries are told, behind those before it."""
+        """The progress of one stream, whose entries count on from ``before``."""
         return lambda entries: self.progress(min(before + entries, total), total)
 
-    def keeps(self, found: Claim | None, claim: Claim) -> bool:
-        """Whether what has the name already stays, and is counted: it is the same, or skipped."""
-        if found is not None and found.same(claim):
+    def keeps(self, found: StreamIdentity | None, identity: StreamIdentity) -> bool:
+        """Whether a stream of that name stays; then it is counted, as the same or as kept."""
+        if found is not None and found.same(identity):
             self.report.same += 1
             return True
         if self.wanted.policy == "skip":

@@ -1,36 +1,29 @@
-"""A connection to a server of Redis or Valkey, through the package ``redis``.
+"""A connection to a server of Redis or Valkey, through the package ``redis``, and what it replies.
+
+The server may be hostile. `Bounds` limits how much it may reply, and how slowly; functions such as
+`rows` check what a reply is. `Server.reading` turns an ``UnexpectedReply`` into the PeerError that
+names the server and the command.
 
 Invariants: replies are those of RESP2, as they come: nothing is turned into dictionaries, which
-would lose repeated fields; nothing is sent twice behind the caller's back. Every error is a
-PeerError, PeerGone if the connection is at fault; none of them tells the password.
+would lose repeated fields. Nothing is sent twice unless the caller does it. The memory of a reply
+is counted while it comes: its bytes, and ``ITEM_BYTES`` for each item. A reply that is larger,
+deeper or slower than allowed ends the connection. A reply of another shape, with IDs out of order
+or beyond those asked for, or with a name that was not asked for, is refused. Every error is a
+PeerError, PeerGone if the connection is at fault; none shows the password.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, TypeAlias
 
-from logstore.errors import OptionError, PeerError
-from logstore.ids import StreamID
+from logstore.errors import InvalidIDError, OptionError, PeerError, shown
+from logstore.ids import StreamID, parse_id
 from logstore.loading import installing
 from logstore.transfer.job import Wanted
-from logstore.transfer.replies import (
-    Bounds,
-    EntryRows,
-    UnexpectedReply,
-    blob,
-    by_name,
-    count,
-    digits,
-    integer,
-    listed,
-    parser,
-    rows,
-    stream_id,
-    value,
-)
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 FIXED = ("protocol", "decode_responses")
@@ -150,7 +143,7 @@ class Server:
         return PeerError(f"the server {self.where} refuses {command}: {exc}")
 
     def _odd(self, exc: Exception, command: Any) -> PeerError:
-        """What a reply of another shape makes the package stumble over."""
+        """The error for a reply that the package cannot read."""
         self._client.connection_pool.disconnect()
         return self.unexpected(command, f"which the package redis cannot read ({exc})")
 
@@ -164,7 +157,7 @@ class Server:
 
     @contextmanager
     def reading(self, command: str, stream: bytes | None = None) -> Iterator[None]:
-        """In the block a reply to this command is read; PeerError if it is of another shape."""
+        """Around the reading of a reply to a command; PeerError if it is of another shape."""
         try:
             yield
         except UnexpectedReply as exc:
@@ -199,7 +192,7 @@ class Server:
                 return sorted(found)
 
     def _scan_replies(self) -> int:
-        """How many replies a scan may take, by the keys that there are."""
+        """How many replies a scan may take, by the number of keys."""
         keys_reply = self.attempt("DBSIZE")
         keys = SCAN_KEYS_MAX
         if not isinstance(keys_reply, PeerError):
@@ -208,11 +201,11 @@ class Server:
         return SCAN_REPLIES + keys // SCAN_KEYS_A_REPLY
 
     def info(self, name: bytes) -> StreamFacts | None:
-        """What it tells of a stream; None if it has none of that name."""
+        """What the server says of a stream; None if it has none of that name."""
         return self.facts(name, self.attempt("XINFO", "STREAM", name))
 
     def facts(self, name: bytes, reply: Any) -> StreamFacts | None:
-        """The same of a reply that came already."""
+        """What a reply of XINFO STREAM says; None if there is no such stream."""
         if is_no_stream(reply):
             return None
         with self.reading("XINFO STREAM", name):
@@ -263,14 +256,14 @@ class GroupFacts:
 
 
 def _named(commands: Sequence[Command], at_once: bool) -> str:
-    """What commands that go together are called."""
+    """The name of commands that are sent together, for errors."""
     return ("EXEC of " if at_once else "") + ", ".join(
         dict.fromkeys(str(each[0]) for each in commands)
     )
 
 
 def checked(reply: Any) -> Any:
-    """A reply of ``many`` or ``attempt`` that must not be an error."""
+    """A reply of ``many`` or ``attempt``; a PeerError is raised."""
     if isinstance(reply, PeerError):
         raise reply
     return reply
@@ -286,7 +279,7 @@ def is_no_stream(reply: Any) -> bool:
 def pages(
     server: Server, name: bytes, start: StreamID | None, end: StreamID, most: int
 ) -> Iterator[EntryRows]:
-    """Entries from the one ID, or the first one, up to the other, ``most`` at a time."""
+    """Entries between two IDs, both included, ``most`` at a time; None: from the first entry on."""
     low = "-" if start is None else str(start)
     above = None if start is None or not start.ms | start.seq else start.previous()
     while True:
@@ -299,3 +292,258 @@ def pages(
             return
         above = page[-1][0]
         low = f"({above}"
+
+
+# -- what a reply must be -----------------------------------------------------------------------
+Pairs: TypeAlias = list[tuple[bytes, bytes]]
+EntryRows: TypeAlias = list[tuple[StreamID, Pairs]]
+I64_MAX = (1 << 63) - 1
+
+
+class UnexpectedReply(Exception):  # noqa: N818  (what came, not a kind of mistake)
+    """A reply is not what the command gives; its text says why."""
+
+
+def listed(reply: Any, length: int | None = None) -> list[Any]:
+    """A list; ``length``: how many items it must have."""
+    if not isinstance(reply, list):
+        raise UnexpectedReply(f"{shown(reply)} where a list is due")
+    if length is not None and len(reply) != length:
+        raise UnexpectedReply(f"a list of {len(reply)} where {length} items are due")
+    return reply
+
+
+def blob(reply: Any) -> bytes:
+    """A string."""
+    if not isinstance(reply, bytes):
+        raise UnexpectedReply(f"{shown(reply)} where a string is due")
+    return reply
+
+
+def integer(reply: Any) -> int:
+    """A number of 64 bits, with a sign."""
+    if type(reply) is not int or not -I64_MAX - 1 <= reply <= I64_MAX:
+        raise UnexpectedReply(f"{shown(reply)} where a number is due")
+    return reply
+
+
+def count(reply: Any) -> int:
+    """A number from 0 on."""
+    if integer(reply) < 0:
+        raise UnexpectedReply(f"{reply} where a number from 0 on is due")
+    return int(reply)
+
+
+def digits(reply: Any) -> int:
+    """A number from 0 on, below 2^64, which comes as a string."""
+    text = blob(reply)
+    if not (text.isdigit() and len(text) <= 20 and int(text) < 1 << 64):
+        raise UnexpectedReply(f"{shown(reply)} where digits are due")
+    return int(text)
+
+
+def by_name(reply: Any) -> dict[bytes, Any]:
+    """A list of names and values."""
+    flat = listed(reply)
+    if len(flat) % 2:
+        raise UnexpectedReply("a name without a value")
+    found = dict(zip(map(blob, flat[::2]), flat[1::2], strict=True))
+    if 2 * len(found) != len(flat):
+        raise UnexpectedReply("a name stands twice")
+    return found
+
+
+def value(found: dict[bytes, Any], name: bytes) -> Any:
+    """The value of a name that must be there."""
+    if name not in found:
+        raise UnexpectedReply(f"nothing is said of {name.decode()}")
+    return found[name]
+
+
+def stream_id(reply: Any) -> StreamID:
+    """An ID."""
+    text = blob(reply)
+    try:
+        found = parse_id(text.decode())
+    except (InvalidIDError, UnicodeDecodeError):
+        raise UnexpectedReply(f"{shown(reply)} where an ID is due") from None
+    if bytes(found) != text:
+        raise UnexpectedReply(f"{shown(reply)} where an ID is due")
+    return found
+
+
+def pairs(reply: Any) -> Pairs:
+    """The fields and values of an entry."""
+    flat = listed(reply)
+    if not flat or len(flat) % 2:
+        raise UnexpectedReply(f"an entry of {len(flat)} fields and values")
+    return list(zip(map(blob, flat[::2]), map(blob, flat[1::2]), strict=True))
+
+
+def rows(
+    reply: Any,
+    most: int,
+    *,
+    above: StreamID | None = None,
+    upto: StreamID | None = None,
+    falling: bool = False,
+) -> EntryRows:
+    """Entries, as ``add_many`` takes them, in order: at most ``most``, with IDs greater than
+    ``above`` and at most ``upto``. ``falling``: in the order of falling IDs."""
+    found = [
+        (stream_id(id), pairs(flat)) for id, flat in (listed(each, 2) for each in listed(reply))
+    ]
+    if len(found) > most:
+        raise UnexpectedReply(f"{len(found)} entries where {most} at most were asked for")
+    in_order = found[::-1] if falling else found
+    for id, _ in in_order:
+        if above is not None and id <= above:
+            raise UnexpectedReply(f"entry {id} is not above {above}")
+        above = id
+    if in_order and upto is not None and in_order[-1][0] > upto:
+        raise UnexpectedReply(f"entry {in_order[-1][0]} is above {upto}")
+    return found
+
+
+def by_stream(reply: Any, asked: Iterable[bytes]) -> dict[bytes, Any]:
+    """A reply of XREAD, by stream; each of them was asked for."""
+    wanted = set(asked)
+    found: dict[bytes, Any] = {}
+    for each in listed([] if reply is None else reply):
+        name = blob(listed(each, 2)[0])
+        if name not in wanted or name in found:
+            raise UnexpectedReply(f"the stream {shown(name)}, which was not asked for")
+        found[name] = each[1]
+    return found
+
+
+# -- how much a server may reply, and how slowly -------------------------------------------------
+REPLY_MAX_BYTES = 1 << 30  # of entries, payloads, lists of groups
+SMALL_REPLY_MAX_BYTES = 64 << 20  # of all else
+ITEM_BYTES = 64
+LINE_MAX_BYTES = 1 << 20  # of an error, a number, the head of a string, and what came with it
+DEPTH_MAX = 16
+RATE_BYTES_S = 64 << 10  # at least, from ``reply_s`` after the command on
+LARGE = frozenset({"DUMP", "EXEC", "XINFO", "XPENDING", "XRANGE", "XREAD", "XREVRANGE"})
+
+
+class Bounds:
+    """What the replies to the last commands may still take."""
+
+    def __init__(self, reply_s: float) -> None:
+        self._reply_s = reply_s
+        self._since = 0.0
+        self._most = self._left = SMALL_REPLY_MAX_BYTES
+        self._line_left: int | None = None
+        self._came = 0
+        self._errors: Any = importlib.import_module("redis").exceptions
+
+    def begin(self, command: str) -> None:
+        """Count anew: a command is sent."""
+        self._most = REPLY_MAX_BYTES if command in LARGE else SMALL_REPLY_MAX_BYTES
+        self._left = self._most
+        self._came = 0
+        self._since = time.monotonic()
+
+    def line(self, begins: bool) -> None:
+        """Note that the reading of a line begins, or has ended."""
+        self._line_left = LINE_MAX_BYTES if begins else None
+
+    def item(self, size: int = 0) -> None:
+        """Count an item, which announces ``size`` bytes."""
+        if size > self._left:
+            raise self.odd(f"a string of {size} bytes, {self._most} at most")
+        self._left -= ITEM_BYTES
+        if self._left < 0:
+            raise self._too_large()
+
+    def number(self, line: bytes) -> int:
+        """The number behind ``:``, ``$`` or ``*``: behind the last two a size, or -1."""
+        kind, digits = line[:1], line[1:]
+        if kind in (b":", b"$", b"*") and len(digits) <= 20 and digits.lstrip(b"-").isdigit():
+            found = int(digits) if digits.rfind(b"-") < 1 else -2
+            if kind == b":" or found >= -1:
+                return found
+        raise self.odd(f"{line[:40]!r}, which begins no reply of RESP2")
+
+    def came(self, size: int) -> None:
+        """Count bytes that came."""
+        self._left -= size
+        self._came += size
+        if self._line_left is not None:
+            self._line_left -= size
+            if self._line_left < 0:
+                raise self.odd(f"a line of more than {LINE_MAX_BYTES} bytes")
+        if self._left < 0:
+            raise self._too_large()
+        if time.monotonic() - self._since > self._reply_s + self._came / RATE_BYTES_S:
+            raise self._errors.TimeoutError("its reply comes too slowly")
+
+    def odd(self, why: str) -> Exception:
+        """An error that ends the connection."""
+        made: Exception = self._errors.InvalidResponse(why)
+        return made
+
+    def _too_large(self) -> Exception:
+        return self.odd(f"a reply that takes more than {self._most} bytes")
+
+
+class _Counted:
+    """A socket that counts what it receives."""
+
+    def __init__(self, socket: Any, bounds: Bounds) -> None:
+        self._socket = socket
+        self._bounds = bounds
+
+    def recv(self, size: int) -> bytes:
+        """Bytes that came."""
+        data: bytes = self._socket.recv(size)
+        self._bounds.came(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+def parser(bounds: Bounds) -> Any:
+    """The class of a parser of RESP2 that keeps these bounds."""
+    base: Any = importlib.import_module("redis._parsers")._RESP2Parser
+
+    class Parser(base):  # type: ignore[misc]
+        """Reads replies as its base does; InvalidResponse for bytes that are none."""
+
+        def on_connect(self, connection: Any) -> None:
+            super().on_connect(connection)
+            self._buffer._sock = _Counted(self._buffer._sock, bounds)
+
+        def _read_response(self, disable_decoding: bool = False, **how: Any) -> Any:
+            del disable_decoding  # nothing is decoded
+            return self._item(0, how)
+
+        def _item(self, depth: int, how: dict[str, Any]) -> Any:
+            bounds.line(begins=True)
+            line: bytes = self._buffer.readline(**how)
+            bounds.line(begins=False)
+            kind, rest = line[:1], line[1:]
+            if kind == b"+":
+                bounds.item()
+                return rest
+            if kind == b"-":
+                bounds.item()
+                error = self.parse_error(rest.decode("utf-8", "replace"))
+                if isinstance(error, bounds._errors.ConnectionError):
+                    raise error
+                return error
+            number = bounds.number(line)
+            if kind == b":" or number == -1:
+                bounds.item()
+                return number if kind == b":" else None
+            if kind == b"$":
+                bounds.item(number)
+                return self._buffer.read(number, **how)
+            if depth == DEPTH_MAX:
+                raise bounds.odd(f"lists in lists, {DEPTH_MAX} deep")
+            bounds.item(number)  # each of them takes a byte at least
+            return [self._item(depth + 1, how) for _ in range(number)]
+
+    return Parser

@@ -1,18 +1,20 @@
 """RDB files: exporting streams to one, importing one, or a file with the payload of a DUMP.
 
-What is exported is loaded by Redis from 7.2 on and by every Valkey at their start; or, for a newer
-Redis, holds more. Invariants of an export: the file takes its name when it is whole and durable:
-written under another name, synced, renamed, its directory synced; a killed export leaves what had
-the name before. Streams are written one by one, each as it was at one moment, in memory of some
-hundred kilobytes and the places of one stream's nodes.
+An exported file is loaded by Redis from 7.2 on and by every Valkey; for a newer Redis it can hold
+more.
 
-Invariants of an import: the checksum of the whole file is held against its bytes before anything is
-imported, so a file that was cut off or damaged leaves the store as it was; of one that its server
-wrote without a checksum, whole streams are imported up to where it breaks. Nodes come in as they
-are: those that can be verified many at a time are, and one that cannot, since it lies across two
-reads of the file, is compressed, or is damaged, is looked at by itself, and tells what is wrong.
-The pieces of a large stream are read by a thread of their own, ``AHEAD`` of the commits at most;
-its errors come where its pieces would, and it has ended when the import has, however that ends.
+Invariants of an export: the file takes its name when it is whole and durable: written under another
+name, synced, renamed, its directory synced. So a killed export leaves the file that had the name
+before. Streams are written one by one, each as it was at one moment, in memory of some hundred
+kilobytes and the locators of one stream's nodes.
+
+Invariants of an import: the checksum of the whole file is checked before anything is imported, so a
+file that was cut off or damaged leaves the store as it was. Of a file without a checksum whole
+streams are imported up to the damage. Nodes come in as they are, many verified at a time. A node
+that lies across two reads of the file, is compressed, or is damaged, is verified alone, and its
+error says what is wrong. A thread of its own reads the pieces of a large stream, at most ``AHEAD``
+before the commits; its errors come where its pieces would, and it ends with the import, however
+that ends.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ from logstore.errors import (
 )
 from logstore.fs import LOCAL, File
 from logstore.index.keys import StreamRecord
-from logstore.rdb import dump_payload, envelope
+from logstore.rdb import dump_payload
 from logstore.rdb.codes import crc64
-from logstore.rdb.file_reader import FileReader, StreamKey, plain
+from logstore.rdb.file_reader import ENVELOPE_MAGIC, FileReader, StreamKey, plain
 from logstore.rdb.rdb_writer import FileWriter
 from logstore.rdb.value import Node
-from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
+from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
 from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Intake, Piece
 
 PART = ".part"
@@ -65,13 +67,13 @@ def wanted_streams(store: Store[Any], wanted: Wanted) -> list[StreamRecord]:
 
 
 def expires_ms(store: Store[Any], name: bytes) -> int | None:
-    """When a stream expires (unix ms), None: never."""
+    """When a stream expires (unix ms); None: never."""
     record = snapshot.read(opened_of(store).engine(), lambda view: view.record(name))
     return None if record is None else record.expires_ms or None
 
 
 def spelt(nodes: Iterable[Node], peer: Peer | None) -> Iterable[Node]:
-    """The nodes as one of the servers writes them."""
+    """The nodes as that server writes them."""
     if peer is None:
         return nodes
     valkey = peer == "valkey"
@@ -87,12 +89,12 @@ def export_file(
     report: Report | None = None,
     progress: Progress = unwatched,
 ) -> Report:
-    """Write the streams that are wanted to an RDB file; one that is there gives way only if
-    ``wanted`` replaces.
+    """Write the streams that are wanted to an RDB file; one that is there is replaced only if
+    ``wanted`` says so.
 
-    ``peer``: as for ``Stream.dump``. ``progress`` is told bytes of nodes. The store must have been
-    opened for writing: what is read is pinned. FileSystemError, UsageError; SnapshotExpiredError if
-    what is written was erased meanwhile.
+    ``peer``: as for ``Stream.dump``. ``progress`` gets bytes of nodes. The store must have been
+    opened for writing, for the export makes pins. FileSystemError, UsageError; SnapshotExpiredError
+    if entries were erased meanwhile.
     """
     job = Job.of(store, wanted, report, progress)
     if path.is_dir() or not path.parent.is_dir():
@@ -135,14 +137,14 @@ def _write(job: Job, file: File, peer: Peer | None) -> None:
                 target = job.wanted.target(name)
                 writer.stream(target, export.node_count, nodes, export.info, expires)
         except StreamNotFoundError:
-            continue  # it was dropped, or expired, before anything of it was written
+            continue  # it was dropped, or expired, before it was written
         job.report.streams += 1
         job.report.entries += export.info.length
     writer.finish()
 
 
 READ_BYTES = 1 << 18
-_HEADS = (b"REDIS", b"VALKEY", envelope.MAGIC)
+_HEADS = (b"REDIS", b"VALKEY", ENVELOPE_MAGIC)
 _HEAD_BYTES, _CRC_BYTES, _CRC_SINCE = 9, 8, 5
 
 
@@ -159,7 +161,7 @@ def import_file(
     """Import the streams of an RDB file that are wanted, of one database; or, with ``name``, the
     one stream of a file that holds a DUMP payload.
 
-    ``progress`` is told bytes. InvalidPayloadError, CorruptNodeError: the file; StreamExistsError;
+    ``progress`` gets bytes. InvalidPayloadError, CorruptNodeError: the file; StreamExistsError;
     FileSystemError; OptionError. What was imported before an error stays.
     """
     job = Job.of(store, wanted, report, progress)
@@ -196,15 +198,15 @@ def _payload(intake: Intake, wanted: Wanted, data: bytes, name: bytes | None) ->
     if name is None:
         raise OptionError("a DUMP payload has no name in it: give one with --name")
     info = value.info
-    if intake.takes(wanted.target(name), Claim.of(info)):
+    if intake.takes(wanted.target(name), StreamIdentity.of(info)):
         intake.value(wanted.target(name), value)
 
 
 def _check_sum(file: File) -> None:
-    """Hold the checksum at the end against all before it. What is in an envelope is gone through,
-    too: its codec holds the checksums of its own against it."""
+    """Check the checksum at the end of a file. An envelope is read whole for that: its codec checks
+    its own checksums."""
     end = max(0, file.size_bytes() - _CRC_BYTES)
-    compressed = file.pread(_HEAD_BYTES, 0).startswith(envelope.MAGIC)
+    compressed = file.pread(_HEAD_BYTES, 0).startswith(ENVELOPE_MAGIC)
     if not compressed and not any(file.pread(_CRC_BYTES, end)):
         return  # there is none
     fill = plain(partial(_next, file, [0]))
@@ -215,7 +217,7 @@ def _check_sum(file: File) -> None:
         found, held = crc64(held[:-_CRC_BYTES], found), held[-_CRC_BYTES:]
     digits = head.lstrip(b"REDISVALKY")
     if not digits.isdigit() or int(digits) < _CRC_SINCE:
-        return  # the reader refuses it, or there is none
+        return  # the reader refuses the version, or it has no checksum
     if any(held) and found != int.from_bytes(held, "little"):
         raise InvalidPayloadError(
             f"the checksum of {file.path} is wrong: it was cut off or damaged, or commands follow "
@@ -231,7 +233,7 @@ def _next(file: File, at: list[int], _size: int) -> bytes:
 
 
 class _Import:
-    """One RDB file on its way in."""
+    """The import of one RDB file."""
 
     def __init__(self, file: File, intake: Intake, job: Job, database: int) -> None:
         self._file = file
@@ -275,13 +277,13 @@ class _Import:
     def _stream(self, key: StreamKey) -> None:
         name, intake = self._job.wanted.target(key.name), self._intake
         if not self._job.wanted.replace and intake.record(name) is not None:
-            intake.takes(name, Claim.of(key.info()))  # counts it, or raises
+            intake.takes(name, StreamIdentity.of(key.info()))  # it counts the stream, or raises
             return
         found = _pieces(key, PIECE_BYTES)
         piece, more = next(found)
         if not more:
             info = key.info()
-            if intake.takes(name, Claim.of(info)):
+            if intake.takes(name, StreamIdentity.of(info)):
                 prepared = restore.settled(piece.parts, piece.after, info)
                 intake.whole(name, prepared, key.expires_ms)
             return
@@ -292,10 +294,10 @@ class _Import:
             intake.finish(temporary, edge, name, key.info(), key.expires_ms)
 
 
-# -- The nodes of one stream, in pieces -----------------------------------------------------------
+# -- the nodes of one stream, in pieces -----------------------------------------------------------
 def _pieces(key: StreamKey, most_bytes: int) -> Iterator[tuple[Piece, bool]]:
-    """Pieces of about ``most_bytes``, and whether more may follow; at least one, empty if there
-    are no nodes. InvalidPayloadError, CorruptNodeError."""
+    """Pieces of about ``most_bytes``, each with whether more may follow; at least one, which may be
+    empty. InvalidPayloadError, CorruptNodeError."""
     parts: list[VerifiedPart] = []
     edge = VerifiedNodes()
     size = 0
@@ -325,7 +327,7 @@ def _parts(key: StreamKey) -> Iterator[tuple[VerifiedPart, VerifiedNodes]]:
         yield sealed, edge
 
 
-# -- Reading ahead of the commits -----------------------------------------------------------------
+# -- reading ahead of the commits -----------------------------------------------------------------
 T = TypeVar("T")
 AHEAD = 2
 _END = object()

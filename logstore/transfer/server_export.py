@@ -1,11 +1,11 @@
-"""Exporting streams to a server that runs: RESTORE, or commands for those that are too large.
+"""Exporting streams to a running server: RESTORE, or commands for those that are too large.
 
-Invariants: a name on the server has a whole stream, or what it had before; what was carried already
-is recognised: same last ID, length, entries added. Nodes, groups and pending lists go as they are
-with RESTORE. A stream that goes by commands is made under a temporary name, and renamed when all of
-it is there; what a killed export left is taken away first. What no command can set is not carried,
-which is noted: the shape of the nodes, when consumers were seen and active, what is pending of
-entries that are gone.
+Invariants: a name on the server has a whole stream, or what it had before. A stream that was
+carried already is recognised by its last ID, length and entries added. RESTORE carries nodes,
+groups and pending lists as they are. A stream that goes by commands is made under a temporary name,
+and renamed when it is whole; what a killed export left there is removed first. Notes say what no
+command can set: the shape of the nodes, when consumers were seen and active, pending entries that
+were deleted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from logstore.options import IMPORTING
 from logstore.rdb import dump_payload
 from logstore.rdb.rdb_writer import kind_of
 from logstore.rdb.value import NOBODY, GroupValue, Idempotence, Node, StreamInfoValue, StreamValue
-from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.peer_server import Command, Server, checked
+from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
+from logstore.transfer.peer_server import Command, Server, UnexpectedReply, blob, checked, count
 from logstore.transfer.rdb_files import expires_ms, spelt, wanted_streams
-from logstore.transfer.replies import UnexpectedReply, blob, count
 from logstore.transfer.server_import import DUMP_MAX_BYTES
 
 
@@ -42,7 +41,7 @@ def export_server(
     report: Report | None = None,
     progress: Progress = unwatched,
 ) -> Report:
-    """Bring the streams that are wanted to a server; ``progress`` is told entries.
+    """Bring the streams that are wanted to a server; ``progress`` gets entries.
 
     Those with more than ``dump_max_bytes`` of nodes go by commands. PeerError, StreamExistsError.
     What was brought there before an error stays.
@@ -63,7 +62,7 @@ _VERSION = re.compile(rb"^redis_version:(\d+)\.(\d+)", re.MULTILINE)
 
 
 def peer_of(info: bytes) -> Peer:
-    """Which of the servers it is, by its INFO."""
+    """The kind of a server, by its INFO."""
     if b"valkey_version" in info:
         return "valkey"
     found = _VERSION.search(info)
@@ -72,7 +71,7 @@ def peer_of(info: bytes) -> Peer:
 
 
 class _Export:
-    """A store's streams on their way out."""
+    """An export to one server."""
 
     def __init__(self, job: Job, server: Server, dump_max_bytes: int) -> None:
         self._job = job
@@ -83,7 +82,7 @@ class _Export:
         self._peer: Peer = peer_of(info)
 
     def bring(self, name: bytes, progress: Any) -> None:
-        """Bring one stream there; nothing if it is gone by now."""
+        """Bring one stream there; nothing if it was dropped."""
         engine = opened_of(self._job.store).engine()
         try:
             with exports.pinned(engine, name) as export:
@@ -110,15 +109,15 @@ class _Export:
         self._job.report.entries += export.info.length
 
     def _goes(self, target: bytes, export: exports.Export) -> bool:
-        """Whether it is to be brought there; StreamExistsError."""
+        """Whether a stream is to be brought there; StreamExistsError."""
         if self._job.wanted.replace:
             return True
         with self._server.reading("EXISTS", target):
             if not count(checked(self._server.attempt("EXISTS", target))):
                 return True
         facts = self._server.info(target)
-        there = None if facts is None else Claim.of(facts)
-        if self._job.keeps(there, Claim.of(export.info)):
+        there = None if facts is None else StreamIdentity.of(facts)
+        if self._job.keeps(there, StreamIdentity.of(export.info)):
             return False
         raise StreamExistsError(
             "the server has another key of this name: skip it, replace it, or give a prefix",
@@ -145,13 +144,13 @@ class _Export:
                 raise UnexpectedReply(shown(reply))
 
 
-# -- A stream that is too large for RESTORE -------------------------------------------------------
+# -- a stream that is too large for RESTORE -------------------------------------------------------
 BATCH = 1000  # commands, or IDs of one command
 BATCH_BYTES = 8 << 20
 
 
 class _Commands:
-    """One stream on its way out, by commands."""
+    """The export of one stream by commands."""
 
     def __init__(
         self, server: Server, peer: Peer, report: Report, progress: Callable[[int], None]
@@ -170,11 +169,11 @@ class _Commands:
         *,
         replace: bool,
     ) -> None:
-        """Make it; StreamExistsError, PeerError."""
+        """Make the stream on the server; StreamExistsError, PeerError."""
         server, name = self._server, IMPORTING + target
         server.call("DEL", name)
         self._entries(name, nodes)
-        if not info.length:  # a stream without entries is made by one that goes again
+        if not info.length:  # a stream without entries: add one, and trim it
             self._send([("XADD", name, "1-1", "x", "x"), ("XTRIM", name, "MAXLEN", 0)])
         last: list[Any] = ["XSETID", name, str(info.last)]
         if info.entries_added is not None:
@@ -211,9 +210,9 @@ class _Commands:
             self._send(waiting)
 
     def _idempotence(self, name: bytes, target: bytes, kept: Idempotence) -> None:
-        """What is remembered of idempotent adds, as far as the server takes it."""
+        """Carry what is known of idempotent adds, as far as the server takes it."""
         limits = "IDMP-DURATION", kept.duration_s, "IDMP-MAXSIZE", kept.max_ids
-        commands: list[Command] = [("XCFGSET", name, *limits)]  # first: it forgets all IDs
+        commands: list[Command] = [("XCFGSET", name, *limits)]  # first, for it forgets all IDs
         commands += [
             ("XIDMPRECORD", name, producer, given, str(id))
             for producer, items in kept.producers

@@ -1,11 +1,11 @@
-"""Importing the streams of a server that runs: DUMP, and then as from a file; or page by page.
+"""Importing the streams of a running server: by DUMP, or page by page.
 
 Invariants: a stream comes in whole, as it was at one moment; nodes, groups and pending lists come
-as they are. A stream that is too large for a payload comes by pages of XRANGE, which is noted: its
-entries go to a stream under a temporary name (``engine.dump.restore``), which gets its counts,
+as they are. A stream that is too large for a payload comes by pages of XRANGE, and a note says so.
+Its entries go to a stream under a temporary name (``engine.dump.restore``), which gets its counts,
 groups and name in one commit at the end. These, and the entries behind the last page, are read in
-one MULTI, so that they belong together; what is deleted there while pages are read may be here, and
-the length here is what is here.
+one MULTI, so that they belong together. Entries that are deleted there while pages are read may be
+here, and the length is that of the entries here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump_payload
 from logstore.rdb.value import NOBODY, ConsumerValue, GroupValue, PendingValue, StreamInfoValue
-from logstore.transfer.job import Claim, Job, Progress, Report, Wanted, unwatched
-from logstore.transfer.peer_server import GroupFacts, Server, checked
-from logstore.transfer.replies import (
+from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
+from logstore.transfer.peer_server import (
     EntryRows,
+    GroupFacts,
+    Server,
     UnexpectedReply,
     blob,
     by_name,
+    checked,
     count,
     digits,
     integer,
@@ -50,9 +52,9 @@ def import_server(
     report: Report | None = None,
     progress: Progress = unwatched,
 ) -> Report:
-    """Import the streams of a server that are wanted; ``progress`` is told entries.
+    """Import the streams of a server that are wanted; ``progress`` gets entries.
 
-    Those of which the server says that they take more than ``dump_max_bytes`` come by pages.
+    Those that take more than ``dump_max_bytes``, as the server says, come by pages.
     PeerError, StreamExistsError, InvalidPayloadError. What was imported before an error stays.
     """
     job = Job.of(store, wanted, report, progress)
@@ -72,7 +74,7 @@ def import_server(
 
 
 class ServerImport:
-    """One server's streams on their way in."""
+    """An import from one server."""
 
     def __init__(self, job: Job, server: Server, dump_max_bytes: int) -> None:
         self.intake = Intake(job)
@@ -82,8 +84,8 @@ class ServerImport:
         self._tells_time = server.attempt("PEXPIRETIME", "") == MISSING  # Redis 7.0 on
 
     def take(self, name: bytes, progress: Entries) -> None:
-        """Bring in one stream, if it is not there already; nothing if it is gone by now. One that
-        cannot be taken is left out, and told of."""
+        """Bring in one stream, if it is not there already, or was dropped. One that cannot be
+        imported is left out, and reported."""
         try:
             self._take(name, progress)
         except CANNOT_TAKE as exc:
@@ -94,7 +96,7 @@ class ServerImport:
         if facts is None:
             return
         target = self._job.wanted.target(name)
-        if not self.intake.takes(target, Claim.of(facts)):
+        if not self.intake.takes(target, StreamIdentity.of(facts)):
             return
         size = self._server.attempt("MEMORY", "USAGE", name)
         if isinstance(size, int) and size > self._dump_max_bytes:
@@ -120,7 +122,7 @@ class ServerImport:
         self.intake.value(target, dump_payload.decode(payload), expires_ms)
 
     def _expires_ms(self, name: bytes, reply: Any = None) -> int | None:
-        """When the stream expires; ``reply`` is what PEXPIRETIME said, or None."""
+        """When the stream expires; ``reply``: that of PEXPIRETIME, or None."""
         if reply is None and self._tells_time:
             reply = self._server.attempt("PEXPIRETIME", name)
         with self._server.reading("PEXPIRETIME or PTTL", name):
@@ -132,9 +134,9 @@ class ServerImport:
         return min(at_ms, EXPIRES_MAX_MS) if at_ms >= 0 else None
 
 
-# -- A stream that is too large for a payload -----------------------------------------------------
+# -- a stream that is too large for a payload -----------------------------------------------------
 PAGE = 1000
-MORE_MAX = 1_000_000  # entries that may come while it is read, beside as many as it had
+MORE_MAX = 1_000_000  # entries that may be added while it is read, beside as many as it had
 PENDING_MAX = 1 << 40  # of one group, all at once: they belong to one moment
 TRIES_MAX = 20
 Entries: TypeAlias = Callable[[int], None]  # how many there are so far
@@ -142,7 +144,7 @@ Expiry: TypeAlias = Callable[[bytes], int | None]
 
 
 class _Paging:
-    """One stream on its way in."""
+    """The import of one stream by pages."""
 
     def __init__(
         self, name: bytes, store: Store[Any], server: Server, intake: Intake, progress: Entries
@@ -155,7 +157,7 @@ class _Paging:
         self._edge = VerifiedNodes()
 
     def take(self, target: bytes, length: int, expiry: Expiry) -> None:
-        """Bring it in, which has about ``length`` entries; PeerError."""
+        """Bring the stream in, which has about ``length`` entries; PeerError."""
         with self._intake.piecewise(target) as temporary:
             groups: list[bytes] = []
             for _ in range(TRIES_MAX):

@@ -1,9 +1,8 @@
-"""Taking streams into a store: what is there already, small ones many a commit, large ones in
-pieces.
+"""Taking streams into a store: small ones many a commit, large ones in pieces.
 
-Invariants: a stream appears whole, in one commit; what was not committed is made anew by the next
-import, and what was is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in commits
-of about so many, under another name (``engine.dump.restore``). Memory holds a few pieces.
+Invariants: a stream appears whole, in one commit. What was not committed is made anew by the next
+import; what was committed is recognised. A stream of more than ``PIECE_BYTES`` of nodes comes in
+commits of about that size, under another name (``engine.dump.restore``). Memory holds a few pieces.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from logstore.errors import (
 )
 from logstore.index.keys import StreamRecord
 from logstore.rdb.value import StreamInfoValue, StreamValue
-from logstore.transfer.job import Claim, Job
+from logstore.transfer.job import Job, StreamIdentity
 from logstore.tuples import NamedTuple
 
-PIECE_BYTES = 1 << 20  # small, so that the same memory is used again
+PIECE_BYTES = 1 << 20  # small, so that the same memory is reused
 STREAMS_A_COMMIT = 1000
 
 
-# What is wrong with one stream, and says nothing of the next one.
+# Errors about one stream, after which the next ones can be imported.
 CANNOT_TAKE = (InvalidPayloadError, CorruptNodeError, TooLargeError)
 
 
@@ -49,7 +48,7 @@ class Piece(NamedTuple):
 
 
 class Intake:
-    """Takes streams into one store; ``flush`` at the end, or nothing is sure."""
+    """Takes streams into a store; call ``flush`` at the end."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -57,23 +56,23 @@ class Intake:
         self._waiting_bytes = 0
 
     def record(self, name: bytes) -> StreamRecord | None:
-        """What the store has under a name."""
+        """The record of a stream in the store; None: there is none."""
         return snapshot.read(opened_of(self._job.store).engine(), Snapshot.record, name)
 
-    def takes(self, name: bytes, claim: Claim) -> bool:
-        """Whether a stream is to be brought in; it is counted if not. StreamExistsError."""
+    def takes(self, name: bytes, identity: StreamIdentity) -> bool:
+        """Whether a stream is to be brought in; if not it is counted. StreamExistsError."""
         arguments.stream_name(name)
         if self._job.wanted.replace:
             return True
         found = self.record(name)
         if found is None:
             return True
-        if self._job.keeps(Claim.of(found), claim):
+        if self._job.keeps(StreamIdentity.of(found), identity):
             return False
         raise StreamExistsError(
             f"the store has another stream of this name, {found.length} entries up to "
-            f"{found.last}, not {claim.length} up to {claim.last}: skip it, replace it, or give a "
-            "prefix",
+            f"{found.last}, not {identity.length} up to {identity.last}: skip it, replace it, or "
+            "give a prefix",
             stream=name,
         )
 
@@ -100,7 +99,7 @@ class Intake:
             self.flush()
 
     def _large(self, name: bytes, prepared: VerifiedStream, expires_ms: int | None) -> None:
-        """One with very many groups, in commits of its own."""
+        """Bring in a stream with very many groups, in commits of its own."""
         self.flush()
         restore.bring(
             self._commit,
@@ -116,7 +115,7 @@ class Intake:
         return opened_of(self._job.store).commit(op, None)
 
     def flush(self) -> None:
-        """Commit what waits."""
+        """Commit the streams that wait."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not waiting:
             return
@@ -134,20 +133,20 @@ class Intake:
     # -- streams in pieces ----------------------------------------------------------------------
     @contextmanager
     def piecewise(self, name: bytes) -> Iterator[restore.UnfinishedStream]:
-        """A stream that comes in pieces; what came is taken away if the block fails."""
+        """Around a stream that comes in pieces; if the block fails its pieces are removed."""
         self.flush()
         temporary: restore.UnfinishedStream = self._commit(lambda state: restore.begin(state, name))
         try:
             yield temporary
         except BaseException:
-            with suppress(Error):  # what failed may be the store; the next import does it then
+            with suppress(Error):  # if the store failed, the next import removes them
                 self._commit(lambda state: restore.discard(state, temporary))
             raise
 
     def extend(
         self, temporary: restore.UnfinishedStream, edge: VerifiedNodes, piece: Piece
     ) -> VerifiedNodes:
-        """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
+        """Add the nodes behind ``edge``, in one commit; the edge behind them."""
         parts, after = piece
         step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
         self._commit(step)
@@ -161,7 +160,7 @@ class Intake:
         info: StreamInfoValue,
         expires_ms: int | None = None,
     ) -> None:
-        """The end of a stream that came in pieces: from now on it is there."""
+        """End a stream that came in pieces: it appears under its name."""
         restore.check_info(info, edge)
         restore.check_size(info, 0)
         restore.complete(

@@ -1,16 +1,20 @@
-"""The web view of a store: addresses, and the pages behind them.
+"""The web view of a store: addresses, the pages behind them, and a server for them.
 
-Invariants: a page reads in a thread of the framework's pool, never in the event loop; an error of
-logstore is a page with its message and a status, never a traceback; what is shown of a store is
-escaped by the templates. It changes nothing but what ``write`` permits.
+Invariants: a page reads in a thread of the framework's pool, never in the event loop. An error of
+logstore is a page with its message and a status, never a traceback. The templates escape what is
+shown of a store. Nothing is changed but what ``write`` permits. The server's socket listens before
+its address is printed, so that it can be opened at once; SIGINT and SIGTERM end the server after
+the requests at hand.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -26,9 +30,9 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
 from logstore.errors import EntryNotFoundError, Error, StreamNotFoundError, UsageError
-from logstore.telemetry import health
+from logstore.telemetry.gathering import store_trouble
 from logstore.web import views
-from logstore.web.guard import Guard
+from logstore.web.guard import LOOPBACK, Guard
 
 ASSETS = {
     "icon.svg": "image/svg+xml",
@@ -38,13 +42,13 @@ ASSETS = {
 PAGE_MAX = 1_000_000
 
 
-def _moment(ms: int) -> str:
+def _date(ms: int) -> str:
     """Unix milliseconds, for people."""
     return units.date(units.at(ms))
 
 
 class Pages:
-    """What each address answers, of one store."""
+    """The pages of one store, by address."""
 
     def __init__(self, store: Store[bytes], *, write: bool) -> None:
         self._store = store
@@ -61,7 +65,7 @@ class Pages:
             "ago": units.ago,
             "counted": units.counted,
             "date": units.date,
-            "moment": _moment,
+            "moment": _date,
             "share": units.share,
             "size": units.size,
             "span": units.length,
@@ -88,7 +92,7 @@ class Pages:
         found = views.stream_list(self._store, text, page)
         return self.page("streams", found=found, text=text, store=views.numbers(self._store))
 
-    def _named(self, request: Request) -> Stream[bytes]:
+    def _stream(self, request: Request) -> Stream[bytes]:
         """The stream that an address names; StreamNotFoundError."""
         name = views.name_of(request.query_params.get("name", ""))
         stream = self._store.stream(name)
@@ -98,7 +102,7 @@ class Pages:
 
     def stream(self, request: Request) -> Response:
         """One stream: its entries by time, and its groups."""
-        stream = self._named(request)
+        stream = self._stream(request)
         asked = {name: request.query_params.get(name, "") for name in ("since", "until", "before")}
         rows, older = views.entries(stream, **asked)
         return self.page(
@@ -120,21 +124,21 @@ class Pages:
         ]
         return self.page("dead", found=found)
 
-    def _changed(self, request: Request) -> tuple[Stream[bytes], str]:
-        """The stream and the ID that a change is about; UsageError if nothing may be changed."""
+    def _writable(self, request: Request) -> tuple[Stream[bytes], str]:
+        """The stream and the ID of a change; UsageError if nothing may be changed."""
         if not self._write:
             raise UsageError("this server only shows: start it with --write to change something")
-        return self._named(request), request.query_params.get("id", "")
+        return self._stream(request), request.query_params.get("id", "")
 
     def drop(self, request: Request) -> Response:
         """Delete a dead letter."""
-        stream, entry_id = self._changed(request)
+        stream, entry_id = self._writable(request)
         stream.delete(entry_id)
         return RedirectResponse("/dead", 303)
 
     def retry(self, request: Request) -> Response:
         """Give a dead letter back to the stream that it came from."""
-        stream, entry_id = self._changed(request)
+        stream, entry_id = self._writable(request)
         self._store.requeue(stream.name, entry_id)
         return RedirectResponse("/dead", 303)
 
@@ -151,13 +155,13 @@ class Pages:
 
     def health(self, _request: Request) -> Response:
         """For a monitor: the store can be read, and no sync failed."""
-        trouble = health.trouble(opened_of(self._store))
-        if trouble:
-            return JSONResponse({"status": "failed", "message": trouble}, 503)
+        why = store_trouble(opened_of(self._store))
+        if why:
+            return JSONResponse({"status": "failed", "message": why}, 503)
         return JSONResponse({"status": "ok"})
 
     def asset(self, request: Request) -> Response:
-        """A style sheet or a script of ours."""
+        """A style sheet, a script or the icon."""
         name = request.path_params["name"]
         if name not in ASSETS:
             return self.page("error", 404, message="there is no such page")
@@ -172,7 +176,7 @@ class Pages:
         return self.page("error", status, message=str(error))
 
     def missing(self, _request: Request, _error: Exception) -> Response:
-        """A page for an address that there is none for."""
+        """A page for an address that does not exist."""
         return self.page("error", 404, message="there is no such page")
 
 
@@ -206,3 +210,48 @@ def make_app(
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=Guard(hosts, token))],
         exception_handlers={Error: pages.failed, 404: pages.missing, 405: pages.missing},
     )
+
+
+GRACE_S = 5
+BACKLOG = 128
+
+
+class Server:
+    """One store, served to browsers."""
+
+    def __init__(self, store: Store[bytes], host: str, port: int, token: str, *, write: bool):
+        """Set what is served, and on which address.
+
+        Args:
+            store: an open store; the caller closes it.
+            host: the address to listen on.
+            port: 0: any free one.
+            token: what a browser must show; empty: nothing.
+            write: whether something can be changed.
+        """
+        self._host, self._port, self._token = host, port, token
+        hosts = LOOPBACK if host in LOOPBACK else ()
+        app = make_app(store, write=write, hosts=hosts, token=token)
+        self._config = uvicorn.Config(
+            app, log_level="warning", timeout_graceful_shutdown=GRACE_S, server_header=False
+        )
+        self._socket: socket.socket | None = None
+
+    def bind(self) -> None:
+        """Listen; OSError if the address cannot be had."""
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._socket = socket.create_server(
+            (self._host, self._port), family=family, backlog=BACKLOG
+        )
+        self._port = self._socket.getsockname()[1]
+
+    def address(self) -> str:
+        """The address to open in a browser, with the token if there is one."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        token = f"?token={self._token}" if self._token else ""
+        return f"http://{host}:{self._port}/{token}"
+
+    def run(self) -> None:
+        """Serve until a signal comes."""
+        assert self._socket is not None
+        uvicorn.Server(self._config).run(sockets=[self._socket])

@@ -1,11 +1,11 @@
-"""Which requests are let in: the token, the hosts they may name, where a change may come from.
+"""Which requests are let in: by the token, the hosts that they may name, the origin of a change.
 
-A page on the loopback interface is within reach of every page that its user opens elsewhere: such a
-page may make the browser send requests here, and may call this host by a name of its own.
+Any page that the user opens elsewhere can reach a page on the loopback interface: it can make the
+browser send requests here, and can call this host by a name of its own.
 
-Invariants: a request whose Host is not expected is refused before anything else; with a token,
-nothing is shown without it; a change (any method but GET and HEAD) needs a token that the server
-was started with, and an Origin that is this host; tokens are compared in constant time.
+Invariants: a request whose Host is not expected is refused before anything else. With a token
+nothing is shown without it. A change (any method but GET and HEAD) needs a token that the server
+was started with, and an Origin that is this host. Tokens are compared in constant time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; form-action 'self'",
     "X-Content-Type-Options": "nosniff",
-    # With "no-referrer" a browser says that a change comes from "null", and it would be refused.
+    # With "no-referrer" a browser sends the Origin "null" with a change, which would be refused.
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -96,7 +96,7 @@ class Guard:
 
 
 def _refused(message: str, status: int) -> Response:
-    """A page that needs nothing else from here, and that a phone and a dark screen show well."""
+    """A page that needs no other file, for phones and dark screens, too."""
     return HTMLResponse(REFUSAL.format(escape(message, quote=False)), status)
 
 

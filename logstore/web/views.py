@@ -1,7 +1,7 @@
 """What the pages show of a store: rows of plain values, read anew for each request.
 
-Invariants: what is read for a page is bounded (rows a page, bytes of a value), however large the
-store is; a stream or group that goes meanwhile is left out. Knows nothing of HTTP or HTML.
+Invariants: a page reads a bounded number of rows and of bytes of each value, however large the
+store is. A stream or group that is dropped meanwhile is left out. Knows nothing of HTTP or HTML.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class StreamRow:
     """A stream in the list."""
 
     name: str
-    key: str  # the name, as it stands in addresses
+    key: str  # the name in addresses
     length: int
     size_bytes: int
     last_time: datetime | None
     groups: list[GroupInfo[bytes]]
-    lag: int | None  # of the group that is furthest behind
+    lag: int | None  # the largest lag of its groups
     pending: int
 
 
@@ -71,12 +71,12 @@ class EntryRow:
     id: str
     time: datetime | None
     fields: list[tuple[str, str]]
-    left_out: int  # fields above the most that are shown
+    left_out: int  # how many more fields there are
 
 
 # -- names in addresses ---------------------------------------------------------------------------
 def key_of(name: bytes) -> str:
-    """A name as it stands in an address: its text, or ``0x`` and its bytes if they are no text."""
+    """A name in an address: its text, or ``0x`` and its bytes in hex if they are not UTF-8."""
     try:
         text = name.decode()
     except UnicodeDecodeError:
@@ -85,7 +85,7 @@ def key_of(name: bytes) -> str:
 
 
 def name_of(key: str) -> bytes:
-    """The name that an address has. OptionError for one that no address of ours has."""
+    """The name in an address; OptionError for one that `key_of` never makes."""
     try:
         return bytes.fromhex(key[len(HEX) :]) if key.startswith(HEX) else key.encode()
     except ValueError as exc:
@@ -170,7 +170,7 @@ def _cut(value: bytes) -> str:
 # -- groups and dead letters ----------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group, its consumers, and what has been pending for longest."""
+    """A group, its consumers, and its first pending entries."""
 
     info: GroupInfo[bytes]
     consumers: list[tuple[str, int, timedelta]]  # name, pending, idle
@@ -208,7 +208,7 @@ def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:
 
 
 def _dead_letter_names(view: Snapshot) -> set[bytes]:
-    """Only groups with settings are looked at, and no stream."""
+    """The streams that settings of groups name; streams are not read for that."""
     rows = SettingRows(view.index).rows(OF_GROUP)
     named = (restored(GroupSettings, kept).dead_letter for _, kept in rows)
     return {name for name in named if name is not None}
@@ -227,5 +227,5 @@ def numbers(store: Store[bytes]) -> dict[str, int]:
 
 
 def used(store: Store[bytes]) -> SpaceUsage:
-    """What takes the space: the segments, oldest first."""
+    """The usage of the space: the segments, oldest first."""
     return usage(opened_of(store).engine())

@@ -19,10 +19,9 @@ from logstore.compaction import node_choice, segment_rewrite
 from logstore.errors import SnapshotExpiredError
 from logstore.fs import LOCAL
 from logstore.log import file_names, pinfile
-from logstore.scan import absent
+from logstore.scan import split_plan
 from logstore.scan import split_reads as read
-from logstore.scan.arrow import Gather
-from logstore.scan.losses import Losses
+from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
 from tests.compaction.dumps import everywhere
 from tests.compaction.erased import ERASED, Stepping, fill, is_segment, stepping
@@ -135,7 +134,7 @@ def test_an_erasure_that_never_catches_up_says_so(
 def look(made: Plan, whole: list[Row]) -> bool:
     """Whether the plan still holds: then all of it is there, also for who passes over damage."""
     found: list[Row] = []
-    losses = Losses(passed_over=True)
+    losses = Losses(allowed=True)
     try:
         for split in made.splits:
             gather = Gather(["id", "pairs"], binary=["pairs"])
@@ -165,7 +164,7 @@ def test_a_reader_beside_each_step_has_all_rows_or_is_told(tmp_path: Path) -> No
         made = make_plan(store, b"x", min_partitions=2)
         whole = split_rows(made)
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])
-        known.append(partial(absent.known, store._engine(), made))
+        known.append(partial(split_plan.lost_segments, store._engine(), made))
         store.compact(purge=True)
         known.clear()
     held = [holds for _, _, holds in steps]
@@ -187,7 +186,7 @@ def test_a_pin_that_is_put_back_does_not_make_damage_of_an_erasure(tmp_path: Pat
         split = made.splits[0]
         pin = pinfile.read(LOCAL, path, made.pin_id)
         assert pin is not None
-        losses = Losses(passed_over=True)
+        losses = Losses(allowed=True)
         batches = read.batches(split, Gather(["id"], batch_rows=50), losses=losses)
         rows = next(batches).num_rows
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])

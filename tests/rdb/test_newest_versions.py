@@ -22,7 +22,7 @@ from logstore.engine.dump import export
 from logstore.errors import InvalidPayloadError, OptionError, UsageError
 from logstore.ids import StreamID
 from logstore.options import Profile
-from logstore.rdb import codes, dump_payload, envelope, file_reader
+from logstore.rdb import codes, dump_payload, file_reader
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader
 from logstore.rdb.rdb_writer import length, string
@@ -238,9 +238,9 @@ def test_a_bomb_is_refused_before_it_takes_memory(
     monkeypatch: pytest.MonkeyPatch, head: bytes, pack: Callable[[bytes], bytes]
 ) -> None:
     """Few bytes may say that they are very many."""
-    monkeypatch.setattr(envelope, "FREE_BYTES", 1 << 20)
-    monkeypatch.setattr(envelope, "RATIO_MAX", 20)
-    fill = envelope.opened(pieces(head + pack(bytes(100 << 20)), 1 << 16))
+    monkeypatch.setattr(file_reader, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(file_reader, "RATIO_MAX", 20)
+    fill = file_reader.unwrapped(pieces(head + pack(bytes(100 << 20)), 1 << 16))
     sizes: list[int] = []
     with pytest.raises(InvalidPayloadError, match="over 20 times as many"):
         sizes.extend(iter(lambda: len(fill(0)), 0))

@@ -12,7 +12,7 @@ from logstore.api.stream import Stream
 from logstore.clock import SYSTEM_CLOCK
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import split_plan, split_reads
-from logstore.scan.arrow import Gather
+from logstore.scan.record_batches import Gather
 from logstore.scan.split_plan import Plan
 
 Row = tuple[str, list[tuple[bytes, bytes]]]

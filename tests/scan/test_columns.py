@@ -15,8 +15,8 @@ import pytest
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError
-from logstore.scan import column_names, split_reads
-from logstore.scan.arrow import Gather
+from logstore.scan import scan_columns, split_reads
+from logstore.scan.record_batches import Gather
 from tests import seeds
 from tests.scan.look import make_plan, make_store
 from tests.scan.shapes import REPEATED, SHAPES, random_ids
@@ -157,10 +157,10 @@ def test_gathering_names_a_column_twice_only_once(tmp_path: Path) -> None:
 )
 def test_each_field_has_a_column_of_its_own(fields: list[bytes], columns: list[str]) -> None:
     """The right names are written out: a query says them."""
-    found = column_names.columns(fields, ARROW_COLUMNS)
+    found = scan_columns.field_columns(fields, ARROW_COLUMNS)
     assert list(found.values()) == columns
     assert list(found) == list(dict.fromkeys(fields))
-    every = [column_names.folded(each) for each in (*ARROW_COLUMNS, *found.values())]
+    every = [scan_columns.folded(each) for each in (*ARROW_COLUMNS, *found.values())]
     assert len(set(every)) == len(every)
 
 
@@ -177,11 +177,11 @@ def test_a_table_has_a_name_that_is_no_other_stream(
     streams: list[bytes], tables: list[str]
 ) -> None:
     """A query of one stream gave the rows of another one."""
-    assert list(column_names.tables(streams, ["entries"]).values()) == tables
+    assert list(scan_columns.stream_tables(streams, ["entries"]).values()) == tables
 
 
 def test_names_are_folded_as_java_does() -> None:
     """Python's own lower() keeps names apart that Spark takes for one."""
     for one, other in (("\u0130", "i"), ("\u0131", "I"), ("\u017f", "s"), ("\u00c4", "\u00e4")):
-        assert column_names.folded(one) == column_names.folded(other)
-    assert column_names.folded("stra\u00dfe") != column_names.folded("strasse")
+        assert scan_columns.folded(one) == scan_columns.folded(other)
+    assert scan_columns.folded("stra\u00dfe") != scan_columns.folded("strasse")

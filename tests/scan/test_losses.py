@@ -23,9 +23,8 @@ from logstore.errors import (
 from logstore.format import Kind
 from logstore.ids import StreamID
 from logstore.log.log_reader import LogFrame
-from logstore.scan import absent, split_reads
-from logstore.scan.arrow import Gather
-from logstore.scan.losses import Losses
+from logstore.scan import split_plan, split_reads
+from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
 from tests import seeds
 from tests.corruption import frames
@@ -66,7 +65,7 @@ def planned(path: Path) -> Iterator[tuple[logstore.Store[bytes], Plan]]:
 
 def read_rest(plan: Plan) -> tuple[list[Row], Losses]:
     """The rows that can be read, and what is told of the others."""
-    losses = Losses(passed_over=True)
+    losses = Losses(allowed=True)
     rows: list[Row] = []
     for split in plan.splits:
         gather = Gather(["id", "pairs"], batch_rows=50, binary=["pairs"])
@@ -116,12 +115,12 @@ def test_what_is_told_lies_in_the_interval(path: Path) -> None:
     with make_store(path) as store:
         (whole,) = make_plan(store, b"x").splits
         frames.spoil(path, frame)
-        losses = Losses(passed_over=True)
+        losses = Losses(allowed=True)
         list(split_reads.batches(whole, Gather(["ms"]), losses=losses))
         (found,) = losses.found
         inner = StreamID(found.first.ms + 1, 0), StreamID(found.last.ms - 1, 0)
         for split in make_plan(store, b"x", start=inner[0], end=inner[1]).splits:
-            losses = Losses(passed_over=True)
+            losses = Losses(allowed=True)
             list(split_reads.batches(split, Gather(["ms"]), losses=losses))
             assert (losses.found[0].first, losses.found[0].last) == inner
 
@@ -131,13 +130,13 @@ def test_a_segment_that_is_gone_is_known_before(
 ) -> None:
     """And one that ends early; both are one line for all of their nodes in a split."""
     store, plan = planned
-    assert absent.known(store._engine(), plan) == []
+    assert split_plan.lost_segments(store._engine(), plan) == []
     frames.file(path, 2).unlink()
     with frames.file(path, 3).open("r+b") as file:
         file.truncate(30_000)
     rows, losses = read_rest(plan)
     check(rows, losses, made[2])
-    known = absent.known(store._engine(), plan)
+    known = split_plan.lost_segments(store._engine(), plan)
     assert [each[:6] for each in known] == [each[:6] for each in losses.found]
     assert {each.segment for each in known} == {2, 3}
     assert len(known) <= 2 + len(plan.splits)

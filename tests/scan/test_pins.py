@@ -24,7 +24,7 @@ from logstore.errors import FileSystemError, OptionError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import pinfile
 from logstore.scan import split_reads
-from logstore.scan.arrow import Gather
+from logstore.scan.record_batches import Gather
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 from tests.support.threads import run_all
 

@@ -17,8 +17,7 @@ from logstore.errors import CorruptFrameError, CorruptionError, NotAStoreError, 
 from logstore.fs import LOCAL
 from logstore.log import pinfile
 from logstore.scan import split_reads
-from logstore.scan.arrow import Gather
-from logstore.scan.losses import Losses
+from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
 from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
 
@@ -129,7 +128,7 @@ def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
     segment.rename(tmp_path / "aside")  # by hand: what a pin holds is not removed by logstore
     with pytest.raises(CorruptionError, match=r"from 1-1 to .*logstore did not remove it"):
         list(split_reads.batches(split, Gather()))
-    reading = split_reads.batches(split, Gather(batch_rows=1), losses=Losses(passed_over=True))
+    reading = split_reads.batches(split, Gather(batch_rows=1), losses=Losses(allowed=True))
     (tmp_path / "aside").rename(segment)
     assert next(reading).num_rows
     for other in (store / "log").glob("*.log"):

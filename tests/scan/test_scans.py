@@ -20,7 +20,7 @@ from logstore.api.store import Store
 from logstore.errors import ClosedError, InvalidIDError, OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.scan import conditions, live
-from logstore.scan.id_range import TS_MAX_MS, Possible
+from logstore.scan.conditions import TS_MAX_MS, FilterRange
 from tests.scan.look import make_store
 
 # Both sides of where `ts`, and then `ms`, become null.
@@ -172,13 +172,13 @@ def test_nodes_and_streams_where_nothing_can_hold_are_not_read(
     races: Store[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walks = []
-    whole = live.Walk.__init__
+    whole = live.StreamScan.__init__
 
     def init(self: Any, engine: Any, name: bytes, start: StreamID, end: StreamID) -> None:
         walks.append((name, start, end))
         whole(self, engine, name, start, end)
 
-    monkeypatch.setattr(live.Walk, "__init__", init)
+    monkeypatch.setattr(live.StreamScan, "__init__", init)
     where = [("stream", "==", "race:b"), ("ms", ">", 10), ("id", "<", "20-5"), ("speed", ">", 1)]
     assert races.scan(where=where).to_arrow().num_rows
     assert walks == [(b"race:b", StreamID(11, 0), StreamID(20, 4))]
@@ -222,7 +222,7 @@ def test_an_interval_leaves_out_nothing_for_which_a_filter_holds(data: st.DataOb
         }
     )  # fmt: skip
     holds = set(table.filter(found)["id_key"].to_pylist())
-    interval = Possible(found, table.schema).interval(ZERO_ID, MAX_ID)
+    interval = FilterRange(found, table.schema).interval(ZERO_ID, MAX_ID)
     left = [] if interval is None else [id for id in rows if interval[0] <= id <= interval[1]]
     assert holds <= {key(id) for id in left}
 
@@ -266,7 +266,7 @@ def test_a_merged_read_has_one_limit(races: Store[bytes]) -> None:
 def test_merging_too_many_streams_is_refused(
     races: Store[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logstore.scan.merging.STREAMS_MAX", 2)
+    monkeypatch.setattr("logstore.scan.query.STREAMS_MAX", 2)
     with pytest.raises(OptionError, match="sort by id_key"):
         races.scan(merge=True).to_arrow()
 

@@ -14,7 +14,7 @@ import pytest
 from logstore.errors import Error, FileSystemError, NotAStoreError, OptionError, UsageError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import conversion
-from logstore.spark_io import sink_options, source_options
+from logstore.spark_io import spark_options
 from tests.scan.look import make_store
 
 U64 = 2**64 - 1
@@ -28,10 +28,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(store)
 
 
-def parse(store: str, **more: str) -> source_options.SourceOptions:
+def parse(store: str, **more: str) -> spark_options.SourceOptions:
     """Parse options as Spark hands them over: keys in lower case, values text."""
     given = {"path": store, "stream": "x", **more}
-    return source_options.parse({key.lower(): value for key, value in given.items()})
+    return spark_options.parse_read({key.lower(): value for key, value in given.items()})
 
 
 def test_what_is_left_out_has_a_default(path: str) -> None:
@@ -97,9 +97,9 @@ def test_what_cannot_be_is_refused(path: str, given: dict[str, str], words: str)
 @pytest.mark.parametrize(
     ("page", "known"),
     [
-        ("scan.md", source_options.KNOWN),
-        ("spark.md", sink_options.KNOWN),
-        ("spark.md", ("startingOffsets", *source_options.OF_STREAMING, "failOnDataLoss")),
+        ("scan.md", spark_options.OF_READ),
+        ("spark.md", spark_options.OF_WRITE),
+        ("spark.md", ("startingOffsets", *spark_options.OF_STREAM_READ, "failOnDataLoss")),
     ],
 )
 def test_every_option_has_a_row_in_a_table(page: str, known: tuple[str, ...]) -> None:
@@ -122,7 +122,7 @@ def test_what_hdfs_needs_is_said_in_one_line() -> None:
 
 def test_lists_of_streams(path: str) -> None:
     def streams(text: str) -> tuple[str, ...]:
-        return source_options.parse({"path": path, "streams": text}).streams
+        return spark_options.parse_read({"path": path, "streams": text}).streams
 
     assert streams("a, b,c") == ("a", "b", "c")
     assert streams("*") == ()
@@ -137,10 +137,10 @@ def test_a_table_has_more_than_options(path: str) -> None:
         "location": f"file:{path}", "path": f"file:{path}", "provider": "logstore", "owner": "me",
         "comment": "c", "mine": "1", "option.stream": "race", "stream": "race",
     }  # fmt: skip
-    found = source_options.parse(table)
+    found = spark_options.parse_read(table)
     assert (found.path, found.streams) == (path, ("race",))
     with pytest.raises(OptionError, match="did you mean 'mode'"):
-        source_options.parse({**table, "option.modes": "x"})
+        spark_options.parse_read({**table, "option.modes": "x"})
 
 
 def test_a_path_may_be_a_file_address(path: str) -> None:

@@ -28,7 +28,7 @@ from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import storefile
 from logstore.log.segment_writer import crc_seed
-from logstore.scan import arrow, counting, listing, live
+from logstore.scan import listing, live, record_batches
 from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()
@@ -171,7 +171,7 @@ def test_batches_are_bounded_by_bytes(store: Store[bytes]) -> None:
     stream.add_many(({"v": b"x" * 500_000} for _ in range(50)), batch=10)
     sizes = [batch.get_total_buffer_size() for batch in stream.scan()]
     assert len(sizes) > 1
-    assert max(sizes) < arrow.BATCH_BYTES + 4 * 600_000
+    assert max(sizes) < record_batches.BATCH_BYTES + 4 * 600_000
 
 
 def test_the_memory_of_a_scan_is_bounded(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ with logstore.open({str(tmp_path / "s")!r}) as store:
     assert done.stdout.strip() == "898"
 
 
-NODES = counting.AT_ONCE_NODES + 300
+NODES = live.AT_ONCE_NODES + 300
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -357,7 +357,7 @@ def test_counts_are_those_of_the_entries(tmp_path: Path, seed: int) -> None:
 
         def add() -> None:
             nonlocal top
-            count = chance.choice([3, 900, 4 * (counting.BEHIND_MAX_NODES + 9)])
+            count = chance.choice([3, 900, 4 * (live.BEHIND_MAX_NODES + 9)])
             more = [top + n for n in range(1, count + 1)]
             stream.add_many(((ms, 0), {"n": "2"}) for ms in more)
             alive.extend(more)

@@ -45,13 +45,13 @@ def races(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store[bytes]]:
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, int, int]]:
     """What is read: streams, and milliseconds after the beginning."""
     found: list[tuple[bytes, int, int]] = []
-    whole = live.Walk.__init__
+    whole = live.StreamScan.__init__
 
     def init(self: Any, engine: Any, name: bytes, start: StreamID, end: StreamID) -> None:
         found.append((name, start.ms - BEGIN_MS, end.ms - BEGIN_MS))
         whole(self, engine, name, start, end)
 
-    monkeypatch.setattr(live.Walk, "__init__", init)
+    monkeypatch.setattr(live.StreamScan, "__init__", init)
     return found
 
 

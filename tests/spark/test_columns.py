@@ -161,14 +161,13 @@ def test_columns_that_differ_by_case_are_refused_by_name(path: Path) -> None:
     from pyspark.sql.types import StringType, StructField, StructType
 
     from logstore.errors import OptionError
-    from logstore.spark_io import schema
-    from logstore.spark_io import source_options as options
+    from logstore.spark_io import spark_columns, spark_options
 
-    parsed = options.parse({"path": str(path), "stream": "x"})
+    parsed = spark_options.parse_read({"path": str(path), "stream": "x"})
     for names in (("temp", "TEMP"), ("id", "ID"), ("a", "a")):
         wanted = StructType([StructField(name, StringType()) for name in names])
         with pytest.raises(OptionError, match=f"'{names[1]}'"):
-            schema.columns(wanted, parsed)
+            spark_columns.columns(wanted, parsed)
 
 
 def test_fields_that_differ_by_case_are_told_apart(load: Load) -> None:

@@ -93,9 +93,9 @@ def batches(reader: Any, *between: Any) -> list[Any]:
 def test_every_batch_has_the_schema_and_not_the_first_alone(
     path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from logstore.spark_io import schema as columns
+    from logstore.spark_io import spark_columns
 
-    monkeypatch.setattr(columns, "BATCH_ROWS", BATCH_ROWS)
+    monkeypatch.setattr(spark_columns, "BATCH_ROWS", BATCH_ROWS)
     schema = parsed(SCHEMA)
     found = batches(source_of(path, stream="x", mode=mode, minPartitions="2").reader(schema))
     assert len(found) >= 8
@@ -154,8 +154,7 @@ def test_the_hooks_of_spark_that_are_met_and_left_out(path: Path) -> None:
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
     from logstore.spark_io import source, stream_source
-    from logstore.spark_io.damage_table import DamageReader
-    from logstore.spark_io.tables import TableReader
+    from logstore.spark_io.tables import DamageReader, TableReader
 
     def public(of: type) -> set[str]:
         return {name for name in vars(of) if not name.startswith("_")}

@@ -11,8 +11,8 @@ from pyspark import cloudpickle
 
 import logstore
 from logstore.errors import NotAStoreError, OptionError
-from logstore.spark_io import planning, source_options
-from logstore.spark_io.partition import SplitPartition
+from logstore.spark_io import planning, spark_options
+from logstore.spark_io.split_tasks import SplitPartition
 from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
 from tests.scan.look import make_store
 from tests.spark.stores import rows
@@ -49,7 +49,7 @@ def test_a_store_in_an_object_store_is_read_where_it_is(spark: Any, tmp_path: Pa
         assert dict(map(tuple, counts)) == {f"{at}/a": 15_999, f"{at}/b": 1}
         planned = load(spark, uri)
         assert planned.count() == len(want)
-        made = planning.splits(source_options.parse({"path": uri, "streams": "*"}), 2, ())
+        made = planning.splits(spark_options.parse_read({"path": uri, "streams": "*"}), 2, ())
         assert all(len(cloudpickle.dumps(SplitPartition(each))) < 64 * 1024 for each in made)
     with pytest.raises(Exception, match="reading the manifest at s3://bucket/stores/a") as caught:
         load(spark, uri).count()

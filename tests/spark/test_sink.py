@@ -143,13 +143,13 @@ def test_ids_by_their_columns_and_the_first_that_is_refused(path: Path) -> None:
     from datetime import UTC, datetime
 
     from logstore.errors import IDOrderError
-    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io import publishing, spark_options
     from logstore.spark_io.sink import BatchSink
 
     pa = pytest.importorskip("pyarrow")
 
     def wrote(stream: str, **columns: Any) -> list[str]:
-        options = sink_options.parse({"path": str(path), "stream": stream}, streaming=False)
+        options = spark_options.parse_write({"path": str(path), "stream": stream}, streaming=False)
         sink = BatchSink(options, publishing.begin(options, overwrite=False), overwrite=False)
         batch = pa.record_batch(columns | {"f": ["a", "b", "c"]})
         parts = [batch.slice(0, 1), batch.slice(1, 1), batch.slice(2, 1)]
@@ -280,11 +280,11 @@ def test_what_a_dead_driver_staged_goes_with_the_next_open(path: Path) -> None:
 def test_an_erasure_ends_a_write_and_nothing_is_lost_unsaid(path: Path) -> None:
     """Staged files go with an erasure; the commit behind it is refused, as a whole."""
     from logstore.errors import SnapshotExpiredError
-    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io import publishing, spark_options
     from logstore.spark_io.sink import BatchSink
 
     pa = pytest.importorskip("pyarrow")
-    options = sink_options.parse({"path": str(path), "stream": "s"}, streaming=False)
+    options = spark_options.parse_write({"path": str(path), "stream": "s"}, streaming=False)
     stage = publishing.begin(options, overwrite=False)
     sink = BatchSink(options, stage, overwrite=False)
     message = sink.write(iter([pa.record_batch({"a": ["1", "2"]})]))
@@ -305,11 +305,11 @@ def test_an_erasure_ends_a_write_and_nothing_is_lost_unsaid(path: Path) -> None:
 
 def test_an_executor_without_the_mount_is_told_so(path: Path) -> None:
     """And nothing is written to a folder that only has the store's name."""
-    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io import publishing, spark_options
     from logstore.spark_io.sink import BatchSink
 
     pa = pytest.importorskip("pyarrow")
-    options = sink_options.parse({"path": str(path), "stream": "s"}, streaming=False)
+    options = spark_options.parse_write({"path": str(path), "stream": "s"}, streaming=False)
     sink = BatchSink(options, publishing.begin(options, overwrite=False), overwrite=False)
     path.rename(path.with_name("elsewhere"))
     path.mkdir()
@@ -320,13 +320,13 @@ def test_an_executor_without_the_mount_is_told_so(path: Path) -> None:
 
 def test_what_was_published_is_rebuilt_from_the_log(path: Path) -> None:
     """Two writes of given and of store-made IDs behind an open node, then the index is lost."""
-    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io import publishing, spark_options
     from logstore.spark_io.sink import BatchSink
 
     pa = pytest.importorskip("pyarrow")
     for ids in (["6-0", "6-1", "8-0"], None):
         columns = {"a": ["x", "y", "z"]} | ({"id": ids} if ids else {})
-        options = sink_options.parse({"path": str(path), "stream": "old"}, streaming=False)
+        options = spark_options.parse_write({"path": str(path), "stream": "old"}, streaming=False)
         sink = BatchSink(options, publishing.begin(options, overwrite=False), overwrite=False)
         sink.commit([sink.write(iter([pa.record_batch(columns)]))])
     with make_store(path) as store:
@@ -342,11 +342,11 @@ def test_what_was_published_is_rebuilt_from_the_log(path: Path) -> None:
 
 def test_a_damaged_staged_file_is_refused(path: Path) -> None:
     from logstore.errors import CorruptionError
-    from logstore.spark_io import publishing, sink_options
+    from logstore.spark_io import publishing, spark_options
     from logstore.spark_io.sink import BatchSink
 
     pa = pytest.importorskip("pyarrow")
-    options = sink_options.parse({"path": str(path), "stream": "s"}, streaming=False)
+    options = spark_options.parse_write({"path": str(path), "stream": "s"}, streaming=False)
     stage = publishing.begin(options, overwrite=False)
     sink = BatchSink(options, stage, overwrite=False)
     message = sink.write(iter([pa.record_batch({"a": ["abc", "2"]})]))

@@ -247,8 +247,8 @@ def test_what_is_sent_is_small(spark: Any, tmp_path: Path) -> None:
     """The splits and the reader of a stream of 100,000 nodes."""
     from pyspark import cloudpickle
 
-    from logstore.spark_io.partition import SplitPartition
     from logstore.spark_io.source import LogstoreSource
+    from logstore.spark_io.split_tasks import SplitPartition
 
     with logstore.open(tmp_path / "s", sync="os", node_max_entries=1) as store:
         store.stream("x").add_many(({"n": n} for n in range(100_000)), batch=10_000)
@@ -283,8 +283,8 @@ def test_register_repairs_the_python_of_a_local_session(spark: Any, load: Load) 
 
 
 def test_an_error_names_the_variable_to_set() -> None:
-    from logstore.spark_io.register import _error, _version_in
+    from logstore.spark_io import _python_error, _version_in
 
     assert _version_in("python-that-is-not-there") == ""
     assert _version_in(sys.executable) == logstore.__version__
-    assert "PYSPARK_PYTHON" in str(_error("python3"))
+    assert "PYSPARK_PYTHON" in str(_python_error("python3"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logstore.errors import Error, NotAStoreError, OptionError, StreamNotFoundError
-from logstore.spark_io import offsets
+from logstore.spark_io import spark_options
 from tests.scan.look import make_store
 from tests.spark.stores import rows
 from tests.spark.tables import source_of
@@ -65,7 +65,7 @@ def test_a_stream_need_not_be_in_all_of_them(root: Path) -> None:
         source_of(root / "h*", stream="z").schema()
     both = rows("stream string, n int", path=root / "h2", streams="y\\xff,x", endId="1")
     assert both == [("y�", 0), ("x", 1)]
-    assert offsets.shown(b"y\xff") == "y\\xff"
+    assert spark_options.shown_name(b"y\xff") == "y\\xff"
 
 
 def test_tables_say_the_store(root: Path) -> None:

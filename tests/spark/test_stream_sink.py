@@ -59,15 +59,15 @@ def test_batches_by_number(tmp_path: Path) -> None:
     """As the commits of killed drivers come: twice, once more with other files, then the next."""
     pa = pytest.importorskip("pyarrow")
     pytest.importorskip("pyspark")
-    from logstore.spark_io import publishing, sink_options
-    from logstore.spark_io.stream_sink import StreamSink
+    from logstore.spark_io import publishing, spark_options
+    from logstore.spark_io.sink import StreamSink
 
     path, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
     make_store(path).close()
     checkpoint.mkdir()
     (checkpoint / "metadata").write_text(json.dumps({"id": "one"}))
     given = {"path": str(path), "stream": "s", "producer": "p"}
-    options = sink_options.parse(
+    options = spark_options.parse_write(
         {**given, "checkpointLocation": f"file://{checkpoint}"}, streaming=True
     )
     sink = StreamSink(options, publishing.begin(options, overwrite=False))

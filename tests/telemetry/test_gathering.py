@@ -18,8 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import logstore
 from logstore.api.opening import opened_of
 from logstore.errors import OptionError
-from logstore.telemetry.exposition import exposition
-from logstore.telemetry.gathering import gather
+from logstore.telemetry.gathering import exposition, gather
 from logstore.telemetry.opentelemetry import observe
 from logstore.telemetry.prometheus import StoreCollector
 from tests.support.inside import FixedClock

@@ -23,7 +23,7 @@ from logstore.tools.interchange.import_command import Load
 from logstore.tools.interchange.text_lines import Found, read_csv, read_json
 from logstore.tools.interchange.text_rows import (
     Block,
-    Row,
+    ImportRow,
     RowIDs,
     attempt,
     csv_pairs,
@@ -113,7 +113,7 @@ def slow(data: bytes, most: int) -> io.BufferedReader:
     return io.BufferedReader(Slow(data, most))
 
 
-def shown(found: Found | Iterator[Row | InputLineError]) -> list[Any]:
+def shown(found: Found | Iterator[ImportRow | InputLineError]) -> list[Any]:
     """Rows, and what is told of lines that are none."""
     rows: list[Any] = []
     try:
@@ -131,7 +131,7 @@ def shown(found: Found | Iterator[Row | InputLineError]) -> list[Any]:
 def test_lines_of_json_mean_what_each_of_them_means(
     lines: list[bytes], end: bytes, way: dict[str, Any], most: int, at_once: int
 ) -> None:
-    def each() -> Iterator[Row | InputLineError]:
+    def each() -> Iterator[ImportRow | InputLineError]:
         ids = RowIDs(**way)
         for number, line in enumerate(io.BytesIO(data).readlines(), 1):
             if len(line.removesuffix(b"\n")) > most:
@@ -154,7 +154,7 @@ def test_flat_lines_come_in_blocks() -> None:
     flat = b'{"id": "%d-2", "a": 1.50, "a": true, "c": null}\n'
     data = b"".join((line + flat) % (at, at) for at in range(1000))
     first, *more = read_json(slow(data, 1 << 20), RowIDs())
-    assert isinstance(first, Row)
+    assert isinstance(first, ImportRow)
     assert all(isinstance(each, Block) for each in more)
     assert len(more) < 9
     table = b"id,a,b\n" + b"".join(b'%d-1,x,"y, z\nz"\n' % at for at in range(3000))
@@ -187,7 +187,7 @@ def test_csv_means_what_its_records_mean(
 ) -> None:
     """As the modules csv and io read it."""
 
-    def each() -> Iterator[Row | InputLineError]:
+    def each() -> Iterator[ImportRow | InputLineError]:
         ids = RowIDs(**way)
         text = io.TextIOWrapper(
             io.BytesIO(header + rows), "utf-8-sig", errors="surrogateescape", newline=""
@@ -226,7 +226,7 @@ def test_csv_that_comes_by_bytes_is_the_same(
         data = data.decode("latin-1").encode(encoding)
     read = partial(read_csv, ids=RowIDs(), encoding=encoding, line_max_bytes=most)
 
-    def no_blocks() -> Iterator[Row | InputLineError]:
+    def no_blocks() -> Iterator[ImportRow | InputLineError]:
         for each in read(slow(data, 1)):
             assert not isinstance(each, Block)
             yield each

@@ -27,7 +27,7 @@ from logstore.ids import StreamID
 from logstore.tools import command_output as forms
 from logstore.tools.command_output import cell_len
 from logstore.tools.interchange.text_lines import read_json
-from logstore.tools.interchange.text_rows import Row, RowIDs, one_by_one
+from logstore.tools.interchange.text_rows import ImportRow, RowIDs, one_by_one
 from logstore.tools.views import segment_map
 from logstore.tools.views.segment_map import Picture
 from tests.tools.commands import invoke, objects, ok, on_a_terminal
@@ -197,7 +197,7 @@ def entry(pairs: list[tuple[bytes, bytes]]) -> Entry[bytes]:
 def test_json_gives_every_byte_back(pairs: list[tuple[bytes, bytes]]) -> None:
     line = json.dumps(forms.entry_object(entry(pairs)), ensure_ascii=False).encode()
     assert list(one_by_one(read_json(io.BytesIO(line), RowIDs()))) == [
-        Row(1, StreamID(1, 2), pairs)
+        ImportRow(1, StreamID(1, 2), pairs)
     ]
 
 

@@ -12,7 +12,15 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.errors import Error, PeerError
-from logstore.transfer import Follow, Server, Wanted, export_server, follow, import_server, replies
+from logstore.transfer import (
+    Follow,
+    Server,
+    Wanted,
+    export_server,
+    follow,
+    import_server,
+    peer_server,
+)
 from tests.transfer.hostile import (
     NOTHING,
     NULL,
@@ -197,7 +205,7 @@ def test_what_a_header_says_takes_no_memory(
     store: Store[Any], liar: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does a reply that does not end, in bytes or in items."""
-    monkeypatch.setattr(replies, "SMALL_REPLY_MAX_BYTES", 4 << 20)
+    monkeypatch.setattr(peer_server, "SMALL_REPLY_MAX_BYTES", 4 << 20)
     endless = [
         b"$99999999\r\n", b"*99999999\r\n", b"*1000000\r\n" + b"*0\r\n" * 1_000_000,
         b"+" + b"x" * (9 << 20), b"$8388608\r\n" + b"x" * 8_388_610,

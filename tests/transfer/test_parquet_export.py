@@ -13,8 +13,8 @@ import pytest
 import logstore
 from logstore.errors import DiskFullError, OptionError, StreamNotFoundError, UsageError
 from logstore.fs import LOCAL, FileSystem
-from logstore.scan import schema_text
-from logstore.transfer import export_parquet, export_parquet_file, parquet_export, parquet_files
+from logstore.scan import scan_columns
+from logstore.transfer import export_parquet, export_parquet_file, parquet_export
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 dataset = pytest.importorskip("pyarrow.dataset")
@@ -116,7 +116,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
         for steps in range(1000):
             folder = tmp_path / str(steps)
             with monkeypatch.context() as patched:
-                patched.setattr(parquet_files, "LOCAL", Dying(steps))
+                patched.setattr(parquet_export, "LOCAL", Dying(steps))
                 try:
                     export_parquet(store, folder, name)
                 except Killed:
@@ -167,7 +167,7 @@ def test_what_fails_leaves_whole_files_only(tmp_path: Path) -> None:
 
 def test_typed_columns_and_what_is_none_of_its_type(tmp_path: Path) -> None:
     path = tmp_path / "race.parquet"
-    columns = schema_text.columns('temp double, hum long, "a name" string, n decimal(4,1)')
+    columns = scan_columns.parse_columns('temp double, hum long, "a name" string, n decimal(4,1)')
     with logstore.open(tmp_path / "s", sync="os") as store:
         stream = store.stream("race")
         stream.add({"temp": "1.5", "hum": "7", "a name": "ü", "n": "2.5"}, id="5-1")
@@ -258,11 +258,11 @@ def test_refused_by_the_folder_or_the_stream(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_columns_that_are_none(text: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
-        schema_text.columns(text)
+        scan_columns.parse_columns(text)
 
 
 def test_columns_as_text() -> None:
-    found = schema_text.columns(
+    found = scan_columns.parse_columns(
         'ts, temp Double,hum  long , "a ""b"", c" INT, `d``e`, f decimal( 9 , 2 ), g timestamp'
     )
     assert found == {

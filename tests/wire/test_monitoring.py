@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import logstore
-from logstore.telemetry.exposition import exposition
+from logstore.telemetry.gathering import exposition
 from logstore.tools.service import metrics_endpoint, server_process
 from logstore.tools.service.metrics_endpoint import ASKERS_MAX, MetricsEndpoint
 from logstore.wire.catalogue import service_of

@@ -1,18 +1,18 @@
 """Files of Arrow's kind as record batches of plain columns: Parquet, Arrow IPC files and streams.
 
-Null is a field that is left out. What is nested becomes JSON without spaces: an object of a struct
-and of a map, bytes as text or else base64, times as Arrow casts them. ``fields``, a map of text,
-and ``pairs``, a list of names and values, hold fields, as they do in what ``scan`` gives.
+A null is a field that is left out. Nested values become JSON without spaces: structs and maps
+become objects, bytes become text or else base64, times become text as Arrow casts them. ``fields``,
+a map of text, and ``pairs``, a list of names and values, hold fields, as in what ``scan`` gives.
 
-INT96 timestamps, which Spark, Hive and Impala write, are a day and nanoseconds: more than 64 bits
-of nanoseconds hold, which end in the year 2262, and pyarrow does not look whether one fits. So they
-are read twice before a row is: their seconds are exact, and nanoseconds that wrapped around differ
-from these by a known number.
+INT96 timestamps, which Spark, Hive and Impala write, are a day and nanoseconds, which can be more
+than 64 bits of nanoseconds hold: these end in the year 2262, and pyarrow does not check. So they
+are read twice before any row is: their seconds are exact, and nanoseconds that wrapped around
+differ from them by a known number.
 
-Invariants: a column that can be no field is refused before a row is read; every batch is checked
-before it is handed over, so a file of a stranger is an error, and never memory of somebody else. A
-file with INT96 is read in nanoseconds if all its values fit, else in microseconds; a value that is
-in neither is refused with its column and row, before anything of the file is stored.
+Invariants: a column that can be no field is refused before a row is read. Every batch is checked
+before it is handed over, so a hostile file is an error, and never foreign memory. A file with INT96
+is read in nanoseconds if all its values fit, else in microseconds; a value that fits neither is
+refused with its column and row, before anything of the file is stored.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
 from logstore.errors import OptionError, UsageError
-from logstore.scan import intake, moments
+from logstore.scan import conversion, intake
 from logstore.scan.intake import is_plain
 from logstore.tools.wording import text_or_base64
 
 NO_TEXT = "<value out of range"
-ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # its first and last bytes; with padding
+ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # first and last bytes; size with padding
 
 
 class Table:
-    """A file that was opened: its plain schema, and its batches."""
+    """An open file: its plain schema, and its batches."""
 
     def __init__(self, file: BinaryIO, kind: str, *, seekable: bool, name: str) -> None:
         self._name = name or "what comes from stdin"
@@ -100,7 +100,7 @@ def _opened(file: BinaryIO, kind: str, *, seekable: bool) -> Any:
 
 
 def _head(file: BinaryIO, *, seekable: bool) -> bytes:
-    """The first bytes, which are still to be read."""
+    """The first bytes; reading still begins at them."""
     if not seekable:
         return bytes(cast("Any", file).peek(len(ARROW_FILE))[: len(ARROW_FILE)])
     head = file.read(len(ARROW_FILE))
@@ -174,17 +174,17 @@ def _plain_column(column: Any, field: Any, row: int) -> Any:
         for each in column:
             texts.append(_json(each))  # noqa: PERF401  (how many there are names the row)
         return pa.array(texts, pa.string())
-    except moments.OutOfRange as error:
+    except conversion.OutOfRange as error:
         at = error.place if pa.types.is_time(column.type) else len(texts)
         raise UsageError(f"row {row + at}: column {field.name!r}: {error}") from error
 
 
 def _times(column: Any) -> Any:
-    """Times of day as text; OutOfRange where Arrow has written that one has none."""
+    """Times of day as text; OutOfRange for a value that Arrow shows as out of range."""
     found = column.cast(pa.string())
     odd = pc.index(pc.starts_with(found, NO_TEXT), True).as_py()
     if odd >= 0:
-        raise moments.OutOfRange(odd, "a time is out of its range")
+        raise conversion.OutOfRange(odd, "a time is out of its range")
     return found
 
 
@@ -217,11 +217,11 @@ def _value(scalar: Any) -> Any:
 
 
 def _leaf(scalar: Any) -> Any:
-    """A value that is not nested."""
+    """A value that is not nested, for JSON."""
     kind = scalar.type
-    if moments.is_moment(kind) or pa.types.is_time(kind):
+    if conversion.is_time(kind) or pa.types.is_time(kind):
         column = pa.repeat(scalar, 1)
-        return (moments.text if moments.is_moment(kind) else _times)(column)[0].as_py()
+        return (conversion.time_text if conversion.is_time(kind) else _times)(column)[0].as_py()
     value = scalar.as_py()
     if isinstance(value, bytes):
         return text_or_base64(value)
@@ -236,7 +236,7 @@ def _key(value: Any) -> str:
 
 # -- INT96 ----------------------------------------------------------------------------------------
 INT96_ROWS = 65536
-_NS_MAX_S = 9_223_372_036  # seconds before and behind 1970 that nanoseconds of 64 bits hold
+_NS_MAX_S = 9_223_372_036  # seconds around 1970 that 64 bits of nanoseconds hold
 _YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800
 _A_SECOND_NS = 1_000_000_000
 
@@ -275,7 +275,7 @@ def int96_unit(opened: Any) -> str:
 
 
 def _columns(schema: Any) -> list[str]:
-    """The columns that hold INT96, at whatever depth, as paths."""
+    """The columns that hold INT96, at any depth, as paths."""
     every = (schema.column(place) for place in range(len(schema)))
     return [each.path for each in every if each.physical_type == "INT96"]
 
@@ -290,7 +290,7 @@ def _beyond(seconds: Any, _nanoseconds: Any) -> Any:
 
 
 def _fine(seconds: Any, nanoseconds: Any) -> Any:
-    # Both numbers wrap around alike, so that their difference is what is behind the second.
+    # Both numbers wrap around alike, so their difference is the fraction of the second.
     rest = pc.subtract(nanoseconds, pc.multiply(seconds, _A_SECOND_NS))
     return pc.not_equal(rest, pc.multiply(pc.divide(rest, 1000), 1000))
 
@@ -325,7 +325,7 @@ def _leaves(array: Any) -> list[Any]:
         return [array]
     if types.is_struct(kind):
         return [leaf for each in array.flatten() for leaf in _leaves(each)]
-    if types.is_map(kind):  # of a slice, without what is before and behind it
+    if types.is_map(kind):  # the values of this slice alone
         begin, end = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
         parts = (each.slice(begin, end - begin) for each in (array.keys, array.items))
         return [leaf for each in parts for leaf in _leaves(each)]

@@ -1,8 +1,9 @@
-"""``logstore export``: entries as JSON lines, which import reads byte for byte, CSV or Parquet.
+"""``logstore export``: entries as JSON lines, which import reads byte for byte, as CSV or as
+Parquet.
 
-Invariants: a file has its name when it is whole; an option that is of another format is refused.
-What fails while Parquet is written tells how many entries are in whole files, and that the export
-can go on.
+Invariants: a file takes its name when it is whole; an option of another format is refused. An error
+while Parquet is written comes with how many entries are in whole files, and that the export can be
+resumed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class CsvWriter:
         self._delimiter = delimiter
 
     def header(self) -> bytes:
-        """The first row."""
+        """Write the header."""
         return self._written([self._header])
 
     def __call__(self, rows: TextRows) -> Iterator[bytes]:
@@ -114,7 +115,7 @@ class CsvWriter:
 
 
 def field_names(batches: Iterable[TextRows]) -> list[str]:
-    """All field names, in the order of their first entry."""
+    """The names of all fields, in the order in which they first occur."""
     found: dict[str, None] = {}
     for rows in batches:
         of_entries = dict.fromkeys(map(_names, map(itemgetter(1), rows)))
@@ -147,13 +148,13 @@ def opened(output: Output, target: Path) -> Iterator[BinaryIO]:
 
 FORMATS = (*TEXTS, "parquet")
 INSTEAD = "name it .parquet, .jsonl or .csv, or write what a scan gives by pyarrow"
-# What is said of one format only; the command refuses it with another one.
+# Options of one format only; the command refuses them with another one.
 ONLY_OF = {"fields": "csv", "id_field": "csv", "schema": "parquet", "resume": "parquet"}
 ENDING = ".parquet"
 
 
 class ExportOptions(NamedTuple):
-    """What is exported, and how, as it was typed."""
+    """The options of an export, as they were typed."""
 
     start: str
     end: str
@@ -221,7 +222,7 @@ def _export_text(
     with options.reading(path) as store, output.progress("Exporting") as progress:
         stream = options.existing(store, name)
         low, high = arguments.interval(chosen.start, chosen.end)
-        high = min(high, stream.last_id)  # what comes meanwhile is not waited for
+        high = min(high, stream.last_id)  # later entries are not exported
 
         def batches() -> Iterator[TextRows]:
             if low > high:  # nothing was ever added there
@@ -250,7 +251,7 @@ def _export_tables(
     output: Output, path: Path, names: tuple[str, ...], chosen: ExportOptions
 ) -> None:
     """Write streams to a folder, or one stream to a file."""
-    from logstore.scan import schema_text
+    from logstore.scan import scan_columns
     from logstore.transfer import parquet_export
 
     if not names:
@@ -258,7 +259,7 @@ def _export_tables(
     target, raw = Path(names[-1]), [os.fsencode(name) for name in names[:-1]]
     columns, schema = None, chosen.schema
     if schema is not None:
-        columns = needing("arrow", lambda: schema_text.columns(schema))
+        columns = needing("arrow", lambda: scan_columns.parse_columns(schema))
     one = target.suffix.lower() == ENDING
     if one and (len(raw) != 1 or chosen.resume):
         raise click.UsageError(

@@ -1,9 +1,9 @@
-"""Which format a file has, how it is compressed, by its name and its first bytes; and whether its
-text is UTF-8.
+"""The format of a file and its compression, by its name and its first bytes; and whether text is
+UTF-8.
 
-Invariants: a name says one format, or is refused; first bytes that say another one are told, not
-believed. What is compressed is unpacked as it is read and packed as it is written, in memory of
-some buffers. Needs pyarrow for compressed files only.
+Invariants: a name says one format, or is refused. First bytes that say another format are an error
+with both. A file is unpacked as it is read and packed as it is written, in memory of some buffers.
+Needs pyarrow for compressed files only.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def guess_delimiter(name: str) -> str:
 
 
 def is_utf8(parts: Iterable[str]) -> bool:
-    """Whether text was UTF-8: what was not has lone surrogates."""
+    """Whether text was UTF-8: other bytes are lone surrogates in it."""
     try:
         "".join(parts).encode()
     except UnicodeEncodeError:
@@ -86,7 +86,7 @@ def is_utf8(parts: Iterable[str]) -> bool:
 
 # -- reading ----------------------------------------------------------------------------------
 class Input:
-    """A file to read, unpacked, and what its first bytes say of it."""
+    """A file to read, unpacked, with the format by its first bytes."""
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         self.seekable = source.seekable()
@@ -115,7 +115,7 @@ class Input:
 
 
 def _peeked(source: BinaryIO) -> tuple[BinaryIO, str | None]:
-    """A source of which nothing is read yet, and what its first bytes say."""
+    """A source at its beginning, and the format by its first bytes."""
     file = source if hasattr(source, "peek") else io.BufferedReader(cast("io.RawIOBase", source))
     head = cast("Any", file).peek(MAGIC_BYTES)[:MAGIC_BYTES]
     found = (kind for magic, kind in MAGICS.items() if head.startswith(magic))
@@ -130,7 +130,7 @@ class Unpacking(io.RawIOBase):
         self._stream = needing("arrow", lambda: _unpacked(file, kind))
 
     def readable(self) -> bool:
-        """It is."""
+        """Always."""
         return True
 
     def readinto(self, into: Any) -> int:
@@ -150,8 +150,8 @@ def _unpacked(file: BinaryIO, kind: str) -> Any:
 
 
 # -- writing ----------------------------------------------------------------------------------
-class _Kept:
-    """A file that pyarrow may not close: its user does, once he knows that it is whole."""
+class _Unclosed:
+    """A file that pyarrow does not close: its user does, when the file is whole."""
 
     closed = False
 
@@ -160,7 +160,7 @@ class _Kept:
         self.flush = file.flush
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """pyarrow has written all."""
         self.closed = True
 
 
@@ -171,17 +171,17 @@ def packing(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
     if kind is None:
         yield file
         return
-    packed = needing("arrow", lambda: _packed(_Kept(file), kind))
+    packed = needing("arrow", lambda: _packed(_Unclosed(file), kind))
     try:
         yield packed
     except BaseException:
-        with suppress(OSError, ValueError):  # the first error tells more
+        with suppress(OSError, ValueError):  # the first error matters
             packed.close()
         raise
     packed.close()
 
 
-def _packed(file: _Kept, kind: str) -> Any:
+def _packed(file: _Unclosed, kind: str) -> Any:
     import pyarrow as pa
 
     return pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), kind)

@@ -1,10 +1,10 @@
 """``logstore import``: entries from JSON, CSV or a table, a commit for each batch of them.
 
-``text_lines`` reads text, ``arrow_tables`` tables, which ``table_import`` adds.
+``text_lines`` reads text, ``arrow_tables`` reads tables, which ``table_import`` adds.
 
-Invariants: a batch is committed whole or not at all; a bad line stops the import before its batch
-is committed, unless bad lines are skipped, and then counted; where it ended is told, so that it can
-go on from there. IDs ascend in the input. Memory holds one batch.
+Invariants: a batch is committed whole or not at all. A bad line stops the import before its batch
+is committed, unless bad lines are skipped, which are then counted. An error comes with the counts,
+so that the import can go on from there. IDs ascend in the input. Memory holds one batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.tools.interchange import text_lines
 from logstore.tools.interchange.file_formats import TABLES, TEXTS, Input, guess_delimiter
-from logstore.tools.interchange.text_rows import TIME_FORMATS, Block, Row, RowIDs
+from logstore.tools.interchange.text_rows import TIME_FORMATS, Block, ImportRow, RowIDs
 
 if TYPE_CHECKING:
     from logstore.api.stream import Stream
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the rows so far."""
+    """The counts of rows so far."""
 
     imported: int = 0
     bad: int = 0
@@ -52,7 +52,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Import:
-    """One import into one stream: what it is told, and what it counts."""
+    """One import into one stream: its options and its counts."""
 
     stream: Stream[bytes]
     batch: int | None = None
@@ -65,7 +65,7 @@ class Import:
     _resume_after: StreamID = ZERO_ID
 
     def _bad(self, error: InputLineError) -> None:
-        """A row is bad: it is counted if such rows are skipped, else it ends the import."""
+        """Count a bad row if such rows are skipped; else raise its error."""
         if not self.skip_bad:
             raise error
         self.counts.bad += 1
@@ -80,7 +80,7 @@ class Import:
         return f"{id} is not above {last} before it: sort the input by ID"
 
     def _added(self, ids: Sequence[StreamID]) -> None:
-        """So many rows were added; none: there is no stream, and none is to be made."""
+        """Count rows that were added; none: there is no stream, and none may be made."""
         if len(ids) == 0:
             raise UsageError("there is no such stream: leave out --no-create to make it")
         self.counts.imported += len(ids)
@@ -105,7 +105,7 @@ class Load(Import):
         with closing(self.rows):
             return self._run(self.rows)
 
-    def _run(self, rows: Iterable[Row | InputLineError | Block]) -> Counts:
+    def _run(self, rows: Iterable[ImportRow | InputLineError | Block]) -> Counts:
         self._last = self._resume_after = self.stream.last_id
         for found in rows:
             if isinstance(found, Block):
@@ -117,7 +117,7 @@ class Load(Import):
         return self.counts
 
     def _add_block(self, block: Block) -> None:
-        """Take over rows of which it is known what they are but for their IDs."""
+        """Take a block of plain rows, of which only the IDs are not checked yet."""
         at, count = 0, len(block.rows)
         while at < count:
             end = min(at + self._batch_rows - len(self._waiting), count)
@@ -148,7 +148,7 @@ class Load(Import):
         self._with_ids = block.with_ids
         return True
 
-    def _add_one(self, found: Row | InputLineError) -> None:
+    def _add_one(self, found: ImportRow | InputLineError) -> None:
         row = self._checked(found)
         if isinstance(row, InputLineError):
             self._bad(row)
@@ -165,8 +165,8 @@ class Load(Import):
         if len(self._waiting) >= self._batch_rows:
             self._commit()
 
-    def _checked(self, found: Row | InputLineError) -> Row | InputLineError | None:
-        """The row if it is to be added, why it cannot be, or None to pass over it."""
+    def _checked(self, found: ImportRow | InputLineError) -> ImportRow | InputLineError | None:
+        """The row if it is to be added, its error, or None to skip it."""
         if isinstance(found, InputLineError):
             return found
         if self._with_ids is None:
@@ -201,7 +201,7 @@ class Load(Import):
         self._added(self.stream.add_many(values, batch=len(values), create=self.create))
 
     def _without_refused(self, rows: list[Waiting], error: UsageError) -> list[Waiting]:
-        """The rows of a refused batch that can be added; the error again if none is at fault."""
+        """The rows of a refused batch that can be added; the error again if no row causes it."""
         from logstore.codec import codec
 
         good: list[Waiting] = []
@@ -221,13 +221,13 @@ class Load(Import):
 # Codecs of Python that are no encodings of text files, though they turn text into bytes.
 NO_TEXT = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 BATCH_ROWS = 1000
-# What is said of text only, and how it is when nothing is said.
+# Options of text only, with their defaults.
 OF_TEXT = {"encoding": "utf-8", "delimiter": None, "line_max_bytes": text_lines.LINE_MAX_BYTES}
 SAMPLE = 'id,"a"\r\n1-0,b\r\n'
 
 
 def size_of(source: BinaryIO) -> int:
-    """The bytes of an input that is a file; 0 if that is not known."""
+    """The size of an input that is a file; 0: not known."""
     try:
         return os.fstat(source.fileno()).st_size if source.seekable() else 0
     except OSError:
@@ -336,7 +336,7 @@ def import_(
 def _begin_text(
     source: BinaryIO, kind: str, file: str, ids: RowIDs, more: dict[str, Any]
 ) -> Callable[..., Load]:
-    """What loads JSON lines or CSV into a stream; options that cannot be are refused."""
+    """A function that loads JSON lines or CSV into a stream; wrong options are refused."""
     most = more["line_max_bytes"]
     if kind == "csv":
         delimiter, encoding = more["delimiter"], more["encoding"]
@@ -352,10 +352,10 @@ def _begin_text(
 
 
 def check_csv(encoding: str, delimiter: str) -> None:
-    """Refuse options that no CSV can have, before the store is touched."""
+    """Refuse wrong options of CSV, before the store is opened."""
     try:
         known = codecs.lookup(encoding)
-    except (LookupError, ValueError):  # ValueError: a name with a zero in it
+    except (LookupError, ValueError):  # ValueError: a name with a NUL in it
         raise click.BadParameter(f"no such encoding: {encoding}") from None
     if known.name in NO_TEXT or not _reads_csv(known.name):
         raise click.BadParameter(f"{encoding} is no encoding of text files: give one as utf-8")
@@ -371,5 +371,5 @@ def _reads_csv(encoding: str) -> bool:
             io.BytesIO(data), encoding=encoding, errors="surrogateescape", newline=""
         )
         return text.read() == SAMPLE
-    except (LookupError, ValueError):  # of bytes to bytes, or without the characters
+    except (LookupError, ValueError):  # a codec of bytes, or one without these characters
         return False

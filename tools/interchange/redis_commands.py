@@ -1,7 +1,7 @@
 """``logstore redis import`` and ``export``: streams from and to RDB files, payloads, servers.
 
-Invariants: a password is read from a file or stands in the address; no message tells it; what was
-interrupted is begun again and goes on.
+Invariants: a password is read from a file or is part of the address, and no message shows it. A
+command that was interrupted can be run again, and goes on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MIB = 1 << 20
 
 
 class Carrying(NamedTuple):
-    """What both commands are told: which streams are carried, and from or to where."""
+    """Options of both commands: which streams are carried, and from or to where."""
 
     place: str
     patterns: tuple[str, ...]
@@ -52,11 +52,11 @@ class Carrying(NamedTuple):
 
     @property
     def dump_max_bytes(self) -> int:
-        """What goes as one payload."""
+        """The largest stream that goes as one payload."""
         return self.dump_max * MIB
 
     def wanted(self) -> Wanted:
-        """What is to be carried."""
+        """The streams that are to be carried."""
         from logstore.transfer.job import Wanted
 
         if self.replace and self.skip:
@@ -77,7 +77,7 @@ class Carrying(NamedTuple):
 
 
 class Following(NamedTuple):
-    """How a server is followed, if it is."""
+    """Options of --follow."""
 
     follows: bool
     trim: Trim
@@ -113,7 +113,7 @@ def _carrying(command: F) -> F:
 def _reported(
     output: Output, opened: Callable[[], Store[bytes]], what: str
 ) -> Iterator[tuple[Store[bytes], dict[str, Any]]]:
-    """A report that is told at the end, also with an error, and a bar of progress."""
+    """Write a report at the end, also after an error, and show the progress."""
     from logstore.transfer.job import Report
 
     report = Report()

@@ -1,8 +1,10 @@
-"""The rows of a table into a stream, by columns: which are IDs, and a commit for each batch.
+"""The rows of a table into a stream, by columns: which columns are IDs, and a commit for each
+batch.
 
-Invariants: as of an import of lines: a batch is committed whole or not at all, a bad row is named
-by its number and stops the import before its batch, unless bad rows are skipped; IDs ascend; what
-was imported is told, so that it can go on. Columns are refused before the first row is read.
+Invariants: as in an import of lines a batch is committed whole or not at all; a bad row is named by
+its number and stops the import before its batch, unless bad rows are skipped; IDs ascend; the
+counts say how far the import came, so that it can go on. Columns are refused before the first row
+is read.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class TableIDs:
         return self._time >= 0 or self.layout.id_kind != ""
 
     def numbers(self, batch: Any) -> Numbers:
-        """The numbers of the IDs; without sequences, these are the ranks within a millisecond."""
+        """Milliseconds and sequences of the IDs; a missing sequence is a rank of the row."""
         if self._time < 0:
             return intake.row_ids(batch, self.layout)
         column = batch.column(self._time)
@@ -87,14 +89,14 @@ class TableIDs:
 
 
 class NumberedRows(NamedTuple):
-    """Some rows of a batch: their numbers in the file, from 1 on, and the IDs that they have."""
+    """Some rows of a batch: their numbers in the file, from 1 on, and their IDs."""
 
     batch: Any
     numbers: list[int]
     ids: list[StreamID] | None = None
 
     def but(self, bad: set[int]) -> NumberedRows:
-        """Those whose places are not among these."""
+        """The rows without those at some places."""
         keep = [at for at in range(len(self.numbers)) if at not in bad]
         ids = None if self.ids is None else [self.ids[at] for at in keep]
         batch = self.batch.take(pa.array(keep, pa.int64()))
@@ -107,7 +109,7 @@ class TableLoad(Import):
 
     table: Table = field(kw_only=True)
     ids: TableIDs = field(kw_only=True)
-    _last: StreamID = ZERO_ID  # of what was read
+    _last: StreamID = ZERO_ID  # of the rows so far
 
     def run(self) -> Counts:
         """Add all rows; InputLineError at the first bad one, unless they are skipped."""
@@ -149,7 +151,7 @@ class TableLoad(Import):
         return rows.but(left_out) if left_out else rows
 
     def _good(self, rows: NumberedRows, call: Callable[[Any], R]) -> tuple[NumberedRows, R]:
-        """The rows for which a call raises nothing, and what it gives; a bad one is told."""
+        """The rows for which a call raises no error, and its result; bad rows are reported."""
         try:
             return rows, call(rows.batch)
         except UsageError as error:
@@ -190,6 +192,6 @@ class TableLoad(Import):
 
 
 def begin(found: Input, kind: str, file: str, ids: dict[str, Any]) -> Callable[..., TableLoad]:
-    """What loads a table into a stream. UsageError, OptionError for one that cannot be."""
+    """A function that loads a table into a stream. UsageError, OptionError for wrong columns."""
     table = Table(found.file, kind, seekable=found.seekable, name=file)
     return partial(TableLoad, table=table, ids=TableIDs(table.schema, **ids))

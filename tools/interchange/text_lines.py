@@ -1,13 +1,14 @@
 """The rows of JSON lines, of a JSON array and of CSV, in blocks where they are plain.
 
-Invariants: a line that cannot be read is given as the InputLineError that names it, in its place,
-and reading goes on after it; whether to stop is the caller's business. A line, a record of CSV or
-an element of an array that is longer than it may be is never in memory as a whole. What an input
-has given is handed over before more is waited for. What a line means is said by ``text_rows``.
+The modules json and csv parse; this module hands them one record at a time. The readers of pyarrow
+do not name a bad line (test_a_bad_line_is_named_and_stops), change numbers
+(test_the_forms_of_a_json_line), and are not installed everywhere. ``text_rows`` says what a line
+means.
 
-The modules json and csv parse; what is here hands them one record at a time. The readers of pyarrow
-name no line that is bad (test_a_bad_line_is_named_and_stops), write numbers anew
-(test_the_forms_of_a_json_line), and are not installed everywhere.
+Invariants: a line that cannot be read is given as the InputLineError that names it, in its place,
+and reading goes on after it; the caller decides whether to stop. A line, a record of CSV or an
+element of an array that is longer than allowed is never in memory as a whole. Rows are handed over
+before more input is waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from logstore.errors import InputLineError
 from logstore.tools.interchange.file_formats import is_utf8
 from logstore.tools.interchange.text_rows import (
     Block,
-    Row,
+    ImportRow,
     RowIDs,
     attempt,
     blocks,
@@ -37,16 +38,16 @@ from logstore.tools.interchange.text_rows import (
     plain_json,
 )
 
-Found: TypeAlias = Generator[Row | InputLineError | Block]
+Found: TypeAlias = Generator[ImportRow | InputLineError | Block]
 LINE_MAX_BYTES = 64 << 20
-PIECE = 1 << 20  # characters, or bytes, that are read at a time of what may be too long
-BLOCK_BYTES = 64 << 10  # that are read at a time of lines of JSON
-CHUNK_BYTES = 8 << 10  # the same of CSV: where text ends that is in no encoding, nothing is lost
+PIECE = 1 << 20  # characters or bytes that are read at once of a line that may be too long
+BLOCK_BYTES = 64 << 10  # that are read at once of JSON lines
+CHUNK_BYTES = 8 << 10  # that are read at once of CSV: few, as bytes in no encoding end a chunk
 
 
 # -- JSON ---------------------------------------------------------------------------------------
 def read_json(source: BinaryIO, ids: RowIDs, *, line_max_bytes: int = LINE_MAX_BYTES) -> Found:
-    """Rows of JSON lines, or of one array; empty lines are passed over."""
+    """Rows of JSON lines, or of one array; empty lines are skipped."""
     number = 0
     while line := source.readline(line_max_bytes + 1):
         number += 1
@@ -63,12 +64,12 @@ def read_json(source: BinaryIO, ids: RowIDs, *, line_max_bytes: int = LINE_MAX_B
 
 
 def _json_lines(number: int, source: BinaryIO, ids: RowIDs, most: int) -> Found:
-    """Rows of the lines behind this one. No more is held than one line may have, and one byte."""
+    """Rows of the lines behind this one. Memory holds the longest allowed line and one byte."""
     plain = plain_json(ids)
     reading: Any = source
     held = b""  # the beginning of a line
 
-    def other(number: int, line: bytes) -> Row | InputLineError | None:
+    def other(number: int, line: bytes) -> ImportRow | InputLineError | None:
         return attempt(number, partial(json_pairs, line, ids), ids) if line.strip() else None
 
     while piece := reading.read1(min(BLOCK_BYTES, most + 1 - len(held))):
@@ -87,7 +88,7 @@ def _json_lines(number: int, source: BinaryIO, ids: RowIDs, most: int) -> Found:
 
 
 def _json_line(number: int, line: bytes, source: BinaryIO, ids: RowIDs, most: int) -> Found:
-    """The row of one line, of which no more is read than it may have and one byte."""
+    """The row of one line, of which at most the allowed length and one byte is read."""
     if len(line) > most and not line.endswith(b"\n"):
         while line and not line.endswith(b"\n"):
             line = source.readline(PIECE)
@@ -97,7 +98,7 @@ def _json_line(number: int, line: bytes, source: BinaryIO, ids: RowIDs, most: in
 
 
 def _array_rows(head: bytes, source: BinaryIO, ids: RowIDs, most: int) -> Found:
-    """Rows of a JSON array; they are counted, for all of them may stand on one line."""
+    """Rows of a JSON array. Rows are numbered, not lines, for all may be on one line."""
     for number, element in elements(head, source, most):
         if element is None:
             yield _too_long(number, most, "row")
@@ -139,7 +140,7 @@ class _Text:
         return piece
 
     def at_hand(self) -> list[str]:
-        """Whole lines that can be had without reading on; they stay until they are passed over."""
+        """Whole lines that are in memory already; they stay until they are skipped."""
         at = self._chunk.tell()
         lines = self._chunk.readlines()
         self._chunk.seek(at)
@@ -148,7 +149,7 @@ class _Text:
         return lines
 
     def pass_over(self, lines: list[str]) -> None:
-        """Lines that were at hand are done with."""
+        """Skip lines that were at hand."""
         self._chunk.seek(self._chunk.tell() + sum(map(len, lines)))
 
 
@@ -161,11 +162,11 @@ class _CSVLines:
         self._most = most
         self._left = most
         self._quotes = 0
-        self._within = False  # a line of which a part was read
+        self._within = False  # a line was read in part
         self.number = 0  # lines so far
 
     def begin(self) -> None:
-        """Another record begins."""
+        """Begin another record."""
         self._left, self._quotes = self._most, 0
 
     def __iter__(self) -> Iterator[str]:
@@ -185,17 +186,17 @@ class _CSVLines:
         return pieces[0] if len(pieces) == 1 else "".join(pieces)
 
     def skip(self) -> None:
-        """Pass over the rest of the record at hand."""
+        """Skip the rest of the record."""
         while (self._within or self._quotes % 2) and self._piece():
             pass
 
     def at_hand(self) -> list[str]:
-        """Whole lines that can be had at once, behind a record, none of which has one too long."""
+        """Whole lines behind a record that are in memory already, none too long."""
         lines = self._text.at_hand()
         return lines if sum(map(len, lines)) <= self._most else []
 
     def pass_over(self, lines: list[str]) -> None:
-        """Lines that were at hand are done with."""
+        """Skip lines that were at hand."""
         self._text.pass_over(lines)
         self.number += len(lines)
 
@@ -218,7 +219,7 @@ def read_csv(
     delimiter: str = ",",
     line_max_bytes: int = LINE_MAX_BYTES,
 ) -> Found:
-    """Rows of CSV under a header; values are stored in UTF-8. Empty lines are passed over.
+    """Rows of CSV under a header; values are stored in UTF-8. Empty lines are skipped.
 
     Of a record, which may go over several lines, so many characters at most are read.
     """
@@ -234,7 +235,7 @@ def _csv_rows(source: _CSVLines, ids: RowIDs, delimiter: str, most: int) -> Foun
     header: list[str] = []
     plain = plain_csv(header, ids)
 
-    def other(number: int, cells: list[str]) -> Row | InputLineError | None:
+    def other(number: int, cells: list[str]) -> ImportRow | InputLineError | None:
         return attempt(number, partial(csv_pairs, header, cells, ids), ids) if cells else None
 
     while True:
@@ -252,7 +253,7 @@ def _csv_rows(source: _CSVLines, ids: RowIDs, delimiter: str, most: int) -> Foun
             return
         except csv.Error as error:
             bad = InputLineError(f"no CSV: {error}", line_number=number)
-        except UnicodeError as error:  # nobody knows where the next line begins
+        except UnicodeError as error:  # where the next line begins is not known
             raise InputLineError(f"not in this encoding: {error}", line_number=number) from None
         except _TooLongError:
             bad = _too_long(number, most)
@@ -260,7 +261,7 @@ def _csv_rows(source: _CSVLines, ids: RowIDs, delimiter: str, most: int) -> Foun
             reader = made(source)
         if bad is not None:
             if not header:
-                raise bad  # without it no row has names
+                raise bad  # without a header no row has names
             yield bad
         elif not header:
             header, plain = cells, plain_csv(cells, ids)
@@ -316,7 +317,7 @@ def elements(head: bytes, source: BinaryIO, most: int) -> Iterator[tuple[int, by
             continue
         mark, at = found[0], found.end()
         if quoted:
-            at += mark == b"\\"  # what stands behind it is no quote
+            at += mark == b"\\"  # the character behind a backslash is no quote
             quoted = mark != b'"'
         elif mark == b'"':
             quoted = True

@@ -1,16 +1,19 @@
 """A row of an import: what a text of JSON or a record of CSV means, and where its ID comes from.
 
-An ID is that of a field, or of the fields ``ms`` and ``seq``; or a field holds its time, and the
-sequence is the rank among the rows of the same millisecond; or there is none, and the store gives
-IDs of now. In JSON, null is a field that is left out, and what is nested becomes JSON without
-spaces. A bare number in ``id``, which nobody named for the ID, is one only if it can be a time in
-milliseconds: others are seconds or numbers of rows, and would be entries of 1970, which retention
-drops. Most rows are flat: an ID, and fields that are text, numbers, true, false or null. These come
-in blocks, in a tenth of the time. Invariants: the rows of a block are those that ``attempt`` makes
-of the same lines, none left out; a line of which that is not certain is in no block. What cannot be
-read is given as the InputLineError that names it; whether to stop is the caller's business. Numbers
-of JSON keep the text they were written with. Knows nothing of stores, nor of how an input becomes
-lines.
+The ID is in a field, or in the fields ``ms`` and ``seq``. Or a field holds the time, and the
+sequence is the rank among the rows of the same millisecond. Or there is none, and the store gives
+IDs of now. A bare number in ``id``, if nobody named that field for the ID, is an ID only if it can
+be a time in milliseconds: other numbers are seconds or row numbers, and would make entries of 1970,
+which retention drops. In JSON a null is a field that is left out, and nested values become JSON
+without spaces.
+
+Most rows are flat: an ID, and fields that are text, numbers, true, false or null. These come in
+blocks, in a tenth of the time.
+
+Invariants: the rows of a block are those that ``attempt`` makes of the same lines, none left out; a
+line for which that is not certain is in no block. A line that cannot be read is given as the
+InputLineError that names it, and the caller decides whether to stop. Numbers of JSON keep their
+text. Knows nothing of stores, nor of how an input becomes lines.
 """
 
 from __future__ import annotations
@@ -30,18 +33,19 @@ from logstore.tuples import NamedTuple
 
 DEFAULT_FIELD = "id"
 TIME_MAX = 1 << 64
-# A bare number below is one of a row, or seconds until the year 5138; one above is no millisecond.
+# A smaller bare number is a row number, or seconds up to the year 5138; a larger one is no time.
 BARE_MIN_MS, BARE_END_MS = 10**11, 253_402_300_800_000
 TIME_FORMATS = ("iso", "s", "ms")
 
 
 def is_time(number: int) -> bool:
-    """Whether a number alone is a time in milliseconds, and not in seconds, or of a row."""
+    """Whether a bare number is a time in milliseconds, not in seconds or a row number."""
     return BARE_MIN_MS <= number < BARE_END_MS
 
 
 class RowIDs:
-    """The rule of one import; it counts ranks, so it is good for one reading of one input."""
+    """Where the IDs of one import come from. It counts ranks, so it serves one reading of one
+    input."""
 
     def __init__(
         self,
@@ -62,7 +66,7 @@ class RowIDs:
 
     @property
     def hint(self) -> str:
-        """What to do about an ID that is not valid."""
+        """What a user can do about an ID that is not valid."""
         if self._time_field is not None:
             return "see --time-field and --time-format"
         return "or name another field with --id-field, or none with --auto-id"
@@ -73,7 +77,7 @@ class RowIDs:
         return not self.default or "-" in given or (12 <= len(given) <= 14 and given[0] != "0")
 
     def check_meant(self, given: str, found: StreamID) -> None:
-        """InvalidIDError if nobody named ``id`` for the ID, and it has a number of another kind."""
+        """InvalidIDError for a bare number in ``id`` that is no time, if nobody named the field."""
         if self.surely_meant(given) or is_time(found.ms):
             return
         raise InvalidIDError(
@@ -83,7 +87,7 @@ class RowIDs:
         )
 
     def by_time(self, pairs: list[tuple[bytes, bytes]]) -> StreamID | None:
-        """The ID by the row's time and its rank; None if IDs do not come from times."""
+        """The ID of a row by its time and rank; None if IDs do not come from times."""
         if self._time_field is None:
             return None
         text = next((value for name, value in pairs if name == self._time_field), None)
@@ -121,8 +125,8 @@ NUMBERS = ("ms", "seq")
 WRAPPERS = ("fields", "pairs", "pairs_base64")
 
 
-class Row(NamedTuple):
-    """One entry to be: its line, its ID if it has one, its pairs."""
+class ImportRow(NamedTuple):
+    """A row that becomes an entry: its line, its ID if it has one, its pairs."""
 
     line: int
     id: StreamID | None
@@ -130,7 +134,7 @@ class Row(NamedTuple):
     unit: str = "line"  # what is counted: lines, or rows of an array
 
     def bad(self, why: str) -> InputLineError:
-        """It cannot be added."""
+        """The error for a row that cannot be added."""
         return InputLineError(why, line_number=self.line, unit=self.unit)
 
 
@@ -150,8 +154,8 @@ class _BadLineError(ValueError):
 
 def attempt(
     number: int, parse: Callable[[], tuple[str | None, Pairs]], ids: RowIDs, unit: str = "line"
-) -> Row | InputLineError:
-    """A row, of the ID's text, if there is one, and the pairs; or why there is none."""
+) -> ImportRow | InputLineError:
+    """A row of the ID's text, if there is one, and the pairs; or the error of its line."""
     try:
         given, pairs = parse()
         if not pairs:
@@ -164,7 +168,7 @@ def attempt(
             ids.check_meant(given, found)
     except (InvalidIDError, ValueError) as error:
         return InputLineError(str(error), line_number=number, unit=unit)
-    return Row(number, found, pairs, unit)
+    return ImportRow(number, found, pairs, unit)
 
 
 # -- JSON ---------------------------------------------------------------------------------------
@@ -226,7 +230,7 @@ def _of_numbers(found: list[tuple[str, Any]]) -> tuple[str | None, list[tuple[st
 
 
 def _pairs(found: list[tuple[str, Any]]) -> Pairs:
-    """Fields as they are stored; null is one that is left out."""
+    """Fields as they are stored; those with null are left out."""
     return [
         (_utf8(name, name), _utf8(name, _value_text(name, value)))
         for name, value in found
@@ -257,7 +261,7 @@ def _wrapped(kind: str, value: list[Any]) -> Pairs:
 
 
 def _value_text(name: str, value: Any) -> str:
-    """A value that is not null as text: what is nested as JSON without spaces."""
+    """A value other than null as text; a nested one as JSON without spaces."""
     if isinstance(value, str):
         return value
     try:
@@ -267,7 +271,7 @@ def _value_text(name: str, value: Any) -> str:
 
 
 def _compact(value: Any) -> str:
-    # The module json writes numbers anew, and names once: test_the_forms_of_a_json_line.
+    # The module json would change numbers, and drop repeated names: test_the_forms_of_a_json_line.
     if isinstance(value, _Number):
         return value
     if isinstance(value, _Object):
@@ -302,7 +306,7 @@ def csv_pairs(header: Sequence[str], cells: Sequence[str], ids: RowIDs) -> tuple
 Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]  # a list where a name repeats
 R = TypeVar("R")
 PlainRow: TypeAlias = Fields | tuple[str, Fields]  # with the text of its ID, if it has one
-OPEN = "*"  # in place of a sequence: an add takes such an ID, an import does not
+OPEN = "*"  # for a sequence that the store gives: an add takes such an ID, an import does not
 _name = itemgetter(0)
 
 
@@ -316,11 +320,11 @@ class Block(NamedTuple):
 
     @property
     def with_ids(self) -> bool:
-        """Whether they have IDs."""
+        """Whether the rows have IDs."""
         return isinstance(self.rows[0], tuple)
 
-    def row(self, at: int) -> Row | InputLineError:
-        """One of them as ``lines`` gives it, or why it is none."""
+    def row(self, at: int) -> ImportRow | InputLineError:
+        """One row as ``attempt`` makes it, or the error of its line."""
         found = self.rows[at]
         given, fields = found if isinstance(found, tuple) else (None, found)
         pairs = fields.items() if isinstance(fields, dict) else fields
@@ -328,8 +332,10 @@ class Block(NamedTuple):
         return attempt(self.lines[at], lambda: (given, stored), self.ids)
 
 
-def one_by_one(found: Iterable[Row | InputLineError | Block]) -> Iterator[Row | InputLineError]:
-    """The rows of blocks, and what stands between blocks, in order."""
+def one_by_one(
+    found: Iterable[ImportRow | InputLineError | Block],
+) -> Iterator[ImportRow | InputLineError]:
+    """The rows of blocks one by one, with the rows and errors between blocks, in order."""
     for each in found:
         if isinstance(each, Block):
             yield from map(each.row, range(len(each.rows)))
@@ -339,9 +345,9 @@ def one_by_one(found: Iterable[Row | InputLineError | Block]) -> Iterator[Row | 
 
 def blocks(
     found: Iterable[tuple[int, R, PlainRow | None]],
-    other: Callable[[int, R], Row | InputLineError | None],
+    other: Callable[[int, R], ImportRow | InputLineError | None],
     ids: RowIDs,
-) -> Iterator[Row | InputLineError | Block]:
+) -> Iterator[ImportRow | InputLineError | Block]:
     """Plain rows put together, of the numbers of lines, what stands there, and what plain row that
     is; where there is none, what ``other`` makes of it, which is nothing where nothing stands."""
     lines: list[int] = []
@@ -375,11 +381,11 @@ _ENDS = frozenset({"\n", "\r\n", ""})
 
 
 def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
-    """What finds the row of a line of JSON; None if ``lines`` must look at it."""
+    """A function that makes a plain row of a line of JSON; None if `json_pairs` must read it."""
     if ids.of_times:
         return lambda _line: None
     field, required = ids.field, ids.required
-    # Who has none of these, where no ID is in front, has no ID.
+    # An object without any of these names has no ID.
     of_ids = {field, NUMBERS[0]} if ids.default else {field}
 
     def row(line: bytes) -> PlainRow | None:
@@ -393,7 +399,7 @@ def plain_json(ids: RowIDs) -> Callable[[bytes], PlainRow | None]:
         if end + 1 != len(text) and text[end:] not in _ENDS:
             return None
         if b"\\u" in line and (b"\\ud" in line or b"\\uD" in line):
-            return None  # it may be half of a character, which is no UTF-8
+            return None  # it may be half of a surrogate pair, which is not UTF-8
         name, given = found[0]
         if name != field:
             free = not required and of_ids.isdisjoint(map(_name, found))
@@ -429,7 +435,7 @@ def _fields(found: Sequence[tuple[str, Any]]) -> Fields | None:
 
 # -- many rows of CSV -----------------------------------------------------------------------------
 def plain_csv(header: Sequence[str], ids: RowIDs) -> Callable[[list[str]], PlainRow | None]:
-    """What finds the row of a record of UTF-8 under a header; None if ``lines`` must look at it."""
+    """A function that makes a plain row of a record of UTF-8; None if `csv_pairs` must read it."""
     width = len(header)
     id_at = header.index(ids.field) if ids.field in header else -1
     names = [name for at, name in enumerate(header) if at != id_at]

@@ -1,8 +1,8 @@
 """What ``logstore serve --metrics-port`` answers over HTTP: /metrics, /health and /ready.
 
-Invariants: it only reads; it has threads of its own, ``ASKERS_MAX`` at most, so whoever asks holds
-up nobody that is served; an asker is cut off after ``ASKER_MAX_S``, however it sends. Nothing here
-has a password: it listens on loopback unless it is told otherwise.
+Invariants: it only reads. It has threads of its own, ``ASKERS_MAX`` at most, so its requests do not
+delay the server's clients. A request is cut off after ``ASKER_MAX_S``. There is no password, so it
+listens on loopback unless another address is given.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from logstore.errors import FileSystemError
-from logstore.telemetry.exposition import CONTENT_TYPE, exposition
-from logstore.telemetry.family import Family
+from logstore.telemetry.gathering import CONTENT_TYPE, Family, exposition
 
 ASKERS_MAX = 4
 ASKER_MAX_S = 10.0
@@ -31,7 +30,7 @@ class MetricsEndpoint:
     Args:
         host: where to listen.
         port: 0: any free one.
-        families: what /metrics tells, read anew each time.
+        families: gives the families of /metrics, read anew each time.
         trouble: why the service is not healthy; empty: it is.
         ready: whether clients are served now.
 
@@ -77,7 +76,7 @@ class MetricsEndpoint:
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each asker, so many at a time."""
+    """A thread for each request, at most ``ASKERS_MAX`` at a time."""
 
     daemon_threads = True
     block_on_close = False
@@ -85,27 +84,27 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, answer: Callable[[str], Answer]) -> None:
         self.answer = answer
         self._room = threading.BoundedSemaphore(ASKERS_MAX)
-        self._since_s: dict[Any, float] = {}  # sockets of askers, and when they came
+        self._since_s: dict[Any, float] = {}  # the start of each request, by its socket
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """Without a look at the name service, which may hang."""
+        """Bind without the name service, which may hang."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "logstore", self.server_address[1]
 
     def service_actions(self) -> None:
-        """Called twice a second: cut those off who ask for too long."""
+        """Cut off requests that take too long; called twice a second."""
         for request, since_s in list(self._since_s.items()):
             if time.monotonic() - since_s > ASKER_MAX_S:
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin a thread; who comes when there is no room for one is cut off."""
+        """Begin a thread for a request; cut it off if there are too many."""
         if not self._room.acquire(timeout=1):
             self.shutdown_request(request)
             return
@@ -113,7 +112,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Give the room back."""
+        """End a request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -121,11 +120,11 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asked is gone, and concerns nobody else."""
+        """Ignore errors of a request: its client is gone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One answer a connection. It writes no line for each: some ask every few seconds."""
+    """Answers one request a connection, and logs none: monitors ask every few seconds."""
 
     server_version, sys_version = "logstore", ""
 
@@ -134,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(self._begin())
 
     def do_HEAD(self) -> None:
-        """Answer, without it."""
+        """Answer, without the body."""
         self._begin()
 
     def _begin(self) -> bytes:
@@ -147,4 +146,4 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""

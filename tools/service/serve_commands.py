@@ -2,11 +2,11 @@
 
 What ``serve`` does is in ``server_process``, which is loaded to do it.
 
-Invariants: ``web`` opens the store to be read, unless it may write; beyond loopback, and where it
-may write, a browser must show the token that is printed. A stop (Ctrl-C, SIGTERM) ends each process
-of ``work`` after its running job; a second one at once. With --drain its exit code is 0 only if
-there was a moment at which no job was left. Its line on a terminal is for eyes; without one nothing
-is printed but the report at the end.
+Invariants: ``web`` opens the store read-only unless it may write. Beyond loopback, and where it may
+write, a browser must show the token that is printed. A stop (Ctrl-C, SIGTERM) ends each process of
+``work`` after its running job; a second stop ends it at once. With --drain the exit code is 0 only
+if there was a moment without a job. Progress is shown on a terminal only; the report at the end is
+always written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.options import Sync
-    from logstore.web.web_server import Server
+    from logstore.web.app import Server
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_BYTES = 24
@@ -66,7 +66,7 @@ def _listening(port: int) -> Callable[[F], F]:
 
 # -- serve ----------------------------------------------------------------------------------------
 class ServeOptions(NamedTuple):
-    """How a store is served, as it was typed."""
+    """The options of ``serve``, as they were typed."""
 
     host: str
     port: int
@@ -150,7 +150,7 @@ def web(output: Output, path: Path, host: str, port: int, write: bool) -> None:
 
 
 def _server_class() -> type[Server]:
-    from logstore.web.web_server import Server
+    from logstore.web.app import Server
 
     return Server
 
@@ -205,7 +205,7 @@ def work(output: Output, app: str, processes: int, batch: int, grace: float, dra
 
 
 def _progress_line(jobs: Any, show: Callable[[str], None] | None) -> Callable[[int], None]:
-    """What shows a line about once a second, if anybody looks."""
+    """A function that shows a line of progress about once a second, on a terminal."""
     state: dict[str, float] = {"at": 0.0, "finished": -1}
 
     def show_counts(running: int) -> None:

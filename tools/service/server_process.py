@@ -1,12 +1,11 @@
-"""Serves a store from the start of ``logstore serve`` to its end; tells those who look after it:
-systemd by its notification protocol, Prometheus, and logs with a level and a time.
+"""Serves a store from the start of ``logstore serve`` to its end, and informs those who look after
+it: systemd by its notification protocol, Prometheus, and the log.
 
-Invariants: it is ready when it listens, and says so then; what was accepted is finished before the
-stores are closed. Without ``NOTIFY_SOCKET`` nothing is sent, and nothing is waited for with it; a
-service manager that cannot be reached is told in the log, and ends nothing. The variables of its
-protocol are taken out of the environment, so that children do not speak for this process. What
-Prometheus is told is read from the service in threads of its own; the event loop is asked one
-thing, whether it turns.
+Invariants: the server says that it is ready when it listens. Accepted requests are finished before
+the stores are closed. Without ``NOTIFY_SOCKET`` nothing is sent; a service manager that cannot be
+reached is a line in the log, and ends nothing. The variables of its protocol are removed from the
+environment, so that children do not speak for this process. Threads of their own read the numbers
+for Prometheus; the event loop is asked only whether it turns.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ from logstore.api.opening import opened_of
 from logstore.errors import FileSystemError, OptionError
 from logstore.fs import LOCAL
 from logstore.loading import load
-from logstore.telemetry import health
-from logstore.telemetry.family import Family, one
-from logstore.telemetry.gathering import gather
+from logstore.telemetry.gathering import Family, gather, one, store_trouble
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output
 from logstore.wire.catalogue import users_of
@@ -50,9 +47,9 @@ if TYPE_CHECKING:
 PASSWORD_MAX_BYTES = 4096
 PEM_MAX_BYTES = 1 << 20
 DATABASE_MAX = 1023
-SWITCH_S = 0.001  # the event loop waits so long for a thread that computes, not 5 ms
-GC_OBJECTS = 4000  # that are made before the collector looks: about 2 ms, in which nobody is served
-GC_YOUNG = 50  # such looks before it looks at those again that are left of them
+SWITCH_S = 0.001  # the event loop waits so long for a computing thread, instead of 5 ms
+GC_OBJECTS = 4000  # new objects before a collection, which takes about 2 ms
+GC_YOUNG = 50  # collections of new objects before one of those that survived
 
 log = logging.getLogger("logstore.server")
 
@@ -105,7 +102,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _databases(path: Path, given: tuple[str, ...]) -> dict[int, Path]:
-    """The stores of the databases besides number 0; each must be another one."""
+    """The stores of databases 1 and up; all must differ."""
     found: dict[int, Path] = {}
     known = {path.resolve()}
     for text in given:
@@ -130,7 +127,7 @@ def _password(path: Path | None) -> bytes:
 
 
 def _warn_of(path: Path) -> None:
-    """Say so if a file with passwords can be read by others."""
+    """Warn of a file with passwords that others can read."""
     mode = LOCAL.stat(path).mode
     if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
         log.warning("%s can be read by others than its owner: chmod 600 %s", path, path)
@@ -152,17 +149,17 @@ def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
 
 
 class _End(asyncio.Event):
-    """Set once, by what ends the server; it knows by what."""
+    """The event that ends the server, with what set it first."""
 
     by = "SHUTDOWN"
 
     def at_signals(self) -> None:
-        """Not the loop's own handlers: they lose a signal that comes among hundreds of wake-ups."""
+        """Install handlers. The loop's own lose a signal among hundreds of wake-ups."""
         loop = asyncio.get_running_loop()
 
         def ended(number: int, _frame: object) -> None:
             self.by = signal.Signals(number).name
-            with suppress(RuntimeError):  # the loop ended before
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self.set)
 
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -205,12 +202,12 @@ async def _serve(
     if metrics is not None:
         log.info("metrics are at %s:%d", host, metrics.port)
     manager.ready(f"{service.store.path} is served on {where}")
-    # What is loaded now stays: a collection that walks all of it would hold up every client.
+    # Objects that exist now stay: a collection of them would delay every client.
     gc.collect()
     gc.freeze()
-    # A request of ten thousand entries makes as many objects, none of them garbage in a circle:
-    # with Python's own thresholds, 700 and 10, the collector takes a third of its time, most of it
-    # for those that it has seen before. With 20,000 one look takes up to 15 ms.
+    # A request of ten thousand entries makes as many objects, none of them in a cycle. With
+    # Python's own thresholds, 700 and 10, collections take a third of its time, most of it for
+    # objects that survived before. With 20,000 one collection takes up to 15 ms.
     gc.set_threshold(GC_OBJECTS, GC_YOUNG, 10)
     alive = asyncio.create_task(manager.keep_alive())
     try:
@@ -231,11 +228,11 @@ def _where(listen: Listen, port: int) -> str:
 
 
 # -- Prometheus -----------------------------------------------------------------------------------
-TURN_S = 5.0  # an event loop that does not turn for so long is not healthy
+TURN_S = 5.0  # a healthy event loop turns more often
 
 
 def _metrics(service: Service, end: asyncio.Event, host: str, port: int) -> MetricsEndpoint:
-    """What answers Prometheus from now on; called in the event loop."""
+    """Start answering Prometheus; called in the event loop."""
     module = load("logstore.tools.service.metrics_endpoint")
     loop = asyncio.get_running_loop()
     endpoint: MetricsEndpoint = module.MetricsEndpoint(
@@ -249,7 +246,7 @@ def _metrics(service: Service, end: asyncio.Event, host: str, port: int) -> Metr
 
 
 def families(service: Service) -> list[Family]:
-    """The numbers of the server and of its stores; of several each with its number as a label."""
+    """The numbers of the server and of its stores; several stores have their number as a label."""
     stores = [(str(number), database.store) for number, database in service.databases.items()]
     found: dict[str, Family] = {}
     for number, store in stores:
@@ -282,7 +279,7 @@ def _of_server(service: Service) -> Iterator[Family]:
 def trouble(service: Service, loop: asyncio.AbstractEventLoop) -> str:
     """Why the service does not do its work; empty: it does."""
     for database in service.databases.values():
-        if found := health.trouble(opened_of(database.store)):
+        if found := store_trouble(opened_of(database.store)):
             return found
     turned = threading.Event()
     loop.call_soon_threadsafe(turned.set)
@@ -290,18 +287,18 @@ def trouble(service: Service, loop: asyncio.AbstractEventLoop) -> str:
 
 
 # -- the service manager --------------------------------------------------------------------------
-SEND_TIMEOUT_S = 5.0  # a full queue of the manager's socket must not stop the command
+SEND_TIMEOUT_S = 5.0  # the queue of the manager's socket may be full
 _PRIORITIES = (
     (logging.ERROR, 3),
     (logging.WARNING, 4),
     (logging.INFO, 6),
-)  # as sd-daemon(3) has them
+)  # the variables of sd-daemon(3)
 _DEBUG = 7
 service_log = logging.getLogger("logstore.service")
 
 
 class ServiceManager:
-    """The service manager that started this process, if one asked to be told (``Type=notify``)."""
+    """The service manager of this process, if it wants notifications (``Type=notify``)."""
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
         self._address = environ.pop("NOTIFY_SOCKET", "")
@@ -309,19 +306,19 @@ class ServiceManager:
         watched_pid = environ.pop("WATCHDOG_PID", "") or str(os.getpid())
         watched = bool(self._address) and watched_us.isdecimal() and watched_pid == str(os.getpid())
         self.watchdog_s = int(watched_us) / 1e6 if watched else 0.0
-        """After so many seconds without a sign of life the manager kills this process; 0: never."""
+        """Seconds without a sign of life after which the manager kills this process; 0: never."""
         self._warned = False
 
     def ready(self, status: str) -> None:
-        """The command does its work from now on; ``status`` is shown by ``systemctl status``."""
+        """Say that the command is ready; ``systemctl status`` shows ``status``."""
         self._send(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}", SEND_TIMEOUT_S)
 
     def stopping(self, status: str) -> None:
-        """The command ends; the manager waits as long as its unit says."""
+        """Say that the command ends; the manager waits as long as its unit says."""
         self._send(f"STOPPING=1\nSTATUS={status}", SEND_TIMEOUT_S)
 
     def alive(self) -> None:
-        """One sign of life. It waits for nothing: the next one comes soon."""
+        """Send a sign of life, without waiting: the next one comes soon."""
         self._send("WATCHDOG=1", 0.0)
 
     async def keep_alive(self) -> None:
@@ -350,7 +347,7 @@ class ServiceManager:
 
 
 class _ForTheJournal(logging.Formatter):
-    """Lines with a priority in front, which journald takes off; it has the time by itself."""
+    """Lines with a priority in front, which journald removes; it adds the time itself."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Each line of a traceback gets the priority, too."""
@@ -379,7 +376,7 @@ def log_as_a_service() -> None:
 
 
 def _is_the_journal() -> bool:
-    """Whether stderr is the journal's socket itself, and was not sent elsewhere since."""
+    """Whether stderr is the socket of the journal."""
     device, _, inode = os.environ.get("JOURNAL_STREAM", "").partition(":")
     if sys.stderr is None or not (device.isdecimal() and inode.isdecimal()):
         return False

@@ -1,9 +1,8 @@
 """``logstore doctor``: what is wrong with a store, or slow, in plain words, and what mends it.
 
-Invariants: it changes nothing; a store that cannot be opened is a finding, a directory that is none
-an error; the exit code tells a script whether there is something. A finding says in plain words
-what is so and what comes of it, and names a command that can be typed as it stands, where there is
-one.
+Invariants: nothing is changed. A store that cannot be opened is a finding, a directory without a
+store is an error. The exit code says whether there is a finding. A finding says in plain words what
+is wrong and what follows from it, and names a command that can be typed as it is, if there is one.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ def doctor(output: Output, path: Path, idle: timedelta, watch: timedelta, large_
 
 
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
-    """The findings, and what was looked at."""
+    """The findings, and a line about what was examined."""
     from logstore.api.describe import living_pins, summaries
     from logstore.api.opening import opened_of
     from logstore.compaction.usage import usage
     from logstore.tools.views import doctor_rules
 
-    # (from the log: what its index says is among what is examined)
+    # Read-only, so the log is read: the index itself is examined, too.
     with options.opened(path, readonly=True, create=False) as store:
         opened = opened_of(store)
         engine = opened.engine()
@@ -86,7 +85,7 @@ def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Findin
 
 
 def _closed(path: Path, exc: CorruptionError) -> Finding:
-    """What is found of a store that cannot be opened."""
+    """The finding about a store that cannot be opened."""
     return Finding(
         "cannot-open",
         WRONG,

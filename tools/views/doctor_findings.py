@@ -1,7 +1,7 @@
-"""What the doctor finds, and what its rules are given.
+"""The findings of the doctor, and what its rules examine.
 
-Invariant: a finding says in plain words what is so and what comes of it, and names a command that
-can be typed as it stands, where there is one.
+Invariant: a finding says in plain words what is wrong and what follows from it, and names a command
+that can be typed as it is, if there is one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LEVELS = (WRONG, SLOW, SOON)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From when on something is worth a word."""
+    """The limits above which something is a finding."""
 
     idle: timedelta = timedelta(minutes=10)  # since a consumer asked for entries
     large_bytes: int = 16 << 20  # of space, and of a stream
-    back_share: float = 0.3  # of the log, that compaction would give back
+    back_share: float = 0.3  # the part of the log that compaction would give back
     deliveries: int = 5  # of one entry
 
 
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A store, and what was asked of it once for all rules."""
+    """A store, with what was read of it once for all rules."""
 
     store: Store[bytes]
     path: Path

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from logstore.api import units
 from logstore.api.describe import StreamSummary
@@ -24,10 +23,6 @@ from logstore.tools.group_commands import dead_letter_streams
 from logstore.tools.views.doctor_findings import SLOW, SOON, WRONG, Examined, Finding
 from logstore.tools.wording import readable, short_length
 
-if TYPE_CHECKING:
-    pass
-
-
 LEVEL_OF = {
     "damage": WRONG, "failed-sync": WRONG, "full": WRONG, "space": SOON, "dead-share": SLOW,
     "pin": SLOW, "index": SLOW, "codec": SLOW, "scheduled": WRONG, "dead-letters": WRONG,
@@ -39,18 +34,18 @@ LEVEL_OF = {
 def finding(
     check: str, what: str, command: str = "", *, about: str = "", level: str = ""
 ) -> Finding:
-    """What a rule found, and how bad that is."""
+    """A finding, with the level of its rule."""
     return Finding(check, level or LEVEL_OF[check], about, what, command)
 
 
 def group_name(stream: bytes, group: bytes) -> str:
-    """A group by the stream that it reads, and its name."""
+    """A group as stream/group."""
     return f"{readable(stream)}/{readable(group)}"
 
 
 # -- the store ------------------------------------------------------------------------------------
 def damage(examined: Examined) -> Iterator[Finding]:
-    """Bytes that are not what was written, and what is gone with them."""
+    """Damaged bytes, and the entries that are lost with them."""
     recovered = examined.store.recovery
     if recovered["damage"] or recovered["gone"]:
         first = recovered["damage"][0] if recovered["damage"] else recovered["gone"][0]
@@ -162,7 +157,7 @@ def codec(examined: Examined) -> Iterator[Finding]:
 
 
 def scheduled(examined: Examined) -> Iterator[Finding]:
-    """Entries whose time has come, and that nobody adds."""
+    """Scheduled entries that are due, and that nobody adds."""
     if not examined.info.scheduled:
         return
     now = datetime.now(UTC)
@@ -178,15 +173,15 @@ def scheduled(examined: Examined) -> Iterator[Finding]:
             )
 
 
-PENDING_LOOKED_AT = 200  # of each group, the smallest IDs
-OVERDUE_ENTRIES = 1000  # above what whole nodes keep longer
+PENDING_EXAMINED = 200  # of each group, with the smallest IDs
+OVERDUE_ENTRIES = 1000  # more than those that whole nodes keep
 GROWS_WITHIN = timedelta(days=1)
 NAMES_SHOWN = 3
 
 
 # -- streams --------------------------------------------------------------------------------------
 def streams(examined: Examined) -> Iterator[Finding]:
-    """What is kept too long, and what waits among dead letters."""
+    """Entries that are kept too long, and dead letters that wait."""
     senders = dead_letter_streams(examined.streams)
     for each in examined.streams:
         if each.name in senders:
@@ -244,7 +239,7 @@ def _retention(examined: Examined, found: StreamSummary) -> Iterator[Finding]:
 
 # -- groups ---------------------------------------------------------------------------------------
 def groups(examined: Examined) -> Iterator[Finding]:
-    """Groups that nobody reads, or whose entries stay with who is gone."""
+    """Groups that nobody reads, or with entries of consumers that are gone."""
     for each in examined.streams:
         for info in each.groups:
             with suppress(GroupNotFoundError, StreamNotFoundError):
@@ -273,7 +268,7 @@ def _group(examined: Examined, stream: bytes, info: GroupInfo[bytes]) -> Iterato
         yield _left_behind(examined, stream, info, holders)
     if info.pending and info.settings.max_deliveries is None:
         most = max(
-            (each.delivery_count for each in group.pending_entries(count=PENDING_LOOKED_AT)),
+            (each.delivery_count for each in group.pending_entries(count=PENDING_EXAMINED)),
             default=0,
         )
         if most >= examined.limits.deliveries:

@@ -52,8 +52,7 @@ def frame_(output: Output, path: Path, number: int, offset: int, bytes_max: int)
 
 @options.command("stream", group=inspect)
 @options.stream_argument
-@click.option("-n", "--count", type=click.IntRange(min=0), default=100, show_default=True,
-              help="At most this many nodes, the newest; 0: all.")  # fmt: skip
+@options.count_option("At most this many nodes, the newest; 0: all.")
 def stream(output: Output, path: Path, name: str, count: int) -> None:
     """Show what the index has of STREAM: its record, its nodes and where they lie, its groups.
 

@@ -1,13 +1,12 @@
 """What ``logstore inspect`` shows: frames in segments, hints and checkpoints, rows of the index.
 
 Invariants: nothing is changed. A segment, a frame, a hint or a checkpoint is read from its file
-alone, without a lock, an index or an opened store: a frame comes from the one reader of frames, so
-what is shown as a frame is valid in this store and this place; bytes that are none are shown as
-such, and what stands behind them, too. Whether those are damage or the tail of a crash is for
-``check`` to judge; a file that recovery would pass over is shown as invalid, with the reason. A
-stream or a node is read from the store, as of one moment; the nodes of a stream are shown from
-their rows alone, so a damaged one hides no other; of a node whose layout is broken all is shown up
-to the break.
+alone, without a lock, an index or an open store. Frames come from the one reader of frames, so what
+is shown as a frame is valid in this store and place; bytes that are no frame are shown as such,
+with what is behind them. Whether those are damage or the tail of a crash is for ``check`` to say. A
+file that recovery would ignore is shown as invalid, with the reason. A stream or a node is read
+from the store at one moment. The nodes of a stream are shown from their rows alone, so a damaged
+node hides no other; a node with a broken layout is shown up to the break.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from logstore.tools.command_output import EXIT_ERROR, Output
 from logstore.tools.wording import entry_line, entry_object, hex_lines, name_object, readable
 
 PACKED_ID = struct.Struct(">QQ")
-INDENT = 48  # of what a frame says, in a line about it
-LISTED = 8  # so many members of a list are shown in such a line; --json has all
-BYTES_SHOWN = 256  # of one that is no valid frame
+INDENT = 48  # of a frame's content in its line
+LISTED = 8  # members of a list that are shown in such a line; --json has all
+BYTES_SHOWN = 256  # of bytes that are no valid frame
 
 
 def uuid_of(path: Path) -> bytes:
@@ -58,7 +57,7 @@ def uuid_of(path: Path) -> bytes:
 
 
 class Inspected:
-    """One segment, whatever its file is like. Holds the file open."""
+    """One segment with its file open, also a damaged one."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.number, self.damaged = number, ""
@@ -74,7 +73,7 @@ class Inspected:
         self.end_offset = _end_offset(path, number, self.uuid, self.file_bytes)
 
     def frames(self) -> Iterator[log_reader.LogFrame | tuple[int, int, str]]:
-        """Frames, and bytes that are no frame: from where to where, and why."""
+        """Frames, and bytes that are no frame: their range, and why."""
         offset, commit = fmt.SEGMENT_HEAD_BYTES, 0
         while offset < self.end_offset:
             try:
@@ -148,7 +147,7 @@ def _segment_rows(found: Inspected) -> Iterator[dict[str, Any]]:
 
 
 def frame_row(found: log_reader.LogFrame) -> dict[str, Any]:
-    """What there is to tell of a frame; ``wrong`` if its body is not what its kind has."""
+    """A frame as a row; ``wrong`` says why its body does not fit its kind."""
     row = {"what": "frame", "offset": found.offset, "end": found.end_offset}
     row["kind"] = kind_name(found.kind)
     names_of_head = ("commit", "ordinal", "last", "durable_upto", "crc")
@@ -168,7 +167,7 @@ def line_of(row: Mapping[str, Any]) -> str:
 
 # -- a frame --------------------------------------------------------------------------------------
 def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: int) -> None:
-    """Write the frame at an offset; if there is no valid one, why, and the bytes as they are."""
+    """Write the frame at an offset; if there is no valid one, the reason and the bytes."""
     found = Inspected(path, number)
     try:
         if offset >= found.file_bytes:
@@ -204,7 +203,7 @@ def show_frame(output: Output, path: Path, number: int, offset: int, bytes_max: 
 
 
 def _frame_entries(found: log_reader.LogFrame) -> Iterator[Entry[bytes]]:
-    """The live entries of a valid node, or of an open node as it was then."""
+    """The live entries of a sealed node, or of an open node at that frame."""
     body = found.body()
     if isinstance(body, frames.Node | frames.Open) and body.data is not None:
         for _, ms, seq, flat in codec().entries(body.data, body.master_ms, body.master_seq):
@@ -213,12 +212,12 @@ def _frame_entries(found: log_reader.LogFrame) -> Iterator[Entry[bytes]]:
 
 # -- what a frame says ----------------------------------------------------------------------------
 def kind_name(kind: int) -> str:
-    """The name of a kind of frame; its number if this version has none for it."""
+    """The name of a kind of frame; its number if this version does not know it."""
     return fmt.Kind(kind).name if kind in fmt.Kind._value2member_map_ else str(kind)
 
 
 def _body(found: log_reader.LogFrame) -> dict[str, Any]:
-    """What the frame says, and what is wrong with that, although its checksum is right."""
+    """The body of a frame, or why it cannot be read although its checksum is right."""
     try:
         body = found.body()
         if isinstance(body, frames.Node | frames.Open) and body.data is not None:
@@ -229,7 +228,7 @@ def _body(found: log_reader.LogFrame) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A body as values of JSON; listpack bytes are told by their number."""
+    """A body as values of JSON; of listpack bytes only how many there are."""
     if hasattr(value, "_asdict"):
         named = value._asdict()
         data, ids = named.pop("data", None), named.get("ids")
@@ -247,7 +246,7 @@ def plain(value: Any) -> Any:
 
 
 def _shortened(values: Mapping[str, Any]) -> str:
-    """Names and values for a line: of a list that is long, the ends."""
+    """Names and values for a line; of a long list its ends."""
     shown = dict(values)
     for name, value in values.items():
         if isinstance(value, list) and len(value) > LISTED:
@@ -307,7 +306,7 @@ def _invalid_file(path: Path, why: str) -> dict[str, Any]:
 
 
 def _chunks(chunks: list[Any]) -> Iterator[dict[str, Any]]:
-    """Each chunk: its kind, how many rows it has, and what stands beside them."""
+    """Each chunk: its kind, its number of rows, and its other values."""
     for number, chunk in enumerate(chunks):
         row = {"what": "chunk", "number": number, "kind": chunk.get("kind", "")}
         beside = {name: plain(chunk[name]) for name in chunk if name not in {"kind", "rows"}}
@@ -315,7 +314,7 @@ def _chunks(chunks: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _show_rows(output: Output, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as objects or lines; one that is not valid is an error."""
+    """Write rows as objects or lines; an invalid row sets the exit code."""
     for row in rows:
         if row["what"] == "invalid" or "wrong" in row:
             output.exit_code = EXIT_ERROR
@@ -326,7 +325,7 @@ def _show_rows(output: Output, rows: Iterable[dict[str, Any]]) -> None:
 
 
 # -- a stream -------------------------------------------------------------------------------------
-ENTRY_INDENT = 35  # of what an entry of a node has, in a line about it
+ENTRY_INDENT = 35  # of an entry's fields in its line
 
 
 def show_stream(output: Output, path: Path, name: str, count: int) -> None:
@@ -353,7 +352,7 @@ def _report(output: Output, row: dict[str, Any]) -> None:
 
 
 def _typed(row: dict[str, Any], name: str) -> Any:
-    """What is typed again, such as an offset, stands as one types it: without commas."""
+    """A value for a table; one that users type again, such as an offset, without commas."""
     value = row.get(name, "")
     return str(value) if name in TYPED else value
 
@@ -413,7 +412,7 @@ def _position(position: int) -> str:
 
 
 def _node_row(view: Snapshot, record: StreamRecord, ref: nodes.NodeRef) -> dict[str, Any]:
-    """A node as the index has it; the open one is where its last whole frame stands."""
+    """A node as the index has it; an open node has the position of its last whole frame."""
     row: dict[str, Any] = {"what": "node", "master": str(ref.master), "last": str(ref.last)}
     row["open"] = ref.locator is None
     row["segment"], row["offset"] = fmt.position_parts(ref.version or record.open_version)
@@ -461,7 +460,7 @@ def _node_of(view: Snapshot, name: bytes, wanted: StreamID) -> tuple[dict[str, A
 
 
 def _node_elements(lp: bytes, vector: bytes, master: StreamID) -> Iterator[dict[str, Any]]:
-    """The head and the entries of a node, each from where to where; what is wrong comes last."""
+    """The head and the entries of a node, each with its range; an error comes last."""
     at = 0
     try:
         head = node.read_master(lp)

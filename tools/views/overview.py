@@ -172,7 +172,7 @@ def _when(at: StreamID) -> str:
 
 
 def _settings(settings: StreamSettings | GroupSettings[bytes]) -> str:
-    """What is set otherwise than by default."""
+    """The settings that are not the default."""
     return ", ".join(
         f"{name.replace('_', ' ').removesuffix(' ms').removesuffix(' s')} {_setting(name, value)}"
         for name, value in settings._asdict().items()
@@ -295,7 +295,7 @@ OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 
 def measured_usage(path: Path) -> SpaceUsage:
-    """What takes the space of the store at a path."""
+    """The usage of the space of the store at a path."""
     from logstore.api.describe import living_pins
     from logstore.api.opening import opened_of
     from logstore.compaction.usage import usage
@@ -307,9 +307,11 @@ def measured_usage(path: Path) -> SpaceUsage:
 
 @options.command("du")
 @click.option("--segments", is_flag=True, help="Also a line about each segment.")
-@click.option("-n", "--count", type=click.IntRange(min=0),
-              help=f"At most so many streams, the largest; 0: all. Without it {STREAMS_SHOWN}, and "
-              "all with --json.")  # fmt: skip
+@options.count_option(
+    f"At most so many streams, the largest; 0: all. Without it {STREAMS_SHOWN}, and "
+    "all with --json.",
+    default=None,
+)
 def du(output: Output, path: Path, segments: bool, count: int | None) -> None:
     """Tell what takes the space: streams, the dead share of the log, pins, all beside the log.
 
@@ -352,7 +354,7 @@ def segment_row(use: SegmentUse) -> tuple[Any, ...]:
 
 
 def segment_marks(use: SegmentUse) -> Iterator[str]:
-    """What is special about a segment."""
+    """Marks of a segment: active, pinned and so on."""
     if use.active:
         yield "active"
     if use.compacted:

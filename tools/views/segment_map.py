@@ -1,14 +1,13 @@
 """``logstore map``: the segments as a picture, in a terminal or as SVG.
 
-Each segment is a bar, as long as its file compared with the largest one: what lives in it, in the
-colour of its stream (the largest few have one), then what is tombstoned, then what is dead. Of very
-many segments a terminal shows one character each.
+Each segment is a bar, as long as its file compared with the largest one: live bytes in the colour
+of their stream (the largest few streams have one), then tombstoned ones, then dead ones. With very
+many segments a terminal shows one character for each.
 
-Invariants: without colours a letter stands for each stream, without UTF-8 no character beside ASCII
-is written; the cells of a bar are shared out so that they add up. The SVG is whole by itself (no
-script, no font, nothing from elsewhere), follows light and dark as the reader's system does, and
-takes no name of a stream for markup. Which font a reader has is not known here: room is left for a
-wide one, and no text reaches another or the edge.
+Invariants: without colours a letter stands for each stream; without UTF-8 only ASCII is written.
+The cells of a bar add up to its width. The SVG needs nothing else (no script, no font), follows the
+reader's light or dark theme, and escapes names of streams. The reader's font is not known: there is
+room for a wide one, so that no text reaches another or the edge.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 # Colours that people who confuse red and green tell apart, too.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800")
 OTHERS, TOMBSTONED, DEAD = "#8a94a0", "#d1495b", "#9aa3ad"
-BARS_MAX = 60  # above that, a character a segment
+BARS_MAX = 60  # with more segments each is a character
 WIDTH_OF_A_PIPE = 80
 NAME_MAX = 40
 
@@ -50,11 +49,11 @@ class Part:
     label: str
     letter: str
     colour: str
-    block: str  # what it is drawn with where there are colours
+    block: str  # the character that it is drawn with in colour
 
 
 class Picture:
-    """What is drawn of a store: the parts, and how many bytes of each are in a segment."""
+    """The contents of the picture: its parts, and how many bytes of each a segment has."""
 
     def __init__(self, found: SpaceUsage) -> None:
         self.usage = found
@@ -78,7 +77,7 @@ class Picture:
         return found
 
     def totals(self) -> dict[str, int]:
-        """The same of all segments."""
+        """Bytes of each part in all segments."""
         found = dict.fromkeys(self.parts, 0)
         for segment in self.usage.segments:
             for letter, count in self.bytes_of(segment).items():
@@ -86,7 +85,7 @@ class Picture:
         return found
 
     def headline(self) -> str:
-        """What is drawn, in words."""
+        """The picture in words."""
         found = self.usage
         shares = ", ".join(
             f"{units.share(getattr(found, f'{name}_bytes'), found.log_bytes)} {name}"
@@ -104,7 +103,7 @@ def _short(name: bytes) -> str:
 
 
 def cells(sizes: dict[str, int], width: int) -> dict[str, int]:
-    """Share a width out among parts by their bytes; what is left goes to the largest rests."""
+    """Divide a width among parts by their bytes; the rest goes to the largest remainders."""
     whole = sum(sizes.values())
     if not whole:
         return dict.fromkeys(sizes, 0)
@@ -179,7 +178,7 @@ SHADES = (
 
 
 def _grid(segments: list[SegmentUse], width: int, *, colours: bool, blocks: bool) -> Iterator[Text]:
-    """A character a segment, by how much of it lives; those that are pinned stand out."""
+    """One character for each segment, by its share of live bytes; pinned ones are marked."""
     from rich.text import Text
 
     numbers = max(len(str(use.number)) for use in segments)
@@ -202,7 +201,7 @@ def _grid(segments: list[SegmentUse], width: int, *, colours: bool, blocks: bool
 
 
 def _write(svg: Path, drawing: str) -> None:
-    """The file, whole or not at all; UsageError, FileSystemError name it as it was given."""
+    """Write the file, whole or not at all; UsageError, FileSystemError name it as it was given."""
     from logstore.fs import LOCAL
 
     if svg.is_dir() or not svg.absolute().parent.is_dir():
@@ -246,7 +245,7 @@ def map_(output: Output, path: Path, svg: Path | None) -> None:
 
 # -- as SVG ---------------------------------------------------------------------------------------
 SVG_WIDTH, SVG_MARGIN, NUMBER = 1000, 24, 56
-CELL, TITLE_CELL = 8, 10.5  # how wide a character of a wide font is, of 13 and of 17 pixels
+CELL, TITLE_CELL = 8, 10.5  # the width of a character of a wide font of 13 and of 17 pixels
 LEGEND_ROW, SWATCH, SPACE = 22, 20, 16
 # How high a row is, by how many there are; low ones have no text.
 SVG_ROWS = ((60, 24), (200, 14), (1 << 62, 6))
@@ -278,12 +277,12 @@ HATCH = (
 
 @dataclass(frozen=True, slots=True)
 class _SVGLayout:
-    """Where what stands, by how long the texts are."""
+    """The layout, by the lengths of the texts."""
 
     columns: int  # of the legend
     top: int  # of the first bar
-    row: int  # how high one is, with the gap
-    bar: float  # how wide the longest is
+    row: int  # the height of a bar with its gap
+    bar: float  # the width of the longest bar
 
     @property
     def words(self) -> bool:

@@ -1,9 +1,9 @@
-"""``logstore top`` and ``metrics``: the numbers of a store, for eyes and for Prometheus.
+"""``logstore top`` and ``metrics``: the numbers of a store, for people and for Prometheus.
 
-Invariants of ``top``: it only reads, and looks no oftener than takes ``CPU_SHARE`` of a core; rates
-are the differences between two looks, so the first picture has none; lines that do not fit the
-terminal are left out from the quiet end, and are counted. Where there is no terminal, or one that
-cannot draw over what it shows (``TERM=dumb``), one picture is written.
+Invariants of ``top``: it only reads, and takes samples so seldom that it needs at most
+``CPU_SHARE`` of a core. Rates are differences between two samples, so the first picture has none.
+Lines that do not fit the terminal are left out, the quietest first, and are counted. Without a
+terminal, or with one that cannot draw over what it shows (``TERM=dumb``), one picture is written.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from logstore.api.store import Store
 
 
-CPU_SHARE = 0.018  # below 2 %, with what the collector of garbage takes
+CPU_SHARE = 0.018  # below 2 %, with the garbage collector
 LOADING_LOOKS = 2
 SERIES_MAX = 10_000
 WIDTH, HEIGHT = 80, 50  # where there is no terminal
-HEADS = 3  # lines of both tables together that are no rows
+HEADS = 3  # lines of both tables that are no rows
 INTERVAL_MIN = timedelta(seconds=0.1)
 Numbers = dict[str, dict[tuple[str, ...], float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The numbers of a moment, by their names without ``logstore_``, then by their labels."""
+    """The numbers at one time, by their names without ``logstore_``, then by their labels."""
 
     at_s: float
     numbers: Numbers
@@ -87,7 +87,7 @@ def top(
 
 
 def _samples(store: Store[bytes], interval_s: float, patterns: tuple[str, ...]) -> Iterator[Sample]:
-    """A look, then another one each interval, or later where a sample takes long."""
+    """A sample each interval; later if a sample takes long."""
     from logstore.api.opening import opened_of
     from logstore.telemetry.gathering import gather
 
@@ -99,7 +99,7 @@ def _samples(store: Store[bytes], interval_s: float, patterns: tuple[str, ...]) 
             for family in gather(opened, SERIES_MAX, patterns)
         }
         yield Sample(at_s, numbers)
-        spent_s = time.process_time() - cpu_s  # the drawing, too; not what is loaded for the first
+        spent_s = time.process_time() - cpu_s  # with the drawing, without loading modules
         spent_s = spent_s if number >= LOADING_LOOKS else 0.0
         rest_s = max(interval_s, spent_s / CPU_SHARE) - (time.monotonic() - at_s)
         time.sleep(max(0.0, rest_s))
@@ -157,7 +157,7 @@ WARNINGS = {
 
 
 def _head(then: Sample, now: Sample, width: int) -> list[str]:
-    """What is of the store as a whole."""
+    """The lines about the store as a whole."""
     adds = sum(_rates(then, now, "stream_entries_added").values())
     log = _rate(then, now, then.one("log_bytes"), now.one("log_bytes"))
     behind_s = now.one("not_durable_seconds")
@@ -194,7 +194,7 @@ def _folded(facts: list[str], width: int) -> Iterator[str]:
 
 
 def _stream_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
-    """The busiest first, then the longest."""
+    """The rows of streams: the busiest first, then the longest."""
     rates = _rates(then, now, "stream_entries_added")
     entries, sizes = now.numbers["stream_entries"], now.numbers["stream_bytes"]
     last = now.numbers["stream_last_timestamp_seconds"]
@@ -212,7 +212,7 @@ def _stream_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
 
 
 def _group_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
-    """Those that lag most first, then those with the oldest pending entry."""
+    """The rows of groups: the largest lag first, then the oldest pending entry."""
     lags, pending = now.numbers["group_lag"], now.numbers["group_pending"]
     oldest, waiting = now.numbers["group_oldest_pending_seconds"], now.numbers["group_waiting"]
     consumers, reads = now.numbers["group_consumers"], _rates(then, now, "group_read")
@@ -242,7 +242,7 @@ def _table(
     shown = rows if len(rows) <= most else rows[: max(1, most - 1)]
     columns, cells = fitting(head, [list(row) for row in shown], narrow, width)
     widths = [max(map(cell_len, of_it)) for of_it in zip(columns, *cells, strict=True)]
-    left = width - sum(widths[1:]) - 2 * (len(widths) - 1)  # a long name is cut, and no number
+    left = width - sum(widths[1:]) - 2 * (len(widths) - 1)  # names are cut, and numbers are not
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         if place:
@@ -261,7 +261,7 @@ def _rate(then: Sample, now: Sample, before: float, after: float) -> float:
 
 
 def _rates(then: Sample, now: Sample, name: str) -> dict[tuple[str, ...], float]:
-    """How much a number of each stream or group grows in a second; none before the second look."""
+    """The growth a second of a number of each stream or group; empty for the first sample."""
     if now is then:
         return {}
     before = then.numbers.get(name, {})
@@ -279,7 +279,7 @@ def _per_s(rate: float | None) -> str:
 
 
 def _object(then: Sample, now: Sample) -> dict[str, Any]:
-    """A sample as an object, for programs."""
+    """A sample as an object for JSON."""
     adds, reads = _rates(then, now, "stream_entries_added"), _rates(then, now, "group_read")
     whole = {
         name: values[()]
@@ -309,7 +309,7 @@ def _object(then: Sample, now: Sample) -> dict[str, Any]:
 
 
 # -- for Prometheus -------------------------------------------------------------------------------
-PROCESS = "logstore_process_"  # of the process that looks, which did nothing
+PROCESS = "logstore_process_"  # of this process, which has done nothing
 
 
 @options.command("metrics")
@@ -324,8 +324,7 @@ def metrics(output: Output, path: Path, series_max: int, patterns: tuple[str, ..
     serve --metrics-port' answers Prometheus itself.
     """
     from logstore.api.opening import opened_of
-    from logstore.telemetry.exposition import exposition
-    from logstore.telemetry.gathering import gather
+    from logstore.telemetry.gathering import exposition, gather
 
     with options.reading(path) as store:
         families = [

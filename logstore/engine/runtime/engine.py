@@ -240,7 +240,7 @@ class Engine:
             self.reader = self.new_reader()
         self.overlay: Overlay | None = None  # see ``snapshots.published_tail``
         self.newest = NewestOfStreams()
-        self.count_marks: dict[int, Any] = {}  # of streams, by number: see ``scan.counting``
+        self.count_marks: dict[int, Any] = {}  # of streams, by number: see ``scan.live``
         self.cache, self.metrics, self.gate = RecordCache(), lock.metrics, Gate()
         self.pid, self.closed = os.getpid(), False
         self.gone, self.looked_ns = "", 0  # why the directory is not the store's any more

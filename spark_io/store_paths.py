@@ -1,8 +1,8 @@
 """Which stores a load names: one directory or URI, several, or those that a pattern finds.
 
-Invariants: a store is read once, whatever it is called by: one that is named twice, or a copy of
-another one, is an OptionError, for its rows would come twice. A pattern that finds no store is one,
-too. Opens nothing but STORE files, and of what was shipped its manifests.
+Invariants: a store is read once, whatever name it has. A store that is named twice, and a copy of
+another one, are an OptionError, for their rows would come twice; so is a pattern that finds no
+store. Opens nothing but STORE files, and the manifests of shipped stores.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from logstore.log.shipped import is_shipped
 from logstore.store_path import is_uri, shown
 
 PATH, PATHS = "path", "paths"  # Spark makes the second one of load([a, b]), as JSON
-_WILD = "*?["
+_WILDCARDS = "*?["
 
 
 def several(given: Mapping[str, str]) -> bool:
-    """Whether a load may have more than one store, by what it says: a list or a pattern."""
-    return PATHS in given or _is_wild(given.get(PATH, ""))
+    """Whether a load may have more than one store: it names a list or a pattern."""
+    return PATHS in given or _is_pattern(given.get(PATH, ""))
 
 
 def stores(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The stores of a load, each once: the places that `spark_io.stores` opens."""
+    """The stores of a load, each once: directories or URIs."""
     found: list[str] = []
-    for text in _named(given):
-        found += _found(text)
+    for text in _paths(given):
+        found += _matching_stores(text)
     by_uuid: dict[bytes, str] = {}
-    for place in found:
-        uuid = _uuid(place)
-        before = by_uuid.setdefault(uuid, place)
-        if before is not place:
+    for path in found:
+        uuid = _uuid(path)
+        before = by_uuid.setdefault(uuid, path)
+        if before is not path:
             how = "is named twice"
-            if before != place:
+            if before != path:
                 how = f"and {shown(before)} are the same store, or copies of one"
-            raise OptionError(f"{shown(place)} {how}: its rows would come twice, so leave one out")
+            raise OptionError(f"{shown(path)} {how}: its rows would come twice, so leave one out")
     return tuple(found)
 
 
@@ -49,14 +49,14 @@ def local(text: str, option: str) -> str:
     """The local directory that an option names, absolute; OptionError."""
     parts = urlsplit(text)
     if parts.scheme == "file":
-        text = unquote(text.removeprefix("file:"))  # a `?` is a pattern here, and no query
+        text = unquote(text.removeprefix("file:"))  # a `?` belongs to a pattern here
         text = "/" + text.lstrip("/")
     elif "://" in text:
         raise OptionError(f"option {option!r} must be a local directory, not {shown(text)!r}")
     return str(Path(text).absolute())
 
 
-def _named(given: Mapping[str, str]) -> list[str]:
+def _paths(given: Mapping[str, str]) -> list[str]:
     if PATHS not in given:
         if not given.get(PATH):
             raise OptionError("option 'path' is missing: give a directory")
@@ -74,44 +74,44 @@ def _named(given: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _found(text: str) -> list[str]:
+def _matching_stores(text: str) -> list[str]:
     if is_remote(text):
-        found = shipped.matching(text) if _is_wild(text) else [text]
+        found = shipped.matching(text) if _is_pattern(text) else [text]
         if not found:
             raise OptionError(f"option 'path': no store was shipped to where {shown(text)!r} finds")
         return found
-    place = local(text, PATH)
-    return [place] if _is_store(place) or not _is_wild(place) else _matching(place)
+    path = local(text, PATH)
+    return [path] if _is_store(path) or not _is_pattern(path) else _matching(path)
 
 
-def is_remote(place: str) -> bool:
+def is_remote(path: str) -> bool:
     """Whether it is a URI, and no local path."""
-    return is_uri(place) and not place.startswith("file:")
+    return is_uri(path) and not path.startswith("file:")
 
 
-def _uuid(place: str) -> bytes:
-    if is_remote(place) or is_shipped(Path(place)) or _is_being_shipped(Path(place)):
-        return bytes.fromhex(shipped.place(place).published().uuid)
-    return storefile.read(LOCAL, Path(place)).uuid
+def _uuid(path: str) -> bytes:
+    if is_remote(path) or is_shipped(Path(path)) or _is_being_shipped(Path(path)):
+        return bytes.fromhex(shipped.place(path).published().uuid)
+    return storefile.read(LOCAL, Path(path)).uuid
 
 
-def _is_wild(place: str) -> bool:
-    if is_remote(place):
-        return shipped.is_pattern(place)
-    return any(each in place for each in _WILD)
+def _is_pattern(path: str) -> bool:
+    if is_remote(path):
+        return shipped.is_pattern(path)
+    return any(each in path for each in _WILDCARDS)
 
 
-def _is_store(place: str) -> bool:
-    return LOCAL.exists(Path(place, file_names.STORE))
+def _is_store(path: str) -> bool:
+    return LOCAL.exists(Path(path, file_names.STORE))
 
 
 def _matching(pattern: str) -> list[str]:
-    """The stores that a pattern finds, sorted. What is no store is left out, but not what has a log
-    and no STORE, or objects of a ship and no manifest: opening it says what is wrong with it."""
+    """The stores that a pattern finds, sorted. A directory with a log and no STORE is among them,
+    and one with shipped objects and no manifest: opening it says what is wrong."""
     root, *parts = Path(pattern).parts
     found = [Path(root)]
     for part in parts:
-        if _is_wild(part):
+        if _is_pattern(part):
             found = [each / name for each in found for name in _names(each, part)]
         else:
             found = [each / part for each in found]
@@ -126,15 +126,15 @@ def _matching(pattern: str) -> list[str]:
     return sorted(kept)
 
 
-def _is_being_shipped(place: Path) -> bool:
-    """Whether a first ship to a directory has sent something, and has not published it yet."""
-    if not LOCAL.exists(place / shipped.OBJECTS) or LOCAL.exists(place / shipped.MANIFEST):
+def _is_being_shipped(path: Path) -> bool:
+    """Whether a first ship to a directory has sent objects, and has not published them yet."""
+    if not LOCAL.exists(path / shipped.OBJECTS) or LOCAL.exists(path / shipped.MANIFEST):
         return False
-    return any(map(shipped.is_object, _names(place / shipped.OBJECTS, "*")))
+    return any(map(shipped.is_object, _names(path / shipped.OBJECTS, "*")))
 
 
 def _names(folder: Path, pattern: str) -> list[str]:
-    """As in a shell, what begins with a dot is only found by a pattern that does."""
+    """The names in a folder that match. As in a shell a leading dot must be in the pattern."""
     try:
         listed = LOCAL.names(folder)
     except NotAStoreError:  # a file

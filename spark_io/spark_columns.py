@@ -1,27 +1,34 @@
-"""The columns of the Spark source: the standard ones, and the fields that a user's schema names.
+"""The columns of the Spark source, and the batches that are made of them.
 
-Spark takes names that differ by case only for one: standard columns match without case, and what
-would collide is refused. Any other column is the field of exactly its name, byte for byte: an entry
+There are the standard columns, and the fields that a user's schema names. Spark takes names that
+differ by case only for one: so standard columns match without case, and two columns that differ by
+case only are refused. Any other column is the field of exactly its name, byte for byte: an entry
 that has the name in another case only has no such field.
 
-Invariants: every column is checked when the query is planned, and an error names it; what a column
-is follows from the schema and the options, and never from what entries have. A column is
-plain text (name and type), so that it can be sent anywhere; Arrow types are made where they are
-needed.
+A record is malformed if a value is not of its column's type. As with Spark's own text sources
+PERMISSIVE makes the value null and puts the whole entry as JSON into the column
+``_corrupt_record``, if the schema has it; DROPMALFORMED leaves the row out; FAILFAST is an error.
+
+Invariants: every column is checked when the query is planned, and an error names it. What a column
+is follows from the schema and the options alone, never from what entries have. A column is plain
+text (name and type), so that it can be sent anywhere; its Arrow type is made where it is needed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from logstore.errors import OptionError
-from logstore.scan.arrow import BATCH_ROWS, Gather, Source
-from logstore.scan.column_names import folded
-from logstore.scan.conversion import Target
-from logstore.spark_io.source_options import SourceOptions
-from logstore.spark_io.spark_records import Rows
+from logstore.scan import conversion
+from logstore.scan.conversion import Shape
+from logstore.scan.record_batches import BATCH_ROWS, ColumnSource, Gather
+from logstore.scan.scan_columns import Target, folded
+from logstore.scan.scan_records import entry_object
+from logstore.spark_io.spark_options import DROPMALFORMED, FAILFAST, SourceOptions
 from logstore.tuples import NamedTuple
 
 DDL = (
@@ -65,7 +72,7 @@ _FIELD_TYPES = (
 
 
 class Column(NamedTuple):
-    """One column: its name, Spark's short name of its type, whether Spark was told of nulls."""
+    """One column: its name, Spark's short name of its type, whether Spark expects nulls in it."""
 
     name: str
     type: str
@@ -79,16 +86,14 @@ class Column(NamedTuple):
 
 
 def ddl_of_several(store_column: str) -> str:
-    """The standard columns of several stores: with one that says which."""
+    """The standard columns, and one for the store, for a load of several stores."""
     quoted = store_column.replace("`", "``")
     return f"{DDL}, `{quoted}` string"
 
 
-def of_table(options: Mapping[str, str]) -> Any:
-    """The standard columns, with the options of the load in them.
-
-    When a table is read, Spark 4.3 hands its schema over, and none of its options.
-    """
+def table_schema(options: Mapping[str, str]) -> Any:
+    """The standard columns of a table, with its options in their metadata: when a table is read,
+    Spark 4.3 hands its schema over, and none of its options."""
     from pyspark.sql.types import (
         ArrayType,
         BinaryType,
@@ -117,7 +122,7 @@ def of_table(options: Mapping[str, str]) -> Any:
 
 
 def table_options(schema: Any) -> dict[str, str]:
-    """The options that `of_table` left in a schema; empty if there are none."""
+    """The options that `table_schema` left in a schema; empty if there are none."""
     for field in schema:
         if OPTIONS_KEY in (field.metadata or {}):
             found: dict[str, str] = json.loads(field.metadata[OPTIONS_KEY])
@@ -156,7 +161,7 @@ def _twice(before: str, name: str) -> str:
 def _check(column: Column, options: SourceOptions) -> None:
     name, kind, nullable = column
     standard = column.standard
-    corrupt, of_store = _own(options)
+    corrupt, of_store = _added_columns(options)
     if folded(name) == of_store:
         if kind != "string" or standard:
             raise OptionError(
@@ -186,36 +191,40 @@ def _check(column: Column, options: SourceOptions) -> None:
         raise OptionError(f"column {name!r} may be null: leave NOT NULL out of the schema")
 
 
-def _own(options: SourceOptions) -> tuple[str, str]:
-    """The columns for malformed records and for the store, as `folded` has them."""
+def _added_columns(options: SourceOptions) -> tuple[str, str]:
+    """The names of the columns for malformed records and for the store, as `folded` has them."""
     return folded(options.corrupt), folded(options.store_column)
 
 
 def fields(wanted: Sequence[Column], options: SourceOptions) -> tuple[str, ...]:
     """The names of fields among the columns."""
-    own = _own(options)
+    own = _added_columns(options)
     return tuple(each.name for each in wanted if not each.standard and folded(each.name) not in own)
 
 
 def hidden(wanted: Sequence[Column], options: SourceOptions) -> str | None:
-    """The name of the field that the column for the store hides; None if there is no such column,
-    or all fields are read."""
+    """The name of the field that the column for the store hides. None: there is no such column, or
+    ``fields`` or ``pairs`` are read, which show the field."""
     if {"fields", "pairs"} & {each.standard for each in wanted}:
         return None
-    _, own = _own(options)
+    _, own = _added_columns(options)
     return next((each.name for each in wanted if folded(each.name) == own), None)
 
 
-def rows(wanted: Sequence[Column], options: SourceOptions, store: str) -> tuple[Rows, Gather]:
-    """What makes batches for Spark of a store's rows, and what gathers nodes for it."""
+def shape_and_gather(
+    wanted: Sequence[Column], options: SourceOptions, store: str
+) -> tuple[SparkShape, Gather]:
+    """The shape of the batches for Spark, and what gathers nodes for it."""
     targets = [
         Target(each.name, arrow_type(each.type), each.standard, each.nullable) for each in wanted
     ]
     names = [folded(each.name) for each in wanted]
-    corrupt, of_store = (names.index(each) if each in names else -1 for each in _own(options))
-    made = Rows(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
+    corrupt, of_store = (
+        names.index(each) if each in names else -1 for each in _added_columns(options)
+    )
+    made = SparkShape(targets, mode=options.mode, corrupt=corrupt, of_store=of_store, store=store)
     if not made.sources and not options.fail_on_loss:
-        made.sources.append(Source("ms", standard=True))  # else nodes would be counted unread
+        made.sources.append(ColumnSource("ms", standard=True))  # else no node would be read
     return made, Gather(made.sources, BATCH_ROWS)
 
 
@@ -246,3 +255,88 @@ def arrow_type(kind: str) -> Any:
         "timestamp_ntz": pa.timestamp("us"),
         "date": pa.date32(),
     }[kind]
+
+
+_RECORD = (ColumnSource("id", standard=True), ColumnSource("pairs", standard=True, binary=True))
+
+
+class SparkShape(Shape):
+    """Turns gathered batches into those that Spark asks for. ``corrupt`` and ``of_store``: the
+    numbers of the columns for malformed records and for the ``store`` among the ``targets``; -1:
+    none."""
+
+    def __init__(
+        self, targets: Sequence[Target], *, mode: str, corrupt: int, of_store: int = -1,
+        store: str = "",
+    ) -> None:  # fmt: skip
+        self._corrupt = corrupt
+        self._of_store = of_store
+        self._store = store
+        self._drop = mode == DROPMALFORMED
+        super().__init__(targets, strict=mode == FAILFAST)
+        made = (corrupt, of_store)  # these columns are made here, and not gathered
+        self._values = [each for at, each in enumerate(targets) if at not in made]
+        self.sources[:] = [each for at, each in enumerate(self.sources) if at not in made]
+        if corrupt >= 0:
+            self.sources += _RECORD
+
+    def batch(self, gathered: Any) -> Any:
+        """The batch with the types of the schema."""
+        arrays: list[Any] = []
+        bad: list[Any] = []
+        for array, target in zip(gathered.columns, self._values, strict=False):
+            arrays.append(self.array(array, target))
+            if not target.standard and (self._drop or self._corrupt >= 0):
+                mask = conversion.malformed(array, arrays[-1])
+                if mask is not None:
+                    bad.append(mask)
+        malformed = _any_of(bad)
+        own = [(self._corrupt, partial(_corrupt_records, gathered, malformed))]
+        own += [(self._of_store, partial(_repeated, self._store, gathered.num_rows))]
+        for place, make in sorted(own, key=itemgetter(0)):
+            if place >= 0:
+                arrays.insert(place, make())
+        made = self.made(gathered, arrays)
+        if self._drop and malformed is not None:
+            import pyarrow.compute as pc
+
+            return made.filter(pc.invert(malformed))
+        return made
+
+
+def _repeated(text: str, count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def _any_of(masks: list[Any]) -> Any:
+    import pyarrow.compute as pc
+
+    if not masks:
+        return None
+    found = masks[0]
+    for mask in masks[1:]:
+        found = pc.or_(found, mask)
+    return found
+
+
+def _corrupt_records(gathered: Any, malformed: Any) -> Any:
+    """Malformed entries as JSON, null for the others."""
+    import pyarrow as pa
+
+    if malformed is None:
+        return pa.nulls(gathered.num_rows, pa.string())
+    ids, pairs = gathered.columns[-2:]
+    return pa.array(
+        [
+            _as_json(ids[at].as_py(), pairs[at].as_py()) if bad else None
+            for at, bad in enumerate(malformed.to_pylist())
+        ],
+        pa.string(),
+    )
+
+
+def _as_json(id: str, pairs: list[dict[str, Any]]) -> str:
+    found = [(pair["field"].encode(), pair["value"]) for pair in pairs]
+    return json.dumps(entry_object(id, found), ensure_ascii=False)
