@@ -274,11 +274,6 @@ class Wake:
         return Wake._words_in(_first_bytes(fs, path, _DURABLE_OFFSET))
 
     @staticmethod
-    def peek_in(file: File) -> LogWords | None:
-        """As ``peek``, from an open file, which may have been replaced since."""
-        return Wake._words_in(file.pread(_DURABLE_OFFSET, 0))
-
-    @staticmethod
     def _words_in(data: bytes) -> LogWords | None:
         if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
             return None
