@@ -212,7 +212,7 @@ def _steps(engine: Engine) -> Generator[RowPiece, None, None]:
 
 
 def aside(engine: Engine) -> Engine:
-    """An engine of the same store that builds an index; record cache and files are its own."""
+    """An engine of the same store that builds an index. Record cache and files are its own."""
     made = Engine(
         engine.fs,
         engine.path,

@@ -210,13 +210,10 @@ def _dropped(txn: _Txn, stream: int) -> None:
 
 def _page(index: feature.Index, after: tuple[int, int] | None) -> feature.Page[tuple[int, int]]:
     which, number = after or (OF_STREAM, 0)
-    page = feature.page_of(
-        "settings", SettingRows(index).rows(which, number), lambda row: (which, row[0])
-    )
-    if page is None:
-        return ([], (OF_GROUP, 0)) if which == OF_STREAM else None
-    page[0][0]["which"] = which
-    return page
+    rows = feature.rows_of_chunk(SettingRows(index).rows(which, number))
+    if rows:
+        return [{"kind": "settings", "which": which, "rows": rows}], (which, rows[-1][0])
+    return ([], (OF_GROUP, 0)) if which == OF_STREAM else None
 
 
 def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:

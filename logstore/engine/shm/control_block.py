@@ -24,7 +24,7 @@ from logstore.engine.shm import futex
 from logstore.engine.shm.wait_words import WAITERS_OFFSET, Waits
 from logstore.engine.shm.waiters import TABLE_BYTES, waiting_in
 from logstore.errors import DiskFullError, FileSystemError, StoreError, UnreadableError
-from logstore.fs import File, FileSystem
+from logstore.fs import FileSystem
 from logstore.tuples import NamedTuple
 
 MAGIC = b"LGSTWAK\x09"
@@ -271,15 +271,7 @@ class Wake:
     def peek(fs: FileSystem, path: Path) -> LogWords | None:
         """Where the log stands, read without mapping or writing; None if there is no such file, or
         it cannot be read."""
-        return Wake._words_in(_first_bytes(fs, path, _DURABLE_OFFSET))
-
-    @staticmethod
-    def peek_in(file: File) -> LogWords | None:
-        """As ``peek``, from an open file, which may have been replaced since."""
-        return Wake._words_in(file.pread(_DURABLE_OFFSET, 0))
-
-    @staticmethod
-    def _words_in(data: bytes) -> LogWords | None:
+        data = _first_bytes(fs, path, _DURABLE_OFFSET)
         if len(data) < _DURABLE_OFFSET or data[: len(MAGIC)] != MAGIC:
             return None
         return LogWords._make(_WORDS.unpack_from(data, _LOG_OFFSET))
