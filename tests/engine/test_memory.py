@@ -16,7 +16,7 @@ from logstore.index import keys
 from logstore.index.keys import RUN, OpenNode, Run
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.store.look import everything, stream_nodes
+from tests.store.whole_store import everything, stream_nodes
 from tests.support.inside import delete_index, engine_of
 
 ROWS, PAD_BYTES = 90_000, 4000

@@ -12,7 +12,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.maintenance import space_alarm
 from logstore.engine.maintenance.space_alarm import AGAIN_S, LOOK_S, SpaceAlarm
 from logstore.errors import OptionError
-from tests.waiting.crowd import eventually
+from tests.support.waits import eventually
 
 MIB, GIB = 1 << 20, 1 << 30
 

@@ -14,9 +14,9 @@ import logstore
 from logstore.engine.shm import control_block as words
 from logstore.engine.shm.control_block import Wake
 from logstore.fs import LOCAL
-from tests.engine.procs import Forked
 from tests.support import inside
 from tests.support.dying import killed_at
+from tests.support.processes import Forked
 
 STORED = 60_000  # times
 VALUES = (3, 1 << 40 | 5)

@@ -22,10 +22,10 @@ from logstore.errors import EntryNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.wire.command_runner import Runner
 from logstore.wire.steps import Change
-from tests.engine.procs import Forked
 from tests.groups.shop import numbers, shop
-from tests.store.look import stream_nodes
+from tests.store.whole_store import stream_nodes
 from tests.support.inside import delete_index, log_bytes
+from tests.support.processes import Forked
 from tests.support.threads import run_all
 
 

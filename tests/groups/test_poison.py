@@ -19,8 +19,8 @@ import logstore
 from logstore import aio
 from logstore.engine.waiting.wait_session import GroupRead
 from tests.conftest import ROOT
-from tests.engine.procs import Forked
 from tests.groups.shop import NOW_MS, numbers, shop
+from tests.support.processes import Forked
 
 WORKER = """
 import os, signal, sys

@@ -19,7 +19,7 @@ from logstore import EntryTypeError, JobFailedError, JobNotDoneError, OptionErro
 from logstore.jobs import Job, Jobs, ends
 from logstore.jobs import gone as gone_workers
 from logstore.jobs import job_worker as worker
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 
 @pytest.fixture(params=["utf-8", None, "latin-1"])

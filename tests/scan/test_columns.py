@@ -18,7 +18,7 @@ from logstore.errors import OptionError
 from logstore.scan import column_names, split_reads
 from logstore.scan.arrow import Gather
 from tests import seeds
-from tests.scan.look import make_plan, make_store
+from tests.scan.scanned_stores import make_plan, make_store
 from tests.scan.shapes import REPEATED, SHAPES, random_ids
 
 NUMBERS = itertools.count()

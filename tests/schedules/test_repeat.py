@@ -19,9 +19,9 @@ from logstore.features.cron import Repeat
 from logstore.ids import MAX_ID
 from logstore.recovery.check import check
 from tests import seeds
-from tests.engine.procs import Forked
 from tests.schedules.due import opened, values, waiting
 from tests.support.inside import START_MS, FixedClock, delete_index, do_due_work
+from tests.support.processes import Forked
 
 
 def dues(store: Store[Any], name: str = "a") -> list[int]:

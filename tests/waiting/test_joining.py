@@ -15,7 +15,9 @@ from logstore.engine.groups import admin
 from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.waiting import probe
 from tests.support.inside import engine_of
-from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
+from tests.support.threads import running
+from tests.support.waits import eventually
+from tests.waiting.crowd import SOON_S, group_of, key_of, owners
 from tests.waiting.readers import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
@@ -160,12 +162,9 @@ def test_who_joins_a_store_that_is_being_closed_is_told_so(tmp_path: Path) -> No
         for name in names:
             served_once(store, name)
         threads = [threading.Thread(target=work, args=(store, name)) for name in names]
-        for thread in threads:
-            thread.start()
-        time.sleep(turn % 20 / 1000)
-        store.close()
-        for thread in threads:
-            thread.join(60)
+        with running(threads, 60):
+            time.sleep(turn % 20 / 1000)
+            store.close()
     assert {type(error) for error in errors} == {logstore.ClosedError}
     assert len(errors) == 160
 

@@ -15,6 +15,7 @@ import pytest
 
 from logstore.wire.server.server import THREADS
 from tests.peers.servers import Peer
+from tests.support.waits import eventually
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served
@@ -49,10 +50,7 @@ def status(pid: int) -> dict[str, int]:
 
 def until(line: Line, told: str) -> None:
     """Wait until INFO tells it."""
-    deadline = time.monotonic() + WAITS_S
-    while told.encode() + b"\r\n" not in line("INFO", "clients"):
-        assert time.monotonic() < deadline, line("INFO", "clients")
-        time.sleep(0.01)
+    eventually(lambda: told.encode() + b"\r\n" in line("INFO", "clients"))
 
 
 def block(readers: list[Line], workers: list[Line]) -> None:
