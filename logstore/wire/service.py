@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.shm.waiters import SavedWaiters
+from logstore.ids import StreamID
 from logstore.wire.audit import Audit, Denials, Logins, Reason, without_passwords
 from logstore.wire.command_runner import Runner
 from logstore.wire.log_limiter import Seldom
@@ -48,6 +49,15 @@ class Database(NamedTuple):
     number: int
     store: Store[bytes]
     runner: Runner
+
+
+class Seen(NamedTuple):
+    """What WATCH keeps of a key."""
+
+    position: int  # of the last frame that changed its record, also by XSETID; 0: it is missing
+    content: tuple[int, ...] = ()  # what XSETID leaves
+    last_ids: tuple[StreamID, ...] = ()  # what XSETID sets
+    next_stream: int = 0  # of a missing one: the number of the stream that is made next
 
 
 @dataclass
@@ -85,7 +95,7 @@ class Client:
         self.user: User = service.users.default
         self.authenticated = trusted or service.open
         self.multi: Multi | None = None
-        self.watched: dict[bytes, object] = {}  # keys, and their versions when they were watched
+        self.watched: dict[bytes, Seen] = {}  # keys as they were then
         self.watched_bytes = 0
         self.closing = False  # QUIT: close behind the reply
         self.gone = False  # it sends nothing any more: what blocks ends

@@ -420,3 +420,28 @@ def test_a_large_group_is_looked_at_in_steps(
             range(1, len(found.group_infos[0].pending_entries) + 1)
         )
         assert found.length == 5_000
+
+
+@pytest.mark.parametrize("how", ["autoclaim", "read", "reassign", "claim"])
+@pytest.mark.parametrize("lane", [True, False])
+def test_no_time_at_all_is_had_by_what_was_delivered_while_the_clock_was_ahead(
+    tmp_path: Path, how: str, *, lane: bool
+) -> None:
+    with shop(tmp_path, 3) as (store, group, clock):
+        clock.ms += 60_000
+        ids = [entry.id for entry in group.read("ahead")]
+        clock.ms -= 60_000
+        group.read("b", timeout=0)
+        if not lane:
+            store._engine().lane = None
+        if how == "autoclaim":
+            found = [entry.id for entry in group.autoclaim("b", min_idle=0).entries]
+        elif how == "read":
+            found = [entry.id for entry in group.read("b", min_idle=0, timeout=5)]
+        elif how == "claim":
+            found = [entry.id for entry in group.claim("b", *ids, min_idle=0)]
+        else:
+            given = group.reassign(0, alive_within=30)
+            assert sum(given.values()) == 3
+            found = sorted(entry.id for who in given for entry in group.backlog(who))
+        assert found == ids

@@ -195,7 +195,7 @@ def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
     took it from the log would leave a store that counts an entry it does not have."""
     with logstore.open(tmp_path / "store", sync="os", background=False) as store:
         store.stream("s").add({"n": 1})
-        meta, write = checkpoint._meta, checkpoint.checkpoint.write
+        meta, write = checkpoint._meta, checkpoint.checkpoint_file.write
         seen: list[tuple[int, int]] = []
 
         def meta_later(engine: Any) -> Any:
@@ -208,7 +208,7 @@ def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
             return write(*given)
 
         monkeypatch.setattr(checkpoint, "_meta", meta_later)
-        monkeypatch.setattr(checkpoint.checkpoint, "write", written)
+        monkeypatch.setattr(checkpoint.checkpoint_file, "write", written)
         store.checkpoint()
         assert seen == [(store._engine().wake.applied,) * 2]
 

@@ -14,6 +14,10 @@ import logstore
 from logstore.wire.catalogue import service_of
 from logstore.wire.server.server import Listen, Server
 from logstore.wire.service import Service
+from logstore.wire.table import Profile
+
+# Of each peer that is asked, the profile that answers as it does.
+SERVED_AS: dict[str, Profile] = {"redis": "redis-8.2", "valkey": "valkey-9"}
 
 
 class Served:

@@ -18,7 +18,7 @@ from logstore.wire.resp.globs import Glob
 from logstore.wire.table import Profile
 from tests.peers.servers import Peer
 from tests.wire.lines import Line
-from tests.wire.served import Served, serving
+from tests.wire.served import SERVED_AS, Served, serving
 
 NUMBERS = [b"1" * 5000, b"0", b"-1", b"+1", b"1_0", b" 1", b"1 ", "١".encode(), b"", b"0x1", b"1.0",
            b"01", b"9223372036854775808", b"99999"]  # fmt: skip
@@ -289,3 +289,21 @@ def test_long_patterns_end(pattern: bytes, name: bytes, fits: bool) -> None:
     begun = time.process_time()
     assert Glob(pattern).fits(name) is fits
     print(f"{time.process_time() - begun:.3f} s")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "XREADGROUP GROUP STREAMS c STREAMS k >", "XREADGROUP GROUP g STREAMS STREAMS k >",
+        "XREADGROUP GROUP STREAMS STREAMS COUNT 1 NOACK STREAMS a b > >",
+        "XREAD COUNT 1 STREAMS STREAMS 0", "XREAD BLOCK 5 STREAMS a b 0 0", "COPY a b", "DEL a b c",
+        "XGROUP CREATE k g 0", "XINFO STREAM k", "MULTI",
+    ],
+)  # fmt: skip
+def test_the_keys_of_a_command(words: str, peer: Peer, tmp_path: Path) -> None:
+    """A group or a consumer may be called STREAMS."""
+    with serving(tmp_path / "s", profile=SERVED_AS[peer.name]) as served:
+        ours, theirs = Line(served.port), Line(peer.port)
+        with ours, theirs:
+            ask = ["COMMAND", "GETKEYS", *words.split()]
+            assert ours(*ask) == theirs(*ask)

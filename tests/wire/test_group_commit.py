@@ -56,6 +56,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 @pytest.fixture(autouse=True)
 def _together_however_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_adds, "TOGETHER_NS", 1 << 62)
+    monkeypatch.setattr("logstore.wire.together.COMMIT_S", 600.0)
 
 
 @pytest.fixture

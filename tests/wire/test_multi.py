@@ -20,9 +20,8 @@ from logstore.wire.table import Command, Profile
 from logstore.wire.users import User
 from tests.peers.servers import Peer
 from tests.wire.lines import Line, Reply, request
-from tests.wire.served import Served, serving
+from tests.wire.served import SERVED_AS, Served, serving
 
-PROFILES: dict[str, Profile] = {"redis": "redis-8.2", "valkey": "valkey-9"}
 STORE_WIDE = "ERR this command is not allowed inside a transaction"
 # What is compared: the replies (all), their kinds (what they tell differs), or, where this server
 # differs (docs/redis.md), the reply to EXEC is given.
@@ -73,7 +72,7 @@ NEWEST: dict[str, Reply] = {
 @pytest.fixture
 def served(peer: Peer, tmp_path: Path) -> Iterator[Served]:
     """A server that is to answer as the peer does."""
-    with serving(tmp_path / "s", profile=PROFILES[peer.name], allow_flush=True) as found:
+    with serving(tmp_path / "s", profile=SERVED_AS[peer.name], allow_flush=True) as found:
         yield found
 
 

@@ -27,7 +27,7 @@ from tests import seeds
 from tests.peers.servers import Peer
 from tests.tools.commands import TIMEOUT_S
 from tests.wire.lines import Line, Refusal, request
-from tests.wire.served import Served, serving
+from tests.wire.served import SERVED_AS, Served, serving
 
 WORDS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 
@@ -293,3 +293,38 @@ def test_what_curl_and_fetch_post_is_not_run(served: Served, program: str) -> No
     subprocess.run([found, *words[program]], capture_output=True, check=False, timeout=TIMEOUT_S)
     with Line(served.port) as line:
         assert line("EXISTS", "s") == 0
+
+
+def answered(port: int, data: bytes) -> bytes:
+    """All that comes back if this is sent, and nothing more."""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connected:
+        connected.sendall(data)
+        connected.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := connected.recv(4096):
+            found += part
+    return found
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"*1\n$4\nPING\n", b"*1\r\n$4\nPING\r\n", b"*1\r\n$04\r\nPING\r\n",
+        b"*01\r\n$4\r\nPING\r\n",
+        b"*00\r\n", b"*+1\r\n$4\r\nPING\r\n", b"*1\r\n$+4\r\nPING\r\n", b"*1\r\n$-0\r\n\r\n",
+        b"*-1\r\nPING\r\n", b"*-0\r\nPING\r\n", b"*1 \r\n$4\r\nPING\r\n", b"*1\r\n$4 \r\nPING\r\n",
+        b"*1\r\n$0\r\n\r\nPING\r\n", b"*\r\n", b"*1\r\n$\r\n", b"PING\n",
+        b"*1\r\n$99999999999999999999\r\n", b"*1_0\r\n", "*١\r\n".encode(),
+    ],
+)  # fmt: skip
+def test_a_length_is_read_as_the_peers_read_it(data: bytes, peer: Peer, tmp_path: Path) -> None:
+    """Lengths with zeros in front, and lines without a carriage return, were taken once."""
+    with serving(tmp_path / "s", profile=SERVED_AS[peer.name]) as served:
+        assert answered(served.port, data) == answered(peer.port, data)
+
+
+def test_any_byte_behind_a_carriage_return_ends_a_line(redis_peer: Peer, tmp_path: Path) -> None:
+    """As in Redis; Valkey 9.1 refuses it."""
+    data = b"*1\r\r$4\r\rPING\r\r"
+    with serving(tmp_path / "s") as served:
+        assert answered(served.port, data) == answered(redis_peer.port, data) == b"+PONG\r\n"

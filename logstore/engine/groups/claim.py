@@ -219,7 +219,8 @@ def _walk(
     txn: WriteTxn, group: GroupRecord, min_idle_ms: int, start: StreamID | None
 ) -> Iterator[pel.PendingEntry]:
     if start is None:
-        return pel.by_idle(txn.groups.index, group.number, txn.now_ms - min_idle_ms)
+        until_ms = pel.delivered_until_ms(txn.now_ms, min_idle_ms)
+        return pel.by_idle(txn.groups.index, group.number, until_ms)
     return pel.by_id(txn.groups.index, group.number, start, MAX_ID)
 
 
@@ -239,7 +240,8 @@ def reassign(
     }
     if not alive:
         return {}
-    idle = pel.by_idle(txn.groups.index, group_record.number, txn.now_ms - min_idle_ms)
+    until_ms = pel.delivered_until_ms(txn.now_ms, min_idle_ms)
+    idle = pel.by_idle(txn.groups.index, group_record.number, until_ms)
     moved = list(islice(idle, count or None))
     held = {number: each.pending for number, each in alive.items()}
     for waiting in moved:  # it no longer counts for the consumer that it leaves

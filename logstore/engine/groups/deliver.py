@@ -46,11 +46,14 @@ def redelivery_idle_ms(
 
 def idle_until_ms(now_ms: int, idle: int) -> int:
     """An entry delivered at this time or before is idle for so long; one given back always is."""
-    return max(now_ms - idle, GIVEN_BACK_MS - 1 if now_ms >= GIVEN_BACK_MS else 0)
+    least_ms = GIVEN_BACK_MS - 1 if now_ms >= GIVEN_BACK_MS else 0
+    return max(pel.delivered_until_ms(now_ms, idle), least_ms)
 
 
 def redelivery_due_ms(delivered_ms: int, idle: int) -> int:
     """When an entry that was delivered at this time is idle for so long."""
+    if idle <= 0:
+        return 0
     given_back = delivered_ms < GIVEN_BACK_MS <= idle
     return delivered_ms if given_back else delivered_ms + idle
 

@@ -248,7 +248,7 @@ cdef class ClaimLane(GroupLane):
                                 int64_t now_ms,
                         u64 upto) except -2:
         """Choose pending entries; how many, or -1: they are not known here, or too many."""
-        cdef int64_t until_ms = now_ms - asked.min_idle_ms, n
+        cdef int64_t until_ms = delivered_until(now_ms, asked.min_idle_ms), n
         if asked.which == OF_IDS:
             return self.choose_ids(g, ids, upto)
         if asked.which == FROM_ID:

@@ -7,7 +7,13 @@ cdef enum:
 
 cdef int64_t GIVEN_BACK_MS = <int64_t>1 << 40   # places of what was given back are below
 cdef int64_t COUNT_LIMIT = <int64_t>1 << 62
+cdef int64_t ANY_TIME_MS = 0x7fffffffffffffff   # no delivery is later
 cdef bytes NO_BOUND = b"\xff" * 16 + b"\x00"    # above every ID
+
+
+cdef inline int64_t delivered_until(int64_t now_ms, int64_t min_idle_ms) noexcept:
+    """What was delivered then or before is idle for so long, as `pel.delivered_until_ms` says."""
+    return now_ms - min_idle_ms if min_idle_ms > 0 else ANY_TIME_MS
 
 
 def group_layout():
@@ -408,7 +414,7 @@ cdef class Group:
 
     cdef bint has_idle(self, int64_t idle_ms, int64_t now_ms) noexcept:
         """Whether an entry may be pending for so long, or was given back. `knows_oldest`."""
-        cdef int64_t until_ms = now_ms - idle_ms
+        cdef int64_t until_ms = delivered_until(now_ms, idle_ms)
         if now_ms >= GIVEN_BACK_MS and until_ms < GIVEN_BACK_MS - 1:
             until_ms = GIVEN_BACK_MS - 1
         if not self.pending or until_ms < 0:

@@ -88,7 +88,8 @@ def set_id(
             "The entries_added specified in XSETID is smaller than the target stream length"
         )
     lowered = last < record.last
-    txn.emit(frames.Record(record.number, record.length, added, *last, *record.first, *deleted))
+    if (last, added, deleted) != (record.last, record.entries_added, record.max_deleted):
+        txn.emit(frames.Record(record.number, record.length, added, *last, *record.first, *deleted))
     if lowered:
         idempotency.forget_above(txn, record.number, last)
         compact = txn.settings.stream(record.number).compact_by is not None

@@ -73,6 +73,15 @@ def by_id(
             yield PendingEntry(StreamID(ms, seq), owner, time_ms, count)
 
 
+ANY_TIME_MS = (1 << 63) - 1  # no delivery is later
+
+
+def delivered_until_ms(now_ms: int, min_idle_ms: int) -> int:
+    """What was delivered then or before is idle for so long. Everything is for no time at all, also
+    what was delivered while the clock was ahead."""
+    return now_ms - min_idle_ms if min_idle_ms > 0 else ANY_TIME_MS
+
+
 def by_idle(
     txn: GroupTxn, group: int, until_ms: int, first_id: StreamID = ZERO_ID
 ) -> Iterator[PendingEntry]:

@@ -11,7 +11,6 @@ from logstore.wire.steps import Look, Reader, Step, Tell
 from logstore.wire.table import Command
 
 NAMES_AT_ONCE = 100
-_BY_WORD = {"xread": b"STREAMS", "xreadgroup": b"STREAMS"}
 
 
 def row(command: Command) -> Reply:
@@ -126,17 +125,9 @@ def keys_of(client: Client, words: Words) -> Step:
     """As COMMAND GETKEYS."""
     given = words.rest()
     command = client.service.table.find(given)
-    first, last, step = command.keys
-    word = _BY_WORD.get(command.name)
-    if word is not None:
-        places = [at for at, said in enumerate(given) if said.upper() == word]
-        behind = given[places[0] + 1 :] if places else []
-        keys = behind[: len(behind) // 2]
-    elif not first:
+    if not command.keys[0] and "movablekeys" not in command.flags:
         raise Failed("ERR The command has no key arguments")
-    else:
-        end = last if last >= 0 else len(given) + last
-        keys = given[first : end + 1 : step]
+    keys = [given[place] for place, _ in command.keys_in(given)]
     return Look(lambda _: keys)
 
 

@@ -1,7 +1,8 @@
 """MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 
-What is queued between MULTI and EXEC is one commit; EXEC does nothing if a watched stream, or one
-of its groups, has changed since WATCH.
+What is queued between MULTI and EXEC is one commit; EXEC does nothing if a watched stream has
+changed since WATCH. As in the peers, its groups and XSETID do not count, and a stream that was not
+there has changed if one was made and dropped since.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from logstore.wire.audit import ADMINISTRATION
 from logstore.wire.resp.failures import Failed
 from logstore.wire.resp.reply import NULL_ARRAY, OK, Failure, Reply
 from logstore.wire.resp.words import Words
-from logstore.wire.service import QUEUED_BYTES, Client, Multi
+from logstore.wire.service import QUEUED_BYTES, Client, Multi, Seen
 from logstore.wire.steps import Admin, Step, Tell
 from logstore.wire.store_reader import StoreReader
 from logstore.wire.table import Command
@@ -59,8 +60,10 @@ def execute(client: Client, _words: Words) -> Step:
             service.tell_monitors(client, command, words)
 
     def unchanged(state: WriteTxn) -> bool:
-        reader = StateReader(state, client.owed)
-        return watched == reader.once(lambda view: {key: _version(view, key) for key in watched})
+        def look(view: Snapshot) -> bool:
+            return not any(_changed(view, key, before) for key, before in watched.items())
+
+        return StateReader(state, client.owed).once(look)
 
     def run() -> Reply:
         turns = _Turns(client, queued)
@@ -137,20 +140,34 @@ def watch(client: Client, words: Words) -> Step:
         reader = StoreReader(client.database.store, client.owed)
         for key in keys:
             if key not in client.watched:
-                client.watched[key] = reader.once(partial(_version, key=key))
+                client.watched[key] = reader.once(partial(_seen, key=key))
                 client.watched_bytes += len(key) + QUEUED_BYTES
         return OK
 
     return Admin(look, commits=False)
 
 
-def _version(view: Snapshot, key: bytes) -> object:
-    """What changes whenever the stream, or one of its groups, does."""
+def _seen(view: Snapshot, key: bytes) -> Seen:
+    """A key as it is."""
     record = view.record(key)
     if record is None:
-        return None
-    groups = view.index.groups.of_stream(record.number)
-    return record.number, record.position, tuple((group.number, group.position) for group in groups)
+        return Seen(0, next_stream=view.meta.next_stream)
+    content = record.number, record.length, record.entries_added, record.expires_ms
+    return Seen(record.position, content, (record.last, record.max_deleted))
+
+
+def _changed(view: Snapshot, key: bytes, before: Seen) -> bool:
+    """Whether a peer would say that a key has changed.
+
+    A key that was missing and is so again: a stream was made and dropped since, maybe another one.
+    """
+    now = _seen(view, key)
+    if now == before:
+        return False
+    if now.position == before.position == 0:
+        made = now.next_stream - before.next_stream
+        return made != sum(1 for _ in view.index.records(before.next_stream - 1))
+    return now.content != before.content or now.last_ids == before.last_ids
 
 
 def unwatch(client: Client, _words: Words) -> Step:

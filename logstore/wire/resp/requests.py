@@ -64,7 +64,8 @@ STRANGER_WORDS_MAX = 10  # before AUTH
 STRANGER_MAX_BYTES = 16384  # of a request in all
 COMPACT_BYTES = 1 << 16
 _BLANK = re.compile(rb"(?:\r?\n)+")
-_LENGTHS = {b"$%d\r" % size: size for size in range(1000)}  # of short words, as they are sent
+_NUMBER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_LENGTHS = {b"$%d" % size: size for size in range(1000)}  # of short words, as they are sent
 
 
 class ProtocolError(Exception):
@@ -145,11 +146,11 @@ class RequestParser:
             self._at = blank.end()  # empty lines are no requests, however many
             return []
         line_max = self._line_max
-        end = data.find(b"\n", at, at + line_max + 1)
         if data[at] != 42:  # "*"
-            return self._inline(at, end)
-        if end < 0:
-            if len(data) - at > line_max:
+            return self._inline(at, data.find(b"\n", at, at + line_max + 1))
+        end = data.find(b"\r", at, at + line_max + 1)
+        if end < 0 or end + 1 == len(data):
+            if end < 0 and len(data) - at > line_max:
                 raise ProtocolError("too big mbulk count string")
             return None
         count = _number(data[at + 1 : end], "invalid multibulk length")
@@ -157,7 +158,7 @@ class RequestParser:
             raise ProtocolError("invalid multibulk length")
         if not self.trusted and count > STRANGER_WORDS_MAX:
             raise ProtocolError("unauthenticated multibulk length")
-        self._at = end + 1
+        self._at = end + 2
         if count <= 0:
             return []
         self._left, self._words = count, []
@@ -189,9 +190,9 @@ class RequestParser:
         try:
             while left:
                 if bulk < 0:
-                    end = find(b"\n", at, at + line_max)
-                    if end < 0:
-                        if size - at >= line_max:
+                    end = find(b"\r", at, at + line_max)
+                    if end < 0 or end + 1 == size:
+                        if end < 0 and size - at >= line_max:
                             raise ProtocolError("too big bulk count string")
                         return None
                     bulk = known.get(bytes(data[at:end]), -1) if end - at < 6 else -1
@@ -200,7 +201,7 @@ class RequestParser:
                             shown = chr(data[at]) if 32 <= data[at] < 127 else "?"
                             raise ProtocolError(f"expected '$', got '{shown}'")
                         bulk = self._checked(data[at + 1 : end])
-                    at = end + 1
+                    at = end + 2
                 if size - at < bulk + 2:
                     return None
                 if bulk < COMPACT_BYTES:
@@ -227,7 +228,7 @@ class RequestParser:
 
 
 def _number(digits: bytearray, failure: str) -> int:
-    text = bytes(digits).rstrip(b"\r")
-    if not 0 < len(text) <= 20 or not text.removeprefix(b"-").isdigit():
+    """A number as the peers read one: no zero leads, and no sign but a minus."""
+    if not _NUMBER.fullmatch(digits):
         raise ProtocolError(failure)
-    return int(text)
+    return int(digits)
