@@ -48,7 +48,7 @@ def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_ends_where_the_bytes_do(codec: Codec, native: Codec, seed: int) -> None:
+def test_a_batch_ends_where_the_bytes_do(codec: Codec, native: Codec, seed: int) -> None:
     data, ends = stored(seed, 4)
     for size in range(0, len(data), 1 if codec is native else 37):
         batch = codec.NodeBatch(data[:size], 0, 99, None, (0, 0))

@@ -186,7 +186,7 @@ def test_where_the_log_lacks_what_wake_says_nothing_is_switched_to(
     assert generations(engine.path) == [str(before)]
 
 
-def test_one_that_somebody_built_meanwhile_is_not_replaced(
+def test_an_index_that_another_built_meanwhile_is_not_replaced(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was committed since to that one would be taken back for who has it open."""
@@ -482,7 +482,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_one_that_nobody_used_is_left_when_segments_behind_it_went(tmp_path: Path) -> None:
+def test_an_unused_index_is_left_when_segments_behind_it_went(tmp_path: Path) -> None:
     """BOOT names it, its last commit is there, and what follows that commit is not: it is no damage
     of the log, and the index is built anew."""
     path = tmp_path / "other"

@@ -53,7 +53,7 @@ def test_one_process_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert os.read(told, 100) == b"x"
 
 
-def test_it_is_counted_in_slices(tmp_path: Path) -> None:
+def test_tombstones_are_counted_in_slices(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", background=False, node_max_entries=1) as store:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(NODES))

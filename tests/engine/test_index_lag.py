@@ -101,7 +101,7 @@ def _is_whole(path: Path, expected: list[int]) -> None:
 
 
 # -- how far it lags ------------------------------------------------------------------------------
-def test_it_lags_so_many_commits_and_no_more(tmp_path: Path) -> None:
+def test_the_index_lags_so_many_commits_and_no_more(tmp_path: Path) -> None:
     with _lagging(tmp_path / "s", 0) as store:
         lag = []
         for n in range(1, 4 * MOST + 1):
@@ -112,7 +112,9 @@ def test_it_lags_so_many_commits_and_no_more(tmp_path: Path) -> None:
     _is_whole(tmp_path / "s", list(range(n + 1)))
 
 
-def test_it_lags_so_many_bytes_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_lags_so_many_bytes_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside.let_lag(monkeypatch, 1000, 1000)
     with _lagging(tmp_path / "s", 0) as store:
         wake = inside.engine_of(store).wake
@@ -226,7 +228,9 @@ def _copy_index(store: Store) -> None:
 
 @pytest.mark.parametrize("name", NEXT)
 @pytest.mark.parametrize("cached", [True, False], ids=["from memory", "from the log"])
-def test_it_follows_before_anything_else_happens(tmp_path: Path, name: str, cached: bool) -> None:
+def test_the_index_follows_before_anything_else_happens(
+    tmp_path: Path, name: str, cached: bool
+) -> None:
     path, (work, expected) = tmp_path / "s", NEXT[name]
     with _lagging(path) as store:
         if not cached:

@@ -120,7 +120,7 @@ def test_other_adds_go_through_the_pipeline(store: Store, add: Callable[[Any], o
     assert len(read(store)) == before + 5
 
 
-def test_one_that_waits_for_the_lock_is_passed_over_a_few_times_only(store: Store) -> None:
+def test_a_process_that_waits_for_the_lock_is_passed_over_a_few_times_only(store: Store) -> None:
     stream, engine = store.stream("s"), engine_of(store)
     for number in range(1, 2 * PASSED_OVER_MAX + 3):
         engine.wake.announce_waiting()  # it was woken, found LOCK taken again, and says so again

@@ -242,7 +242,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_it_does_what_the_pipeline_does(tmp_path: Path, times: Times, settings: str) -> None:
+def test_claims_of_the_lane_do_what_the_pipeline_does(
+    tmp_path: Path, times: Times, settings: str
+) -> None:
     print(f"LOGSTORE_SEED={SEED}")
     one, two = pair(tmp_path)
     with one, two:

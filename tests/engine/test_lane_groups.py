@@ -223,7 +223,7 @@ class Script:
         return [entry.id for entry in group.read(who, count=3, min_idle=0)]
 
 
-def test_it_does_what_the_pipeline_does(tmp_path: Path) -> None:
+def test_groups_of_the_lane_do_what_the_pipeline_does(tmp_path: Path) -> None:
     seed = SEED
     print(f"LOGSTORE_SEED={seed}")
     with made(tmp_path / "one") as one, made(tmp_path / "two", lane=False) as two:

@@ -113,7 +113,7 @@ def test_the_index_lags_behind_it(store: Store, add: Callable[[Store], Any]) -> 
 
 
 @AT_ONCE
-def test_it_is_a_commit_of_the_lane_which_the_index_follows_at_once(
+def test_the_index_follows_a_new_node_of_the_lane_at_once(
     store: Store, add: Callable[[Store], Any]
 ) -> None:
     engine, before = engine_of(store), indexed(store)

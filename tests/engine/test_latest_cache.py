@@ -140,7 +140,9 @@ def store(tmp_path: Path) -> Iterator[Store[bytes]]:
         yield opened
 
 
-def test_it_is_remembered_and_bounded(store: Store[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_each_key_is_remembered_and_bounded(
+    store: Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def kept() -> list[int]:
         found = (engine_of(store).newest.of(number) for number in range(1, 20))
         return [len(each.keys) for each in found if each is not None]

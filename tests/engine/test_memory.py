@@ -106,7 +106,9 @@ def test_an_add_writes_what_it_adds(store: Store[Any]) -> None:
     assert len(stream_nodes(store, b"s")) == 1
 
 
-def test_it_is_the_same_after_everything(store: Store[Any], tmp_path: Path) -> None:
+def test_a_stream_without_node_limits_is_the_same_after_everything(
+    store: Store[Any], tmp_path: Path
+) -> None:
     """Another process, a lost index, deletes, and a node that is dropped and grows again."""
     stream = store.stream("s")
     for lap in range(2):

@@ -67,7 +67,7 @@ def held_by_another_thread(store: logstore.Store[bytes]) -> Iterator[None]:
         thread.join(JOIN_S)
 
 
-def test_it_commits_when_nobody_else_does_and_gives_the_lock_back(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_gives_the_lock_back(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding=None, background=False) as store:
         store.stream(b"s").add({"n": 0})
         for _ in range(3):
@@ -92,7 +92,7 @@ def test_where_it_would_wait_nothing_happens(tmp_path: Path) -> None:
         assert len(store.stream(b"s")) == 3
 
 
-def test_it_never_waits_for_the_disk(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_never_waits_for_the_disk(tmp_path: Path) -> None:
     """Neither for the sync of ``always`` nor for that of a segment that is full."""
     with logstore.open(tmp_path / "a", encoding=None, sync="always") as store:
         store.stream(b"s").add({"n": 0})
@@ -150,7 +150,7 @@ def test_beside_threads_that_wait_each_commit_counts_once(tmp_path: Path) -> Non
         assert len(store.stream(b"s")) == 1 + 3 * rounds + done
 
 
-def test_it_does_not_take_the_lead_from_who_waits_for_the_mutex(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_takes_no_lead_from_who_waits(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding=None, background=False) as store:
         store.stream(b"s").add({"n": 0})
         committer, added = opened_of(store).live().committer, list[object]()

@@ -113,7 +113,7 @@ def hide_others() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /proc with hidepid")
-def test_one_that_proc_hides_lives_as_long_as_there_is_one_of_its_pid(tmp_path: Path) -> None:
+def test_a_process_that_proc_hides_lives_while_its_pid_exists(tmp_path: Path) -> None:
     """Prevents a writer, a waiter or a pin of another user from being taken for dead."""
     told = tmp_path / "told"
     telling = told.open("w")  # nobody else may enter the folder

@@ -220,7 +220,7 @@ def test_old_entries_of_a_node_that_is_stated_again_are_not_at_risk(
 
 
 @pytest.mark.parametrize("call", ["index: begin", "index: begin reading"])
-def test_it_can_be_tried_again(tmp_path: Path, call: str) -> None:
+def test_an_opening_that_failed_can_be_tried_again(tmp_path: Path, call: str) -> None:
     """Also while the error of the first try is kept."""
     path = tmp_path / "store"
     with logstore.open(path, background=False) as store:
@@ -270,7 +270,7 @@ INNOCENT = ("index: begin", 0)  # of the operation itself: nothing has happened 
 
 @pytest.mark.parametrize("sync", ["os", "always"])
 @pytest.mark.parametrize("failures", [1, 2, 3])
-def test_it_is_made_good(
+def test_a_failed_commit_is_made_good_by_a_later_call(
     tmp_path: Path,
     failures: int,
     sync: logstore.options.Sync,

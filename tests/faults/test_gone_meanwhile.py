@@ -76,7 +76,7 @@ def test_a_segment_that_goes_meanwhile(tmp_path: Path) -> None:
     assert check(path).as_dict()["clean"]
 
 
-def test_one_that_comes_and_goes_is_a_typed_error(tmp_path: Path) -> None:
+def test_a_segment_that_comes_and_goes_is_a_typed_error(tmp_path: Path) -> None:
     segment, copy = left_by_a_drop(tmp_path)
     files = BackWhenListed(segment, copy)
     with in_place(files), pytest.raises(DamagedStoreError, match="try again"):

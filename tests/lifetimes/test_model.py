@@ -128,7 +128,7 @@ def store_state(store: Store[Any]) -> State:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
+def test_a_store_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
     chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     model = StoreModel(clock.ms)
     for round_ in range(6):

@@ -56,7 +56,7 @@ def test_a_missing_stream_is_refused(store: Store[bytes]) -> None:
         store.stream("s").dump()
 
 
-def test_it_comes_back_from_its_own_value(store: Store[bytes]) -> None:
+def test_a_stream_comes_back_from_its_own_value(store: Store[bytes]) -> None:
     """What DUMP cannot carry too: the line of entries that were given back."""
     fill(store, "s", 300)
     value = exports.read(store._engine(), b"s")

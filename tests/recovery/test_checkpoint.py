@@ -74,7 +74,7 @@ def test_the_answers_are_the_same_with_and_without(tmp_path: Path, seed: int) ->
     assert found == expected
 
 
-def test_it_may_be_taken_while_others_write(tmp_path: Path) -> None:
+def test_a_checkpoint_may_be_taken_while_others_write(tmp_path: Path) -> None:
     path = tmp_path / "store"
     # A close that compacted would join nodes, which the dump tells of.
     with logstore.open(path, segment_bytes=1 << 16, compact_rate=None) as store:

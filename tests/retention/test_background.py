@@ -36,7 +36,7 @@ with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 
 """
 
 
-def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
+def test_retention_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
     clock = FixedClock()
     with opened(tmp_path / "store", clock, background=True) as store:
         stream = store.stream("s")
@@ -119,7 +119,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
     assert check(path).damage == []
 
 
-def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
+def test_a_process_that_finds_another_at_retention_leaves_it(tmp_path: Path) -> None:
     from logstore.engine.features.retention import Retention
 
     with opened(tmp_path / "store", FixedClock()) as store:

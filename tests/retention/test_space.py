@@ -136,7 +136,7 @@ def test_what_lives_is_moved_and_young_segments_are_left(tmp_path: Path) -> None
     assert check(path).damage == []
 
 
-def test_it_waits_for_nobody_and_two_do_not_meet(tmp_path: Path) -> None:
+def test_compaction_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
     clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
@@ -271,7 +271,7 @@ def test_who_calls_for_a_compaction_does_not_wait_for_the_end_of_it(tmp_path: Pa
         store.backup(tmp_path / "copy")
 
 
-def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
+def test_compaction_in_the_background_keeps_to_its_rate(tmp_path: Path) -> None:
     done = []
     throttle = Throttle(1_000_000, threading.Event(), lambda: done.append(1))
     started = time.monotonic()

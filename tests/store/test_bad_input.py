@@ -125,7 +125,7 @@ TABLE: list[tuple[str, type[Error], str, Call]] = [
 @pytest.mark.parametrize(
     ("kind", "words", "call"), [line[1:] for line in TABLE], ids=[line[0] for line in TABLE]
 )
-def test_it_is_refused_and_changes_nothing(
+def test_bad_input_is_refused_and_changes_nothing(
     store: Store[bytes], kind: type[Error], words: str, call: Call
 ) -> None:
     store.stream("s").add_many(((ms, 0), {"n": ms}) for ms in range(1, 6))

@@ -45,7 +45,9 @@ def test_who_was_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
     assert owners(store) == ["c", "c"]
 
 
-def test_who_was_not_is_written_down(store: Store[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_that_was_not_seen_lately_is_written_down(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     served_once(store)
     monkeypatch.setattr(admin, "SEEN_MS", 0)
     time.sleep(0.02)  # the lane has its own ten milliseconds

@@ -93,7 +93,7 @@ def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_one_that_was_killed_asleep_costs_nothing(store: Store[Any]) -> None:
+def test_a_reader_killed_asleep_costs_nothing(store: Store[Any]) -> None:
     crowd.group_of(store)
     first = crowd.reader(store, "first")
     with crowd.reader(store, "second"):
@@ -103,7 +103,7 @@ def test_one_that_was_killed_asleep_costs_nothing(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("left_to_readers")
-def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
+def test_a_reader_killed_awake_costs_a_slice(store: Store[Any]) -> None:
     """The wake-up died with it: the next one finds that out by looking, in this test alone."""
     crowd.group_of(store)
 
@@ -122,7 +122,7 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
         PACE.set(PACE.slice_s)
 
 
-def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[Any]) -> None:
+def test_a_dead_reader_leaves_new_entries_to_one_that_claims_too(store: Store[Any]) -> None:
     """The second looked for what it may take past the first, found nothing, and slept again."""
     crowd.group_of(store)
     PACE.stale_ms = 900_000
@@ -331,7 +331,9 @@ def test_each_wakes_the_one_behind_it(store: Store[Any], at_once: bool) -> None:
 @pytest.mark.usefixtures("left_to_readers")
 @pytest.mark.usefixtures("own_pace")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_one_that_cannot_take_its_turn_stands_in_nobodys_way(store: Store[Any], how: int) -> None:
+def test_a_reader_that_cannot_take_its_turn_stands_in_nobodys_way(
+    store: Store[Any], how: int
+) -> None:
     crowd.group_of(store)
     if how == signal.SIGKILL:
         PACE.stale_ms = 900_000  # seen to be dead, and not merely to have done nothing
@@ -406,7 +408,7 @@ def test_a_place_is_kept_over_time_outs(store: Store[Any]) -> None:
 
 @pytest.mark.usefixtures("left_to_readers")
 @pytest.mark.usefixtures("patient")
-def test_one_that_is_between_two_calls_is_passed_over(store: Store[Any]) -> None:
+def test_a_reader_between_two_calls_is_passed_over(store: Store[Any]) -> None:
     crowd.group_of(store)
     assert crowd.take(store, "first", 0.05) == []
     timer = threading.Timer(0.1, lambda: store.stream("work").add({"a": "b"}))

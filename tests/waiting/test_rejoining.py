@@ -33,7 +33,7 @@ def test_who_was_served_waits_again_without_lock(store: Store[Any]) -> None:
     assert crowd.owners(store) == ["c", "c"]
 
 
-def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
+def test_a_reader_that_rejoins_stands_behind_those_who_wait(store: Store[Any]) -> None:
     again = ReadsTwice(store, "again")
     reads_in_its_turn(store, again, again.goes_on.set)
 
@@ -60,7 +60,7 @@ def test_what_is_added_while_it_joins_it_gets_once(
     assert crowd.queue(store) == []
 
 
-def test_it_is_called_before_it_can_look(
+def test_a_reader_that_rejoins_is_called_before_it_can_look(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between being seen to wait and looking: the call counts from before it was seen."""
@@ -90,7 +90,7 @@ def test_what_was_there_when_it_comes_it_reads(
     assert commits(store) == before + 1
 
 
-def test_one_that_was_killed_stands_in_nobodys_way(store: Store[Any]) -> None:
+def test_a_killed_reader_stands_in_nobodys_way(store: Store[Any]) -> None:
     crowd.group_of(store)
     child = crowd.reader(store, "dies", times=2)
     add(store, 0)

@@ -104,7 +104,7 @@ def test_who_waits_for_long_keeps_its_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_pace")
-def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
+def test_a_dead_process_leaves_its_turn_to_the_task_behind_it(tmp_path: Path) -> None:
     PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:

@@ -139,7 +139,9 @@ def behind_again(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) ->
     monkeypatch.setattr(WaitSession, "again", instead)
 
 
-def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list[bytes]) -> None:
+def test_a_reader_that_waits_again_gets_what_is_added_while_it_sleeps(
+    store: Store[Any], sessions: list[bytes]
+) -> None:
     """And then once more, with the same record."""
     again = ReadsAgain(store, "c")
     before, records = store.metrics(), crowd.used(store)
@@ -166,7 +168,7 @@ def test_what_was_there_when_it_comes_it_reads(store: Store[Any], sessions: list
     assert crowd.owners(store) == ["c", "c"]
 
 
-def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
+def test_a_reader_that_waits_again_stands_behind_those_who_wait(store: Store[Any]) -> None:
     again = ReadsAgain(store, "again")
     reads_in_its_turn(store, again, again.read)
 
@@ -340,7 +342,7 @@ def test_an_interrupt_behind_the_wait_gives_the_record_back(
     assert other.wait() == [1]
 
 
-def test_one_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None:
+def test_a_reader_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None:
     """A handler of signals reads as the consumer for which the call below it waits."""
     again = ReadsAgain(store, "c")
     again.begin()

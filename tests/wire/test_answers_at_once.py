@@ -255,7 +255,7 @@ def test_without_the_password_nothing_is_added(served: Served, line: Line) -> No
     assert line("XLEN", "s") == 3
 
 
-def test_one_that_goes_while_its_add_waits_leaves_the_server_as_it_was(
+def test_a_client_that_goes_while_its_add_waits_leaves_the_server_as_it_was(
     served: Served, line: Line
 ) -> None:
     with collected(served), Line(served.port) as going:

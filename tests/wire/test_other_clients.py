@@ -114,7 +114,7 @@ def same(cli: str, ours: int, theirs: int, sessions: Sequence[Asked]) -> list[st
 
 
 @pytest.mark.peers
-def test_it_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_peer: Peer) -> None:
+def test_redis_cli_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_peer: Peer) -> None:
     told = same(cli, port, redis_peer.port, FORMS)
     assert told[0] == "PONG\n"
     assert told[7].startswith('1# "s" => \n   1) 1) "1-1"\n')  # a map: RESP3 was spoken
@@ -130,7 +130,7 @@ def test_what_stands_in_stdin(cli: str, port: int, redis_peer: Peer) -> None:
 
 
 @pytest.mark.peers
-def test_it_finds_all_keys_and_the_largest(cli: str, port: int, redis_peer: Peer) -> None:
+def test_redis_cli_finds_all_keys_and_the_largest(cli: str, port: int, redis_peer: Peer) -> None:
     """Keys come in another order here, and lines about what is largest so far with it."""
     keys = [f"race:{number}" for number in range(1, 60)] + ["odd key"]
     ends: list[list[str]] = []

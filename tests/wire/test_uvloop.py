@@ -81,7 +81,7 @@ def test_replies_that_are_not_read_wait_for_their_reader(line: Line) -> None:
     assert line("XLEN", "s") == ADDS + 1
 
 
-def test_who_goes_amid_a_request_takes_nothing_along(served: Served, line: Line) -> None:
+def test_a_client_that_goes_amid_a_request_takes_nothing_along(served: Served, line: Line) -> None:
     with Line(served.port) as going:
         assert going("AUTH", "secret") == b"OK"
         number = going("CLIENT", "ID")
