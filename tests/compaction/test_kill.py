@@ -74,7 +74,7 @@ def worked(base: Path, kills: int, script: str, mode: Callable[[int], str]) -> I
         assert child.answer() == "open"
         before_bytes = log_bytes(path)
         began = time.monotonic()
-        child.tell()
+        child.send()
         if turn < 0:
             assert child.answer() == "done"
             most_s, ended = time.monotonic() - began, True

@@ -64,7 +64,7 @@ class OtherProcess:
 
     def go_on(self) -> None:
         """Past the next wait."""
-        self._program.tell()
+        self._program.send()
 
     def answers(self) -> dict[str, list[object]]:
         """What it was told when it tried everything."""

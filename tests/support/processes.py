@@ -155,10 +155,9 @@ class Program(AbstractContextManager["Program"]):
     def __init__(self, code: str, *arguments: object, **options: Any) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            **options,
+            **{"stdin": subprocess.PIPE, **options},
         )
 
     @property
@@ -171,7 +170,7 @@ class Program(AbstractContextManager["Program"]):
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def tell(self, *words: object) -> None:
+    def send(self, *words: object) -> None:
         """Write a line to it."""
         assert self.process.stdin is not None
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -179,7 +178,7 @@ class Program(AbstractContextManager["Program"]):
 
     def ask(self, *words: object) -> str:
         """Its answer to a line."""
-        self.tell(*words)
+        self.send(*words)
         return self.answer()
 
     def end(self, line: str = "") -> str:
