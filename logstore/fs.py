@@ -348,6 +348,11 @@ class FileSystem:
         with _errors(source, "renaming"):
             os.replace(reach(source), reach(target))
 
+    def set_mode(self, path: Path, mode: int) -> None:
+        """Who may use a file that this process has made."""
+        with _errors(path, "setting the mode of"):
+            os.chmod(reach(path), mode)
+
     def remove(self, path: Path) -> None:
         """Unlink; quietly nothing if it is gone."""
         with _errors(path, "removing"):

@@ -18,6 +18,8 @@ Sync: TypeAlias = Literal["always", "everysec", "os"]
 References: TypeAlias = Literal["keep", "delete", "acked"]  # what becomes of what groups hold
 # What a delivery that is given back counts as, as XNACK has it.
 NackMode: TypeAlias = Literal["silent", "fail", "fatal"]
+# Whose commands and replies a server has; "valkey-9" is 9.1.
+Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9", "valkey-9.2"]
 SYNC_RANK: dict[str, int] = {"os": 0, "everysec": 1, "always": 2}
 
 MIB = 1 << 20

@@ -240,10 +240,11 @@ class Selector:
         """+command|argument: a subcommand, or a first argument of what has none."""
         if "|" in command.name:
             raise RuleError(_FIRST_ARGUMENT)
-        if not argument:
+        word = argument.encode("latin-1")
+        if not word or has_spaces(word):  # a file of users could not say it
             raise RuleError(SYNTAX)
         if not command.subcommands:
-            known, word = self.first_arguments.get(command.name, ()), argument.encode("latin-1")
+            known = self.first_arguments.get(command.name, ())
             if word not in known:
                 self.first_arguments[command.name] = (*known, word)
             return

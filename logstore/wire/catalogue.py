@@ -12,6 +12,7 @@ from typing import get_args
 
 from logstore.api.store import Store
 from logstore.errors import OptionError
+from logstore.options import Profile
 from logstore.wire.acl import RuleError
 from logstore.wire.commands import (
     acl_commands,
@@ -33,7 +34,7 @@ from logstore.wire.commands import (
     xinfo,
 )
 from logstore.wire.service import Service
-from logstore.wire.table import Profile, Table
+from logstore.wire.table import Table
 from logstore.wire.users import Users
 
 FAMILIES = (

@@ -21,6 +21,7 @@ import logstore
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.api.opening import opened_of
+from logstore.options import Profile
 from logstore.wire.blocking import Blocked, Unblocked
 from logstore.wire.catalogue import service_of
 from logstore.wire.command_runner import told
@@ -28,7 +29,6 @@ from logstore.wire.resp.reply import NO_REPLY, Reply, encode
 from logstore.wire.service import Service
 from logstore.wire.session import Batches, Session
 from logstore.wire.steps import Block, Step, Tell
-from logstore.wire.table import Profile
 
 SLICE_S = 60.0  # a task that waits looks again at least so often, should it not be woken
 

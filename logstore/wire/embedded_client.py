@@ -18,8 +18,8 @@ from typing import Any, ClassVar, TypeVar
 from logstore.aio.tasks import Tasks
 from logstore.aio.wait import Watcher
 from logstore.errors import OptionError
+from logstore.options import Profile
 from logstore.wire.embedded import Direct, EmbeddedSocket, Shared
-from logstore.wire.table import Profile
 
 
 class Writer:

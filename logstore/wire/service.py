@@ -20,6 +20,7 @@ from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.engine.shm.waiters import SavedWaiters
 from logstore.ids import StreamID
+from logstore.options import Profile
 from logstore.wire.audit import Audit, Denials, Logins, Reason, without_passwords
 from logstore.wire.command_runner import Runner
 from logstore.wire.log_limiter import Seldom
@@ -28,7 +29,7 @@ from logstore.wire.resp.reply import NO_REPLY, Failure, Reply
 from logstore.wire.resp.words import Words, quoted
 from logstore.wire.stats import Counts, SlowLog
 from logstore.wire.steps import Step
-from logstore.wire.table import Command, Profile, is_valkey
+from logstore.wire.table import Command, is_valkey
 from logstore.wire.users import User, Users
 
 CLIENTS_MAX = 10_000

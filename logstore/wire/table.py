@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
+from logstore.options import Profile
 from logstore.wire.resp.failures import Failed, wrong_arity
 from logstore.wire.resp.reply import Simple
 from logstore.wire.resp.words import SHOWN_MAX, Words, shown
 from logstore.wire.steps import Step, Tell
 
-# Whose commands there are; "valkey-9" is 9.1.
-Profile: TypeAlias = Literal["redis-8.2", "redis-8.10", "valkey-9", "valkey-9.2"]
 NAME_MAX = 64  # bytes of the name of a command
 
 

@@ -15,9 +15,9 @@ import redis
 
 import logstore
 from logstore.api.store import Store
+from logstore.options import Profile
 from logstore.rdb.file_reader import FileReader
 from logstore.transfer import Server, export_file, export_server
-from logstore.wire.table import Profile
 from tests.peers.dump import parse_dump
 from tests.peers.servers import Peer
 from tests.wire.lines import Line

@@ -21,13 +21,13 @@ from logstore.api.store import Store
 from logstore.engine.dump import export
 from logstore.errors import InvalidPayloadError, OptionError, UsageError
 from logstore.ids import StreamID
+from logstore.options import Profile
 from logstore.rdb import codes, dump_payload, envelope, file_reader
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import FileReader
 from logstore.rdb.rdb_writer import length, string
 from logstore.rdb.value import Idempotence
 from logstore.transfer import Report, Server, export_file, export_server, import_file
-from logstore.wire.table import Profile
 from tests.rdb.bodies import body, signed
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, delete_index

@@ -83,7 +83,7 @@ def test_people_get_sizes_dates_and_settings(empty: Path) -> None:
     text = ok("info", empty, "s")
     assert f"{last}, 3 h ago" in text
     assert "max age 7d, max entries 5,000,000, max bytes 1.0 GiB" in text
-    assert "redeliver after 1m30s" in text
+    assert "min idle 1m30s" in text
     assert json.loads(ok("info", empty, "s", "--json"))["settings"]["max_age_ms"] == 604_800_000
     with logstore.open(empty) as opened:
         opened.stream("s").trim(max_entries=0)

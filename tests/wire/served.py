@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import logstore
+from logstore.options import Profile
 from logstore.wire.catalogue import service_of
 from logstore.wire.server.server import Listen, Server
 from logstore.wire.service import Service
-from logstore.wire.table import Profile
 
 # Of each peer that is asked, the profile that answers as it does.
 SERVED_AS: dict[str, Profile] = {"redis": "redis-8.2", "valkey": "valkey-9"}

@@ -7,13 +7,16 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logstore.errors import OptionError
+from logstore.wire.acl import RuleError
 from logstore.wire.catalogue import table_of, users_of
 from logstore.wire.server.listening import Listen
 from logstore.wire.table import Command
@@ -546,6 +549,27 @@ def test_a_file_that_redis_saved_is_taken(redis_peer: Peer, served: Served) -> N
         users = users_of("redis-8.2")
         users.load(text, "file")
         assert b"".join(bytes(each) + b"\n" for each in users.in_order()) == text
+
+
+_ODD = st.text(
+    st.sampled_from("ab*?[]\\|'\"#(){}%~&+-@<>! \n\t\r\v\f\0\x85\xa0\xff"), max_size=5
+).map(lambda text: text.encode("latin-1"))
+_HEADS = st.sampled_from(
+    [b"~", b"%R~", b"%W~", b"&", b">", b"<", b"+xadd|", b"-xadd|", b"+xgroup|", b"-", b"+", b"+@",
+     b"-@", b"(~a ", b"(", b"#", b""]
+)  # fmt: skip
+
+
+@given(_ODD, st.lists(st.builds(lambda head, odd: head + odd, _HEADS, _ODD), max_size=4))
+def test_what_users_may_do_is_the_same_once_it_was_saved(name: bytes, rules: list[bytes]) -> None:
+    """A first argument with a newline once made a user of its own in the file."""
+    users = users_of("redis-8.2")
+    with suppress(RuleError):
+        users.set(b"u" + name, rules)
+    text = b"".join(bytes(user) + b"\n" for user in users.in_order())
+    again = users_of("redis-8.2")
+    again.load(text, "file")
+    assert [bytes(user) for user in again.in_order()] == [bytes(user) for user in users.in_order()]
 
 
 @pytest.mark.parametrize("text", ["users\n", "user a +get\n", "user a on\nuser a off\n",

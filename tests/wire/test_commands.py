@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import redis
 
-from logstore.options import NAME_MAX_BYTES
+from logstore.options import NAME_MAX_BYTES, Profile
 from logstore.wire.resp.globs import Glob
-from logstore.wire.table import Profile
 from tests.peers.servers import Peer
 from tests.wire.lines import Line
 from tests.wire.served import SERVED_AS, Served, serving

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from logstore.options import Profile
 from logstore.wire.catalogue import table_of
 from logstore.wire.service import Client
-from logstore.wire.table import Command, Profile
+from logstore.wire.table import Command
 from logstore.wire.users import User
 from tests.peers.servers import Peer
 from tests.wire.lines import Line, Reply, request

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import redis
@@ -16,6 +17,7 @@ import valkey
 
 import logstore
 from logstore.errors import UsageError
+from logstore.options import Profile
 from logstore.wire.catalogue import users_of
 from logstore.wire.server import server
 from logstore.wire.server.server import Listen
@@ -318,6 +320,38 @@ def test_the_server_listens_on_a_unix_socket(tmp_path: Path) -> None:
         client.connect(str(path))
         client.sendall(b"PING\r\n")
         assert client.recv(100) == b"+PONG\r\n"
+
+
+@pytest.mark.parametrize(("words", "mode"), [((), 0o700), (("--unixsocket-mode", "770"), 0o770)])
+def test_who_may_connect_to_a_unix_socket(
+    tmp_path: Path, words: tuple[str, ...], mode: int
+) -> None:
+    """As the umask says, or as is asked for: members of a group could not, under a unit's umask."""
+    path = tmp_path / "socket"
+    command = [*COMMAND, "serve", str(tmp_path / "store"), "--port", "0", "--unixsocket", str(path)]
+    with subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, env=environment(), umask=0o077
+    ) as running:
+        assert running.stdout is not None
+        assert b"is served on" in running.stdout.readline()
+        assert path.stat().st_mode & 0o777 == mode
+        running.terminate()
+
+
+@pytest.mark.parametrize("mode", ["", "7", "0o770", "999", "1770", "-770", "rwx"])
+def test_a_mode_that_is_none_is_refused(tmp_path: Path, mode: str) -> None:
+    command = [*COMMAND, "serve", str(tmp_path / "store"), "--unixsocket-mode", mode]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 2
+    assert "give three octal digits" in done.stderr
+    assert not (tmp_path / "store").exists()
+
+
+def test_every_profile_can_be_served() -> None:
+    """The command once did not know one that its manual names."""
+    command = [*COMMAND, "serve", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+    assert all(name in done.stdout.replace("\n", "") for name in get_args(Profile))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

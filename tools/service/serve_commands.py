@@ -11,15 +11,17 @@ is printed but the report at the end.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from logstore.errors import FileSystemError, StreamNotFoundError, UsageError
 from logstore.loading import load, needing
+from logstore.options import Profile
 from logstore.tools import command_options as options
 from logstore.tools.command_options import F
 from logstore.tools.command_output import Output
@@ -28,14 +30,25 @@ from logstore.tuples import NamedTuple
 if TYPE_CHECKING:
     from logstore.options import Sync
     from logstore.web.web_server import Server
-    from logstore.wire.table import Profile
 
-PROFILES = ["redis-8.2", "redis-8.10", "valkey-9"]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_BYTES = 24
 PROGRESS_S = 1.0
 _PORT = click.IntRange(0, 65535)
 _SECRET = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Mode(click.ParamType[int]):
+    """Rights of a file in octal digits."""
+
+    name = "mode"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch("0?[0-7]{3}", value):
+            self.fail(f"{value!r} is no mode: give three octal digits, such as 770", param, ctx)
+        return int(value, 8)
 
 
 def _listening(port: int) -> Callable[[F], F]:
@@ -58,6 +71,7 @@ class ServeOptions(NamedTuple):
     host: str
     port: int
     unixsocket: Path | None
+    unixsocket_mode: int | None
     requirepass_file: Path | None
     aclfile: Path | None
     auth_timeout: float
@@ -74,6 +88,11 @@ class ServeOptions(NamedTuple):
 @options.command("serve")
 @_listening(6379)
 @click.option("--unixsocket", type=click.Path(path_type=Path), help="Also listen on this path.")
+@click.option(
+    "--unixsocket-mode",
+    type=_Mode(),
+    help="Who may connect there, as chmod says it in octal digits: 770 is its group, too.",
+)
 @click.option("--requirepass-file", type=_SECRET,
               help="A file with the password of the default user.")  # fmt: skip
 @click.option("--aclfile", type=_SECRET,
@@ -83,8 +102,8 @@ class ServeOptions(NamedTuple):
               help="A client that has not given the password by then is cut off.")  # fmt: skip
 @click.option("--tls-cert", type=_SECRET)
 @click.option("--tls-key", type=_SECRET)
-@click.option("--compat", type=click.Choice(PROFILES), default="redis-8.10", show_default=True,
-              help="Whose commands and replies.")  # fmt: skip
+@click.option("--compat", type=click.Choice(get_args(Profile)), default="redis-8.10",
+              show_default=True, help="Whose commands and replies.")  # fmt: skip
 @options.sync_option
 @click.option("--database", "databases", multiple=True, metavar="N=PATH",
               help="Another store, which SELECT N chooses; STORE is number 0.")  # fmt: skip

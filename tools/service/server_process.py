@@ -64,7 +64,14 @@ def serve(output: Output, path: Path, chosen: ServeOptions) -> None:
     log_as_a_service()
     users = users_of(chosen.compat, _password(chosen.requirepass_file), chosen.aclfile)
     tls = _tls(chosen.tls_cert, chosen.tls_key)
-    listen = Listen(chosen.host, chosen.port, chosen.unixsocket, tls, chosen.auth_timeout)
+    listen = Listen(
+        chosen.host,
+        chosen.port,
+        chosen.unixsocket,
+        chosen.unixsocket_mode,
+        tls,
+        chosen.auth_timeout,
+    )
     listen.check(users)
     if chosen.aclfile is not None:
         _warn_of(chosen.aclfile)

@@ -15,7 +15,7 @@ from logstore.engine.streams.add import AUTO, Added, AutoID
 from logstore.engine.streams.idempotency import Asked
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import ZERO_ID, StreamID
-from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES
+from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES, Profile
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
 from logstore.wire.commands.removing import trim_options
 from logstore.wire.resp.failures import INVALID_ID, SYNTAX, TOO_LARGE, Failed, wrong_arity
@@ -23,7 +23,7 @@ from logstore.wire.resp.reply import Reply
 from logstore.wire.resp.words import Words, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import ROW_BYTES, Change, Look, Reader, Row, Step, ok
-from logstore.wire.table import Command, Profile
+from logstore.wire.table import Command
 
 BESIDE_MAX_BYTES = 64 * 1024  # of an entry that is added in the loop's thread
 

@@ -14,12 +14,13 @@ from logstore.engine.features.due_entries import When
 from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
 from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
+from logstore.options import Profile
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.reply import OK, Reply
 from logstore.wire.resp.words import Words
 from logstore.wire.service import Client, Database
 from logstore.wire.steps import Admin, Change, Look, Reader, Step, ok
-from logstore.wire.table import Command, Profile
+from logstore.wire.table import Command
 
 # As whom DUMP writes: what each of them RESTOREs.
 PEERS: dict[Profile, dump.Peer] = {

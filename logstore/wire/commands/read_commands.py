@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.ids import ZERO_ID, StreamID
+from logstore.options import Profile
 from logstore.wire.commands.walking import Budget, EntriesWalk, RangeWalk, Stretch, behind
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.reply import NULL_ARRAY, Pairs, Reply
 from logstore.wire.resp.words import Words, integer, interval_end, interval_start, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Block, Look, Step, walked
-from logstore.wire.table import Command, Profile, is_valkey
+from logstore.wire.table import Command, is_valkey
 
 LAST, NEWEST = "$", "+"
 

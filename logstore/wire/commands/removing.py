@@ -10,12 +10,13 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams import delete, lifecycle, trim
 from logstore.engine.streams.trim import TrimRule
 from logstore.ids import StreamID
+from logstore.options import Profile
 from logstore.wire.partial_commits import ALL, counting, listing
 from logstore.wire.resp.failures import SYNTAX, Failed
 from logstore.wire.resp.words import I64_MAX, Words, ids, integer, strict_id
 from logstore.wire.service import Client
 from logstore.wire.steps import Change, Step, ok
-from logstore.wire.table import Command, Profile, is_valkey
+from logstore.wire.table import Command, is_valkey
 
 _TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}

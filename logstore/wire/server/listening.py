@@ -61,6 +61,7 @@ class Listen(NamedTuple):
     host: str | None = "127.0.0.1"
     port: int = 6379
     unix_socket: Path | None = None
+    unix_socket_mode: int | None = None  # who may connect; None: as the umask says
     tls: ssl.SSLContext | None = None
     auth_timeout_s: float = AUTH_TIMEOUT_S  # from when a client came
     handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S  # of TLS, the same
@@ -113,7 +114,7 @@ async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
 class UnixSocket:
     """A listening socket with a name in the file system."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: int | None = None) -> None:
         self.path = path.absolute()
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -123,6 +124,8 @@ class UnixSocket:
                     made.bind(os.fspath(self.path))
                 except OSError as exc:
                     raise _cannot(self.path, exc) from exc
+                if mode is not None:  # nobody can connect before it listens
+                    LOCAL.set_mode(self.path, mode)
                 made.setblocking(False)
                 made.listen(BACKLOG)
                 self._inode = LOCAL.stat(self.path).inode

@@ -79,7 +79,7 @@ class Server:
         sockets = [] if listen.host is None else await tcp_sockets(listen.host, listen.port)
         if listen.unix_socket is not None:
             try:
-                self._unix_socket = UnixSocket(listen.unix_socket)
+                self._unix_socket = UnixSocket(listen.unix_socket, listen.unix_socket_mode)
             except BaseException:
                 for opened in sockets:
                     opened.close()
