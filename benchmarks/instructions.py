@@ -55,10 +55,10 @@ START = "import and open"  # a process of its own, from its first instruction to
 START_UNIT = "a process, beyond an empty one"
 STARTING = f"""
 import sys, logstore
-from logstore.engine.maintenance import maintenance_thread as worker
+from logstore.engine.maintenance import background_work
 from logstore.index import env
 env.MAP_BYTES = {VALGRIND_MAP_BYTES}
-worker.POLL_S = 3600.0
+background_work.POLL_S = 3600.0
 logstore.open(sys.argv[1]).close()
 """
 

@@ -17,8 +17,8 @@ import os
 
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.compaction import measure, reclaimable, runner, segment_rewrite
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction import measure, runner, segment_rewrite, usage
+from logstore.compaction.node_choice import NodeChooser
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
@@ -37,10 +37,10 @@ MOVE_MAX_BYTES = 64 << 20  # a second's work or two
 
 
 def run(engine: Engine, committer: Committer) -> CompactionReport | None:
-    """Compact what is worth it; what was done, None if nothing was."""
+    """Compact if that gives enough back; the report, or None if nothing was done."""
     if not _enough_is_dead(engine) or _others_have_it(engine):
         return None
-    if reclaimable.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
+    if usage.log_bytes(engine, SEGMENT_SHARE) < DEAD_MIN_BYTES + _checkpoint_bytes(engine):
         return None
     report = CompactionReport()
     try:
@@ -85,13 +85,13 @@ def _checkpoint_bytes(engine: Engine) -> int:
 
 
 def _others_have_it(engine: Engine) -> bool:
-    """Also if the system does not tell."""
+    """True also if the system does not say."""
     return fsinfo.flock_owner(engine.path / file_names.USERS) != os.getpid()
 
 
 def _victims(engine: Engine) -> set[int]:
-    """What is emptied: those of which least lives, as long as that is little."""
-    staying, _ = measure.stays(engine, Chooser(set(), 1.0))
+    """The segments to empty: those in which least lives, as long as that is little."""
+    staying, _ = measure.stays(engine, NodeChooser(set(), 1.0))
     rows, active = measure.rows_and_active(engine)
     found: list[tuple[float, int, int]] = []
     for number in rows:

@@ -16,10 +16,10 @@ import time
 
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
-from logstore.compaction import erasure, index_space, measure, runner, segment_rewrite
+from logstore.compaction import erasure, measure, runner, segment_rewrite
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks, pins, reserve
+from logstore.engine.runtime import disk_space, maintenance_locks, pins
 from logstore.engine.runtime.background import Pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
@@ -78,7 +78,7 @@ class Compactor:
             return
         try:
             with maintenance_locks.alone(self._engine, 0):
-                reserve.freeing(self._engine, lambda: self._round(pause))
+                disk_space.freeing(self._engine, lambda: self._round(pause))
         except LockTimeoutError:
             return  # somebody compacts, or takes a checkpoint or a backup
 
@@ -94,7 +94,7 @@ class Compactor:
         maintenance_locks.write_missing_hints(engine)
         # Only what lies in victims is moved: with a threshold of 1, no other node has to be.
         runner.sweep(engine, self._committer, report, victims, 1.0, pause)
-        reserve.ensure(engine)
+        disk_space.ensure(engine)
         again_s = time.monotonic() + AGAIN_S
         rows, _ = measure.rows_and_active(engine)
         self._left |= dict.fromkeys(victims & set(rows), again_s)
@@ -113,7 +113,7 @@ class Compactor:
             return
         try:
             with maintenance_locks.alone(engine, 0):
-                index_space.renew(engine, self._committer)
+                runner.renew_index(engine, self._committer)
         except LockTimeoutError:
             return
 
@@ -122,7 +122,7 @@ class Compactor:
         return {pin.id for pin in pins.living(engine.fs, engine.path, engine.clock.now_ms())}
 
     def _victims(self) -> list[Victim]:
-        """What is to be emptied now; nothing if that would give too little back."""
+        """The segments to empty now; none if that would give too little back."""
         engine = self._engine
         rows, active = measure.rows_and_active(engine)
         if self._left and self._left_for - self._pins():

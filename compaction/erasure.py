@@ -80,7 +80,7 @@ def deleted_bytes(engine: Engine) -> dict[int, int]:
             and int.from_bytes(each.payload[:8], "little") not in whole
         )
         size = 0
-        shares: dict[_Node, _Share] = {}
+        shares: dict[_Node, _NodeAppends] = {}
         look = partial(_gone_bytes, engine=engine, shares=shares)
         while some := list(islice(held, FRAMES_A_SNAPSHOT)):
             size += snapshot.read(engine, partial(look, some=some))
@@ -150,12 +150,12 @@ def _frames(engine: Engine, link: chain.Link, sealed: bool) -> Iterator[log_read
             if found.kind in _HOLD_ENTRIES:
                 yield hint.shortened(found)
     except CorruptFrameError:
-        return  # 'check' tells of it
+        return  # 'check' reports it
     finally:
         file.close()
 
 
-class _Held(NamedTuple):
+class _FrameEntries(NamedTuple):
     """What a frame holds: entries up to an ID, from an ID on if that is known."""
 
     kind: int
@@ -169,7 +169,7 @@ class _Held(NamedTuple):
 _Node: TypeAlias = tuple[int, StreamID]  # of which stream, and its master ID
 
 
-class _Share(NamedTuple):
+class _NodeAppends(NamedTuple):
     """Bytes of appends to one node, and how many of how many entries of it do not live any more."""
 
     data_bytes: int
@@ -178,12 +178,15 @@ class _Share(NamedTuple):
 
 
 def _gone_bytes(
-    view: Snapshot, engine: Engine, some: list[log_reader.LogFrame], shares: dict[_Node, _Share]
+    view: Snapshot,
+    engine: Engine,
+    some: list[log_reader.LogFrame],
+    shares: dict[_Node, _NodeAppends],
 ) -> int:
     """Bytes of deleted entries in some frames. Appends to a node that is still there are not among
     them: their bytes are added to the share of that node."""
     total = 0
-    appended: dict[_Node, _Share] = {}
+    appended: dict[_Node, _NodeAppends] = {}
     records: dict[int, StreamRecord | None] = {}
     for found in some:
         number = int.from_bytes(found.payload[:8], "little")
@@ -202,7 +205,7 @@ def _gone_bytes(
                 key = record.number, node
                 before = appended.get(key) or shares.get(key)
                 size = held.data_bytes + (0 if before is None else before.data_bytes)
-                appended[key] = _Share(size, gone, entries)
+                appended[key] = _NodeAppends(size, gone, entries)
         elif held.last < record.first:
             total += held.data_bytes
         else:
@@ -212,22 +215,22 @@ def _gone_bytes(
     return total
 
 
-def _held(found: log_reader.LogFrame) -> _Held:
+def _held(found: log_reader.LogFrame) -> _FrameEntries:
     size = found.payload_bytes - _HOLD_ENTRIES[found.kind]
     if found.kind == Kind.APPEND:
         _, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(found.payload)
         last = StreamID(ms, seq)
-        return _Held(found.kind, found.position, last, last, size, entries)
+        return _FrameEntries(found.kind, found.position, last, last, size, entries)
     layout = fmt.OPEN_BODY if found.kind == Kind.OPEN else fmt.NODE_BODY
     _, first_ms, first_seq, ms, seq, entries = layout.unpack_from(found.payload)
     first, last = StreamID(first_ms, first_seq), StreamID(ms, seq)
-    return _Held(found.kind, found.position, first, last, size, entries)
+    return _FrameEntries(found.kind, found.position, first, last, size, entries)
 
 
-def _entries_in(engine: Engine, found: log_reader.LogFrame, held: _Held) -> int:
+def _entries_in(engine: Engine, found: log_reader.LogFrame, held: _FrameEntries) -> int:
     """Entries in a frame that has a whole listpack, with those that were tombstones in it already.
 
-    Its counters alone are read, not its checksum: what is damaged is another's to tell.
+    Its counters alone are read, not its checksum: damage is reported elsewhere.
     """
     at, size = frames.data_place(found.kind, found.offset, found.payload_bytes)
     try:
@@ -237,11 +240,13 @@ def _entries_in(engine: Engine, found: log_reader.LogFrame, held: _Held) -> int:
         return held.entries
 
 
-def _is_in_open_node(record: StreamRecord, held: _Held) -> bool:
+def _is_in_open_node(record: StreamRecord, held: _FrameEntries) -> bool:
     return record.open_version > 0 and record.open_master <= held.last
 
 
-def _node_of(view: Snapshot, record: StreamRecord, held: _Held) -> tuple[StreamID | None, int, int]:
+def _node_of(
+    view: Snapshot, record: StreamRecord, held: _FrameEntries
+) -> tuple[StreamID | None, int, int]:
     """The node that holds a frame's last ID, and how many of how many entries of it do not live any
     more; no node if it is gone."""
     if _is_in_open_node(record, held):
@@ -255,7 +260,9 @@ def _node_of(view: Snapshot, record: StreamRecord, held: _Held) -> tuple[StreamI
     return master, locator.entries - locator.live, locator.entries
 
 
-def _gone(view: Snapshot, record: StreamRecord, held: _Held, entries: int) -> tuple[int, int]:
+def _gone(
+    view: Snapshot, record: StreamRecord, held: _FrameEntries, entries: int
+) -> tuple[int, int]:
     """How many of how many entries of a whole node in the log do not live any more."""
     node, gone, there = _node_of(view, record, held)
     if held.kind == Kind.NODE and node is not None and not _is_in_open_node(record, held):

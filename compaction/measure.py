@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from logstore import format as fmt
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction.node_choice import NodeChooser
 from logstore.engine.runtime import pins
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
@@ -21,7 +21,7 @@ NODES_A_SNAPSHOT = 5_000
 
 
 def rows_and_active(engine: Engine) -> tuple[dict[int, SegmentRow], int]:
-    """What is counted of each segment, and the number of the active one."""
+    """The counters of each segment, and the number of the active one."""
     return snapshot.read(engine, lambda view: (view.index.segment_rows(), view.meta.active_segment))
 
 
@@ -31,7 +31,7 @@ def victims(engine: Engine, threshold: float) -> set[int]:
     With threshold 0 (erasure): every main segment, for append frames hold values too, and every
     compacted one of which not all is live.
     """
-    staying, deleted_in = stays(engine, Chooser(set(), threshold))
+    staying, deleted_in = stays(engine, NodeChooser(set(), threshold))
     found: set[int] = set()
     rows, active = rows_and_active(engine)
     for number, row in rows.items():
@@ -49,7 +49,7 @@ def victims(engine: Engine, threshold: float) -> set[int]:
     return found
 
 
-def stays(engine: Engine, chooser: Chooser) -> tuple[dict[int, int], set[int]]:
+def stays(engine: Engine, chooser: NodeChooser) -> tuple[dict[int, int], set[int]]:
     """Bytes of nodes that would stay, by segment; segments with deleted entries."""
     staying: dict[int, int] = {}
     deleted_in: set[int] = set()

@@ -38,7 +38,7 @@ class NodeVersion(NamedTuple):
     locator: Locator
 
 
-class Source(NamedTuple):
+class NodeAsRead(NamedTuple):
     """A node as it was read: its version, and its bytes."""
 
     stream: int
@@ -57,8 +57,10 @@ class Group:
 
     __slots__ = ("live", "lp", "parts")
 
-    def __init__(self, parts: list[Source] | None = None, live: int = 0, lp: bytes = b"") -> None:
-        self.parts: list[Source] = [] if parts is None else parts
+    def __init__(
+        self, parts: list[NodeAsRead] | None = None, live: int = 0, lp: bytes = b""
+    ) -> None:
+        self.parts: list[NodeAsRead] = [] if parts is None else parts
         self.live = live
         self.lp = lp
 
@@ -72,7 +74,7 @@ class Group:
         return tuple(NodeVersion(part.stream, part.master, part.locator) for part in self.parts)
 
 
-class Chooser:
+class NodeChooser:
     """Says of each node whether it must be rewritten."""
 
     def __init__(self, victims: set[int], threshold: float) -> None:
@@ -87,7 +89,7 @@ class Chooser:
         return gone > self._threshold * locator.entries
 
 
-def groups(engine: Engine, chooser: Chooser, pause: Pause = no_pause) -> Iterator[Group]:
+def groups(engine: Engine, chooser: NodeChooser, pause: Pause = no_pause) -> Iterator[Group]:
     """Groups of nodes to rewrite, in key order; each joined node is in ``lp``."""
     merger = _Merger(engine.limits)
     for source in _candidates(engine, chooser.must, pause):
@@ -97,7 +99,7 @@ def groups(engine: Engine, chooser: Chooser, pause: Pause = no_pause) -> Iterato
 
 def _candidates(
     engine: Engine, must: Callable[[Locator], bool], pause: Pause
-) -> Iterator[Source | None]:
+) -> Iterator[NodeAsRead | None]:
     """Nodes to rewrite; None stands for neighbours that stay, which end a group."""
     after = b""
     while True:
@@ -111,8 +113,8 @@ def _candidates(
 
 def _batch(
     view: Snapshot, after: bytes, must: Callable[[Locator], bool]
-) -> tuple[list[Source | None], bytes | None]:
-    rows: list[Source | None] = []
+) -> tuple[list[NodeAsRead | None], bytes | None]:
+    rows: list[NodeAsRead | None] = []
     last: bytes | None = None
     size = 0
     for count, (key, stream, master, locator) in enumerate(view.index.all_nodes(after)):
@@ -121,7 +123,7 @@ def _batch(
         last = key
         if must(locator):
             lp = view.segments.node(stream, master, locator)
-            rows.append(Source(stream, master, locator, lp))
+            rows.append(NodeAsRead(stream, master, locator, lp))
             size += len(lp)
         elif not rows or rows[-1] is not None:
             rows.append(None)
@@ -137,7 +139,7 @@ class _Merger:
         self._group = Group()
         self._fields: list[bytes] = []
 
-    def take(self, source: Source | None) -> Iterator[Group]:
+    def take(self, source: NodeAsRead | None) -> Iterator[Group]:
         """The next node in key order; groups that are complete now."""
         if source is None:
             yield from self.flush()
@@ -158,7 +160,7 @@ class _Merger:
         if group.parts:
             yield group
 
-    def _joined(self, source: Source) -> bytes | None:
+    def _joined(self, source: NodeAsRead) -> bytes | None:
         """The group with one more node in it, if that may be."""
         group = self._group
         if not group.parts or group.parts[0].stream != source.stream:
@@ -175,7 +177,7 @@ class _Merger:
         return joined if len(joined) <= self._max_bytes else None
 
     @staticmethod
-    def _rewrite(parts: list[Source]) -> bytes:
+    def _rewrite(parts: list[NodeAsRead]) -> bytes:
         living = [part for part in parts if part.live]
         if not living:
             return b""

@@ -1,8 +1,14 @@
 """One run of compaction, from start to end.
 
 Order: seal the active segment; choose victims; rewrite nodes and adopt them; write open nodes anew
-that lie in victims; two checkpoints past all of it; drop and unlink the victims; shrink the index.
-Each step is whole by itself: a run that is killed leaves a sound store and less to do.
+that lie in victims; two checkpoints past all of it; drop and unlink the victims; shrink the index,
+whose next generation is built beside those who commit. Each step is whole by itself: a run that is
+killed leaves a sound store and less to do.
+
+Invariants of shrinking the index: the maintenance lock is held; all that is published is durable
+before the index before goes, as when any index is rebuilt; LOCK is held for the switch, and for
+slices of what was committed last. Between two slices others commit, for a shorter time, so that it
+comes to an end.
 """
 
 from __future__ import annotations
@@ -12,19 +18,51 @@ import time
 from logstore import format as fmt
 from logstore import fsinfo
 from logstore.codec import codec
-from logstore.compaction import erasure, index_space, measure, node_choice, segment_rewrite
+from logstore.compaction import erasure, measure, node_choice, segment_rewrite
 from logstore.compaction.segment_rewrite import CompactionReport
+from logstore.engine.commit import durability
 from logstore.engine.commit.committer import Committer
 from logstore.engine.dump import copy
 from logstore.engine.maintenance import checkpoint, whole_log
-from logstore.engine.runtime import maintenance_locks, pins, reserve
+from logstore.engine.runtime import disk_space, maintenance_locks, pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.errors import DiskFullError, ErasureIncompleteError, OptionError
+from logstore.errors import CorruptionError, DiskFullError, ErasureIncompleteError, OptionError
 from logstore.log import chain, file_names, log_reader
 from logstore.log import frame as frames
+
+BREAK_S = 0.003  # between two slices
+TRIES = 3  # somebody who lost a page of the index builds it anew, at any time
+
+
+def renew_index(engine: Engine, committer: Committer) -> bool:
+    """Put the next generation in the place of this one, without free pages, and without bytes of
+    what was deleted. False where it cannot be copied, or others build one again and again.
+    """
+    durability.flush(engine, committer)
+    return any(_renewed(engine, committer) for _ in range(TRIES))
+
+
+def _renewed(engine: Engine, committer: Committer) -> bool:
+    """Whether it was built and is used now."""
+    if engine.renewing is None:
+        return False
+    following = engine.renewing(engine)
+    try:
+        following.build()
+        while True:
+            with committer.locked() as words:
+                if following.follow_locked(words.applied):
+                    return following.switch_locked(words.applied)
+            time.sleep(BREAK_S)
+    except CorruptionError as exc:
+        log.warning("%s: the index was not shrunk, as it cannot be copied: %s", engine.path, exc)
+        return False
+    finally:
+        following.leave()
+
 
 FULL_THRESHOLD = 0.01  # of a run that gives back all that is worth writing a node for
 BESIDE_BYTES = 1 << 20  # beside what lives and the checkpoints: a hint, commits
@@ -67,7 +105,7 @@ def run(
                 raise
             _one_by_one(engine, committer, report, threshold)
         complete = not purge or _nothing_left(engine, committer, report)
-        reserve.ensure(engine)
+        disk_space.ensure(engine)
         report.index_rebuilt = _shrink_index(engine, committer, always=purge or full)
     report.disk_bytes_after = engine.fs.tree_bytes(engine.path)
     finish(engine, report, started)
@@ -102,7 +140,7 @@ def _one_by_one(
 
     Each gives back its space before the next one is moved. DiskFullError if not even one could be.
     """
-    reserve.release(engine)
+    disk_space.release(engine)
     segment_rewrite.remove_garbage(engine, committer)
     segment_rewrite.seal(engine, committer)
     sweep(engine, committer, report, set(), 1.0)
@@ -114,11 +152,14 @@ def _one_by_one(
             sweep(engine, committer, report, {number}, 1.0)
         except DiskFullError as exc:
             if not report.segments_dropped:
-                told = _too_full(engine, live[number])
-                if told is None:
+                error = _too_full(engine, live[number])
+                if error is None:
                     raise
-                raise told from exc
-            log.warning("compaction went as far as the disk had room: run it again")
+                raise error from exc
+            log.warning(
+                "%s: compaction ended early, as its disk is full: make room and run it again",
+                engine.path,
+            )
             segment_rewrite.remove_garbage(engine, committer)
             return
 
@@ -153,7 +194,7 @@ def sweep(
     """
     purge = report.purge
     report.nodes_skipped = 0
-    groups = node_choice.groups(engine, node_choice.Chooser(victims, threshold), pause)
+    groups = node_choice.groups(engine, node_choice.NodeChooser(victims, threshold), pause)
     segment_rewrite.write_and_adopt(engine, committer, groups, report, pause)
     report.open_nodes_restated += segment_rewrite.rewrite_open_nodes(
         engine, committer, victims, purge=purge, pause=pause
@@ -239,7 +280,7 @@ def _shrink_index(engine: Engine, committer: Committer, *, always: bool) -> bool
     size, live = snapshot.read(engine, index_bytes)
     if not always and size < INDEX_SLACK * live + INDEX_SLACK_BYTES:
         return False
-    if not index_space.renew(engine, committer):
+    if not renew_index(engine, committer):
         with committer.locked():
             engine.rebuild_locked()
     return True

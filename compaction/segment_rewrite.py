@@ -1,5 +1,9 @@
 """Segment level: writing compacted segments, publishing them, dropping what is dead.
 
+A compacted segment is node frames, sorted by stream and ID, and a hint. Its number is never used
+again; nobody reads it before an adopt commit names it; bytes of nodes are kept until they are
+written, never for a whole segment.
+
 Crash order: output written into a segment of its own, synced, its hint; then adopt commits, which
 check under the lock that locators and vectors are still those that were read; then (when
 nothing lives in a segment, both checkpoints are past it and all of that is durable) a drop frame,
@@ -19,20 +23,118 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.compaction.measure import locators, size_bytes
 from logstore.compaction.node_choice import Group, NodeVersion
-from logstore.compaction.output import Output, begin
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import durability, log_tail
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import pins
+from logstore.engine.runtime import maintenance_locks, pins
 from logstore.engine.runtime.background import Pause, no_pause
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import DiskFullError
+from logstore.fs import File
 from logstore.index.keys import StreamRecord
-from logstore.log import chain, file_names
+from logstore.index.txn import IndexTxn
+from logstore.log import chain, file_names, hint, segment, segment_writer
 from logstore.log import frame as frames
 from logstore.log.pinfile import Pin
+
+WRITE_BYTES = 1 << 20
+SYNC_BYTES = 8 << 20  # no sync of others waits for more of ours than that
+
+
+class CompactedSegment:
+    """One compacted segment being written."""
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self._engine = engine
+        self.number = number
+        head = segment.SegmentHead(
+            fmt.Role.COMPACTED, number, engine.uuid, 0, 0, engine.clock.now_ms()
+        )
+        self._file: File = segment.create(engine.fs, engine.path, head)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._unsynced_bytes = 0
+        self.offset = fmt.SEGMENT_HEAD_BYTES
+        self.items: list[tuple[frames.AdoptItem, tuple[NodeVersion, ...]]] = []
+
+    def add(self, group: Group) -> None:
+        """Write a group as one node frame; a group without live entries only goes."""
+        first = group.parts[0]
+        replaced = tuple((part.master.ms, part.master.seq) for part in group.parts)
+        if not group.lp:
+            item = frames.AdoptItem(first.stream, *first.master, 0, 0, 0, 0, 0, replaced)
+            self.items.append((item, group.versions()))
+            return
+        last = group.last
+        body = frames.Node(first.stream, *first.master, *last, group.live, group.lp)
+        payload = frames.encode(body)
+        at = fmt.position(self.number, self.offset)
+        _, head = segment_writer.head(
+            self._engine.seed,
+            at,
+            payload,
+            0,
+            0,
+            len(self.items),
+            fmt.Kind.NODE,
+            fmt.FRAME_FLAG_LAST,
+        )
+        self._pending += [head, payload]
+        size = fmt.FRAME_HEAD_BYTES + len(payload)
+        item = frames.AdoptItem(
+            first.stream, *first.master, *last, self.offset, len(payload), group.live, replaced
+        )
+        self.items.append((item, group.versions()))
+        self.offset += size
+        self._pending_bytes += size
+        if self._pending_bytes >= WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.pwrite(b"".join(self._pending), self.offset - self._pending_bytes)
+        self._unsynced_bytes += self._pending_bytes
+        self._pending, self._pending_bytes = [], 0
+        if self._unsynced_bytes >= SYNC_BYTES:
+            self._file.sync()
+            self._unsynced_bytes = 0
+
+    def finish(self) -> None:
+        """Make the segment durable, with its hint."""
+        engine = self._engine
+        if self._pending:
+            self._write()
+        self._file.sync()
+        self._file.close()
+        link = maintenance_locks.compacted_link(engine, self.number)
+        hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link, fmt.Role.COMPACTED)
+
+    def abandon(self) -> None:
+        """Nothing of it was adopted: remove it."""
+        self._file.close()
+        engine = self._engine
+        engine.fs.remove(file_names.hint(engine.path, self.number))
+        engine.fs.remove(file_names.segment(engine.path, self.number))
+
+
+def begin(engine: Engine, committer: Committer) -> CompactedSegment:
+    """A new compacted segment, under a number that is never used again.
+
+    Its file is made before LOCK is given back: until it lies there, another process, whose last
+    look at the index may be older, could roll to the same number.
+    """
+    with committer.locked():
+        generation = engine.index()
+        with generation.env.begin(write=True) as txn:
+            index = IndexTxn(generation, txn)
+            meta = index.meta()
+            on_disk = file_names.segments(engine.fs, engine.path)
+            number = max([meta.next_segment, *(found + 1 for found in on_disk)])
+            index.put_meta(meta._replace(next_segment=number + 1))
+        engine.cache.clear()
+        return CompactedSegment(engine, number)
+
 
 ITEMS_A_COMMIT = 200  # some milliseconds under the lock
 OPENS_A_COMMIT = 100
@@ -78,7 +180,7 @@ def write_and_adopt(
     pause: Pause = no_pause,
 ) -> None:
     """Write all groups into compacted segments and publish each as soon as it is full."""
-    output: Output | None = None
+    output: CompactedSegment | None = None
     try:
         for group in groups:
             if output is None:
@@ -100,7 +202,7 @@ def write_and_adopt(
 def adopt(
     engine: Engine,
     committer: Committer,
-    output: Output,
+    output: CompactedSegment,
     report: CompactionReport,
     pause: Pause = no_pause,
 ) -> None:
@@ -213,14 +315,14 @@ def drop_dead(
 def _pinned(
     engine: Engine, victims: set[int], held: list[Pin], report: CompactionReport
 ) -> set[int]:
-    """Victims that pins name; the report tells whose they are."""
+    """The victims that pins name; the report says whose pins these are."""
     found: dict[int, None] = {}
     report.pinned_by = []
     for pin in held:
         named = victims if pin.segments is None else victims & pin.segments
         if named:
             found.update(dict.fromkeys(named))
-            report.pinned_by.append(pins.told(pin))
+            report.pinned_by.append(pins.description(pin))
     report.segments_pinned = len(found)
     report.pinned_bytes = sum(size_bytes(engine, number) for number in found)
     return set(found)
@@ -271,7 +373,7 @@ def unlink(engine: Engine, number: int) -> None:
 def rewrite_open_nodes(
     engine: Engine, committer: Committer, victims: set[int], *, purge: bool, pause: Pause = no_pause
 ) -> int:
-    """Write open nodes whose frames lie in a victim, or before one, anew; how many."""
+    """Write anew the open nodes with frames in a victim, or before one; how many there were."""
     newest = max(victims, default=0)
     done = 0
     for records in _record_batches(engine):
@@ -291,7 +393,7 @@ def rewrite_open_nodes(
 def _rewrite_some(
     txn: WriteTxn, streams: list[int], newest_victim: int, purge: bool
 ) -> tuple[int, int]:
-    """Some open nodes; how many were written anew, and their bytes."""
+    """Write some open nodes anew; how many, and their bytes."""
     count = size = 0
     for number in streams:
         record = txn.record(number)

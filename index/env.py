@@ -1,20 +1,29 @@
-"""Generations of the index: building, opening and closing one LMDB environment.
+"""Generations of the index: building, opening, copying and closing one LMDB environment.
+
+A copy row by row (``row_pieces``, ``put_piece``) has no byte but those of the rows, in the smallest
+file. LMDB's own copy takes
+pages as they are: half full where rows came in another order, and with bytes of what was deleted
+behind those that count.
 
 Invariants: a generation is built under a temporary name and renamed; a directory without data.mdb
 is never opened; all databases are opened in one write transaction (opening one alone would wait for
 the writer lock while holding the GIL); nothing else in this process ever opens lock.mdb. What
 every commit writes (meta, records, open nodes) shares the main database: each named one that is
 changed would cost a commit two more pages.
+
+Invariants of a copy: all rows are of one snapshot; each goes over as it is stored, with its
+checksum, so what is damaged stays damaged and is found where it is read; the target is new, and has
+all databases.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import lmdb
 
@@ -23,6 +32,7 @@ from logstore.errors import FULL, CorruptionError, DiskFullError, Error, FileSys
 from logstore.features.feature_list import FEATURES
 from logstore.fs import LOCAL, FileSystem, named, reach
 from logstore.index import keys
+from logstore.row_seal import unseal
 
 MAP_BYTES = 1 << 40
 READERS_MAX = 4096
@@ -52,7 +62,7 @@ _DAMAGED = (
 LostReader = lmdb.BadRslotError  # this process's slot among the readers is another's now
 _STALE = (lmdb.BadDbiError, lmdb.BadTxnError)  # what it read does not fit what it knows
 GaveUp = lmdb.PanicError  # a meta page could not be written: nothing goes on in this environment
-# LMDB tells the system's errors as text alone.
+# LMDB gives the system's errors as text alone.
 _FULL = tuple(os.strerror(code) for code in FULL)
 # What it says when a write of its pages was short: mostly the disk is full.
 _SHORT = f"mdb_txn_commit: {os.strerror(errno.EIO)}"
@@ -275,12 +285,20 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
         _allocate_lock(fs, path / "lock.mdb")
     else:
         _refuse_odd(fs, path)
-    env, guard = None, mapped.nothing()
+
+    def databases(env: Any) -> dict[str, Any]:
+        with env.begin(write=True) as txn:
+            found = {"main": env.open_db(None, txn=txn)}
+            for name in DATABASES:
+                found[name] = env.open_db(name.encode(), txn=txn, create=build)
+        env.reader_check()
+        return found
+
     try:
-        env = lmdb.open(
-            reach(path),
-            map_size=MAP_BYTES,
-            max_dbs=len(DATABASES),
+        return _opened(
+            path,
+            number,
+            databases,
             max_readers=READERS_MAX,
             sync=False,
             metasync=False,
@@ -288,27 +306,27 @@ def open_generation(fs: FileSystem, path: Path, number: int, *, build: bool = Fa
             max_spare_txns=2,
             create=build,
         )
-        guard = _guarded(path)
-        with env.begin(write=True) as txn:
-            databases = {"main": env.open_db(None, txn=txn)}
-            for name in DATABASES:
-                databases[name] = env.open_db(name.encode(), txn=txn, create=build)
-        env.reader_check()
-    except BaseException as exc:
+    except lmdb.Error as exc:
+        raise _not_opened(exc, path) from exc
+    except OSError as exc:  # LMDB makes the directory itself
+        raise errors.typed(exc, path, "opening") from exc
+
+
+def _opened(
+    path: Path, number: int, databases: Callable[[Any], dict[str, Any]], **options: Any
+) -> Generation:
+    """A generation as LMDB opens it with ``options``; ``databases`` opens these in it."""
+    env, guard = None, mapped.nothing()
+    try:
+        env = lmdb.open(reach(path), map_size=MAP_BYTES, max_dbs=len(DATABASES), **options)
+        # What LMDB has mapped of the index is looked after.
+        guard = mapped.guard_file(LOCAL.stat(path / "data.mdb").inode, MAP_BYTES)
+        return Generation(path, number, guard, env, databases(env))
+    except BaseException:
         if env is not None:
             guard.close()
             env.close()  # or this process could not open it again
-        if isinstance(exc, lmdb.Error):
-            raise _not_opened(exc, path) from exc
-        if isinstance(exc, OSError):  # it makes the directory itself
-            raise errors.typed(exc, path, "opening") from exc
         raise
-    return Generation(path, number, guard, env, databases)
-
-
-def _guarded(path: Path) -> mapped.Guard:
-    """What LMDB has mapped of the index in a directory, looked after."""
-    return mapped.guard_file(LOCAL.stat(path / "data.mdb").inode, MAP_BYTES)
 
 
 def _allocate_lock(fs: FileSystem, path: Path) -> None:
@@ -326,7 +344,8 @@ def _allocate_lock(fs: FileSystem, path: Path) -> None:
 
 
 def _refuse_odd(fs: FileSystem, path: Path) -> None:
-    """LMDB would follow links, and wait for the other end of a FIFO: such files are none of ours.
+    """Refuse files that are not regular: LMDB would follow links, and wait for the other end of a
+    FIFO.
 
     FileNotFoundError without data.mdb; CorruptionError, so that another generation is built.
     """
@@ -344,30 +363,66 @@ def open_untouched(path: Path, number: int) -> Generation:
     FileNotFoundError if it was made by an older logstore and lacks a database.
     """
     _refuse_odd(LOCAL, path)
-    env, guard = None, mapped.nothing()
-    try:
-        env = lmdb.open(
-            reach(path),
-            map_size=MAP_BYTES,
-            max_dbs=len(DATABASES),
-            readonly=True,
-            lock=False,
-            create=False,
-            max_spare_txns=0,
-        )
-        guard = _guarded(path)
+
+    def databases(env: Any) -> dict[str, Any]:
         # Each in a transaction of its own: a read transaction takes handles opened in it along.
-        databases = {"main": env.open_db(None)}
+        found = {"main": env.open_db(None)}
         for name in DATABASES:
-            databases[name] = env.open_db(name.encode(), create=False)
-    except BaseException as exc:
-        if env is not None:
-            guard.close()
-            env.close()  # or this process could not open it again
-        if isinstance(exc, lmdb.NotFoundError):
-            why = f"the index in {path} is of an older format: {exc}"
-            raise FileNotFoundError(why) from exc
-        if isinstance(exc, lmdb.Error):
-            raise _not_opened(exc, path) from exc
-        raise
-    return Generation(path, number, guard, env, databases)
+            found[name] = env.open_db(name.encode(), create=False)
+        return found
+
+    try:
+        return _opened(
+            path, number, databases, readonly=True, lock=False, create=False, max_spare_txns=0
+        )
+    except lmdb.NotFoundError as exc:
+        why = f"the index in {path} is of an older format: {exc}"
+        raise FileNotFoundError(why) from exc
+    except lmdb.Error as exc:
+        raise _not_opened(exc, path) from exc
+
+
+PIECE_BYTES = 128 << 10  # in half a millisecond
+_MAIN = "main"
+_OF_LMDB = frozenset(name.encode() for name in DATABASES)  # its own rows of the main database
+RowPiece: TypeAlias = tuple[str, list[tuple[bytes, bytes]]]  # rows of a database, in their order
+
+
+def row_pieces(source: Generation, reading: Any) -> Generator[RowPiece, None, None]:
+    """All that ``reading``, a transaction of ``source``, sees, but for LMDB's own rows."""
+    for name in (_MAIN, *DATABASES):
+        some: list[tuple[bytes, bytes]] = []
+        size = 0
+        with reading.cursor(db=source.databases[name]) as cursor:
+            for row in cursor.iternext():
+                if name == _MAIN and row[0] in _OF_LMDB:
+                    continue
+                some.append(row)
+                size += len(row[0]) + len(row[1])
+                if size >= PIECE_BYTES:
+                    yield name, some
+                    some, size = [], 0
+        if some:
+            yield name, some
+
+
+def put_piece(target: Generation, writing: Any, piece: RowPiece) -> None:
+    """Store them behind those before. LMDB's own rows of the main database are there: others go
+    before and behind them."""
+    name, rows = piece
+    with writing.cursor(db=target.databases[name]) as cursor:
+        cursor.putmulti(rows, append=name != _MAIN)
+
+
+def verify_rows(own: Generation) -> int:
+    """Check the CRC of each row; how many there are. CorruptionError at the first that is wrong."""
+    count = 0
+    with own.env.begin() as txn:
+        for name in ("main", *DATABASES):
+            with txn.cursor(db=own.databases[name]) as cursor:
+                for key, data in cursor:
+                    if name == "main" and key[:1] not in (keys.META_KEY, keys.STREAM_PREFIX):
+                        continue  # of a named database: LMDB's own
+                    unseal(key, data)
+                    count += 1
+    return count

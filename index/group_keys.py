@@ -37,7 +37,7 @@ RUN_ROW: Final = 112  # p
 
 
 def stream_prefix(stream: int) -> bytes:
-    """What the names of a stream's groups begin with."""
+    """The beginning of the keys of a stream's group names."""
     return _OF_STREAM.pack(0, stream)
 
 
@@ -87,7 +87,7 @@ def run_key(group: int, first: bytes) -> bytes:
 
 
 def group_prefix(group: int) -> bytes:
-    """What every key of a group begins with."""
+    """The beginning of every key of a group."""
     return _NUMBER.pack(group)
 
 

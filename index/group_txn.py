@@ -28,11 +28,11 @@ _SEAL: Final[Any] = codec().seal
 
 # A run with the bounds of what is its: from the first ID to that of the run behind it, exclusive.
 # Without a run: there is none for these.
-Near: TypeAlias = tuple[bytes, PendingRun | None, bytes]
+RunPlace: TypeAlias = tuple[bytes, PendingRun | None, bytes]
 
 
-# Nothing is pending: what every call that looks for a run is told.
-NO_RUNS: Final[Near] = (b"", None, END)
+# Nothing is pending: what every call that looks for a run gets.
+NO_RUNS: Final[RunPlace] = (b"", None, END)
 
 
 class DecodedRuns:
@@ -42,7 +42,7 @@ class DecodedRuns:
 
     def __init__(self) -> None:
         self.by_key: dict[bytes, PendingRun] = {}
-        self.near: dict[int, Near] = {}
+        self.near: dict[int, RunPlace] = {}
 
     def clear(self) -> None:
         """Forget them all."""
@@ -227,7 +227,7 @@ class GroupTxn:
         """The run with the largest first ID not above ``id``; who changes it stores it again."""
         return self.around(group, id)[1]
 
-    def around(self, group: int, id: bytes) -> Near:
+    def around(self, group: int, id: bytes) -> RunPlace:
         """The same with its bounds: of IDs between them nothing else need be asked."""
         decoded = self.decoded
         if decoded is not None:
@@ -265,7 +265,7 @@ class GroupTxn:
                 decoded.by_key[key] = run
         return run
 
-    def keep_near(self, group: int, near: Near) -> None:
+    def keep_near(self, group: int, near: RunPlace) -> None:
         """The run that was used last, as it is stored now."""
         if self.decoded is not None:
             if len(self.decoded.near) >= DECODED_MAX_RUNS:

@@ -250,14 +250,14 @@ def marked(value: bytes, ordinals: Sequence[int]) -> bytes:
 
 
 def vector_with(vector: bytes, ordinals: Sequence[int]) -> bytes:
-    """What is deleted of a node, with these entries."""
+    """The vector of a node's deleted entries, with these entries added."""
     bits = int.from_bytes(vector, "little")
     for ordinal in ordinals:
         bits |= 1 << ordinal
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
-class Run(NamedTuple):
+class NodeFrame(NamedTuple):
     """One frame whose bytes are part of an open node.
 
     Of an append frame, the entries and elements that it adds; of the first, which holds a whole
@@ -280,10 +280,10 @@ class OpenNode:
     __slots__ = ("_entries", "_payload_bytes", "_summed", "lp", "rows", "runs", "vector")
 
     def __init__(
-        self, lp: bytes | None = None, runs: list[Run] | None = None, vector: int = 0
+        self, lp: bytes | None = None, runs: list[NodeFrame] | None = None, vector: int = 0
     ) -> None:
         self.lp = lp
-        self.runs: list[Run] = [] if runs is None else runs
+        self.runs: list[NodeFrame] = [] if runs is None else runs
         self.vector = vector
         self.rows = 0  # of RUNS_A_ROW runs each, that are in the index already
         self._summed = self._entries = self._payload_bytes = 0
@@ -338,9 +338,9 @@ class OpenNode:
         return node
 
 
-def unpack_runs(value: bytes) -> list[Run]:
+def unpack_runs(value: bytes) -> list[NodeFrame]:
     """Runs side by side."""
-    return [Run(*fields) for fields in RUN.iter_unpack(value)]
+    return [NodeFrame(*fields) for fields in RUN.iter_unpack(value)]
 
 
 class Meta(NamedTuple):

@@ -1,26 +1,75 @@
 """Typed access to the index inside one LMDB transaction, reading or writing.
 
+A row that damage made unfindable looks like one that never was. A stream made in its place would
+take the name, and leave the other without one, in the log as well. So a name counts as absent only
+if its second record is absent too, and if the rows beside both places are right and in order: both
+records may be gone with one page.
+
 Invariants: every value is checked against its CRC before it is used; a cursor never outlives its
 transaction; a name is only said to be absent when its twin record is absent too. Decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
 from logstore.errors import CorruptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index import absence_check, keys
+from logstore.index import keys
 from logstore.index.env import Generation
 from logstore.index.group_keys import GroupRecord
 from logstore.index.group_txn import GroupTxn
-from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
+from logstore.index.keys import Locator, Meta, NodeFrame, OpenNode, SegmentRow, StreamRecord
 from logstore.row_seal import fetch as _fetch
 from logstore.row_seal import key_parts as _parts
 from logstore.row_seal import seal as _seal
+from logstore.row_seal import unseal
 from logstore.row_seal import unseal as _unseal
+
+LOST = "the index lost a name: delete its directory and reopen"
+
+
+def stream_of_name(
+    txn: Any, names: Any, name: bytes, record: Callable[[int], StreamRecord | None]
+) -> StreamRecord | None:
+    """The stream that has a name; None if there is none, for sure.
+
+    ``record`` gives a stream by its number. CorruptionError if anything says that the name exists,
+    or cannot be believed, and there is no stream.
+    """
+    with txn.cursor(db=names) as cursor:
+        value = _neighbours(cursor, keys.name_key(name))
+        if value is not None:
+            holder = record(int.from_bytes(value, "little"))
+            if holder is None or holder.name != name:
+                raise CorruptionError(LOST)
+            return holder
+        twins = _neighbours(cursor, keys.twin_key(name)) or b""
+    for at in range(0, len(twins), 8):
+        holder = record(int.from_bytes(twins[at : at + 8], "little"))
+        if holder is None or holder.name == name:
+            raise CorruptionError(LOST)
+    return None
+
+
+def _neighbours(cursor: Any, key: bytes) -> bytes | None:
+    """The value under a key; None if the rows before and behind its place are right, and no row is
+    there."""
+    behind = cursor.set_range(key)
+    if behind:
+        there, data = cursor.item()
+        value = unseal(there, data)
+        if there == key:
+            return value
+    if cursor.prev() if behind else cursor.last():
+        before, data = cursor.item()
+        unseal(before, data)
+        if before >= key:
+            raise CorruptionError("the index lost its order: delete its directory and reopen")
+    return None
+
 
 # A stream, a node's master ID in two parts, its version, places of its entries.
 Mark: TypeAlias = tuple[int, int, int, int, Sequence[int]]
@@ -207,12 +256,12 @@ class IndexTxn:
         """The stream that has a name; None only if it is absent for sure, CorruptionError else."""
         if self._names:
             self.write_names()
-        return absence_check.named(self.txn, self.generation.names, name, self.record)
+        return stream_of_name(self.txn, self.generation.names, name, self.record)
 
     def confirm_absent(self, name: bytes) -> None:
         """CorruptionError if anything says that the name exists."""
         if self.named(name) is not None:
-            raise CorruptionError(absence_check.LOST)
+            raise CorruptionError(LOST)
 
     def put_name(self, name: bytes, number: int) -> None:
         """Bind a name to a number, twice."""
@@ -502,9 +551,9 @@ class IndexTxn:
     def nodes_with_tombstones(
         self, after: bytes, most: int
     ) -> tuple[list[tuple[int, Locator]], bytes | None]:
-        """Of at most so many nodes from a key on, those of which something was deleted, with their
-        streams; and the key to go on from, None at the end. A row without tombstones is known by
-        its length alone."""
+        """Among the next nodes from a key on, so many at most, those with tombstones, and their
+        streams; and the key to go on from, None at the end. The length of a row alone says whether
+        it has tombstones."""
         rows, following = self.rows_from(after, most)
         return _tombstoned(rows), following
 
@@ -536,7 +585,7 @@ class IndexTxn:
         """The open node of its row, with the runs that stand in rows of their own."""
         node = OpenNode.unpack(value)
         if node.rows:
-            older: list[Run] = []
+            older: list[NodeFrame] = []
             for row in range(node.rows):
                 key = keys.RUNS_KEY.pack(keys.RUNS_PREFIX, stream, row)
                 data = _fetch(self.txn, self.generation.main, key)
@@ -554,7 +603,7 @@ class IndexTxn:
 
     # -- segments -----------------------------------------------------------------------------
     def segment(self, number: int) -> SegmentRow | None:
-        """What is counted of a segment."""
+        """The counters of a segment."""
         value = _fetch(self.txn, self.generation.segments, keys.SEGMENT_KEY.pack(number))
         return None if value is None else SegmentRow.unpack(value)
 

@@ -1,6 +1,6 @@
 """Paths of what was shipped to a URI: shown without its secrets, and never a local file.
 
-Invariant: only a file system of shipped files (`logstore.log.shipped_files`) opens one; to all
+Invariant: only a file system of shipped files (`logstore.log.shipped`) opens one; to all
 others it is a name under which there is nothing.
 """
 

@@ -1,16 +1,21 @@
-"""A backup: a copy of the log that is itself a store, taken without stopping anybody; and a store
-made of one.
+"""Directories that become a store: a backup, a store made of one, and one made of a shipped store.
 
-Crash order: as ``filling`` has it. Invariants: only bytes below the position that was published and
-durable at the start are copied, and the copy is read again: of a log that is damaged no backup is
-made; the maintenance lock keeps compaction from unlinking meanwhile. No index goes along: it is
-derived.
+A backup is a copy of the log that is itself a store, taken without stopping anybody.
+
+Crash order: all files are written and synced, then their directories, then STORE: a process that
+dies leaves no store. A shipped store is fetched and checked whole before STORE is written.
+
+Invariants: the directory is new or empty before, and so again if that fails; what fails takes back
+STORE first, and only what it made itself: nobody else's file goes, whoever fills the same directory
+at the same time. Of the log only bytes below the position that was published and durable at the
+start are copied, and the copy is read again: of a log that is damaged no backup is made; the
+maintenance lock keeps compaction from unlinking meanwhile. No index goes along: it is derived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from logstore import format as fmt
@@ -19,13 +24,74 @@ from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.users_file import users_alone
-from logstore.errors import DamagedStoreError, OptionError
+from logstore.errors import CorruptionError, DamagedStoreError, FileSystemError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import file_names, storefile
-from logstore.recovery.filling import filling
+from logstore.log.shipped import MANIFEST, Manifest, Progress, ShipTarget
+
+FOLDERS = (file_names.LOG, file_names.CHECKPOINTS, file_names.PINS, file_names.INDEX)
+
+
+class Filling:
+    """A directory that is being filled."""
+
+    def __init__(self, fs: FileSystem, target: Path) -> None:
+        self._fs, self._target = fs, target
+        self._made: list[Path] = []
+
+    def file(self, path: Path) -> File:
+        """Make a file in it, which the caller writes and syncs."""
+        file = self._fs.open_new(path)
+        self._made.append(path)
+        return file
+
+    def end(self, store: bytes) -> None:
+        """All files are there: now it is a store, with this STORE."""
+        for folder in (file_names.LOG, file_names.CHECKPOINTS):
+            self._fs.sync_directory(self._target / folder)
+        self._made.insert(0, self._target / file_names.STORE)
+        self._fs.write_atomic(self._target / file_names.STORE, store)
+
+    def take_back(self, folders: list[Path]) -> None:
+        """Remove the files that were made, and these folders as far as they are empty."""
+        for path in self._made:
+            self._fs.remove(path)
+        for folder in folders:
+            if self._fs.exists(folder) and not self._fs.names(folder):
+                self._fs.remove_tree(folder)
+
+
+@contextmanager
+def filling(fs: FileSystem, target: Path, what: str) -> Iterator[Filling]:
+    """Make the folders of a store, and let the caller fill them.
+
+    Args:
+        target: a new or an empty directory.
+        what: it becomes, for the message.
+
+    Raises:
+        OptionError: the directory holds something.
+    """
+    there = fs.names(target)
+    if there:
+        why = f"{target} is not empty: give a new or an empty directory for {what}"
+        if file_names.LOG in there and file_names.STORE not in there:
+            why += " (a copy was begun there and did not end: remove what is left of it)"
+        raise OptionError(why)
+    folders = [*(target / name for name in FOLDERS), target]
+    new = [folder for folder in folders if not fs.exists(folder)]
+    made = Filling(fs, target)
+    try:
+        for name in FOLDERS:
+            fs.make_directory(target / name)
+        yield made
+    except BaseException:
+        with suppress(FileSystemError):  # the first error is the one that counts
+            made.take_back(new)
+        raise
+
 
 COPY_BYTES = 4 << 20
-Progress = Callable[[int, int], None]
 
 
 def take(engine: Engine, committer: Committer, target: Path) -> None:
@@ -94,3 +160,43 @@ def _copy(fs: FileSystem, source: Path, writing: File, limit_bytes: int | None =
             offset += len(data)
             left -= len(data)
         writing.sync()
+
+
+def fetch(
+    uri: str, target: Path, *, progress: Progress | None = None, fs: FileSystem = LOCAL
+) -> Manifest:
+    """Make a store in an empty or new directory of what was shipped to a URI.
+
+    NotAStoreError if nothing was shipped there; CorruptionError, SnapshotExpiredError and
+    FileSystemError as the objects are.
+    """
+    place = ShipTarget(uri)
+    manifest = place.published()
+    with filling(fs, target, "the store") as made:
+        total = sum(part.size_bytes for part in manifest.parts)
+        done, store = 0, b""
+        for part in manifest.parts:
+            if progress is not None:
+                progress(done, total)
+            if part.path == file_names.STORE:
+                if part.size_bytes > fmt.STORE_BODY_MAX_BYTES * 2:
+                    raise CorruptionError(
+                        f"{MANIFEST} at {place.shown} is damaged: its STORE is huge"
+                    )
+                store = b"".join(place.chunks(part))
+            else:
+                _write(made.file(target / part.path), place.chunks(part))
+            done += part.size_bytes
+        if not store:
+            raise CorruptionError(f"{MANIFEST} at {place.shown} is damaged: it names no STORE")
+        made.end(store)
+    return manifest
+
+
+def _write(file: File, chunks: Iterator[bytes]) -> None:
+    offset = 0
+    with closing(file):
+        for data in chunks:
+            file.pwrite(data, offset)
+            offset += len(data)
+        file.sync()

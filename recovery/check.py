@@ -5,17 +5,25 @@ deeply as the servers do it; (3) hints and checkpoints against the log; (4) a re
 index, every locator and every length against what was found; (5) the store's own index against that
 replay, where it was closed cleanly and can be read without touching it.
 
+Beside where damage is, it says whose entries stood there. The hint of a sealed segment lists its
+frames in another file, so it still tells what stood in bytes that are damaged, or that the disk
+does not give back. Without a hint, the entries beside them tell: what is missing of a stream has
+IDs between those.
+
 Invariants: nothing below the store's directory is written; what others do meanwhile is not taken
 for damage: what seems to be missing is looked for where the log has grown, and if segments or
 checkpoints came or went, all of it is looked at once more. ``checklog`` reads segments and hints.
+Whose entries stood in damaged bytes is no evidence that an entry is gone: a node may be stored more
+than once. Where nothing is known, nothing is said.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,15 +35,143 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, CorruptNodeError, Error, UnreadableError
+from logstore.format import Kind
 from logstore.fs import LOCAL, FileSystem
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.keys import FIRST_RECORD_BYTES, StreamRecord
 from logstore.log import chain, checkpoint_file, file_names, hint, log_reader, storefile
 from logstore.log import frame as frames
+from logstore.log.chain import Link
 from logstore.log.segment_writer import crc_seed
 from logstore.options import StoreOptions
 from logstore.recovery import compare, index_validity, readonly, repaired_view
-from logstore.recovery.concerned import concerned
-from logstore.recovery.report import Damage, Gone
+from logstore.recovery.report import Damage, LostEntries
+from logstore.tuples import NamedTuple
+
+_BY_HINT = "as the segment's hint says"
+_BETWEEN = "perhaps: not known, but for the entries beside the damage"
+
+
+class _EntrySpan(NamedTuple):
+    """What a frame adds to a stream: entries up to ``last``; from ``first`` on, if it says so."""
+
+    stream: int
+    first: StreamID | None
+    last: StreamID
+    entries: int
+
+
+def concerned(
+    fs: FileSystem,
+    path: Path,
+    uuid: bytes,
+    damage: list[Damage],
+    links: Mapping[int, Link],
+    known: Mapping[int, bytes],
+) -> list[LostEntries]:
+    """Entries of streams, by the damage that they stood in; ``known``: names of streams."""
+    found: list[LostEntries] = []
+    for each in damage:
+        link = links.get(each.segment)
+        if link is None or each.to_offset <= max(each.from_offset, link.start_offset):
+            continue
+        kept = hint.read(fs, path, uuid, link)
+        if kept is not None:
+            later = (links[number] for number in sorted(links) if number > each.segment)
+            spans, why = _listed(kept, each, _nodes(fs, path, uuid, later)), _BY_HINT
+        else:
+            spans, why = _between(fs, path, uuid, link, each), _BETWEEN
+        for stream, first, last, entries, offset in spans:
+            name = known.get(stream)
+            if name is not None:  # else it was dropped
+                found.append(LostEntries(name, first, last, entries, each.segment, offset, why))
+    return found
+
+
+_Told = tuple[int, StreamID, StreamID, int | None, int]
+
+
+def _span(frame: log_reader.LogFrame) -> _EntrySpan | None:
+    if frame.kind in (Kind.NODE, Kind.OPEN):
+        stream, ms, seq, last_ms, last_seq, entries = fmt.NODE_BODY.unpack_from(frame.payload)
+        return _EntrySpan(stream, StreamID(ms, seq), StreamID(last_ms, last_seq), entries)
+    if frame.kind == Kind.APPEND:
+        stream, ms, seq, entries, _ = fmt.APPEND_BODY.unpack_from(frame.payload)
+        return _EntrySpan(stream, None, StreamID(ms, seq), entries)
+    return None
+
+
+def _nodes(fs: FileSystem, path: Path, uuid: bytes, links: Iterable[Link]) -> Iterator[_EntrySpan]:
+    """The sealed nodes of segments, as their hints list them."""
+    for link in links:
+        for frame in hint.read(fs, path, uuid, link) or ():
+            span = _span(frame) if frame.kind == Kind.NODE else None
+            if span is not None:
+                yield span
+
+
+def _listed(
+    kept: list[log_reader.LogFrame], damage: Damage, later: Iterable[_EntrySpan]
+) -> Iterator[_Told]:
+    """By the hint. What was added to an open node, and is sealed elsewhere, is not named."""
+    spans = [(frame, span) for frame in kept if (span := _span(frame)) is not None]
+    hit = [(frame, span) for frame, span in spans if _hit(frame, damage)]
+    sealed: list[_EntrySpan] = []
+    if any(frame.kind != Kind.NODE for frame, _ in hit):
+        streams = {span.stream for _, span in hit}
+        here = (
+            each for frame, each in spans if frame.kind == Kind.NODE and (frame, each) not in hit
+        )
+        sealed = [each for each in itertools.chain(here, later) if each.stream in streams]
+    before: dict[int, StreamID] = {}
+    for frame, span in spans:
+        stream, first, last, entries = span
+        if (frame, span) in hit and (frame.kind == Kind.NODE or not _in_one(span, sealed)):
+            if first is None:
+                first = min(last, before.get(stream, ZERO_ID).next())
+            yield stream, first, last, entries, frame.offset
+        before[stream] = max(last, before.get(stream, ZERO_ID))
+
+
+def _in_one(span: _EntrySpan, nodes: list[_EntrySpan]) -> bool:
+    return any(
+        each.stream == span.stream and (each.first or ZERO_ID) <= span.last <= each.last
+        for each in nodes
+    )
+
+
+def _hit(frame: log_reader.LogFrame, damage: Damage) -> bool:
+    return frame.offset < damage.to_offset and damage.from_offset < frame.end_offset
+
+
+def _between(
+    fs: FileSystem, path: Path, uuid: bytes, link: Link, damage: Damage
+) -> Iterator[_Told]:
+    """By the frames beside the damage, of each stream that has one in the segment."""
+    before: dict[int, StreamID] = {}
+    behind: dict[int, StreamID] = {}
+    file = fs.open(file_names.segment(path, link.number))
+    try:
+        for frame in log_reader.next_valid(
+            file, crc_seed(uuid), link.number, link.start_offset, link.end_offset
+        ):
+            span = _span(frame)
+            if span is None:
+                continue
+            if frame.offset < damage.from_offset:
+                before[span.stream] = span.last
+            else:
+                behind.setdefault(span.stream, span.first or span.last)
+    except CorruptionError:
+        return
+    finally:
+        file.close()
+    for stream in sorted({*before, *behind}):
+        first = before.get(stream, ZERO_ID).next()
+        last = behind[stream].previous() if stream in behind else MAX_ID
+        if first <= last:
+            yield stream, first, last, None, damage.from_offset
+
 
 LOCK_WAIT_S = 5.0
 Progress = Callable[[int, int], None]
@@ -59,7 +195,7 @@ class CheckReport:
     tail_offset: int = 0
     tail_bytes: int = 0
     damage: list[Damage] = field(default_factory=list)
-    concerned: list[Gone] = field(default_factory=list)  # whose entries stood there
+    concerned: list[LostEntries] = field(default_factory=list)  # whose entries stood there
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name."""
@@ -148,7 +284,7 @@ class _Check:
         self._ends: dict[int, int] = {}  # of segments, as they were at the start
         self._adopted: set[int] = set()  # compacted segments that a commit or a checkpoint names
         self._dropped: set[int] = set()
-        self._streams: dict[int, bytes] = {}  # names, as far as frames and checkpoints tell
+        self._streams: dict[int, bytes] = {}  # names, as far as frames and checkpoints have them
         self._done = self._total = 0
         self._careful = careful
 
@@ -287,14 +423,14 @@ class _Check:
                 self._damage(link.number, found.offset, found.end_offset, why)
 
     def _durable_behind(
-        self, file: log_reader.Bytes, link: chain.Link, good: int, commit: int
+        self, file: log_reader.ByteSource, link: chain.Link, good: int, commit: int
     ) -> bool:
         return log_reader.behind(
             file, self._seed, link.number, good, link.end_offset, self._promised, commit or None
         ).damaged
 
     def _pass_over(
-        self, file: log_reader.Bytes, link: chain.Link, good: int, commit: int, why: str
+        self, file: log_reader.ByteSource, link: chain.Link, good: int, commit: int, why: str
     ) -> int:
         upto = log_reader.resume_offset(
             file, self._seed, link.number, good, link.end_offset, commit or None

@@ -161,7 +161,7 @@ def _load_unsure(
     """Nodes behind damage in a segment without a hint: live bits count frames, and some are lost.
 
     Taken are those that no node that lives overlaps, the latest first, of what is not trimmed. So
-    none is there twice; but what was deleted may be there again, and that is told.
+    none is there twice; but what was deleted may be there again, and that is reported.
     """
     for found in sorted(unsure, key=lambda each: -each.position):
         body = found.body()

@@ -16,11 +16,10 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptionError, FileSystemError
 from logstore.features.feature_list import FEATURES
-from logstore.index.env import Generation, open_untouched, translated
+from logstore.index.env import Generation, open_untouched, translated, verify_rows
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
-from logstore.index.verify import every_row
 from logstore.log import file_names
 from logstore.recovery import index_validity
 from logstore.recovery.report import Damage
@@ -52,7 +51,7 @@ def with_own_index(engine: Engine, damage: list[Damage], *, careful: bool = Fals
         return "cannot be opened"
     try:
         with translated():
-            every_row(own)
+            verify_rows(own)
             found = _differences(engine.index(), own)
     except (CorruptionError, FileSystemError) as exc:
         found = [exc.message]
@@ -150,7 +149,7 @@ def cannot_be_read(path: Path, number: int) -> str:
 def faults(own: Generation) -> list[str]:
     """Read every row; what does not fit together. CorruptionError for a row that is not right."""
     found: list[str] = []
-    every_row(own)
+    verify_rows(own)
     with own.env.begin() as txn:
         index = IndexTxn(own, txn)
         index.meta()

@@ -77,7 +77,7 @@ def make_place(fs: FileSystem, path: Path) -> None:
 
 
 def hold(fs: FileSystem, path: Path) -> Path:
-    """The directory at ``path``, held open, none of its parts a link to something else.
+    """The directory at ``path``, held open. No part of the path is a link.
 
     NotAStoreError if there is none; FileSystemError for a part that is a link.
     """

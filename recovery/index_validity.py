@@ -51,7 +51,7 @@ class Identity(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether the system told all of it."""
+        """Whether the system gave every part of the identity."""
         return bool(self.boot_id and self.mount_id and self.inode and self.born_ns)
 
 
@@ -142,7 +142,7 @@ def write_marker(fs: FileSystem, store: Path, marker: ShutdownMarker) -> None:
 
 
 def clean_marker(generation: int, here: Identity, meta: Meta, file: FileStat) -> ShutdownMarker:
-    """What the last process leaves that closes the store."""
+    """The marker that the last process leaves as it closes the store."""
     return ShutdownMarker(
         generation,
         here,
@@ -156,7 +156,7 @@ def clean_marker(generation: int, here: Identity, meta: Meta, file: FileStat) ->
 
 
 def dirty_marker(generation: int, here: Identity, durable: int) -> ShutdownMarker:
-    """What an opener leaves before it writes to the index."""
+    """The marker that an opener leaves before it writes to the index."""
     return ShutdownMarker(generation, here, 0, 0, 0, durable=durable)
 
 
@@ -189,7 +189,7 @@ def why_not(engine: Engine, marker: ShutdownMarker | None) -> str:
 def why_invalid(
     marker: ShutdownMarker | None, here: Identity | None, file: FileStat | None = None
 ) -> str:
-    """The same, of a marker and what the system tells: ``here`` is None if the file is gone."""
+    """The same, of a marker and what the system says: ``here`` is None if the file is gone."""
     if marker is None:
         return "there is no record of whose index it is"
     if marker.version != fmt.FORMAT_VERSION:
@@ -252,7 +252,7 @@ def check_log_reaches(engine: Engine, position: int) -> None:
 
 
 def check_applied(engine: Engine, generation: Generation, marker: ShutdownMarker) -> None:
-    """The index names a commit that the log must hold, told by the header of its last frame.
+    """The index names a commit that the log must hold, by the header of its last frame.
 
     CorruptionError if the log does not hold it, also where the segment of that commit, or one that
     followed it, is missing and others stand behind. Then the marker names an index that nobody went

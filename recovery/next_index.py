@@ -1,4 +1,4 @@
-"""The next generation of the index, built while others commit (``runtime.renewed_index``).
+"""The next generation of the index, built while others commit (``runtime.engine.NextIndex``).
 
 It is a copy of the rows of the one there is, as of a moment, so that it is as small as it can be
 and has no byte of what was deleted. Then it takes in what was published since, until little is
@@ -36,13 +36,12 @@ from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.writer_lock import PAUSE_S
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptionError
-from logstore.index import row_copy
-from logstore.index.env import LOST_PAGES, Generation, open_generation, translated
-from logstore.index.row_copy import Piece
+from logstore.index import env
+from logstore.index.env import LOST_PAGES, Generation, RowPiece, open_generation, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import chain, file_names
 from logstore.recovery import index_validity
-from logstore.recovery.taking_in import take_in
+from logstore.recovery.replay import take_in
 
 LEFT_BYTES = 64 << 10  # of the log, which is little
 # What a round must leave of what it began with. Where it leaves more, adders are as fast as this
@@ -184,27 +183,27 @@ def _copy(engine: Engine, made: Generation) -> None:
         while True:
             with made.env.begin(write=True) as writing:
                 for _ in range(PIECES_A_COMMIT):
-                    piece: Piece | None = snapshot.inside(engine, _next, steps)
+                    piece: RowPiece | None = snapshot.inside(engine, _next, steps)
                     if piece is None:
                         return
-                    row_copy.put(made, writing, piece)
+                    env.put_piece(made, writing, piece)
                     if engine.lock.held:  # a thread of this process needs the interpreter, soon
                         time.sleep(PAUSE_S)
     finally:
         snapshot.inside(engine, lambda _: steps.close())
 
 
-def _next(_: Engine, steps: Iterator[Piece]) -> Piece | None:
+def _next(_: Engine, steps: Iterator[RowPiece]) -> RowPiece | None:
     return next(steps, None)
 
 
-def _steps(engine: Engine) -> Generator[Piece, None, None]:
-    """Some rows at each step."""
+def _steps(engine: Engine) -> Generator[RowPiece, None, None]:
+    """All rows, some at each step; CorruptionError if the index is replaced or lost meanwhile."""
     generation = engine.generation
     if generation is None:
         raise CorruptionError(_CLOSED)
     with generation.env.begin() as reading:
-        for piece in row_copy.pieces(generation, reading):
+        for piece in env.row_pieces(generation, reading):
             yield piece
             if engine.generation is not generation:
                 raise CorruptionError(_CLOSED)
@@ -213,7 +212,7 @@ def _steps(engine: Engine) -> Generator[Piece, None, None]:
 
 
 def aside(engine: Engine) -> Engine:
-    """The same store for who builds an index of it: with a record cache and files of its own."""
+    """An engine of the same store that builds an index: with a record cache and files of its own."""
     made = Engine(
         engine.fs,
         engine.path,

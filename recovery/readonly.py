@@ -1,12 +1,18 @@
-"""Opening without writing: a private index in a temporary directory, following the log.
+"""Opening without writing: a private index in a temporary directory.
 
-For a store, a backup or a copied directory, with or without permission to write, while others write
-or nobody does. The index is built from checkpoint, hints and log as recovery does it; with
-``copy_index`` it is a copy of the one that a clean close left, if there is one. Every read first
-takes in what was appended since.
+A store, a backup or a copied directory is opened so, with or without permission to write, while
+others write or nobody does; and what was shipped to a URI is read where it is. The index is built
+from checkpoint, hints and log as recovery does it; with ``copy_index`` it is a copy of the one that
+a clean close left, if there is one. Every read of a directory first takes in what was appended
+since. Of a URI only what the index is built of is fetched: hints, the newest checkpoint, the
+segment that was written to; what is read later is read from the URI then.
 
-Invariants: nothing below the store's directory is written, locked or removed; a commit is taken in
-only when it is complete, and, where a living writer tells in WAKE, only when it was published.
+Invariants of a directory: nothing below it is written, locked or removed; a commit is taken in only
+when it is complete, and, where a living writer publishes in WAKE, only when it was published.
+
+Invariants of a URI: nothing is written there; the view is of one state, the newest when it was
+opened, whatever is shipped meanwhile; what is damaged is an error, and never fewer entries. Where a
+ship took files away while they were read for the index, the newer state is opened instead.
 """
 
 from __future__ import annotations
@@ -14,20 +20,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from logstore import format as fmt
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.errors import CorruptionError, DamagedStoreError
-from logstore.fs import FileSystem
+from logstore.errors import CorruptionError, DamagedStoreError, SnapshotExpiredError
+from logstore.fs import LOCAL, FileSystem
 from logstore.index.env import GaveUp, open_generation, translated
 from logstore.index.txn import IndexTxn
 from logstore.log import file_names, storefile
+from logstore.log.shipped import ShippedFiles, ShipTarget
 from logstore.options import StoreOptions
 from logstore.recovery import create, index_validity, replay
+from logstore.recovery.replay import take_in
 from logstore.recovery.report import RecoveryReport
-from logstore.recovery.taking_in import take_in
+from logstore.uri_path import UriPath
 
 BUILD_TRIES = 5
 
@@ -61,7 +70,7 @@ def open_engine(fs: FileSystem, path: Path, options: StoreOptions) -> tuple[Engi
 
 def _copied_index(engine: Engine, report: RecoveryReport) -> int:
     """The generation that a clean close left behind, copied into the private directory; 0 if there
-    is none. So what is looked at need not be read from the log, however much it is.
+    is none. A copy saves reading the log.
 
     The mark of a clean close goes before anybody writes to the index: if it is there before the
     copy and after it, and is the same, nobody wrote meanwhile.
@@ -90,7 +99,7 @@ def _copied_index(engine: Engine, report: RecoveryReport) -> int:
     try:
         index_validity.check_log_reaches(engine, marker.clean_applied)
         open_generation(fs, copy, number).close()
-    except CorruptionError:  # a rebuild tells what is left
+    except CorruptionError:  # a rebuild reports what is left
         fs.remove_tree(copy)
         return 0
     report.why_not_trusted, report.rebuilt = "", True
@@ -153,7 +162,7 @@ def build(engine: Engine) -> None:
 
 
 def published(engine: Engine, here: str) -> int | None:
-    """Up to where a writer of this boot (``here``) has published; None if none tells."""
+    """Up to where a writer of this boot (``here``) has published; None if none says so."""
     words = Wake.peek(engine.fs, engine.path / file_names.WAKE)
     if words is None or not words.applied:
         return None
@@ -164,7 +173,7 @@ def published(engine: Engine, here: str) -> int | None:
 
 
 def durable_upto(engine: Engine) -> int:
-    """Up to where the log is durable, of what the private index has taken in; 0 if nothing tells.
+    """Up to where the log is durable, of what the private index has taken in; 0 if nothing says so.
 
     A lower bound: writers of this boot say it in WAKE, and a clean close, of any boot, in BOOT.
     """
@@ -197,7 +206,7 @@ class Follower:
             try:
                 self._take_in(bound)
             except (SegmentGone, FileNotFoundError, DamagedStoreError, GaveUp) as exc:
-                log.info("the log could not be followed: reading it anew: %r", exc)
+                log.info("the log could not be followed, and is read anew: %r", exc)
                 build(self._engine)
             self._seen = looked
 
@@ -212,3 +221,60 @@ class Follower:
     def _take_in(self, bound: int | None) -> None:
         engine = self._engine
         engine.wake.publish(take_in(engine, engine.index(), bound))
+
+
+OPEN_TRIES = 3
+
+
+@translated()
+def open_shipped(path: Path, options: StoreOptions) -> tuple[Engine, RecoveryReport]:
+    """An engine that only reads what was shipped to ``path``.
+
+    NotAStoreError if nothing was; OptionError, FileSystemError and CorruptionError as of `Place`.
+    """
+    at = path if isinstance(path, UriPath) else UriPath.of(str(path))
+    place = ShipTarget(at.uri)
+    for left in reversed(range(OPEN_TRIES)):
+        manifest = place.published()
+        files = ShippedFiles(place, manifest.uuid, manifest.parts)
+        try:
+            return _open_shipped(files, at, manifest.position, options)
+        except SnapshotExpiredError:
+            if not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _open_shipped(
+    files: ShippedFiles, path: UriPath, position: int, options: StoreOptions
+) -> tuple[Engine, RecoveryReport]:
+    content = storefile.read(files, path)
+    report = RecoveryReport(why_not_trusted="shipped: a private index is built")
+    home = LOCAL.temporary_directory()
+    try:
+        engine = private_engine(
+            files, path, home, content, options, lambda self: replay.build(self, report)
+        )
+        build(engine)
+        _refuse_damage(engine, report, path, position)
+    except BaseException:
+        LOCAL.remove_tree(home)
+        raise
+    return engine, report
+
+
+def _refuse_damage(engine: Engine, report: RecoveryReport, path: UriPath, position: int) -> None:
+    """CorruptionError for what a store of its own would be opened without: it can be sent anew."""
+    segment, offset, why = 0, 0, ""
+    if report.damage:
+        segment, offset, _, why = report.damage[0]
+    elif engine.wake.log().applied != position:
+        segment, offset = fmt.position_parts(engine.wake.log().applied)
+        why = "it ends before what was shipped"
+    if why:
+        raise CorruptionError(
+            f"what was shipped to {path} is damaged ({why}): delete the object of this segment, "
+            "and ship again from the store",
+            segment=segment,
+            offset=offset,
+        )

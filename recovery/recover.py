@@ -44,7 +44,7 @@ def recover(
     try:
         engine, report = store_opening.open_engine(fs, path, options, create=False, limits=limits)
     except DamagedStoreError as exc:
-        log.error("damaged: %s; going on with what can be read", exc)
+        log.error("%s is damaged: %s; recovery goes on with what can be read", path, exc)
         _seal_damaged(fs, path, exc.segment or 0)
         engine, report = store_opening.open_engine(
             fs, path, options, create=False, limits=limits, accept_loss=True
@@ -82,7 +82,7 @@ def _fits(engine: Engine, position: int) -> bool:
     try:
         head, _ = checkpoint_file.read(engine.fs, engine.path, engine.uuid, position)
     except CorruptionError:
-        return True  # it is passed over anyway, and 'check' tells
+        return True  # it is passed over anyway, and 'check' reports it
     return checkpoint_file.fits_log(engine.fs, engine.path, engine.uuid, head)
 
 

@@ -36,7 +36,7 @@ def last_commit(file: File, seed: int, number: int, start: int, end: int) -> tup
 
 
 def uuid_of_segments(fs: FileSystem, store: Path) -> bytes | None:
-    """The store's identity, as most of its segments tell it; None if no header is whole."""
+    """The store's identity, as most of its segments have it; None if no header is whole."""
     found: list[bytes] = []
     for number in names.segments(fs, store):
         file = fs.open(names.segment(store, number))
@@ -50,7 +50,7 @@ def uuid_of_segments(fs: FileSystem, store: Path) -> bytes | None:
     return max(found, key=found.count, default=None)
 
 
-class _Headed(File):
+class _ReheadedSegment(File):
     """A segment with another header than the one in the file."""
 
     def __init__(self, below: File, head: bytes) -> None:
@@ -83,7 +83,7 @@ class RepairedView(FileSystem):
         real = self.moved.get(path, path)
         file = self._below.open(real, write=write, create=create, exclusive=exclusive)
         head = self.heads.get(path)
-        return file if head is None else _Headed(file, head)
+        return file if head is None else _ReheadedSegment(file, head)
 
     def names(self, path: Path) -> list[str]:
         """Names in a directory, with those that were added."""

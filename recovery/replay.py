@@ -1,4 +1,4 @@
-"""Rebuilding the index from the log: checkpoint, hints, replay.
+"""Building an index from the log: checkpoint, hints, replay; and taking in what was appended since.
 
 Passes: (1) the newest valid checkpoint gives streams, vectors and the live nodes of the segments
 before it; (2) frames before its position are replayed only for what a checkpoint does not hold,
@@ -6,9 +6,17 @@ the open nodes; (3) frames behind it are replayed physically, from hints where t
 (4) open nodes are put together, counts are taken anew; (5) the generation is renamed into place.
 What stands behind the last complete commit is left to the tail check, which follows.
 
+Who reads a store without writing to it (``recovery.readonly``), and who builds the next index of an
+open one beside those who commit (``recovery.next_index``), has an index that nobody else writes to.
+``take_in`` brings it up to what was appended to the log since it was made.
+
 Invariants: the old generation is never opened; damage in a sealed segment is reported and passed
 over, its neighbours are applied as far as they still say something certain
 (``recovery.replay_guard``).
+
+Invariants of taking in: a commit is taken in only if it is complete, and up to the end that the
+caller gave; frames are applied by the code that applies them anywhere, all of one call in one
+transaction of LMDB. The log's segments may go meanwhile: SegmentGone, and nothing was taken in.
 """
 
 from __future__ import annotations
@@ -20,11 +28,12 @@ from contextlib import contextmanager
 
 from logstore import format as fmt
 from logstore.engine.apply.bulk_create import BulkCreate
-from logstore.engine.apply.streams import apply
+from logstore.engine.apply.streams import apply, apply_commit
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine, log
+from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.txn import nodes
-from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError
+from logstore.errors import CorruptFrameError, DamagedStoreError, DiskFullError, UnreadableError
 from logstore.index.env import Generation, open_generation
 from logstore.index.keys import Meta, OpenNode, SegmentRow, StreamRecord
 from logstore.index.txn import IndexTxn
@@ -40,7 +49,7 @@ _OPEN_NODE_BODIES = (frames.Open, frames.Append, frames.Tombstone)
 
 
 def build(engine: Engine, report: RecoveryReport, published: Published | None = None) -> int:
-    """Build the next generation; its number. LOCK is held, or ``published`` tells where to end:
+    """Build the next generation; its number. LOCK is held, or ``published`` says where to end:
     what stands behind that position of the active segment is not taken in.
     """
     started = time.monotonic_ns()
@@ -229,7 +238,7 @@ class Rebuild:
                         file, engine.seed, link.number, good, link.end_offset
                     )
                     self._report.damage.append(Damage(link.number, good, upto, exc.message))
-                    log.error("segment %d is damaged at %d to %d", link.number, good, upto)
+                    log.error("segment %d is damaged from byte %d to %d", link.number, good, upto)
                     start, end = (fmt.position(link.number, at) for at in (good, upto))
                     self._guard.passed(start, end)
                     good = upto
@@ -395,3 +404,58 @@ class Rebuild:
         record.open_version = 0
         txn.drop_open(record.number)
         txn.touch(record)
+
+
+def take_in(engine: Engine, generation: Generation, bound: int | None) -> Meta:
+    """Apply complete commits behind the index, up to the position ``bound``; where it stands then.
+
+    The record cache of ``engine`` is of this index alone, or nobody else uses it now.
+    """
+    engine.cache.clear()
+    with generation.env.begin(write=True) as lmdb_txn:
+        index = IndexTxn(generation, lmdb_txn)
+        meta = index.meta()
+        txn = WriteTxn(engine, index, meta, meta.applied, meta.commit)
+        links = chain.main_links(engine.fs, engine.path, engine.uuid, fmt.segment_of(meta.applied))
+        if not links or links[0].number != fmt.segment_of(meta.applied):
+            raise SegmentGone(fmt.segment_of(meta.applied))
+        before = links[0].number
+        for link in links:
+            if link.number != before and fmt.segment_of(link.previous_end) != before:
+                raise SegmentGone(fmt.segment_of(link.previous_end))  # dropped before it was read
+            before = link.number
+            last = link.number == links[-1].number
+            if not _segment(engine, link, bound, txn, last=last):
+                break
+        txn.flush()
+    engine.cache.clear()
+    return txn.meta
+
+
+def _segment(
+    engine: Engine, link: chain.Link, bound: int | None, txn: WriteTxn, *, last: bool
+) -> bool:
+    """Complete commits of one segment; False if the rest is not to be looked at.
+
+    CorruptFrameError for what is not valid, and was: in a sealed segment, or published.
+    """
+    start = link.start_offset
+    if fmt.segment_of(txn.meta.applied) == link.number:
+        start = fmt.offset_of(txn.meta.applied)
+    file = engine.fs.open(file_names.segment(engine.path, link.number))
+    good = fmt.position(link.number, start)
+    try:
+        scanned = log_reader.scan(file, engine.seed, link.number, start, link.end_offset)
+        for commit in log_reader.commits(scanned, txn.meta.commit):
+            if bound is not None and commit.end > bound:
+                return False
+            apply_commit(txn, commit)
+            good = commit.end
+    except CorruptFrameError as exc:
+        if isinstance(exc, UnreadableError) or not last or (bound is not None and good < bound):
+            raise
+        return False  # a commit that is being written, or a torn tail
+    finally:
+        file.close()
+    txn.meta = txn.meta._replace(active_segment=max(txn.meta.active_segment, link.number))
+    return True

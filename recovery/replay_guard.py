@@ -25,10 +25,10 @@ from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.txn import nodes
 from logstore.errors import CorruptFrameError, CorruptNodeError, DamagedStoreError
 from logstore.ids import StreamID
-from logstore.index.keys import OpenNode, Run, StreamRecord
-from logstore.log import file_names, groupframe
+from logstore.index.keys import NodeFrame, OpenNode, StreamRecord
+from logstore.log import file_names, frame
 from logstore.log import frame as frames
-from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.report import Damage, LostEntries, RecoveryReport
 from logstore.tuples import NamedTuple
 
 UNNAMED = b"stream-%d-whose-name-was-lost"
@@ -66,7 +66,7 @@ class ReplayGuard:
 
     # -- frames behind damage -----------------------------------------------------------------
     def certain(self, txn: WriteTxn, at: int, body: frames.Body) -> frames.Body:
-        """What of a frame at ``at`` is to be applied."""
+        """The part of a frame at ``at`` that is to be applied."""
         if isinstance(body, frames.Open | frames.Node | frames.Record):
             self._named(txn, at, body.stream)
         if isinstance(body, frames.Open | frames.Node):
@@ -83,7 +83,7 @@ class ReplayGuard:
             self._forget(
                 (item.stream, StreamID(*master)) for item in body.items for master in item.replaced
             )
-        elif isinstance(body, groupframe.Deliver | groupframe.Claim) and body.consumer:
+        elif isinstance(body, frame.Deliver | frame.Claim) and body.consumer:
             self._owned(txn, at, body.group, body.consumer)
         return body
 
@@ -103,7 +103,7 @@ class ReplayGuard:
         """Nothing is pending with a consumer that is not there."""
         if txn.groups.consumer(group, consumer) is None:
             name = UNNAMED_CONSUMER % consumer
-            apply(txn, at - 1, 0, groupframe.Consumer(group, consumer, -1, -1, 1, name))
+            apply(txn, at - 1, 0, frame.Consumer(group, consumer, -1, -1, 1, name))
 
     def _orphaned(self, txn: WriteTxn, at: int, stream: int, master: StreamID) -> None:
         record = txn.record(stream)
@@ -145,7 +145,7 @@ class ReplayGuard:
                 break
         return count
 
-    def _entries(self, run: Run) -> int:
+    def _entries(self, run: NodeFrame) -> int:
         kind, data = self._engine.segments.run_bytes(run)
         return sum(codec().counts(data)) if kind == fmt.Kind.OPEN else run.entries
 
@@ -164,7 +164,7 @@ class ReplayGuard:
         if missing:
             self._report.damage.append(Damage(number, 0, 0, why))
         self.repaired = True
-        first = Run(record.open_version, 0, 0, 0)
+        first = NodeFrame(record.open_version, 0, 0, 0)
         self._gone(record, first, record.open_master, record.last, None)
         record.open_version = 0
         txn.touch(record)
@@ -208,7 +208,7 @@ class ReplayGuard:
             list(range(sum(codec().counts(lp)))),
         )
         last, ordinal = StreamID(*codec().last_id(lp, *master)), len(places)
-        missing: Run | None = None
+        missing: NodeFrame | None = None
         for run in node.runs[1:]:
             ordinal += run.entries
             after = self._after(skeleton, run, master)
@@ -225,13 +225,13 @@ class ReplayGuard:
         vector = sum(1 << new for new, old in enumerate(places) if node.vector >> old & 1)
         return OpenNode(None, kept, vector)
 
-    def _first(self, run: Run, master: StreamID) -> tuple[bytes, Run]:
+    def _first(self, run: NodeFrame, master: StreamID) -> tuple[bytes, NodeFrame]:
         _, lp = self._engine.segments.run_bytes(run)
         codec().validate(lp, *master)
         return lp, run
 
     def _after(
-        self, skeleton: bytes, run: Run, master: StreamID
+        self, skeleton: bytes, run: NodeFrame, master: StreamID
     ) -> tuple[StreamID, StreamID] | None:
         """First and last ID of an append frame that is of the node with this master ID."""
         try:
@@ -244,11 +244,18 @@ class ReplayGuard:
             return None
 
     def _gone(
-        self, record: StreamRecord, run: Run, first: StreamID, last: StreamID, entries: int | None
+        self,
+        record: StreamRecord,
+        run: NodeFrame,
+        first: StreamID,
+        last: StreamID,
+        entries: int | None,
     ) -> None:
         segment, offset = fmt.position_parts(run.position)
         why = "a part of the open node cannot be read, or is of a node whose beginning was lost"
-        self._report.gone.append(Gone(record.name, first, last, entries, segment, offset, why))
+        self._report.gone.append(
+            LostEntries(record.name, first, last, entries, segment, offset, why)
+        )
         log.error("entries of %r between %s and %s cannot be read", record.name, first, last)
 
 

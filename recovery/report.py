@@ -19,7 +19,7 @@ class Damage(NamedTuple):
     why: str
 
 
-class Gone(NamedTuple):
+class LostEntries(NamedTuple):
     """Entries of a stream that cannot be read any more; the interval is closed, and no other entry
     of it is meant than those that are missing."""
 
@@ -131,7 +131,7 @@ class RecoveryReport:
         self.restated_segments = 0  # written anew after a failed sync
         self.at_risk: AtRisk | None = None  # what that sync should have made durable
         self.damage: list[Damage] = []
-        self.gone: list[Gone] = []  # what a rebuild could not put together
+        self.gone: list[LostEntries] = []  # what a rebuild could not put together
         self.unsure: list[str] = []  # what it could not decide for certain
         # Of streams by their last frames: the length, and an ID below which there was no entry.
         self.lengths: dict[int, tuple[int, StreamID]] = {}

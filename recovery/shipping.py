@@ -13,7 +13,7 @@ Invariants: only bytes below the position that was published and durable at the 
 never change, so a segment that the last manifest has in the same length is not read again; what is
 sent of a segment was read and found sound, so that no damaged log takes the place of a good one; a
 URI has one history: a store that is behind what is there, or went another way, is refused; and one
-line: a copy of the store is refused, unless it is told to go on in the place of the other.
+line: a copy of the store is refused, unless it is asked to go on in the place of the other.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from logstore.log.shipped import (
     NOT_PUBLISHED,
     OBJECTS,
     Manifest,
-    Part,
-    Place,
     Progress,
+    ShippedPart,
+    ShipTarget,
 )
 from logstore.tuples import NamedTuple
 
@@ -78,7 +78,7 @@ def ship(
     FileSystemError if it cannot be reached; SnapshotExpiredError if an erasure came in between.
     After each of them the URI shows what it showed before.
     """
-    place = Place(uri)
+    place = ShipTarget(uri)
     if place.is_local and Path(place.root).is_relative_to(engine.path):
         raise OptionError(f"{place.shown} is in the store itself: give a URI outside it")
     with maintenance_locks.alone(engine, what=file_names.PINS):
@@ -90,12 +90,13 @@ def ship(
             _refuse_other_line(place, before, record)
         pin = pins.create(engine.fs, engine.path, engine.clock.now_ms(), LEASE_MS, purpose="ship")
         try:
-            return _Ship(engine, committer, place, before, pin.id, record).run(progress)
+            target = _Published(place, before, record)
+            return _Ship(engine, committer, pin.id, target).run(progress)
         finally:
             pins.release(engine.fs, engine.path, pin.id)
 
 
-def _refuse_other_line(place: Place, before: Manifest, record: ShipRecord) -> None:
+def _refuse_other_line(place: ShipTarget, before: Manifest, record: ShipRecord) -> None:
     """OptionError if another copy of the store was shipped there."""
     if before.line:
         ours = before.line == record.line
@@ -110,24 +111,25 @@ def _refuse_other_line(place: Place, before: Manifest, record: ShipRecord) -> No
         )
 
 
+class _Published(NamedTuple):
+    """Where a ship goes, what stands there, and what the store knows of its ships."""
+
+    place: ShipTarget
+    before: Manifest | None
+    record: ShipRecord
+
+
 class _Ship:
     """One ship, under its pin."""
 
     def __init__(
-        self,
-        engine: Engine,
-        committer: Committer,
-        place: Place,
-        before: Manifest | None,
-        pin_id: str,
-        record: ShipRecord,
+        self, engine: Engine, committer: Committer, pin_id: str, target: _Published
     ) -> None:
         self._engine = engine
         self._committer = committer
-        self._place = place
-        self._before = before
         self._pin_id = pin_id
-        self._ships = record
+        self._place, before, self._ships = target
+        self._before = before
         self._links: dict[str, chain.Link] = {}  # of segments, by path
         self._sound: dict[str, int] = {}  # up to where a segment is what was shipped
         self._held: dict[str, File] = {}  # which another checkpoint, or a setting, replaces
@@ -137,7 +139,7 @@ class _Ship:
         self._sent_files = self._sent_bytes = 0
 
     def run(self, progress: Progress | None) -> Shipped:
-        """Send what is new, publish, remove what is old."""
+        """Send new objects, publish the manifest, remove old objects."""
         try:
             return self._run(progress)
         finally:
@@ -150,7 +152,7 @@ class _Ship:
         there = self._place.sizes()
         total = sum(files.values())
         done = 0
-        parts: list[Part] = []
+        parts: list[ShippedPart] = []
         for path, size_bytes in files.items():
             if progress is not None:
                 progress(done, total)
@@ -256,16 +258,16 @@ class _Ship:
             if held is None:
                 file.close()
 
-    def _read(self, path: str, size_bytes: int) -> Part:
+    def _read(self, path: str, size_bytes: int) -> ShippedPart:
         """A file with its digest, and how a segment begins."""
         found, head = hashlib.sha256(), b""
         for data in self._chunks(path, size_bytes):
             found.update(data)
             head = head or data[: fmt.SEGMENT_HEAD_BYTES]
         begins = head.hex() if path.endswith(SEGMENT_SUFFIX) else ""
-        return Part(path, size_bytes, found.hexdigest(), begins)
+        return ShippedPart(path, size_bytes, found.hexdigest(), begins)
 
-    def _part(self, path: str, size_bytes: int) -> Part | None:
+    def _part(self, path: str, size_bytes: int) -> ShippedPart | None:
         """A file with its digest; None: a hint that went meanwhile, which a store can lack."""
         known = self._known.get(path)
         if known is not None and known.size_bytes == size_bytes and path.endswith(SEGMENT_SUFFIX):
@@ -293,7 +295,7 @@ class _Ship:
         finally:
             file.close()
 
-    def _send(self, part: Part, there: dict[str, int]) -> None:
+    def _send(self, part: ShippedPart, there: dict[str, int]) -> None:
         """Put an object, unless it is there as a whole; FileSystemError if it is not there then."""
         if there.get(part.sha256) == part.size_bytes:
             return
@@ -349,8 +351,8 @@ class _Ship:
     def _sweep(self, named: set[str]) -> tuple[int, int]:
         """Remove the objects that the manifest does not name; how many went, and are left.
 
-        The store is published: what cannot be removed is told in the log, and is the next ship's.
-        Only a list tells what went: where directories are objects, pyarrow's deletion of a file
+        The store is published: what cannot be removed is named in the log, and is the next ship's.
+        Only a list shows what went: where directories are objects, pyarrow's deletion of a file
         ends with putting one, and fails with a server that has no such things.
         """
         place = self._place

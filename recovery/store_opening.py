@@ -10,8 +10,15 @@
 ``open_engine`` takes the lock and goes through the passes. The first opener, who has the store to
 itself, does all of them; who joins others finds their index in use, and so valid.
 
-Invariants: all of it under LOCK, so that two openers never decide at once; after a clean close no
-body of a segment is read; every step may be cut off by a crash, and the next opener does it again.
+Processes that have a store open share three files: LOCK, USERS and WAKE. If one of them is not the
+file that the others have, two processes would write over each other's entries, so nobody joins
+then. What tells is the locks that living processes hold (``shm.users_file``,
+``shm.control_block``), which no copy of a file has, and for LOCK the inode that WAKE names.
+
+Invariants: all of it under LOCK, so that two openers never decide at once; nothing of the store is
+changed before it is known who has it open; what looks replaced is looked at again for a while, for
+a process may be dying meanwhile; after a clean close no body of a segment is read; every step may
+be cut off by a crash, and the next opener does it again.
 """
 
 from __future__ import annotations
@@ -21,10 +28,11 @@ from typing import TYPE_CHECKING
 
 from logstore import format as fmt
 from logstore.engine.commit import log_tail, write_back
-from logstore.engine.runtime import identity, maintenance_locks, reserve
+from logstore.engine.runtime import disk_space, identity, maintenance_locks
 from logstore.engine.runtime.engine import Engine, log
-from logstore.engine.shm.control_block import LogWords, Wake
-from logstore.engine.shm.users_file import Users
+from logstore.engine.shm import process_identity
+from logstore.engine.shm.control_block import LogWords, NotHeldError, Wake
+from logstore.engine.shm.users_file import SettleTime, Users, replaced
 from logstore.engine.shm.writer_lock import WriterLock
 from logstore.errors import (
     CorruptionError,
@@ -41,12 +49,73 @@ from logstore.index.txn import IndexTxn
 from logstore.log import chain, file_names, storefile
 from logstore.options import StoreLimits, StoreOptions
 from logstore.recovery import create as creation
-from logstore.recovery import entering, index_validity
+from logstore.recovery import index_validity
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import RecoveryReport
 
 if TYPE_CHECKING:
-    from logstore.engine.runtime.renewed_index import NextIndex
+    from logstore.engine.runtime.engine import NextIndex
+
+
+def peek_at_wake(fs: FileSystem, path: Path) -> Wake | None:
+    """WAKE as it lies there: only to name the owner of LOCK while waiting for it."""
+    try:
+        return Wake(fs, path / file_names.WAKE)
+    except (OSError, StoreError):
+        return None
+
+
+def join(fs: FileSystem, path: Path, lock: WriterLock, users: Users) -> Wake | None:
+    """WAKE of those who have the store open; None, and it is held alone, if nobody has.
+
+    StoreInUseError if they cannot be joined: one of the files that they share was replaced.
+    """
+    settling = SettleTime()
+    while True:
+        alone = users.enter()
+        if alone:
+            return None
+        odd = file_names.USERS
+        if alone is not None:
+            try:
+                return _joined(fs, path, lock)
+            except NotHeldError:
+                odd = file_names.WAKE
+        if not settling.wait():
+            users.close()
+            raise replaced(path, odd)
+
+
+def _joined(fs: FileSystem, path: Path, lock: WriterLock) -> Wake:
+    try:
+        wake = Wake(fs, path / file_names.WAKE, hold=True, join=True)
+    except FileNotFoundError:
+        raise StoreInUseError(
+            f"{path / file_names.WAKE} was removed while the store is open: close it in every "
+            "process"
+        ) from None
+    if wake.lock_file != lock.file.stat().inode:
+        raise replaced(path, file_names.LOCK)
+    if wake.namespace not in (0, process_identity.pid_namespace()):
+        raise StoreInUseError(
+            f"{path} is open in another pid namespace (a container?), and LMDB cannot tell the two "
+            "apart: let the containers share one pid namespace, or open it in one of them"
+        )
+    return wake
+
+
+def first_wake(fs: FileSystem, path: Path, lock: WriterLock, users: Users, failed_at: int) -> Wake:
+    """WAKE anew, by the first opener. The store is held shared from here on."""
+    # A failed sync stays known until what it left behind was written anew.
+    Wake.create(fs, path / file_names.WAKE, failed_at, path / file_names.RESERVE)
+    if not users.share():
+        raise StoreInUseError(f"{path} was taken by another process: try again")
+    wake = Wake(fs, path / file_names.WAKE, hold=True)
+    wake.lock_file = lock.file.stat().inode
+    wake.namespace = process_identity.pid_namespace()
+    wake.set_owner(process_identity.packed_self())  # of LOCK; the words are new
+    return wake
+
 
 # What an opener gives up on a full disk, cheapest first: all of it can be made again. An index goes
 # that is not valid, and is rebuilt beside what is there of it; else hints go.
@@ -107,7 +176,7 @@ def _give_up(fs: FileSystem, path: Path, shortage: int) -> None:
         for name in filter(file_names.is_generation, fs.names(path / file_names.INDEX)):
             fs.remove_tree(path / file_names.INDEX / name)
     if shortage == HINTS:
-        reserve.give_up_hints(fs, path)
+        disk_space.give_up_hints(fs, path)
 
 
 def _open_locked(
@@ -128,9 +197,7 @@ def _open_locked(
     try:
         # A process that may not be the first one writes nothing before it knows, not even its pid.
         # Nor is WAKE as it was kept mapped any longer: it takes the space of the new one.
-        lock.acquire(
-            None if options.only_join else entering.peek_at_wake(fs, path), options.lock_timeout_s
-        )
+        lock.acquire(None if options.only_join else peek_at_wake(fs, path), options.lock_timeout_s)
         if fs.stat(path / file_names.LOCK).inode != lock.file.stat().inode:
             raise StoreInUseError(f"{path / file_names.LOCK} was replaced: try again")
         # (1) STORE and versions.
@@ -139,7 +206,7 @@ def _open_locked(
         )
         users = Users(fs, path)
         _refuse_older(path, content, users)
-        wake, failed_at = entering.join(fs, path, lock, users), 0
+        wake, failed_at = join(fs, path, lock, users), 0
         first = report.first_opener = wake is None
         if first and options.only_join:
             raise NotOpenError(f"no other process has {path} open")
@@ -148,7 +215,7 @@ def _open_locked(
         if wake is None:
             _upgrade(fs, path, content)
             failed_at = Wake.last_failure(fs, path / file_names.WAKE)
-            wake = entering.first_wake(fs, path, lock, users, failed_at)
+            wake = first_wake(fs, path, lock, users, failed_at)
         engine = Engine(
             fs,
             path,
@@ -227,7 +294,7 @@ def _recover(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
     report.index_trusted = not report.why_not_trusted
     if not report.index_trusted:
         if not report.created:
-            log.info("the index is rebuilt: %s", report.why_not_trusted)
+            log.info("%s: the index is rebuilt: %s", engine.path, report.why_not_trusted)
         _set_generation(engine, marker.generation if marker is not None else 0)
         engine.rebuild_locked()  # (3); BOOT (4) is part of it
     else:
@@ -241,7 +308,7 @@ def _recover(engine: Engine, report: RecoveryReport, failed_at: int) -> None:
             _leave_segment(engine, cut)
     if failed_at:
         _tell_at_risk(engine, report, failed_at)
-    reserve.ensure(engine)  # last: what was needed until here had to come from it
+    disk_space.ensure(engine)  # last: what was needed until here had to come from it
 
 
 def _why_not_valid(engine: Engine, marker: ShutdownMarker | None) -> str:
@@ -352,7 +419,7 @@ def _leave_segment(engine: Engine, segment: int) -> None:
 
     Commits that were lost may stand on the disk behind the end of that segment, in blocks that a
     file system shows again when the file grows over them and its new bytes are lost: whole frames,
-    at their place, with the next number. An opening that did not see them has told what there is,
+    at their place, with the next number. An opening that did not see them has said what there is,
     so they must not come back. The seal is synced over them, and what a sealed segment holds behind
     its end is void.
 
@@ -365,7 +432,11 @@ def _leave_segment(engine: Engine, segment: int) -> None:
             log_tail.roll_locked(engine, words)
         except DiskFullError as exc:  # reads, deletes and acks must go on
             log_tail.finish_locked(engine)
-            log.warning("the segment of before the power cut is written on: %s", exc)
+            log.warning(
+                "%s: the segment that was written to before the power cut is not sealed: %s",
+                engine.path,
+                exc,
+            )
     index_validity.name_generation(engine, engine.index().number)
 
 
@@ -436,7 +507,7 @@ def _leave_hints(engine: Engine) -> None:
     try:
         maintenance_locks.write_missing_hints(engine)
     except (Error, OSError) as exc:  # a rebuild is slower without them, and no less right
-        log.warning("hints were not written: %s", exc)
+        log.warning("%s: hints were not written; a rebuild is slower: %s", engine.path, exc)
 
 
 def _mark_clean(engine: Engine, words: LogWords) -> None:
@@ -446,7 +517,7 @@ def _mark_clean(engine: Engine, words: LogWords) -> None:
     try:
         write_back.follow_locked(engine, words)
     except DiskFullError as exc:  # all is durable; the next opener takes it in from the log
-        log.warning("the store was closed with an index that lags behind: %s", exc)
+        log.warning("%s was closed, and its index follows at the next open: %s", engine.path, exc)
         return
     generation = engine.index()
     generation.sync()
@@ -460,4 +531,4 @@ def _mark_clean(engine: Engine, words: LogWords) -> None:
     except FileNotFoundError:
         return  # deleted by hand: the next opener rebuilds
     except DiskFullError as exc:  # all is durable; the next opener only looks longer
-        log.warning("the store was closed without the mark that says so: %s", exc)
+        log.warning("%s was closed, but is not marked as closed: %s", engine.path, exc)

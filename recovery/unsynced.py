@@ -1,11 +1,11 @@
-"""After a failed sync: write anew what may never have reached the disk, and tell what that is.
+"""After a failed sync: write anew what may never have reached the disk, and say what that is.
 
 A sync that failed must not be repeated and believed: the kernel marks the pages clean, and the next
 sync succeeds although nothing was written. But the bytes can still be read, and their checksums
 tell whether they are right. So the first opener after it copies every segment that is not durable
 into a new file, syncs that, and puts it in the old one's place: same number, same positions.
 
-What is at risk is told by stream and ID, read from the frames themselves: their bytes stand in the
+What is at risk is named by stream and ID, read from the frames themselves: their bytes stand in the
 log, but the disk may not have them.
 
 Invariants: ``rewrite`` runs before it is decided whether the index is valid, with no other process
@@ -41,7 +41,7 @@ def rewrite(engine: Engine, failed_at: int) -> int:
     engine.leave_sealed_locked(0)  # what is held open are the files of before
     engine.segments.forget()
     engine.wake.failed_at = 0
-    log.warning("a sync had failed: %d segments were written anew", count)
+    log.warning("%s: an earlier sync failed: %d segments were written anew", engine.path, count)
     return count
 
 
@@ -91,7 +91,7 @@ def at_risk(engine: Engine, failed_at: int) -> AtRisk:
                 name = created.get(stream) or known.get(stream) or b"#%d" % stream
                 risk.streams.append(Endangered(name, ids[0], ids[-1], len(ids)))
     risk.streams.sort()
-    log.warning("a sync failed; at risk: %s", risk.as_dict())
+    log.warning("%s: a sync failed; at risk: %s", engine.path, risk.as_dict())
     return risk
 
 
@@ -137,7 +137,7 @@ def _new(engine: Engine, body: _Data, last: StreamID | None, failed_at: int) -> 
 
 
 def _appended(body: frames.Append, data: bytes) -> list[StreamID]:
-    """Entries tell how far they are from the node's master, and the frame where the last one is."""
+    """Entries say how far they are from the node's master, and the frame where the last one is."""
     lp = listpack.finish(body.elements, data)
     at = end = len(lp) - 1
     away: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from logstore.errors import NotAStoreError, OptionError
 from logstore.fs import LOCAL
 from logstore.log import file_names, shipped, storefile
-from logstore.log.shipped_files import is_shipped
+from logstore.log.shipped import is_shipped
 from logstore.uri_path import is_uri, shown
 
 PATH, PATHS = "path", "paths"  # Spark makes the second one of load([a, b]), as JSON

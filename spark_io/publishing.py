@@ -18,14 +18,14 @@ from logstore.api import arguments
 from logstore.api.open_store import open_store
 from logstore.api.opening import opened_of
 from logstore.engine.dump import publish
-from logstore.engine.dump.publish import Progress, Staged
+from logstore.engine.dump.publish import Progress, StagedEntries
 from logstore.engine.dump.restore import INSTALL_MAX_BYTES
 from logstore.engine.runtime import pins
 from logstore.errors import OptionError, StreamExistsError, TooLargeError
 from logstore.fs import LOCAL
 from logstore.log import stagefile
 from logstore.log.pinfile import Pin
-from logstore.log.stagefile import Run
+from logstore.log.stagefile import StagedRun
 from logstore.spark_io.sink_options import ERROR, SinkOptions
 from logstore.spark_io.stores import driver
 
@@ -51,7 +51,7 @@ def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
 
 def commit(
     options: SinkOptions,
-    tasks: Sequence[Sequence[Run]],
+    tasks: Sequence[Sequence[StagedRun]],
     *,
     overwrite: bool,
     progress: Progress | None = None,
@@ -69,24 +69,24 @@ def commit(
     with open_store(path, create=False, background=False) as store:
         streams = _streams(path, runs)
         if overwrite and options.stream and not streams:
-            streams = [Staged(arguments.stream_name(options.stream), False, ())]
+            streams = [StagedEntries(arguments.stream_name(options.stream), False, ())]
         step = partial(publish.publish, streams=streams, mode=mode, progress=progress)
         rows: int = opened_of(store).commit(step, "always")
     stagefile.remove(LOCAL, path, runs)
     return rows
 
 
-def commit_batch(options: SinkOptions, tasks: Sequence[Sequence[Run]], batch: int) -> int:
+def commit_batch(options: SinkOptions, tasks: Sequence[Sequence[StagedRun]], batch: int) -> int:
     """Publish a batch of a streaming query, unless it is there already; how many entries."""
     name, query = PROGRESS + options.producer, query_of(options.checkpoint)
     progress = Progress(arguments.stream_name(name), query.encode(), batch)
     return commit(options, tasks, overwrite=False, progress=progress)
 
 
-def _streams(path: Path, runs: Iterable[Run]) -> list[Staged]:
+def _streams(path: Path, runs: Iterable[StagedRun]) -> list[StagedEntries]:
     """What was staged, stream by stream."""
     runs = list(runs)
-    found: dict[bytes, list[tuple[Run, bytes]]] = {}
+    found: dict[bytes, list[tuple[StagedRun, bytes]]] = {}
     for run, data in zip(runs, stagefile.read(LOCAL, path, runs), strict=True):
         found.setdefault(run.stream, []).append((run, data))
     return [
@@ -101,7 +101,7 @@ def end(path: str, stage: Pin) -> None:
         pins.release(LOCAL, Path(path), stage.id)
 
 
-def discard(path: str, tasks: Iterable[Iterable[Run]]) -> None:
+def discard(path: str, tasks: Iterable[Iterable[StagedRun]]) -> None:
     """Remove what tasks staged for nothing."""
     stagefile.remove(LOCAL, Path(path), [run for task in tasks for run in task])
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from logstore.fs import LOCAL
 from logstore.log import stagefile
 from logstore.log.pinfile import Pin
-from logstore.log.stagefile import Run
+from logstore.log.stagefile import StagedRun
 from logstore.scan import intake
 from logstore.spark_io.sink_options import SinkOptions
 
@@ -27,7 +27,7 @@ from logstore.spark_io.sink_options import SinkOptions
 class Wrote(WriterCommitMessage):
     """What a task staged."""
 
-    def __init__(self, runs: list[Run]) -> None:
+    def __init__(self, runs: list[StagedRun]) -> None:
         self.runs = runs
 
 
@@ -53,7 +53,7 @@ class Tasks:
     def write(self, iterator: Iterator[Any]) -> Wrote:
         """Pack the batches of one partition to a staged file."""
         options, path = self.options, Path(self.options.path)
-        writer = stagefile.Writer(LOCAL, path, self.stage)
+        writer = stagefile.StageWriter(LOCAL, path, self.stage)
         packer: intake.Packer | None = None
         try:
             for batch in iterator:
@@ -77,7 +77,7 @@ class Tasks:
             raise
 
 
-def runs_of(messages: Any) -> list[list[Run]]:
+def runs_of(messages: Any) -> list[list[StagedRun]]:
     """What the tasks told, in their order; one without a partition tells nothing."""
     return [each.runs if isinstance(each, Wrote) else [] for each in messages]
 

@@ -23,7 +23,7 @@ from logstore.errors import OptionError
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
 from logstore.log import pinfile
-from logstore.log.shipped_files import is_shipped
+from logstore.log.shipped import is_shipped
 from logstore.scan import absent
 from logstore.scan import split_plan as plan
 from logstore.scan.moment import Kept

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from logstore.errors import InvalidIDError, OptionError
 from logstore.ids import ZERO_ID, StreamID, parse_id
-from logstore.log.shipped_files import is_shipped
+from logstore.log.shipped import is_shipped
 from logstore.spark_io import places, source_options
 from logstore.spark_io.source_options import SourceOptions
 from logstore.tuples import NamedTuple

@@ -106,12 +106,12 @@ def restore(output: Output, source: str, target: Path) -> None:
     BACKUP is the directory of one, or the URI (or the directory) that a store was shipped to.
     """
     from logstore.log import shipped
+    from logstore.recovery import backup
     from logstore.recovery import backup as backups
-    from logstore.recovery import fetch
 
     if "://" in source or (Path(source) / shipped.MANIFEST).exists():
         with output.progress("Fetching") as progress:
-            fetch.fetch(source, target, progress=progress)
+            backup.fetch(source, target, progress=progress)
         found = _read_all(output, target, "Verifying the store")
         _refuse_damaged(found, "what was shipped")
     else:
@@ -152,10 +152,10 @@ def _check_room(store: Store[bytes]) -> None:
     """DiskFullError where an add would be refused."""
     from logstore import fsinfo
     from logstore.api.opening import opened_of
-    from logstore.engine.maintenance import space_alarm
+    from logstore.engine.runtime import disk_space
 
     engine = opened_of(store).engine()
-    if engine.wake.full or space_alarm.is_full(*fsinfo.space(engine.path)):
+    if engine.wake.full or disk_space.is_full(*fsinfo.space(engine.path)):
         raise DiskFullError(
             f"the disk of {engine.path} is full, and adds are refused: make room on it, or trim a "
             "stream and run 'logstore compact'"

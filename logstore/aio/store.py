@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from logstore.api.group import OnDead
     from logstore.api.matching import Matching, Where
     from logstore.api.values import ValueCodec
+    from logstore.engine.groups.ack import Fence
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,7 +146,7 @@ class AsyncDelivery(Delivery[T]):
     def _fenced(self) -> tuple[bytes, tuple[Any, ...]]:
         return self._plain._fenced()
 
-    def _fence(self) -> dict[str, Any]:
+    def _fence(self) -> Fence:
         return self._plain._fence()
 
 

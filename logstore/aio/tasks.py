@@ -20,7 +20,7 @@ from logstore.aio.wait import Watcher, wait_for
 from logstore.aio.waiter import Waiter
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting.stream_wait import over
-from logstore.engine.waiting.wait_session import GroupRead, Moved, WaitSession
+from logstore.engine.waiting.wait_session import GroupRead, GroupReplaced, WaitSession
 from logstore.tuples import NamedTuple
 
 R = TypeVar("R")
@@ -58,7 +58,7 @@ class Tasks(NamedTuple):
             waiting = _TaskSession(self, read, owner, alive, begun, most_s)
             try:
                 found = await waiting.take(deadline)
-            except Moved:
+            except GroupReplaced:
                 waiting.leave()
                 continue
             except BaseException:

@@ -18,7 +18,7 @@ from logstore.api import arguments
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import add
 from logstore.engine.streams.add import Add, AutoID
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams.removal import TrimRule
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.options import PRODUCER_ID_MAX_BYTES, References, Sync
@@ -26,7 +26,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.engine.lane.native import Options
-    from logstore.engine.streams.idempotency import Asked
+    from logstore.engine.streams.idempotency import ProducerRequest
 
 
 Name: TypeAlias = str | bytes
@@ -161,7 +161,7 @@ def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: Terms) -> 
     return partial(add.add, request=on.request(name, batch, ids))
 
 
-def _adding_once(name: bytes, batch: RowBatch, asked: Asked, on: Terms) -> Step:
+def _adding_once(name: bytes, batch: RowBatch, asked: ProducerRequest, on: Terms) -> Step:
     from logstore.engine.streams import idempotency
 
     return partial(idempotency.add, request=on.request(name, batch), asked=asked)
@@ -173,9 +173,9 @@ def _asked(
     producer: Name | None,
     idempotent_id: Name | None,
     encoding: str | None,
-) -> Asked:
+) -> ProducerRequest:
     """The producer of the one row of ``batch``, and its ID; computed if None is given."""
-    from logstore.engine.streams.idempotency import Asked
+    from logstore.engine.streams.idempotency import ProducerRequest
 
     if producer is None:
         raise OptionError("an idempotent ID is known of one producer: give producer=, too")
@@ -186,8 +186,8 @@ def _asked(
         )
     who = _producer(producer, encoding)
     if idempotent_id is None:
-        return Asked(who, _computed(batch))
-    return Asked(who, [_given(idempotent_id, encoding)])
+        return ProducerRequest(who, _computed(batch))
+    return ProducerRequest(who, [_given(idempotent_id, encoding)])
 
 
 def _asked_batches(
@@ -196,9 +196,9 @@ def _asked_batches(
     producer: Name,
     encoding: str | None,
     made: Callable[[list[Any]], RowBatch],
-) -> Iterator[tuple[Asked, RowBatch]]:
+) -> Iterator[tuple[ProducerRequest, RowBatch]]:
     """Rows in batches, each with its idempotent IDs: all rows of one call have one, or none."""
-    from logstore.engine.streams.idempotency import Asked
+    from logstore.engine.streams.idempotency import ProducerRequest
 
     who = _producer(producer, encoding)
     source = arguments.iterated(items)
@@ -209,7 +209,7 @@ def _asked_batches(
             with_id = _with_id(chunk[0])
         if not with_id:
             batch = made(chunk)
-            yield Asked(who, _computed(batch)), batch
+            yield ProducerRequest(who, _computed(batch)), batch
             continue
         names: list[bytes] = []
         fields: list[Row] = []
@@ -223,7 +223,7 @@ def _asked_batches(
             names.append(_given(name, encoding))
             fields.append(given)
         done += len(chunk)
-        yield Asked(who, names), made(fields)
+        yield ProducerRequest(who, names), made(fields)
 
 
 def _with_id(row: Any) -> bool:

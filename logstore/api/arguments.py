@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from logstore.clock import Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.engine.streams.add import AUTO, AutoID
-from logstore.engine.streams.trim import TrimRule, check_rule
+from logstore.engine.streams.removal import TrimRule, check_rule
 from logstore.errors import (
     EntryTypeError,
     InvalidEntryError,
@@ -48,7 +48,7 @@ from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.api.times import When
-    from logstore.engine.groups.ack import Later
+    from logstore.engine.groups.ack import NackDelay
 
 # The ID of an add that gives none. Compared by address, which is one for all such texts in CPython:
 # another one is an ID that is read.
@@ -405,14 +405,14 @@ def ttl_ms(ttl: timedelta | float | None) -> int | None:
     return length_ms
 
 
-def later(delay: timedelta | float | None) -> Later | None:
+def later(delay: timedelta | float | None) -> NackDelay | None:
     """How long an entry that is given back waits; None: what is set for the group."""
     if delay is None:
         return None
-    from logstore.engine.groups.ack import Later
+    from logstore.engine.groups.ack import NackDelay
 
     delay_ms = milliseconds(delay, "delay")
-    return Later(delay_ms, delay_ms)
+    return NackDelay(delay_ms, delay_ms)
 
 
 def group_position(start: IDLike) -> StreamID | None:

@@ -20,7 +20,7 @@ from logstore.api import units
 from logstore.api.group import DeadLetter, Group, OnDead
 from logstore.api.handlers import PLAIN, not_done
 from logstore.api.opening import OpenStore
-from logstore.engine.groups import requeue as back
+from logstore.engine.groups import dead_letter as back
 from logstore.engine.groups.dead_letter import DeadLettered
 from logstore.errors import StreamNotFoundError
 from logstore.ids import ZERO_ID, StreamID

@@ -33,7 +33,7 @@ from logstore.api.info import (
 from logstore.api.opening import OpenStore
 from logstore.codec import codec, codec_name
 from logstore.codec.pending_run import Pending
-from logstore.compaction import erasure, reclaimable
+from logstore.compaction import erasure, usage
 from logstore.engine.groups import group_rows as pel
 from logstore.engine.groups.group_rows import ConsumerRow, GroupRow
 from logstore.engine.lane import lane_loading as lane
@@ -139,7 +139,7 @@ def store_info(engine: Engine) -> StoreInfo:
         core=_CORE,
         compacted_ms=compacted_ms,
         compacted_bytes=compacted_bytes,
-        reclaimable_bytes=reclaimable.log_bytes(engine),
+        reclaimable_bytes=usage.log_bytes(engine),
         **pin_counts(engine),
         shipped_ms=shipped.shipped_ms,
         shipped_to=shipped.uri,
@@ -536,7 +536,8 @@ class Gathering(Generic[T]):
 
     def _read(self, view: Snapshot, low: StreamID, high: StreamID) -> None:
         left = self._count - self._taken if self._count else -1
-        batch_read = read.read_on(lambda batch: batch(view), self._name, low, high, left)
+        asked = read.RangeRead(low, high, left)
+        batch_read = read.read_on(lambda batch: batch(view), self._name, asked)
         encoding = self._opened.encoding
         self._entries += [make_entry(row, encoding) for row in batch_read.entries]
         self._taken += len(batch_read.entries)

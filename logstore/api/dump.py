@@ -13,7 +13,7 @@ from logstore.api.opening import OpenStore
 from logstore.codec import codec, listpack
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import export
-from logstore.engine.dump.restore import Prepared, bring, check_free, install, prepare
+from logstore.engine.dump.restore import VerifiedStream, bring, check_free, install, prepare
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
     CorruptNodeError,
@@ -71,7 +71,7 @@ def _encoded(value: StreamValue, peer: Peer | None) -> bytes:
     return dump_payload.encode(value, rdb_writer.kind_of(value.info, TYPES_OF[peer]))
 
 
-def prepared(payload: bytes) -> Prepared:
+def prepared(payload: bytes) -> VerifiedStream:
     """The stream of a payload, verified whole; InvalidPayloadError, TooLargeError."""
     try:
         return prepare(dump_payload.decode(payload))
@@ -91,7 +91,7 @@ def restore(
 def restore_prepared(
     opened: OpenStore[Any],
     name: bytes,
-    stream: Prepared,
+    stream: VerifiedStream,
     *,
     replace: bool,
     sync: Sync | None = None,

@@ -80,9 +80,8 @@ def _reading(
     def read(
         low: StreamID, high: StreamID, left: int, walked: ranges.Interval | None
     ) -> ranges.Batch:
-        return ranges.read_batch(
-            engine(), name, low, high, left, reverse=reverse, walked=walked, maker=maker
-        )
+        asked = ranges.RangeRead(low, high, left, reverse, walked, maker)
+        return ranges.read_batch(engine(), name, asked)
 
     return read
 
@@ -100,7 +99,8 @@ def _sifting(
     ) -> ranges.Batch:
         nonlocal nodes
         now, nodes = nodes, min(2 * nodes, sift.NODES_MAX)
-        return sift.read_batch(engine(), name, low, high, left, where, walked, now, reverse=reverse)
+        asked = ranges.RangeRead(low, high, left, reverse, walked)
+        return sift.read_batch(engine(), name, asked, where, now)
 
     return read
 

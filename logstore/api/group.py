@@ -23,9 +23,10 @@ from logstore.api.opening import OpenStore
 from logstore.codec import codec
 from logstore.engine.groups import ack, admin, claim, deliver
 from logstore.engine.groups import group_rows as pel
+from logstore.engine.groups.ack import Fence
 from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
-from logstore.engine.waiting import thread
+from logstore.engine.waiting import wait_session
 from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import OptionError, shown
 from logstore.ids import MAX_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
@@ -114,26 +115,20 @@ class Delivery(Entry[T]):
         return done
 
     def _fenced(self) -> tuple[bytes, tuple[Any, ...]]:
-        """The stream, and what else ``ack.fenced_ack`` takes."""
-        group = self.group
-        return group._stream, (
-            group._name,
+        """The stream, and the rest of the fence."""
+        fence = self._fence()
+        return fence.stream, fence[1:]
+
+    def _fence(self) -> Fence:
+        """What must still be so for the entry to be this consumer's."""
+        return Fence(
+            self.group._stream,
+            self.group._name,
             self._consumer,
             self.id,
             self.delivery_count,
             self._delivered_ms,
         )
-
-    def _fence(self) -> dict[str, Any]:
-        """What must still be so for the entry to be this consumer's: see ``ack.fenced_ack``."""
-        return {
-            "stream": self.group._stream,
-            "group": self.group._name,
-            "consumer": self._consumer,
-            "id": self.id,
-            "count": self.delivery_count,
-            "time_ms": self._delivered_ms,
-        }
 
     def __repr__(self) -> str:
         told = "deleted" if self.deleted else repr(self.fields)
@@ -555,7 +550,7 @@ class Group(Generic[T]):
         else:
             read, made = self._waiting(who, limit, **options), list[Delivery[T]]()
             alive = alive or self._opened.engine
-            given = thread.read_group(read, deadline, alive, making=(making(self), made))
+            given = wait_session.read_group(read, deadline, alive, making=(making(self), made))
             if made:
                 return made
         return deliveries_of(self, who, given)
@@ -1043,17 +1038,9 @@ class Group(Generic[T]):
         left, text = limit, self._opened.text
         while low <= high:
             page = min(left, PAGE_ENTRIES) if limit else PAGE_ENTRIES
-            look = partial(
-                pel.detail,
-                stream=self._stream,
-                group=self._name,
-                start=low,
-                end=high,
-                count=page,
-                consumer=who,
-                min_idle_ms=min_idle_ms,
-                now_ms=self._opened.engine().clock.now_ms(),
-            )
+            now_ms = self._opened.engine().clock.now_ms()
+            asked = pel.PendingRange(low, high, page, now_ms, who, min_idle_ms)
+            look = partial(pel.detail, stream=self._stream, group=self._name, asked=asked)
             rows = self._opened.view(look)
             for row in rows:
                 owned = bool(row.consumer)

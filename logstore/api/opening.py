@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 from logstore.directory_path import DirectoryPath
 from logstore.engine import registry
 from logstore.engine.commit.committer import Committer, Op
-from logstore.engine.maintenance.maintenance_thread import Compact
-from logstore.engine.registry import Shared
-from logstore.engine.runtime import reserve
+from logstore.engine.maintenance.background_work import Compact
+from logstore.engine.registry import SharedEngine
+from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.waiters import owner_of
 from logstore.engine.snapshots import snapshot
@@ -89,7 +89,7 @@ class OpenStore(Generic[T]):
         known = "utf-8" if encoding is None else codecs.lookup(encoding).name
         self._plain_text = known in _ASCII_KEPT
         self._ascii_alone = known != "utf-8"
-        self._shared: Shared | None = None
+        self._shared: SharedEngine | None = None
         self._shared = acquire(path, options, limits, create=create, uuid=uuid)
 
     # -- lifetime -----------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class OpenStore(Generic[T]):
         path = self.path if is_uri(self.path) else str(self.path)
         return _reopen, (path, self._options, self.encoding, self._tell, uuid)
 
-    def live(self) -> Shared:
+    def live(self) -> SharedEngine:
         """The engine with its committer and threads; after a fork it is opened anew.
 
         Raises:
@@ -172,7 +172,7 @@ class OpenStore(Generic[T]):
         if shared.engine.wake.full:
             if not at_once:
                 shared.committer.leave_sealed()
-            reserve.check(shared.engine)
+            disk_space.check(shared.engine)
         if sync is not None:
             check_sync(sync)
         return shared.committer.run(op, sync, dead=dead, grows=True, at_once=at_once)
@@ -387,20 +387,20 @@ class OpenStore(Generic[T]):
     def compact(self, *, purge: bool, full: bool = False, threshold: float = 0.5) -> Any:
         """Compaction by call, as ``Store.compact``; its report."""
         from logstore.compaction import runner
-        from logstore.engine.features import latest_upkeep
+        from logstore.engine.features.stream_sweep import KeyCompaction
 
         shared = self.live()
 
         def run() -> Any:
             with shared.committer.locked():
                 pass  # the end of the log was looked at, before anything is read
-            latest_upkeep.run(shared.engine, shared.committer)  # what is replaced goes with it
+            KeyCompaction(shared.engine, shared.committer).run()  # what is replaced goes with it
             return runner.run(
                 shared.engine, shared.committer, purge=purge, full=full, threshold=threshold
             )
 
         with shared.maintenance.aside():
-            return reserve.freeing(shared.engine, run)
+            return disk_space.freeing(shared.engine, run)
 
     def text(self, name: bytes) -> T:
         """A stored name as users have it."""
@@ -460,7 +460,7 @@ def acquire(
     *,
     create: bool,
     uuid: bytes | None = None,
-) -> Shared:
+) -> SharedEngine:
     """The shared engine of the store at ``path``; StoreGoneError if it is not that of ``uuid``."""
     fs = FILES[0]
     if isinstance(path, DirectoryPath):
@@ -473,13 +473,13 @@ def acquire(
             return None
         return directory.device, directory.inode, options.readonly
 
-    def find() -> tuple[registry.Key, Shared]:
+    def find() -> tuple[registry.Key, SharedEngine]:
         if options.readonly:
-            from logstore.log import shipped_files
-            from logstore.recovery import readonly, shipped_view
+            from logstore.log import shipped
+            from logstore.recovery import readonly
 
-            if shipped_files.is_shipped(path):
-                engine, report = shipped_view.open_engine(path, options)
+            if shipped.is_shipped(path):
+                engine, report = readonly.open_shipped(path, options)
             else:
                 engine, report = readonly.open_engine(fs, path, options)
             close = readonly.close_engine
@@ -491,7 +491,7 @@ def acquire(
         # Of what was opened: another directory may stand at ``path`` by now.
         directory = fs.stat(engine.index_home if is_uri(engine.path) else engine.path)
         made = directory.device, directory.inode, options.readonly
-        return made, Shared(engine, close, report, _compacting)
+        return made, SharedEngine(engine, close, report, _compacting)
 
     shared = registry.acquire(key, find, options)
     if uuid is not None and shared.engine.uuid != uuid:
@@ -503,7 +503,7 @@ def acquire(
     return shared
 
 
-def _tidy(shared: Shared) -> None:
+def _tidy(shared: SharedEngine) -> None:
     """Before the last handle goes: give back what the log holds twice, if much was written."""
     engine = shared.engine
     options = engine.options

@@ -19,9 +19,9 @@ from logstore.clock import Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import due_entries as scheduling
-from logstore.engine.features import stream_expiry as expiring
-from logstore.engine.features.due_entries import DUE_MAX_MS, When
-from logstore.engine.features.stream_expiry import Condition
+from logstore.engine.features import expired as expiring
+from logstore.engine.features.due_entries import DUE_MAX_MS, DueTime
+from logstore.engine.features.expired import Condition
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -132,7 +132,7 @@ def moment(unix_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=unix_ms)
 
 
-def when(at: datetime | int | None, after: timedelta | float | None, clock: Clock) -> When:
+def when(at: datetime | int | None, after: timedelta | float | None, clock: Clock) -> DueTime:
     """The time of a scheduled entry, from exactly one of the two. OptionError.
 
     Numbers that look like seconds are refused, too: as milliseconds they are days of January 1970,
@@ -151,7 +151,7 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
             raise OptionError(f"after must be a length of time, not negative: {shown(after)}")
         # From a timedelta exactly, of a float what its shortest text says.
         exact = after / _MS if isinstance(after, timedelta) else round(length * 1000, 6)
-        return When(math.ceil(exact), from_now=True)
+        return DueTime(math.ceil(exact), from_now=True)
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise OptionError("at must be an aware datetime: give it a time zone")
@@ -169,7 +169,7 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
         )
     if not 0 <= unix_ms <= DUE_MAX_MS:
         raise OptionError("at must be a time of the years 1970 to 9999")
-    return When(unix_ms)
+    return DueTime(unix_ms)
 
 
 class ScheduleOptions(TypedDict, total=False):

@@ -581,10 +581,11 @@ class Store(Generic[T]):
         Raises:
             ReadOnlyError: the store was opened with ``readonly``.
         """
-        from logstore.engine.features import latest_upkeep, retention
+        from logstore.engine.features import retention
+        from logstore.engine.features.stream_sweep import KeyCompaction
 
         shared = self._live()
-        replaced = latest_upkeep.run(shared.engine, shared.committer)
+        replaced = KeyCompaction(shared.engine, shared.committer).run()
         return replaced + retention.run(shared.engine, shared.committer)
 
     def checkpoint(self) -> int:

@@ -24,7 +24,7 @@ from logstore.options import Sync
 if TYPE_CHECKING:
     from logstore.api.group import Group
     from logstore.api.scheduling import ScheduledEntry, ScheduleKey, ScheduleOptions
-    from logstore.engine.features.stream_expiry import Condition
+    from logstore.engine.features.expired import Condition
     from logstore.settings import StreamSettings
 
 T = TypeVar("T", bytes, str)
@@ -159,9 +159,9 @@ class Stream(StreamEntries[T]):
         Returns:
             False if there is no stream, or it never would expire.
         """
-        from logstore.engine.features import stream_expiry
+        from logstore.engine.features import expired
 
-        was_set: bool = self._opened.free(partial(stream_expiry.persist, name=self._name), sync)
+        was_set: bool = self._opened.free(partial(expired.persist, name=self._name), sync)
         return was_set
 
     @property

@@ -22,7 +22,7 @@ from logstore.api.arguments import ANY_ID
 from logstore.api.entry import DeleteOutcome, Entry, IDRuns, collect, entry_maker, outcomes
 from logstore.api.opening import OpenStore
 from logstore.codec import GivenIDs, Row, RowBatch
-from logstore.engine.streams import delete, read, trim
+from logstore.engine.streams import read, removal
 from logstore.errors import EntryTypeError, OptionError, UsageError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, References, Sync
@@ -533,7 +533,7 @@ class StreamEntries(Generic[T]):
                 return done
         arguments.check_choice(references, References, "references")
         arguments.check_flag(purge, "purge")
-        step = partial(delete.delete, name=self._name, ids=given, mode=references)
+        step = partial(removal.delete, name=self._name, ids=given, mode=references)
         gone: int = self._opened.free(step, sync)
         if purge:
             self._opened.compact(purge=True)
@@ -559,7 +559,7 @@ class StreamEntries(Generic[T]):
         """
         arguments.check_choice(references, References, "references")
         given = [parse_id(wanted) for wanted in ids]
-        step = partial(delete.delete_ids, stream=self._name, ids=given, mode=references)
+        step = partial(removal.delete_ids, stream=self._name, ids=given, mode=references)
         deleted: list[DeleteOutcome] = self._opened.free(step, sync, made=outcomes)
         return deleted
 
@@ -584,7 +584,7 @@ class StreamEntries(Generic[T]):
         """
         arguments.check_flag(purge, "purge")
         low, high = arguments.interval(start, end)
-        step = partial(delete.delete_range, name=self._name, start=low, end=high)
+        step = partial(removal.delete_range, name=self._name, start=low, end=high)
         gone: int = self._opened.free(step, sync)
         if purge:
             self._opened.compact(purge=True)
@@ -629,7 +629,7 @@ class StreamEntries(Generic[T]):
             references=references,
             optional=False,
         )
-        gone: int = self._opened.free(partial(trim.trim_named, name=self._name, rule=rule), sync)
+        gone: int = self._opened.free(partial(removal.trim_named, name=self._name, rule=rule), sync)
         return gone
 
     def set_id(

@@ -94,8 +94,7 @@ class Steps(Generic[T]):
         self._sync: Sync | None = sync
         self._taken: list[tuple[Callable[[WriteTxn], Any], Pending[Any]]] = []
         # Plain adds and acks, of which there are none once another step was taken: the name of the
-        # stream, then an entry and its options, or a tuple of what ``ack.fenced_ack`` takes behind
-        # the name.
+        # stream, then an entry and its options, or the rest of an ``ack.Fence``.
         self._entries: list[tuple[bytes, dict[Any, Any] | tuple[Any, ...], Options | None]] = []
         self._added: list[Pending[Any]] = []
         self._frees = True  # every step so far gives space back
@@ -153,8 +152,8 @@ class Steps(Generic[T]):
         return pending
 
     def acks(self, fences: list[tuple[bytes, tuple[Any, ...]]]) -> Pending[int]:
-        """Take the acks of deliveries, each by its stream and what ``ack.fenced_ack`` takes behind
-        that; the outcome counts them."""
+        """Take the acks of deliveries, each by its stream and the rest of its ``ack.Fence``; the
+        outcome counts them."""
         self.check_open()
         if len(fences) != 1:
             pending: Pending[int] = Pending(partial(_told, len(fences)))
@@ -254,7 +253,7 @@ class Recording(Generic[T]):
 
 
 def _acked(txn: WriteTxn, stream: bytes, fence: tuple[Any, ...]) -> int:
-    ack.fenced_ack(txn, stream, *fence)
+    ack.fenced_ack(txn, ack.Fence(stream, *fence))
     return 1
 
 
@@ -585,7 +584,7 @@ class Transaction(Generic[T]):
 
         def step(txn: WriteTxn) -> int:
             for fence in fences:
-                ack.fenced_nack(txn, **fence, **how, error=reason)
+                ack.fenced_nack(txn, fence, **how, error=reason)
             return len(fences)
 
         self._settled += deliveries

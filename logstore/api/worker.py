@@ -318,13 +318,13 @@ class Loop(Generic[T]):
         delivery: Handed,
         count: int,
         error: str = "",
-        later: ack.Later | None = ack.AT_ONCE,
+        later: ack.NackDelay | None = ack.AT_ONCE,
     ) -> None:
         """Give it back with this count, or dead-letter it, if it is still this worker's."""
         reason = error.encode("utf-8", "backslashreplace")
         step = partial(
             ack.fenced_nack,
-            **delivery._fence(),
+            fence=delivery._fence(),
             retry_count=count,
             error=reason,
             limit=self.limit,
@@ -365,7 +365,7 @@ def _limit(group: Worked[Any], work: Work) -> Limit | None:
     return Limit(work.max_deliveries, name)
 
 
-def _later(group: Worked[Any], work: Work) -> ack.Later | None:
+def _later(group: Worked[Any], work: Work) -> ack.NackDelay | None:
     """How long what failed waits, by the worker's own options; None: as is set for the group."""
     most_ms = arguments.milliseconds(work.backoff_max, "backoff_max")
     if work.backoff is None:
@@ -384,7 +384,7 @@ def _later(group: Worked[Any], work: Work) -> ack.Later | None:
             "backoff needs min_idle: who reads by it gets what waits; give min_idle=30 here, or "
             "set it for all with group.configure(min_idle=30)"
         )
-    return ack.Later(first_ms, most_ms, own_ms)
+    return ack.NackDelay(first_ms, most_ms, own_ms)
 
 
 def consume(group: Worked[T], consumer: str | bytes, work: Work) -> int:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.engine.commit.committer import Committer
 from logstore.engine.commit.durability import Flusher
 from logstore.engine.lane.lane import open_lane
-from logstore.engine.maintenance.due_work import DueWorker
-from logstore.engine.maintenance.maintenance_thread import Compact, MaintenanceThread
+from logstore.engine.maintenance.background_work import Compact, DueWorker, MaintenanceThread
 from logstore.engine.runtime.engine import Engine, log
 from logstore.errors import Error, OptionError, ReentryError
 from logstore.options import StoreOptions
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Key = tuple[int, int, bool]
 
 
-class Shared:
+class SharedEngine:
     """An engine with its committer and flusher, and how many handles use it."""
 
     def __init__(
@@ -76,15 +75,17 @@ def _hand_out(txn: WriteTxn, waits: Waits) -> None:
 
 
 _lock = threading.RLock()
-_open: dict[Key, Shared] = {}
-_set_aside: list[Shared] = []  # of a forked child: kept, so that no finaliser touches them
-_forgotten: deque[Shared] = deque()
+_open: dict[Key, SharedEngine] = {}
+_set_aside: list[SharedEngine] = []  # of a forked child: kept, so that no finaliser touches them
+_forgotten: deque[SharedEngine] = deque()
 _forking: list[Engine] = []
 
 
 def acquire(
-    key: Callable[[], Key | None], find: Callable[[], tuple[Key, Shared]], options: StoreOptions
-) -> Shared:
+    key: Callable[[], Key | None],
+    find: Callable[[], tuple[Key, SharedEngine]],
+    options: StoreOptions,
+) -> SharedEngine:
     """The shared engine of a store, opened by ``find`` if need be."""
     with _lock:
         reap()
@@ -112,7 +113,7 @@ def _differences(has: StoreOptions, asked: StoreOptions) -> str:
     )
 
 
-def release(shared: Shared) -> None:
+def release(shared: SharedEngine) -> None:
     """Give one use back; the last one closes the engine."""
     shared.refuse_inside()
     with _lock:
@@ -123,7 +124,7 @@ def release(shared: Shared) -> None:
             _close(shared)
 
 
-def _close(shared: Shared) -> None:
+def _close(shared: SharedEngine) -> None:
     for key in [key for key, other in _open.items() if other is shared]:
         del _open[key]
     try:
@@ -134,7 +135,7 @@ def _close(shared: Shared) -> None:
             shared.close(shared.engine)
 
 
-def forget(shared: Shared) -> None:
+def forget(shared: SharedEngine) -> None:
     """A handle was forgotten without closing; for finalisers: takes no lock."""
     _forgotten.append(shared)
 
@@ -155,7 +156,7 @@ def reap() -> None:
                 _forgotten.append(forgotten)
                 break
             except Error as exc:
-                log.error("closing a forgotten store failed: %s", exc)
+                log.error("closing a store that nobody holds any more failed: %s", exc)
     finally:
         _lock.release()
 

@@ -56,7 +56,7 @@ class Repeat(NamedTuple):
         )
 
     def packed(self) -> bytes:
-        """It as bytes, to stand in front of packed fields."""
+        """The rule as bytes, to stand in front of packed fields."""
         kept: dict[str, Any] = {"name": self.name}
         if self.every_ms:
             kept |= {"every": self.every_ms, "first": self.first_ms}

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from logstore.features import entry_ttl, expiry, idempotent_ids, latest, schedule_rows, setting_rows
+from logstore.features import expiry, idempotent_ids, latest, schedule_rows, setting_rows
 from logstore.features.feature import Copied, FrameKind, Index
 
 FEATURES = (
     setting_rows.FEATURE,
     idempotent_ids.FEATURE,
     schedule_rows.FEATURE,
-    expiry.FEATURE,
+    expiry.STREAM_EXPIRY,
     latest.FEATURE,
-    entry_ttl.FEATURE,
+    expiry.ENTRY_EXPIRY,
 )
 
 

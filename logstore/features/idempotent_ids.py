@@ -19,18 +19,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, TypeAlias
 
 from logstore import format as fmt
-from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
+from logstore.features import feature
 from logstore.format import Kind
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.row_seal import LostRowsError, digest, fetch, seal, unseal
+from logstore.row_seal import LostRowsError, digest
 from logstore.tuples import NamedTuple
 
-DATABASE = "producers"
-ROWS_A_CHUNK = 2000
 ID: TypeAlias = tuple[int, int]
 NOTHING: tuple[ID, ID] = (MAX_ID, ZERO_ID)  # the empty interval
 _STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER = b"spiao"
@@ -112,19 +109,19 @@ class Remembered(NamedTuple):
     id: StreamID
 
 
-class ProducerRows:
-    """The producers of all streams, as one transaction sees them."""
+class ProducerRows(feature.FeatureRows):
+    """The producers of all streams, and their idempotent IDs."""
 
-    __slots__ = ("_database", "_generation", "_txn")
+    __slots__ = ("_generation",)
+    DATABASE = "producers"
 
-    def __init__(self, index: Index) -> None:
-        self._database = index.generation.databases[DATABASE]
+    def __init__(self, index: feature.Index) -> None:
+        super().__init__(index)
         self._generation = index.generation.number
-        self._txn = index.txn
 
     # -- looking ------------------------------------------------------------------------------
     def tally(self, stream: int) -> Tally:
-        """What is counted of a stream."""
+        """The counts of a stream."""
         value = self._get(_KEY.pack(_STREAM_ROW, stream))
         return Tally() if value is None else Tally._make(_TALLY.unpack(value))
 
@@ -141,30 +138,30 @@ class ProducerRows:
     def gave(self, stream: int, id: StreamID) -> bool:
         """Whether an entry is remembered as given by an idempotent ID, of whichever producer."""
         prefix = _KEY.pack(_BY_AGE, stream) + _ID.pack(*id)
-        return any(True for _ in self._rows(prefix, prefix))
+        return any(True for _ in self._scan(prefix, prefix))
 
     def by_age(self, stream: int) -> Iterator[StreamID]:
         """The entries of all producers, oldest first; do not change them meanwhile."""
         prefix = _KEY.pack(_BY_AGE, stream)
-        for key, _ in self._rows(prefix, prefix):
+        for key, _ in self._scan(prefix, prefix):
             yield StreamID(*_ID.unpack_from(key, _HEAD))
 
     def of_producer(self, stream: int, producer: bytes) -> Iterator[tuple[StreamID, bytes]]:
         """Entries of a producer and digests of their names, oldest first; the same holds."""
         prefix = _KEY.pack(_BY_PRODUCER, stream) + digest(producer)
-        for key, _ in self._rows(prefix, prefix):
+        for key, _ in self._scan(prefix, prefix):
             yield StreamID(*_ID.unpack_from(key, _PRODUCER_END)), key[-_DIGEST:]
 
     def tallies(self, after: int = 0) -> Iterator[tuple[int, Tally]]:
         """Streams with a number above ``after``, and what is counted of each."""
-        for key, value in self._rows(_KEY.pack(_STREAM_ROW, after + 1), bytes([_STREAM_ROW])):
+        for key, value in self._scan(_KEY.pack(_STREAM_ROW, after + 1), bytes([_STREAM_ROW])):
             yield _KEY.unpack(key)[1], Tally._make(_TALLY.unpack(value))
 
     def all(self, after: bytes = b"") -> Iterator[tuple[bytes, Remembered]]:
         """All that is remembered behind a key, each with its own key."""
         producer: tuple[bytes, bytes] = (b"", b"")
         start = after + b"\x00" if after else bytes([_ID_ROW])
-        for key, value in self._rows(start, bytes([_ID_ROW])):
+        for key, value in self._scan(start, bytes([_ID_ROW])):
             owner = bytes([_PRODUCER_ROW]) + key[1:_PRODUCER_END]
             if owner != producer[0]:
                 row = self._get(owner)
@@ -215,7 +212,7 @@ class ProducerRows:
             found = cursor.set_range(low)
             while found and (key := cursor.key())[:_BY_AGE_ID_END] <= high:
                 owner = key[_BY_AGE_ID_END:-_DIGEST]
-                self._delete(stream, key[_HEAD:_BY_AGE_ID_END], owner, key[-_DIGEST:])
+                self._delete_id(stream, key[_HEAD:_BY_AGE_ID_END], owner, key[-_DIGEST:])
                 gone[owner] = gone.get(owner, 0) + 1
                 found = cursor.set_range(low)
         for owner, count in gone.items():
@@ -230,7 +227,7 @@ class ProducerRows:
             found = cursor.set_range(prefix)
             while found and prefix <= (key := cursor.key())[: len(high)] <= high:
                 packed = key[_PRODUCER_END : _PRODUCER_END + _ID.size]
-                self._delete(stream, packed, owner, key[-_DIGEST:])
+                self._delete_id(stream, packed, owner, key[-_DIGEST:])
                 gone += 1
                 found = cursor.set_range(prefix)
         self._count(stream, owner, -gone)
@@ -245,10 +242,7 @@ class ProducerRows:
         if self._get(_KEY.pack(_STREAM_ROW, stream)) is None:
             return
         for kind in (_STREAM_ROW, _PRODUCER_ROW, _ID_ROW, _BY_AGE, _BY_PRODUCER):
-            prefix = _KEY.pack(kind, stream)
-            with self._txn.cursor(db=self._database) as cursor:
-                while cursor.set_range(prefix) and cursor.key().startswith(prefix):
-                    cursor.delete()
+            self._clear(_KEY.pack(kind, stream))
 
     # -- inside -------------------------------------------------------------------------------
     def _count(self, stream: int, owner: bytes, by: int, name: bytes = b"") -> None:
@@ -265,38 +259,23 @@ class ProducerRows:
             whole = name if value is None else value[_COUNT.size :]
             self._put(key, _COUNT.pack(after) + whole)
         else:
-            self._txn.delete(key, db=self._database)
+            self._delete(key)
         tally = self.tally(stream)
         tally = tally._replace(
             ids=tally.ids + by, producers=tally.producers + (not before) - (not after)
         )
         self._put(_KEY.pack(_STREAM_ROW, stream), _TALLY.pack(*tally))
 
-    def _delete(self, stream: int, packed: bytes, owner: bytes, mine: bytes) -> None:
-        self._txn.delete(_KEY.pack(_ID_ROW, stream) + owner + mine, db=self._database)
+    def _delete_id(self, stream: int, packed: bytes, owner: bytes, mine: bytes) -> None:
+        self._delete(_KEY.pack(_ID_ROW, stream) + owner + mine)
         self._delete_ordered(stream, packed, owner, mine)
 
     def _delete_ordered(self, stream: int, packed: bytes, owner: bytes, mine: bytes) -> None:
-        self._txn.delete(_KEY.pack(_BY_AGE, stream) + packed + owner + mine, db=self._database)
-        self._txn.delete(_KEY.pack(_BY_PRODUCER, stream) + owner + packed + mine, db=self._database)
-
-    def _rows(self, start: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        with self._txn.cursor(db=self._database) as cursor:
-            if not cursor.set_range(start):
-                return
-            for key, data in cursor:
-                if not key.startswith(prefix):
-                    return
-                yield key, unseal(key, data)
-
-    def _get(self, key: bytes) -> bytes | None:
-        return fetch(self._txn, self._database, key)
-
-    def _put(self, key: bytes, value: bytes) -> None:
-        self._txn.put(key, seal(key, value), db=self._database)
+        self._delete(_KEY.pack(_BY_AGE, stream) + packed + owner + mine)
+        self._delete(_KEY.pack(_BY_PRODUCER, stream) + owner + packed + mine)
 
 
-def _apply(txn: Txn, _at: int, body: Idempotent) -> None:
+def _apply(txn: feature.Txn, _at: int, body: Idempotent) -> None:
     if txn.record(body.stream) is None:
         return
     rows = ProducerRows(txn.index)
@@ -309,16 +288,16 @@ def _apply(txn: Txn, _at: int, body: Idempotent) -> None:
     rows.set_counts(body.stream, body.added, body.duplicates)
 
 
-def _page_of_counts(index: Index, after: int | None) -> tuple[list[dict[str, Any]], int] | None:
-    some = islice(ProducerRows(index).tallies(after or 0), ROWS_A_CHUNK)
-    rows = [(stream, tally.added, tally.duplicates) for stream, tally in some]
-    return ([{"kind": "producers", "rows": rows}], rows[-1][0]) if rows else None
+def _page_of_counts(index: feature.Index, after: int | None) -> feature.Page[int]:
+    tallies = ProducerRows(index).tallies(after or 0)
+    rows = ((stream, tally.added, tally.duplicates) for stream, tally in tallies)
+    return feature.page_of("producers", rows, lambda row: row[0])
 
 
-def _page_of_ids(index: Index, after: bytes | None) -> tuple[list[dict[str, Any]], bytes] | None:
-    """What is remembered, side by side by stream and producer."""
+def _page_of_ids(index: feature.Index, after: bytes | None) -> feature.Page[bytes]:
+    """The next idempotent IDs, side by side by stream and producer."""
     last, rows = b"", list[Any]()
-    for key, row in islice(ProducerRows(index).all(after or b""), ROWS_A_CHUNK):
+    for key, row in feature.rows_of_chunk(ProducerRows(index).all(after or b"")):
         last = key
         if not rows or rows[-1][:2] != [row.stream, row.producer]:
             rows.append([row.stream, row.producer, []])
@@ -326,38 +305,30 @@ def _page_of_ids(index: Index, after: bytes | None) -> tuple[list[dict[str, Any]
     return ([{"kind": "idempotent", "rows": rows}], last) if rows else None
 
 
-def _load_counts(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load_counts(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = ProducerRows(txn.index)
-    for stream, added, duplicates in chunk["rows"]:
-        if txn.record(stream) is not None:
-            rows.set_counts(stream, added, duplicates)
+    for stream, added, duplicates in feature.of_present(txn, chunk["rows"], lambda row: row[0]):
+        rows.set_counts(stream, added, duplicates)
 
 
-def _load_ids(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load_ids(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = ProducerRows(txn.index)
-    for stream, producer, items in chunk["rows"]:
-        if txn.record(stream) is not None:
-            rows.remember(stream, producer, [(StreamID(ms, seq), name) for ms, seq, name in items])
+    for stream, producer, items in feature.of_present(txn, chunk["rows"], lambda row: row[0]):
+        rows.remember(stream, producer, [(StreamID(ms, seq), name) for ms, seq, name in items])
 
 
-FEATURE = Feature(
-    database=DATABASE,
-    frames=(
-        FrameKind(
-            kind=Kind.IDEMPOTENT,
-            bodies=(Idempotent,),
-            encode=_encode,
-            decode=_decode,
-            apply=_apply,
-        ),
-    ),
+FEATURE = feature.Feature(
+    database=ProducerRows.DATABASE,
+    frames=(feature.FrameKind(Kind.IDEMPOTENT, (Idempotent,), _encode, _decode, _apply),),
     copies=(
-        Copied("producers", _page_of_counts, _load_counts),
-        Copied("idempotent", _page_of_ids, _load_ids),
+        feature.Copied("producers", _page_of_counts, _load_counts),
+        feature.Copied("idempotent", _page_of_ids, _load_ids),
     ),
     compares=(
-        Compared("counts of idempotent adds differ", lambda index: ProducerRows(index).tallies()),
-        Compared(
+        feature.Compared(
+            "counts of idempotent adds differ", lambda index: ProducerRows(index).tallies()
+        ),
+        feature.Compared(
             "what is remembered of idempotent adds differs", lambda index: ProducerRows(index).all()
         ),
     ),

@@ -17,19 +17,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 from logstore import format as fmt
-from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
+from logstore.features import feature
 from logstore.format import Kind
 from logstore.ids import ZERO_ID, StreamID
-from logstore.row_seal import fetch, seal, unseal
 from logstore.tuples import NamedTuple
 
-DATABASE = "latest"
 NO_KEY = bytes(16)  # stands in the place of a digest, in the row of the epoch
-ROWS_A_CHUNK = 2000
 _STREAM = struct.Struct(">Q")
 _ID = struct.Struct(">QQ")
 
@@ -63,18 +59,15 @@ def _decode(payload: bytes) -> Latest:
     return Latest(stream, anew, (ms, seq), items)
 
 
-class LatestRows:
-    """The newest entries as one transaction sees them."""
+class LatestRows(feature.FeatureRows):
+    """The newest entry of each key."""
 
-    __slots__ = ("_database", "_txn")
-
-    def __init__(self, index: Index) -> None:
-        self._database = index.generation.databases[DATABASE]
-        self._txn = index.txn
+    __slots__ = ()
+    DATABASE = "latest"
 
     def upto(self, stream: int) -> StreamID:
         """The last entry that was gone through; 0-0: none was."""
-        return self._get(_STREAM.pack(stream)) or ZERO_ID
+        return self._id(_STREAM.pack(stream)) or ZERO_ID
 
     def epoch(self, stream: int) -> int:
         """How often all that was known of the stream was forgotten."""
@@ -83,7 +76,7 @@ class LatestRows:
 
     def get(self, stream: int, key: bytes) -> StreamID | None:
         """The newest entry of a key, by its digest."""
-        return self._get(_STREAM.pack(stream) + key)
+        return self._id(_STREAM.pack(stream) + key)
 
     def put(self, stream: int, upto: tuple[int, int], items: bytes) -> None:
         """Set what a frame names."""
@@ -95,28 +88,22 @@ class LatestRows:
 
     def put_row(self, key: bytes, value: bytes) -> None:
         """Set one row."""
-        self._txn.put(key, seal(key, value), db=self._database)
+        self._put(key, value)
 
     def drop(self, stream: int) -> None:
         """Forget all that is known of a stream."""
-        prefix = _STREAM.pack(stream)
-        with self._txn.cursor(db=self._database) as cursor:
-            while cursor.set_range(prefix) and cursor.key().startswith(prefix):
-                cursor.delete()
+        self._clear(_STREAM.pack(stream))
 
     def rows(self, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All rows behind a key."""
-        with self._txn.cursor(db=self._database) as cursor:
-            if cursor.set_range(after + b"\x00" if after else b"\x00"):
-                for key, data in cursor:
-                    yield key, unseal(key, data)
+        return self._scan(after + b"\x00")
 
-    def _get(self, key: bytes) -> StreamID | None:
-        value = fetch(self._txn, self._database, key)
+    def _id(self, key: bytes) -> StreamID | None:
+        value = self._get(key)
         return None if value is None else StreamID(*_ID.unpack(value))
 
 
-def _apply(txn: Txn, at: int, body: Latest) -> None:
+def _apply(txn: feature.Txn, at: int, body: Latest) -> None:
     if txn.advance(body.stream, at) is not None:
         rows = LatestRows(txn.index)
         if body.anew:
@@ -124,34 +111,24 @@ def _apply(txn: Txn, at: int, body: Latest) -> None:
         rows.put(body.stream, body.upto, body.items)
 
 
-def _page(index: Index, after: bytes | None) -> tuple[list[dict[str, Any]], bytes] | None:
-    rows = list(islice(LatestRows(index).rows(after or b""), ROWS_A_CHUNK))
-    return ([{"kind": "latest", "rows": rows}], rows[-1][0]) if rows else None
+def _page(index: feature.Index, after: bytes | None) -> feature.Page[bytes]:
+    return feature.page_of("latest", LatestRows(index).rows(after or b""), lambda row: row[0])
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
-    rows, number, there = LatestRows(txn.index), -1, False
-    for key, value in chunk["rows"]:
-        stream = _STREAM.unpack_from(key)[0]
-        if stream != number:
-            number, there = stream, txn.record(stream) is not None
-        if there:
-            rows.put_row(key, value)
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
+    rows = LatestRows(txn.index)
+    for key, value in feature.of_present(
+        txn, chunk["rows"], lambda row: _STREAM.unpack_from(row[0])[0]
+    ):
+        rows.put_row(key, value)
 
 
-FEATURE = Feature(
-    database=DATABASE,
-    frames=(
-        FrameKind(
-            kind=Kind.LATEST,
-            bodies=(Latest,),
-            encode=_encode,
-            decode=_decode,
-            apply=_apply,
-            of_record=True,
-        ),
+FEATURE = feature.Feature(
+    database=LatestRows.DATABASE,
+    frames=(feature.FrameKind(Kind.LATEST, (Latest,), _encode, _decode, _apply, of_record=True),),
+    copies=(feature.Copied("latest", _page, _load),),
+    compares=(
+        feature.Compared("newest entries of keys differ", lambda index: LatestRows(index).rows()),
     ),
-    copies=(Copied("latest", _page, _load),),
-    compares=(Compared("newest entries of keys differ", lambda index: LatestRows(index).rows()),),
     dropped=lambda txn, stream: LatestRows(txn.index).drop(stream),
 )

@@ -21,17 +21,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from logstore import format as fmt
 from logstore.errors import CorruptionError
-from logstore.features import cron
-from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
+from logstore.features import cron, feature
 from logstore.format import Kind
-from logstore.row_seal import fetch, key_parts, seal, unseal
+from logstore.row_seal import key_parts, seal
 from logstore.tuples import NamedTuple
 
-DATABASE = "schedule"
 _DUE = struct.Struct(">BQQ")  # the prefix, due (unix ms), number
 _FIELDS = struct.Struct(">BQQQ")  # the prefix, stream, due, number
 _COUNT = struct.Struct(">BQ")  # the prefix, stream
@@ -42,7 +41,6 @@ ALL = 0  # in the place of a stream: no stream has this number
 _NUMBER = struct.Struct(">Q")
 Key = tuple[int, int]  # due (unix ms), number
 FIRST: Key = (0, 0)
-ROWS_A_CHUNK = 2000
 CHUNK_BYTES = 1 << 20
 KEPT, ADDED, CANCELLED = 0, 1, 2  # the forms of the frame
 
@@ -120,20 +118,23 @@ class ScheduleRow(NamedTuple):
     number: int
     fields: bytes
 
+    @property
+    def key(self) -> Key:
+        """The key by which it is cancelled."""
+        return self.due_ms, self.number
 
-class ScheduleRows:
-    """The scheduled entries as one transaction sees them."""
 
-    __slots__ = ("_database", "_txn")
+class ScheduleRows(feature.FeatureRows):
+    """The scheduled entries."""
 
-    def __init__(self, index: Index) -> None:
-        self._database = index.generation.databases[DATABASE]
-        self._txn = index.txn
+    __slots__ = ()
+    DATABASE = "schedule"
 
     def put(self, row: ScheduleRow) -> None:
         """Keep an entry; nothing if it is kept already."""
         key = _DUE.pack(_BY_DUE, row.due_ms, row.number)
-        if not self._put(key, _NUMBER.pack(row.stream), overwrite=False):
+        sealed = seal(key, _NUMBER.pack(row.stream))
+        if not self._txn.put(key, sealed, db=self._database, overwrite=False):
             return
         self._put(_FIELDS.pack(_BY_STREAM, *row[:3]), row.fields)
         self._count(row.stream, 1)
@@ -148,20 +149,20 @@ class ScheduleRows:
         fields = self.fields(stream, key)
         if fields is None:
             return False
-        self._txn.delete(_FIELDS.pack(_BY_STREAM, stream, *key), db=self._database)
+        self._delete(_FIELDS.pack(_BY_STREAM, stream, *key))
         rule = cron.of(fields)
         if rule is not None and self.named(stream, rule.name) == key:
-            self._txn.delete(_name(stream, rule.name), db=self._database)
-        self._txn.delete(_DUE.pack(_BY_DUE, *key), db=self._database)
+            self._delete(_name(stream, rule.name))
+        self._delete(_DUE.pack(_BY_DUE, *key))
         self._count(stream, -1)
         return True
 
     def drop(self, stream: int) -> bool:
         """Keep no entry of a stream; False if there was none."""
         found = False
-        while keys := [row[1:3] for row, _ in zip(self.of_stream(stream), range(1000))]:  # noqa: B905
-            for key in keys:
-                found = self.delete(stream, key) or found
+        while rows := list(islice(self.of_stream(stream), 1000)):
+            for row in rows:
+                found = self.delete(stream, row.key) or found
         return found
 
     def fields(self, stream: int, key: Key) -> bytes | None:
@@ -212,32 +213,20 @@ class ScheduleRows:
 
     def of_stream(self, stream: int, after: Key = FIRST) -> Iterator[ScheduleRow]:
         """Entries of one stream with keys above ``after``, in the order of their times."""
-        with self._txn.cursor(db=self._database) as cursor:
-            if cursor.set_range(_FIELDS.pack(_BY_STREAM, stream, *after)):
-                for key, data in cursor:
-                    if key[0] != _BY_STREAM:
-                        return
-                    _, found, due_ms, number = key_parts(_FIELDS, key)
-                    if found != stream:
-                        return
-                    if (due_ms, number) != after:
-                        yield ScheduleRow(stream, due_ms, number, unseal(key, data))
+        start = _FIELDS.pack(_BY_STREAM, stream, *after)
+        for key, fields in self._scan(start, start[: _COUNT.size]):
+            _, _, due_ms, number = key_parts(_FIELDS, key)
+            if (due_ms, number) != after:
+                yield ScheduleRow(stream, due_ms, number, fields)
 
     def counts(self) -> Iterator[tuple[int, int]]:
         """How many entries are kept, by stream; of all first, under stream 0."""
-        with self._txn.cursor(db=self._database) as cursor:
-            if cursor.set_range(_COUNT.pack(_COUNTS, 0)):
-                for key, data in cursor:
-                    if key[0] != _COUNTS:
-                        return
-                    yield key_parts(_COUNT, key)[1], _NUMBER.unpack(unseal(key, data))[0]
+        for key, value in self._scan(_COUNT.pack(_COUNTS, ALL), bytes([_COUNTS])):
+            yield key_parts(_COUNT, key)[1], _NUMBER.unpack(value)[0]
 
     def names(self) -> Iterator[tuple[bytes, bytes]]:
         """The rows of names, as they are."""
-        with self._txn.cursor(db=self._database) as cursor:
-            if cursor.set_range(bytes([_BY_NAME])):
-                for key, data in cursor:
-                    yield key, unseal(key, data)
+        return self._scan(bytes([_BY_NAME]))
 
     def _keys(self, after: Key = FIRST) -> Iterator[Key]:
         with self._txn.cursor(db=self._database) as cursor:
@@ -255,21 +244,14 @@ class ScheduleRows:
             if left > 0:
                 self._put(key, _NUMBER.pack(left))
             else:
-                self._txn.delete(key, db=self._database)
-
-    def _put(self, key: bytes, value: bytes, *, overwrite: bool = True) -> bool:
-        sealed = seal(key, value)
-        return bool(self._txn.put(key, sealed, db=self._database, overwrite=overwrite))
-
-    def _get(self, key: bytes) -> bytes | None:
-        return fetch(self._txn, self._database, key)
+                self._delete(key)
 
 
 def _name(stream: int, name: str) -> bytes:
     return _NAME.pack(_BY_NAME, stream) + name.encode()
 
 
-def _apply(txn: Txn, at: int, body: Scheduled | Unscheduled) -> None:
+def _apply(txn: feature.Txn, at: int, body: Scheduled | Unscheduled) -> None:
     rows = ScheduleRows(txn.index)
     if isinstance(body, Unscheduled):
         for key in body.keys:
@@ -283,55 +265,49 @@ def _apply(txn: Txn, at: int, body: Scheduled | Unscheduled) -> None:
     txn.due_changed()
 
 
-def _dropped(txn: Txn, stream: int) -> None:
+def _dropped(txn: feature.Txn, stream: int) -> None:
     if ScheduleRows(txn.index).drop(stream):
         txn.due_changed()
 
 
-def _page(index: Index, after: Key | None) -> tuple[list[dict[str, Any]], Key] | None:
-    """The next scheduled entries for a checkpoint."""
-    rows: list[ScheduleRow] = []
-    left_bytes = CHUNK_BYTES
-    for row in ScheduleRows(index).due(after=after or FIRST):
-        rows.append(row)
-        left_bytes -= len(row.fields)
-        if left_bytes <= 0 or len(rows) == ROWS_A_CHUNK:
-            break
-    return ([{"kind": "scheduled", "rows": rows}], rows[-1][1:3]) if rows else None
+def batch(rows: Iterator[ScheduleRow], max_bytes: int) -> Iterator[ScheduleRow]:
+    """The next rows, until their fields take so many bytes."""
+    for row in rows:
+        yield row
+        max_bytes -= len(row.fields)
+        if max_bytes <= 0:
+            return
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+def _page(index: feature.Index, after: Key | None) -> feature.Page[Key]:
+    rows = batch(ScheduleRows(index).due(after=after or FIRST), CHUNK_BYTES)
+    return feature.page_of("scheduled", rows, lambda row: row.key)
+
+
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = ScheduleRows(txn.index)
     for row in chunk["rows"]:
         rows.put(ScheduleRow._make(row))
 
 
-def _faults(index: Index) -> Iterator[str]:
+def _faults(index: feature.Index) -> Iterator[str]:
     rows = ScheduleRows(index)
     if sum(1 for _ in rows.due()) != rows.count():
         yield "scheduled entries are missing"
 
 
-def _every_row(index: Index) -> Iterator[Any]:
+def _every_row(index: feature.Index) -> Iterator[Any]:
     rows = ScheduleRows(index)
     yield from rows.due()
     yield from rows.counts()
     yield from rows.names()
 
 
-FEATURE = Feature(
-    database=DATABASE,
-    frames=(
-        FrameKind(
-            kind=Kind.SCHEDULE,
-            bodies=(Scheduled, Unscheduled),
-            encode=_encode,
-            decode=_decode,
-            apply=_apply,
-        ),
-    ),
-    copies=(Copied("scheduled", _page, _load),),
-    compares=(Compared("scheduled entries differ", _every_row),),
+FEATURE = feature.Feature(
+    database=ScheduleRows.DATABASE,
+    frames=(feature.FrameKind(Kind.SCHEDULE, (Scheduled, Unscheduled), _encode, _decode, _apply),),
+    copies=(feature.Copied("scheduled", _page, _load),),
+    compares=(feature.Compared("scheduled entries differ", _every_row),),
     faults=_faults,
     dropped=_dropped,
     first_due=lambda index: ScheduleRows(index).first_due(),

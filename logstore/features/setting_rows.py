@@ -20,15 +20,13 @@ from typing import Any, Protocol
 import msgpack
 
 from logstore import format as fmt
-from logstore.features.feature import Compared, Copied, Feature, FrameKind, Index, Txn
+from logstore.features import feature
 from logstore.format import Kind
-from logstore.row_seal import fetch, key_parts, seal, unseal
+from logstore.row_seal import key_parts
 from logstore.settings import GroupSettings, StreamSettings, restored, stored
 from logstore.tuples import NamedTuple
 
-DATABASE = "settings"
 SETTINGS_MAX_BYTES = 1 << 20
-ROWS_A_CHUNK = 2000
 _KEY = struct.Struct(">BQ")  # which of the two, then the stream's or the group's number
 OF_STREAM, OF_GROUP = 0, 1
 _STREAM, _GROUP = StreamSettings(), GroupSettings()  # as all are by default
@@ -65,23 +63,20 @@ def unpacked(data: bytes) -> dict[str, Any]:
     return values
 
 
-class SettingRows:
-    """The settings as one transaction sees them."""
+class SettingRows(feature.FeatureRows):
+    """The settings of streams and groups."""
 
-    __slots__ = ("_database", "_txn")
-
-    def __init__(self, index: Index) -> None:
-        self._database = index.generation.databases[DATABASE]
-        self._txn = index.txn
+    __slots__ = ()
+    DATABASE = "settings"
 
     def stream(self, number: int) -> StreamSettings:
         """The settings of a stream."""
-        kept = self._get(OF_STREAM, number)
+        kept = self._kept(OF_STREAM, number)
         return _STREAM if kept is None else restored(StreamSettings, kept)
 
     def group(self, number: int) -> GroupSettings[bytes]:
         """The settings of a group."""
-        kept = self._get(OF_GROUP, number)
+        kept = self._kept(OF_GROUP, number)
         return _GROUP if kept is None else restored(GroupSettings, kept)
 
     def put(self, number: int, settings: StreamSettings | GroupSettings[bytes]) -> None:
@@ -93,28 +88,20 @@ class SettingRows:
         if not kept:
             self.delete(which, number)
             return
-        key = _KEY.pack(which, number)
         packed: bytes = msgpack.packb(kept, use_bin_type=True)
-        self._txn.put(key, seal(key, packed), db=self._database)
+        self._put(_KEY.pack(which, number), packed)
 
     def delete(self, which: int, number: int) -> None:
         """The stream or group went, and its settings with it."""
-        self._txn.delete(_KEY.pack(which, number), db=self._database)
+        self._delete(_KEY.pack(which, number))
 
     def rows(self, which: int, after: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
         """Streams, or groups, that have settings, with a number above ``after``."""
-        with self._txn.cursor(db=self._database) as cursor:
-            if not cursor.set_range(_KEY.pack(which, after + 1)):
-                return
-            for key, data in cursor:
-                kind, number = key_parts(_KEY, key)
-                if kind != which:
-                    return
-                yield number, msgpack.unpackb(unseal(key, data), raw=False)
+        for key, value in self._scan(_KEY.pack(which, after + 1), bytes([which])):
+            yield key_parts(_KEY, key)[1], msgpack.unpackb(value, raw=False)
 
-    def _get(self, which: int, number: int) -> dict[str, Any] | None:
-        key = _KEY.pack(which, number)
-        value = fetch(self._txn, self._database, key)
+    def _kept(self, which: int, number: int) -> dict[str, Any] | None:
+        value = self._get(_KEY.pack(which, number))
         return None if value is None else msgpack.unpackb(value, raw=False)
 
 
@@ -192,7 +179,7 @@ class _Groups(Protocol):
         ...
 
 
-class _Txn(Txn, Protocol):
+class _Txn(feature.Txn, Protocol):
     """A write transaction, with the settings that it keeps decoded."""
 
     @property
@@ -221,45 +208,33 @@ def _dropped(txn: _Txn, stream: int) -> None:
     txn.settings.drop_stream(stream)
 
 
-def _page(
-    index: Index, after: tuple[int, int] | None
-) -> tuple[list[dict[str, Any]], tuple[int, int]] | None:
+def _page(index: feature.Index, after: tuple[int, int] | None) -> feature.Page[tuple[int, int]]:
     which, number = after or (OF_STREAM, 0)
-    rows: list[tuple[int, dict[str, Any]]] = []
-    for row in SettingRows(index).rows(which, number):
-        rows.append(row)
-        if len(rows) == ROWS_A_CHUNK:
-            break
-    if rows:
-        return [{"kind": "settings", "which": which, "rows": rows}], (which, rows[-1][0])
-    return ([], (OF_GROUP, 0)) if which == OF_STREAM else None
+    page = feature.page_of(
+        "settings", SettingRows(index).rows(which, number), lambda row: (which, row[0])
+    )
+    if page is None:
+        return ([], (OF_GROUP, 0)) if which == OF_STREAM else None
+    page[0][0]["which"] = which
+    return page
 
 
-def _load(txn: Txn, chunk: dict[str, Any]) -> None:
+def _load(txn: feature.Txn, chunk: dict[str, Any]) -> None:
     rows = SettingRows(txn.index)
     for number, kept in chunk["rows"]:
         rows.put_plain(chunk["which"], number, kept)
 
 
-def _every_row(index: Index) -> Iterator[Any]:
+def _every_row(index: feature.Index) -> Iterator[Any]:
     for which in (OF_STREAM, OF_GROUP):
         for row in SettingRows(index).rows(which):
             yield which, row
 
 
-FEATURE: Feature = Feature(
-    database=DATABASE,
-    frames=(
-        FrameKind(
-            kind=Kind.SETTING,
-            bodies=(Setting,),
-            encode=_encode,
-            decode=_decode,
-            apply=_apply,
-            of_record=True,
-        ),
-    ),
-    copies=(Copied("settings", _page, _load),),
-    compares=(Compared("settings differ", _every_row),),
+FEATURE: feature.Feature = feature.Feature(
+    database=SettingRows.DATABASE,
+    frames=(feature.FrameKind(Kind.SETTING, (Setting,), _encode, _decode, _apply, of_record=True),),
+    copies=(feature.Copied("settings", _page, _load),),
+    compares=(feature.Compared("settings differ", _every_row),),
     dropped=_dropped,
 )

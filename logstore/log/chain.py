@@ -36,7 +36,7 @@ def heads(fs: FileSystem, store: Path, uuid: bytes) -> dict[int, tuple[segment.S
 def _heads(
     fs: FileSystem, store: Path, uuid: bytes, numbers: list[int]
 ) -> Iterator[tuple[int, tuple[segment.SegmentHead, int]]]:
-    """The same of these; what was dropped since they were listed is left out."""
+    """Header and file size of these segments; those that were dropped since are left out."""
     for number in numbers:
         try:
             file = fs.open(file_names.segment(store, number))

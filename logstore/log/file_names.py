@@ -58,7 +58,7 @@ def generations_beside(fs: FileSystem, store: Path) -> list[Path]:
 
 
 def boot_beside(store: Path) -> Path:
-    """What BOOT is to say once that one is used."""
+    """The file with the next content of BOOT, before that is used."""
     return store / f"{BOOT}.NEXT{TEMPORARY}"
 
 

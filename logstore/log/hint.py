@@ -61,7 +61,7 @@ def shortened(frame: log_reader.LogFrame) -> log_reader.LogFrame:
 _ONLY_BETWEEN = (Kind.TOMBSTONE, Kind.RECORD)  # the node stays the open one
 
 
-class _Joining:
+class _JoinedAppends:
     """The appends of one open node, as items of the hint that is being made."""
 
     __slots__ = ("finished", "going", "master")
@@ -82,7 +82,7 @@ def pack(items: Iterator[log_reader.LogFrame]) -> tuple[bytes, int]:
     """The body of a hint, and how many items it has."""
     parts: list[bytes] = []
     add, item, head_bytes = parts.append, _ITEM.pack, frames.DATA_HEAD_BYTES.get
-    nodes: dict[bytes, _Joining] = {}  # by stream, whose open nodes began here
+    nodes: dict[bytes, _JoinedAppends] = {}  # by stream, whose open nodes began here
     gone = 0
     for _, offset, size, commit, _, ordinal, kind, flags, crc, payload in items:
         kept = payload[: head_bytes(kind)]  # without a limit: all of it
@@ -93,7 +93,7 @@ def pack(items: Iterator[log_reader.LogFrame]) -> tuple[bytes, int]:
             continue
         stream = payload[:8]
         if kind == Kind.OPEN:
-            nodes[stream] = _Joining(payload[8:24])
+            nodes[stream] = _JoinedAppends(payload[8:24])
             continue
         node = nodes.get(stream)
         if node is None:
@@ -111,7 +111,7 @@ def pack(items: Iterator[log_reader.LogFrame]) -> tuple[bytes, int]:
     return b"".join(parts), len(parts) // 2 - gone
 
 
-def _join(parts: list[bytes], node: _Joining) -> int:
+def _join(parts: list[bytes], node: _JoinedAppends) -> int:
     """Put appends into the last of them, with the entries, elements and bytes of all; how many
     items are no more."""
     gone = 0
@@ -218,7 +218,7 @@ def _named(fs: FileSystem, file: File, path: Path) -> bool:
         return False
 
 
-class _Whole(NamedTuple):
+class _CheckedHint(NamedTuple):
     """A hint whose checksum is right."""
 
     magic: bytes
@@ -242,7 +242,7 @@ def read(
     return _items(data.items, link.number, data.item_count)
 
 
-class Inspected(NamedTuple):
+class InspectedHint(NamedTuple):
     """A hint as it lies in its file, for people."""
 
     segment_bytes: int
@@ -250,7 +250,7 @@ class Inspected(NamedTuple):
     frames: list[log_reader.LogFrame]
 
 
-def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> Inspected | None:
+def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> InspectedHint | None:
     """The hint of a segment, also one that does not fit the segment; None if it is no hint."""
     data = _whole(fs, store, uuid, segment)
     if data is None:
@@ -258,13 +258,13 @@ def inspected(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> Inspect
     frames_of_it = _items(data.items, segment, data.item_count)
     if frames_of_it is None:
         return None
-    return Inspected(data.segment_bytes, data.magic != fmt.HINT_MAGIC_WHOLE, frames_of_it)
+    return InspectedHint(data.segment_bytes, data.magic != fmt.HINT_MAGIC_WHOLE, frames_of_it)
 
 
 def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
     """The segment that stood behind ``last``, the last main one, and is missing; 0 if none is.
 
-    0 also where nothing tells: without a hint, the writer may have died behind its seal frame,
+    0 also where nothing says it: without a hint, the writer may have died behind its seal frame,
     before it made the next segment.
     """
     data = _whole(fs, store, uuid, last)
@@ -278,9 +278,8 @@ def lost_successor(fs: FileSystem, store: Path, uuid: bytes, last: int) -> int:
 
 
 def told_bytes(fs: FileSystem, store: Path, uuid: bytes, segment: int, size_bytes: int) -> int:
-    """How long a segment was when its hint was written, if it has only ``size_bytes`` now; else 0,
-    also where nothing tells.
-    """
+    """The length of a segment when its hint was written, if it is shorter now (``size_bytes``);
+    else 0, also if there is no hint."""
     try:
         file = fs.open(file_names.hint(store, segment))
     except (FileNotFoundError, FileSystemError):
@@ -295,7 +294,7 @@ def told_bytes(fs: FileSystem, store: Path, uuid: bytes, segment: int, size_byte
     return data.segment_bytes if data is not None and data.segment_bytes > size_bytes else 0
 
 
-def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | None:
+def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _CheckedHint | None:
     """The hint of a segment, whatever the segment is like now."""
     try:
         data = fs.read(file_names.hint(store, segment), HINT_MAX_BYTES)
@@ -320,7 +319,7 @@ def _whole(fs: FileSystem, store: Path, uuid: bytes, segment: int) -> _Whole | N
     items = _inflated(body, most) if magic == fmt.HINT_MAGIC else body
     if items is None or count * _ITEM.size > len(items):
         return None
-    return _Whole(magic, segment_bytes, count, items)
+    return _CheckedHint(magic, segment_bytes, count, items)
 
 
 def _inflated(body: bytes, most_bytes: int) -> bytes | None:

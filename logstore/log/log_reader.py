@@ -1,4 +1,4 @@
-"""The one frame reader: of recovery, the store, compaction, tools and Spark alike.
+"""The one reader of frames and nodes: of recovery, the store, compaction, tools and Spark alike.
 
 Invariants: a length is checked against the bytes that are there, and the checksum of a large frame
 against its bytes, before memory is taken; nothing is returned whose CRC, bound to store and place,
@@ -6,7 +6,8 @@ does not fit; the search for frames behind bad bytes is linear in them (``codec.
 that the disk does not give back are no valid frame, and an error of their own (UnreadableError):
 what stands before and behind them is read, in smaller pieces near them. It says *that* a frame is
 bad; whether that is a torn tail or damage is decided in one place, the log tail
-(``commit.log_tail``). Never imports the index.
+(``commit.log_tail``). A node that is read by its locator has the locator's length, stream and
+master ID. Never imports the index.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from logstore import format as fmt
 from logstore.codec import codec
 from logstore.crc import crc32c
 from logstore.errors import CorruptFrameError, UnreadableError
+from logstore.format import Kind
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
@@ -35,7 +37,7 @@ _BYTES_AN_AWAITED = 256
 _MARK = struct.pack("<H", fmt.FRAME_MARK)
 
 
-class Bytes(Protocol):
+class ByteSource(Protocol):
     """Anything that gives bytes by offset: a file, a file at a URI."""
 
     def pread(self, size_bytes: int, offset: int) -> bytes:
@@ -43,7 +45,7 @@ class Bytes(Protocol):
         ...
 
 
-def read(source: Bytes, size_bytes: int, segment: int, offset: int) -> bytes:
+def read(source: ByteSource, size_bytes: int, segment: int, offset: int) -> bytes:
     """Bytes of a segment, as ``pread`` gives them; an UnreadableError names the segment."""
     try:
         return source.pread(size_bytes, offset)
@@ -52,8 +54,8 @@ def read(source: Bytes, size_bytes: int, segment: int, offset: int) -> bytes:
         raise
 
 
-def readable(source: Bytes, size_bytes: int, offset: int) -> bytes:
-    """The same bytes, up to the first that cannot be read."""
+def readable(source: ByteSource, size_bytes: int, offset: int) -> bytes:
+    """The bytes at an offset, up to the first that cannot be read."""
     while size_bytes > 0:
         try:
             return source.pread(size_bytes, offset)
@@ -62,7 +64,7 @@ def readable(source: Bytes, size_bytes: int, offset: int) -> bytes:
     return b""
 
 
-def _with_zeros(source: Bytes, size_bytes: int, offset: int) -> bytes:
+def _with_zeros(source: ByteSource, size_bytes: int, offset: int) -> bytes:
     """The same bytes, with zeros for pages that cannot be read: a search goes on behind them. What
     it takes for a frame is read once more."""
     data = bytearray(readable(source, size_bytes, offset))
@@ -114,7 +116,7 @@ class LogFrame(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Where it starts."""
+        """The position where the frame starts."""
         return fmt.position(self.segment, self.offset)
 
     @property
@@ -181,7 +183,9 @@ def _body_bytes(head: bytes, at: int, segment: int, offset: int, end_offset: int
     return size
 
 
-def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: int) -> LogFrame:
+def read_frame(
+    source: ByteSource, seed: int, segment: int, offset: int, end_offset: int
+) -> LogFrame:
     """The frame at ``offset``, which must end at or before ``end_offset``."""
     head = read(source, _HEAD_BYTES, segment, offset)
     size = _body_bytes(head, 0, segment, offset, end_offset)
@@ -189,7 +193,14 @@ def read_frame(source: Bytes, seed: int, segment: int, offset: int, end_offset: 
 
 
 def _large(
-    source: Bytes, head: bytes, seed: int, segment: int, offset: int, size: int, *, bodies: bool
+    source: ByteSource,
+    head: bytes,
+    seed: int,
+    segment: int,
+    offset: int,
+    size: int,
+    *,
+    bodies: bool,
 ) -> LogFrame:
     """A frame whose body is not at hand. Memory is taken for a large one only when it is valid."""
     begin = offset + _HEAD_BYTES
@@ -210,7 +221,7 @@ def _large(
 
 
 def scan(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     start_offset: int,
@@ -273,7 +284,7 @@ def commits(scanned: Iterator[LogFrame], after_commit: int | None) -> Iterator[C
 
 
 def next_valid(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     start_offset: int,
@@ -301,7 +312,7 @@ def next_valid(
 
 
 def _search(
-    source: Bytes, seed: int, segment: int, start: int, end: int, after_commit: int | None
+    source: ByteSource, seed: int, segment: int, start: int, end: int, after_commit: int | None
 ) -> int | None:
     """Where a valid frame begins at or behind ``start``: that which ends first."""
     least, slack = (0, 1 << 62) if after_commit is None else (after_commit, 2)
@@ -326,22 +337,22 @@ def _search(
     return None
 
 
-class Behind(NamedTuple):
+class FramesBehind(NamedTuple):
     """What stands behind bytes that are no valid frame."""
 
     damaged: bool  # those bytes were known to be durable; else it is the tail of a crash
-    complete: bool  # a commit ends there; told only of a tail
+    complete: bool  # a commit ends there; set only for a tail
 
 
 def behind(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     bad_offset: int,
     end_offset: int,
     promised: int,
     after_commit: int | None = None,
-) -> Behind:
+) -> FramesBehind:
     """Damage, or the un-synced tail of a crash: is anything known to have been durable there?
 
     Damage if ``promised`` (a position that a clean close or a checkpoint recorded) lies behind the
@@ -349,19 +360,19 @@ def behind(
     """
     at = fmt.position(segment, bad_offset)
     if at < promised:
-        return Behind(damaged=True, complete=False)
+        return FramesBehind(damaged=True, complete=False)
     complete = False
     for frame in next_valid(
         source, seed, segment, bad_offset, end_offset, after_commit=after_commit, bodies=False
     ):
         if frame.durable_upto > at:
-            return Behind(damaged=True, complete=False)
+            return FramesBehind(damaged=True, complete=False)
         complete = complete or frame.last
-    return Behind(damaged=False, complete=complete)
+    return FramesBehind(damaged=False, complete=complete)
 
 
 def resume_offset(
-    source: Bytes,
+    source: ByteSource,
     seed: int,
     segment: int,
     bad_offset: int,
@@ -371,3 +382,30 @@ def resume_offset(
     """Where the next valid frame behind damage begins; the end if there is none."""
     begin = _search(source, seed, segment, bad_offset + 1, end_offset, after_commit)
     return end_offset if begin is None else begin
+
+
+_BODY_BYTES = fmt.NODE_BODY.size
+
+
+def listpack(
+    source: ByteSource,
+    seed: int,
+    position: int,
+    payload_bytes: int,
+    stream: int,
+    master: tuple[int, int],
+) -> bytes:
+    """The listpack of the node frame at a position."""
+    segment, offset = fmt.position_parts(position)
+    data = read(source, fmt.FRAME_HEAD_BYTES + payload_bytes, segment, offset)
+    frame = parse(data, 0, seed, segment, offset)
+    if frame.payload_bytes != payload_bytes:
+        why = "a frame has not the length that its locator says"
+    elif frame.kind not in (Kind.NODE, Kind.OPEN) or payload_bytes < _BODY_BYTES:
+        why = "a locator points at a frame that is no node"
+    else:
+        head = fmt.NODE_BODY.unpack_from(frame.payload)
+        if head[:3] == (stream, *master):
+            return frame.payload[_BODY_BYTES:]
+        why = f"a locator of node {master[0]}-{master[1]} points at node {head[1]}-{head[2]}"
+    raise CorruptFrameError(f"{why}: run 'logstore check'", segment=segment, offset=offset)

@@ -29,7 +29,7 @@ _FRAME_HEAD: Final[Any] = codec().frame_head
 
 
 def crc_seed(uuid: bytes) -> int:
-    """What binds every frame's CRC to its store."""
+    """The seed that binds every frame's CRC to its store."""
     return int(crc32c(uuid))
 
 

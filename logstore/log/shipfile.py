@@ -4,7 +4,7 @@ and which line of ships is its own.
 A *line* is a random name, which every manifest of the store has. No backup and no ship takes it
 along, so that a copy that goes on by itself is another line, although it has the same UUID.
 
-Invariants: it is written after the manifest that it tells of, so it may say less than was shipped,
+Invariants: it is written after the manifest that it speaks of, so it may say less than was shipped,
 never more; its line is written before the first manifest; without it, or where it is not whole,
 nothing counts as shipped, and no line is its own.
 """
@@ -49,7 +49,7 @@ def new_line() -> str:
 
 
 def read(fs: FileSystem, store: Path) -> ShipRecord:
-    """The last ship; ``NEVER`` if nothing tells of one."""
+    """The last ship; ``NEVER`` if none is known."""
     try:
         body = versioned.unsealed(fs.read(store / file_names.SHIPPED, _MAX_BYTES))
         if body is None:

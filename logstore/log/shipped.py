@@ -1,4 +1,4 @@
-"""What a store looks like at a URI of an object store or another file system, and how it is read.
+"""A store that was shipped to a URI: its manifest, its objects, and its files read where they are.
 
 ``MANIFEST.json`` names every file of a store as of one moment, and for each the object that has its
 bytes: ``objects/`` and the SHA-256 of them. So an object never changes, and the manifest is the one
@@ -8,13 +8,22 @@ Invariants: a manifest that is not whole, and an object whose bytes are not thos
 names, is a CorruptionError and never a shorter store; a name in a manifest is one that a store has,
 so that nothing is written outside of the target; no error shows the secrets of a URI. Knows no
 index and no engine.
+
+Invariants of files that are read where they are: all that is read belongs to the one state that the
+manifest named; nothing is written. What is read is not checked against the digest of its object,
+which would mean to read all of it: every frame, hint and checkpoint has a checksum of its own, as
+in a store. An object that a newer state made needless is looked for again in the newest manifest,
+whose segment of that number begins with the same bytes; if compaction took it away,
+SnapshotExpiredError is raised.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import stat as modes
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -28,12 +37,15 @@ from logstore.errors import (
     FormatVersionError,
     NotAStoreError,
     OptionError,
+    ReadOnlyError,
     SnapshotExpiredError,
 )
+from logstore.fs import LOCAL, File, FileStat, FileSystem
 from logstore.loading import installing
 from logstore.log import file_names
+from logstore.log import file_names as names
 from logstore.tuples import NamedTuple
-from logstore.uri_path import is_uri, shown
+from logstore.uri_path import UriPath, is_uri, shown
 
 MANIFEST = "MANIFEST.json"
 OBJECTS = "objects"
@@ -51,7 +63,7 @@ _OF_OBJECTS = ("abfs", "gcs", "s3")  # which need no directories
 Progress = Callable[[int, int], None]
 
 
-class Part(NamedTuple):
+class ShippedPart(NamedTuple):
     """A file of a store, by its path in the store; ``sha256`` (hex) also names its object.
 
     ``head`` (hex): how a segment begins, so that opening a store does not ask for each.
@@ -72,7 +84,7 @@ class Manifest(NamedTuple):
     uuid: str
     position: int
     shipped_ms: int
-    parts: tuple[Part, ...]
+    parts: tuple[ShippedPart, ...]
     line: str = ""
 
     def pack(self) -> bytes:
@@ -82,7 +94,7 @@ class Manifest(NamedTuple):
         return json.dumps({"manifest": text, "sha256": digest(text.encode())}).encode()
 
 
-class Place:
+class ShipTarget:
     """A directory at a URI, of any file system that pyarrow has."""
 
     def __init__(self, uri: str) -> None:
@@ -116,7 +128,7 @@ class Place:
 
     @contextmanager
     def errors(self, doing: str, hint: str = TRY_AGAIN) -> Iterator[None]:
-        """FileSystemError for what the file system says; what is missing stays what it is."""
+        """Errors of the file system become FileSystemError; FileNotFoundError stays as it is."""
         try:
             yield
         except (FileNotFoundError, FileSystemError):
@@ -143,7 +155,8 @@ class Place:
         return {str(each.base_name): int(each.size or 0) for each in found if each.is_file}
 
     def manifest(self) -> Manifest | None:
-        """What was shipped last; None: nothing. CorruptionError for a damaged manifest."""
+        """The manifest of the last ship; None if nothing was shipped. CorruptionError for a damaged
+        one."""
         with self.errors("reading the manifest"):
             try:
                 with self.fs.open_input_file(self.path(MANIFEST)) as file:
@@ -153,7 +166,7 @@ class Place:
         return _unpack(data, self.shown)
 
     def published(self) -> Manifest:
-        """The same; NotAStoreError for nothing."""
+        """As ``manifest``; NotAStoreError if nothing was shipped."""
         found = self.manifest()
         if found is None:
             begun = any(map(is_object, self.sizes()))
@@ -163,11 +176,11 @@ class Place:
             )
         return found
 
-    def source(self, part: Part) -> Any:
+    def source(self, part: ShippedPart) -> Any:
         """An object, opened for reading anywhere in it; FileNotFoundError if it is gone."""
         return self.fs.open_input_file(self.path(OBJECTS, part.sha256))
 
-    def chunks(self, part: Part) -> Iterator[bytes]:
+    def chunks(self, part: ShippedPart) -> Iterator[bytes]:
         """The bytes of an object, checked at the end; CorruptionError if they are others.
 
         SnapshotExpiredError if it is not there any more.
@@ -195,9 +208,9 @@ class Place:
 
 
 @lru_cache(maxsize=8)
-def place(uri: str) -> Place:
+def place(uri: str) -> ShipTarget:
     """The directory at a URI, its connection kept: a task reads many splits of one."""
-    return Place(uri)
+    return ShipTarget(uri)
 
 
 def is_pattern(uri: str) -> bool:
@@ -265,7 +278,7 @@ def _unpack(data: bytes, where: str) -> Manifest:
                 f"{where} was shipped by a newer logstore (manifest version {body['version']}): "
                 "read it with that"
             )
-        parts = tuple(Part(*each) for each in body["parts"])
+        parts = tuple(ShippedPart(*each) for each in body["parts"])
         for part in parts:
             bytes.fromhex(part.head)
             if not _is_of_a_store(part.path) or not is_object(part.sha256) or part.size_bytes < 0:
@@ -289,3 +302,184 @@ def _is_of_a_store(path: str) -> bool:
     return path == file_names.STORE or (
         folder == file_names.CHECKPOINTS and file_names.is_half_checkpoint(half)
     )
+
+
+READ_BYTES = 64 << 10
+READ_AHEAD_MAX_BYTES = 8 << 20
+
+
+class ShippedFile(File):
+    """One of them; reads that follow each other fetch more at a time. Threads may share it."""
+
+    def __init__(self, path: Path, part: ShippedPart, files: ShippedFiles) -> None:
+        super().__init__(-1, path)
+        self._part = part
+        self._files = files
+        self._source: Any = None
+        self._kept = 0, bytes.fromhex(part.head)  # where what was read last begins
+        self._ahead_bytes = READ_BYTES
+        self._lock = threading.Lock()
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        """As of a local file; SnapshotExpiredError if it is gone."""
+        end = min(offset + size_bytes, self._part.size_bytes)
+        if end <= offset:
+            return b""
+        begin, data = self._kept
+        if begin <= offset and end <= begin + len(data):
+            return data[offset - begin : end - begin]
+        with self._lock:
+            begin, data = self._kept
+            follows = begin <= offset <= begin + len(data) + self._ahead_bytes
+            grown = min(2 * self._ahead_bytes, READ_AHEAD_MAX_BYTES)
+            self._ahead_bytes = grown if follows else READ_BYTES
+            wanted = max(size_bytes, self._ahead_bytes)
+            found = self._read(min(wanted, self._part.size_bytes - offset), offset)
+            self._kept = offset, found
+        return found[: end - offset]
+
+    def _read(self, size_bytes: int, offset: int) -> bytes:
+        place = self._files.place
+        with place.errors(f"reading {self._part.path}"):
+            for newest in (False, True):
+                try:
+                    if self._source is None or newest:
+                        self._source = place.source(self._files.part(self._part, newest=newest))
+                    data: bytes = self._source.read_at(size_bytes, offset)
+                except FileNotFoundError:
+                    continue
+                return data
+        raise self._files.gone(self._part.path)
+
+    def stat(self) -> FileStat:
+        """Its size; it has no place on a device."""
+        return FileStat(0, 0, self._part.size_bytes, 0, modes.S_IFREG)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._source = None
+
+
+class ShippedFiles(FileSystem):
+    """What stands at a URI, under paths of it (`UriPath`); all other paths are local ones.
+
+    ``parts`` may be some of the files only.
+    """
+
+    def __init__(self, place: ShipTarget, uuid: str, parts: Iterable[ShippedPart]) -> None:
+        self.place = place
+        self.uuid = uuid
+        self.parts = {part.path: part for part in parts}
+
+    def part(self, known: ShippedPart, *, newest: bool) -> ShippedPart:
+        """A file as it was, or as the newest state has it. SnapshotExpiredError if it has none."""
+        if not newest:
+            return known
+        state = self.place.manifest()
+        if state is not None and state.uuid == self.uuid:
+            for part in state.parts:
+                if part.path == known.path and part.size_bytes >= known.size_bytes:
+                    return part
+        raise self.gone(known.path)
+
+    def gone(self, path: str) -> SnapshotExpiredError:
+        """The error of a file that is not there any more."""
+        return SnapshotExpiredError(
+            f"{path} is not at {self.place.shown} any more: another ship published a newer state "
+            "meanwhile, or objects were deleted by hand; open it, or load, again"
+        )
+
+    def _names(self, path: UriPath) -> set[str]:
+        """The first names of the paths below a path."""
+        below = f"{path.below}/" if path.below else ""
+        found = [each.removeprefix(below) for each in self.parts if each.startswith(below)]
+        return {each.partition("/")[0] for each in found}
+
+    def open(
+        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
+    ) -> File:
+        """ReadOnlyError for what is to be written at the URI."""
+        if not isinstance(path, UriPath):
+            return super().open(path, write=write, create=create, exclusive=exclusive)
+        if write or create or exclusive:
+            raise self._refused(path)
+        part = self.parts.get(path.below)
+        if part is None:
+            raise FileNotFoundError(f"{path} was not shipped")
+        return ShippedFile(path, part, self)
+
+    def hold(self, path: Path) -> Path:
+        """A URI needs no holding: what it showed is in the manifest."""
+        return path if isinstance(path, UriPath) else super().hold(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """ReadOnlyError at the URI."""
+        if isinstance(source, UriPath):
+            raise self._refused(source)
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        """ReadOnlyError at the URI."""
+        if isinstance(path, UriPath):
+            raise self._refused(path)
+        super().remove(path)
+
+    def remove_tree(self, path: Path) -> None:
+        """ReadOnlyError at the URI."""
+        if isinstance(path, UriPath):
+            raise self._refused(path)
+        super().remove_tree(path)
+
+    def make_directory(self, path: Path) -> None:
+        """ReadOnlyError at the URI."""
+        if isinstance(path, UriPath):
+            raise self._refused(path)
+        super().make_directory(path)
+
+    @staticmethod
+    def _refused(path: UriPath) -> ReadOnlyError:
+        return ReadOnlyError(f"{path} is read only: change the store that is shipped there")
+
+    def refuse_link(self, path: Path) -> None:
+        """There are none."""
+        if not isinstance(path, UriPath):
+            super().refuse_link(path)
+
+    def names(self, path: Path) -> list[str]:
+        """As of a local directory."""
+        return sorted(self._names(path)) if isinstance(path, UriPath) else super().names(path)
+
+    def other_names(self, path: Path) -> set[str]:
+        """As of a local directory."""
+        if not isinstance(path, UriPath):
+            return super().other_names(path)
+        return {name for name in self._names(path) if (path / name).below in self.parts}
+
+    def exists(self, path: Path) -> bool:
+        """As of a local file."""
+        if not isinstance(path, UriPath):
+            return super().exists(path)
+        return path.below in self.parts or bool(self._names(path))
+
+    def stat(self, path: Path) -> FileStat:
+        """Its size; it has no place on a device."""
+        if not isinstance(path, UriPath):
+            return super().stat(path)
+        return self.open(path).stat()
+
+    def tree_bytes(self, path: Path) -> int:
+        """The bytes of all that was shipped."""
+        if not isinstance(path, UriPath):
+            return super().tree_bytes(path)
+        return sum(part.size_bytes for part in self.parts.values())
+
+    def writable(self, path: Path) -> bool:
+        """Nothing is written at a URI."""
+        return not isinstance(path, UriPath) and super().writable(path)
+
+
+def is_shipped(path: Path) -> bool:
+    """Whether a store was shipped to a path, by its name, or as a look there shows."""
+    if isinstance(path, UriPath):
+        return True
+    return LOCAL.exists(path / MANIFEST) and not LOCAL.exists(path / names.STORE)

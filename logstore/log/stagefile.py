@@ -31,7 +31,7 @@ _LONG = b"\x80"  # a length in four bytes follows
 NODE_BYTES = 22  # what stands in front of a listpack
 
 
-class Run(NamedTuple):
+class StagedRun(NamedTuple):
     """Nodes of one stream that stand side by side in a file.
 
     ``first`` and ``last`` are the IDs of its first and last entry; ``file`` is a name in pins/.
@@ -112,7 +112,7 @@ def moved(data: bytes, base: ID) -> bytes:
     return bytes(out)
 
 
-class Writer:
+class StageWriter:
     """One staged file; the file is made when there is something for it."""
 
     def __init__(self, fs: FileSystem, store: Path, stage: Pin) -> None:
@@ -123,7 +123,7 @@ class Writer:
         self._name = f"{stage.id}.{pinfile.new_id()}{pinfile.STAGED}"
         self._file: File | None = None
         self._offset = 0
-        self.runs: list[Run] = []
+        self.runs: list[StagedRun] = []
 
     def add(
         self, stream: bytes, own_ids: bool, data: bytearray, rows: int, first: ID, last: ID
@@ -134,7 +134,7 @@ class Writer:
             self._file = self._fs.open(path, write=True, exclusive=True)
         self._file.pwrite(data, self._offset)
         self.runs.append(
-            Run(
+            StagedRun(
                 stream,
                 own_ids,
                 self._name,
@@ -148,7 +148,7 @@ class Writer:
         )
         self._offset += len(data)
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[StagedRun]:
         """Make the file durable; what is in it."""
         if self._file is not None:
             self._file.sync()
@@ -165,7 +165,7 @@ class Writer:
             self._file = None
 
 
-def read(fs: FileSystem, store: Path, runs: Iterable[Run]) -> Iterator[bytes]:
+def read(fs: FileSystem, store: Path, runs: Iterable[StagedRun]) -> Iterator[bytes]:
     """The bytes of each run, checked; SnapshotExpiredError if its file is gone, CorruptionError."""
     opened: dict[str, File] = {}
     try:
@@ -185,7 +185,7 @@ def read(fs: FileSystem, store: Path, runs: Iterable[Run]) -> Iterator[bytes]:
             file.close()
 
 
-def remove(fs: FileSystem, store: Path, runs: Iterable[Run]) -> None:
+def remove(fs: FileSystem, store: Path, runs: Iterable[StagedRun]) -> None:
     """Remove the files of these runs."""
     for name in {run.file for run in runs}:
         fs.remove(store / file_names.PINS / name)

@@ -1,7 +1,7 @@
 """Contents of files that are not segments: the version in a head, and msgpack behind it.
 
 Invariants: a newer version is refused by a typed error before anything behind the head is believed;
-what is written has the newest version, whatever the file beside it has. A checksum tells accidents,
+what is written has the newest version, whatever the file beside it has. A checksum finds accidents,
 and not a file that somebody made: what is no msgpack, or not what belongs there, is refused as
 well. Both are asked only after a CRC was found right, where there is one. Knows nothing of files.
 """

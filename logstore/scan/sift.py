@@ -14,11 +14,10 @@ from typing import Any, Protocol
 
 from logstore.codec import codec
 from logstore.codec.node_list import Item, NodeList, read_item
-from logstore.codec.node_types import ID
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams.read import Batch, Interval, confirm
+from logstore.engine.streams.read import Batch, Interval, Maker, RangeRead, confirm
 from logstore.engine.txn.nodes import sealed_listpack
 from logstore.ids import StreamID
 from logstore.index.keys import Locator, StreamRecord
@@ -29,7 +28,7 @@ from logstore.tuples import NamedTuple
 NODES_MIN, NODES_MAX = 16, 1000  # of a batch: the first ones are small, as often one has it all
 
 
-class Sifting(Protocol):
+class Sifting(Maker, Protocol):
     """What makes entries, of those alone that match."""
 
     @property
@@ -37,35 +36,10 @@ class Sifting(Protocol):
         """Texts that stand in each node with an entry that matches."""
         ...
 
-    def entries(
-        self,
-        lp: bytes,
-        master_ms: int,
-        master_seq: int,
-        vector: bytes,
-        start: ID,
-        end: ID,
-        limit: int,
-        reverse: bool,
-        /,
-    ) -> list[Any]:
-        """In order, those between two IDs; at most ``limit`` unless it is negative."""
-        ...
 
-
-def read_batch(
-    engine: Engine,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    limit: int,
-    maker: Sifting,
-    walked: Interval | None,
-    nodes: int,
-    *,
-    reverse: bool = False,
-) -> Batch:
+def read_batch(engine: Engine, name: bytes, asked: RangeRead, maker: Sifting, nodes: int) -> Batch:
     """As ``engine.streams.read.read_batch``, of so many nodes."""
+    start, end, limit, reverse, walked, _ = asked
     if start > end or limit == 0:
         return Batch([], None)
     sift = _Sift(engine, name, start, end, limit, maker, walked, nodes)

@@ -25,7 +25,7 @@ from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import File, FileSystem
 from logstore.ids import StreamID
 from logstore.log import pinfile, versioned
-from logstore.log.shipped import Part
+from logstore.log.shipped import ShippedPart
 from logstore.tuples import NamedTuple
 
 
@@ -44,7 +44,7 @@ class Split(NamedTuple):
     entries: int
     data_bytes: int
     blocks: bytes = b""  # of a store at a URI: that part of the snapshot, which is in no file
-    objects: tuple[Part, ...] = ()  # and the segments there that it names
+    objects: tuple[ShippedPart, ...] = ()  # and the segments there that it names
 
 
 NO_PIN = "0" * 32

@@ -28,7 +28,7 @@ from logstore.errors import CorruptionError, OptionError, SnapshotExpiredError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import file_names as logfiles
 from logstore.log import pinfile
-from logstore.log.shipped_files import ShippedFiles
+from logstore.log.shipped import ShippedFiles
 from logstore.scan import blocks
 from logstore.scan import snapshot_file as snapshotfile
 from logstore.scan.blocks import Listed

@@ -22,10 +22,9 @@ from logstore.codec import Section
 from logstore.codec.node_list import Item
 from logstore.errors import CorruptionError, SnapshotExpiredError
 from logstore.fs import LOCAL, File, FileSystem
-from logstore.log import file_names, log_reader, node_reader, pinfile
+from logstore.log import file_names, log_reader, pinfile
 from logstore.log.segment_writer import crc_seed
-from logstore.log.shipped import place
-from logstore.log.shipped_files import ShippedFiles
+from logstore.log.shipped import ShippedFiles, place
 from logstore.scan import snapshot_file
 from logstore.scan.arrow import BATCH_ROWS, Gather
 from logstore.scan.located import Stretch
@@ -89,7 +88,7 @@ class _Files:
     def listpack(self, section: Section, item: Item) -> bytes:
         """The listpack of one node, checked."""
         file = self._file(fmt.segment_of(item.position))
-        return node_reader.listpack(
+        return log_reader.listpack(
             file, self._seed, item.position, item.size_bytes, section[1], item.master
         )
 

@@ -19,8 +19,8 @@ from logstore import fsinfo
 from logstore.api import describe
 from logstore.api.info import plain_text
 from logstore.api.opening import OpenStore
-from logstore.compaction import measure, reclaimable
-from logstore.engine.maintenance import space_alarm
+from logstore.compaction import measure, usage
+from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.snapshots import snapshot
@@ -87,7 +87,7 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
         (
             "reclaimable_bytes",
             "What compaction would give back.",
-            reclaimable.log_bytes(engine, opens=opens),
+            usage.log_bytes(engine, opens=opens),
         ),
         (
             "not_durable_bytes",
@@ -117,7 +117,7 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
         (
             "space_low",
             "1: so little is free that adds may soon be refused.",
-            space_alarm.is_low(engine, free, whole),
+            disk_space.is_low(engine, free, whole),
         ),
         ("sync_failed", "1: a sync failed, and nothing more is acknowledged.", failed),
     )
@@ -200,7 +200,7 @@ class _Streams:
             if node is not None and record.open_version:
                 open_bytes = nodes.open_bytes(node)
                 number = segment_of(record.open_version)
-                anew = reclaimable.anew_bytes(open_bytes)
+                anew = usage.anew_bytes(open_bytes)
                 page.opens[number] = page.opens.get(number, 0) + anew
             if 0 < record.expires_ms <= view.now_ms:
                 continue  # it is gone for everybody

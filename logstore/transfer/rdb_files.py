@@ -31,7 +31,7 @@ from logstore.api.store import Store
 from logstore.codec import listpack
 from logstore.engine.dump import export as exports
 from logstore.engine.dump import restore
-from logstore.engine.dump.restore import Edge, Part
+from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
@@ -286,7 +286,7 @@ class _Import:
                 intake.whole(name, prepared, key.expires_ms)
             return
         with intake.piecewise(name) as temporary, _ahead(found) as pieces:
-            edge = intake.extend(temporary, Edge(), piece)
+            edge = intake.extend(temporary, VerifiedNodes(), piece)
             for piece, _ in pieces:
                 edge = intake.extend(temporary, edge, piece)
             intake.finish(temporary, edge, name, key.info(), key.expires_ms)
@@ -296,8 +296,8 @@ class _Import:
 def _pieces(key: StreamKey, most_bytes: int) -> Iterator[tuple[Piece, bool]]:
     """Pieces of about ``most_bytes``, and whether more may follow; at least one, empty if there
     are no nodes. InvalidPayloadError, CorruptNodeError."""
-    parts: list[Part] = []
-    edge = Edge()
+    parts: list[VerifiedPart] = []
+    edge = VerifiedNodes()
     size = 0
     for part, after in _parts(key):
         parts.append(part)
@@ -309,8 +309,8 @@ def _pieces(key: StreamKey, most_bytes: int) -> Iterator[tuple[Piece, bool]]:
     yield Piece(parts, edge), False
 
 
-def _parts(key: StreamKey) -> Iterator[tuple[Part, Edge]]:
-    edge = Edge()
+def _parts(key: StreamKey) -> Iterator[tuple[VerifiedPart, VerifiedNodes]]:
+    edge = VerifiedNodes()
     nodes = key.nodes()
     while True:
         batch = key.batch(edge.top)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from logstore.api.store import Store
-from logstore.engine.dump.restore import Edge
-from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
+from logstore.engine.dump.restore import VerifiedNodes
+from logstore.engine.features.expired import EXPIRES_MAX_MS
 from logstore.errors import PeerError
 from logstore.ids import ZERO_ID, StreamID
 from logstore.rdb import dump_payload
@@ -152,7 +152,7 @@ class _Paging:
         self._server = server
         self._intake = intake
         self._progress = progress
-        self._edge = Edge()
+        self._edge = VerifiedNodes()
 
     def take(self, target: bytes, length: int, expiry: Expiry) -> None:
         """Bring it in, which has about ``length`` entries; PeerError."""
@@ -199,7 +199,7 @@ class _Paging:
             self._store.stream(temporary).add_many(found, batch=PAGE, create=False)
             before, last = self._edge, found[-1][0]
             first = before.first if before.length else found[0][0]
-            self._edge = Edge(first, last, last, None, before.length + len(found))
+            self._edge = VerifiedNodes(first, last, last, None, before.length + len(found))
             self._progress(self._edge.length)
         return len(found)
 

@@ -17,8 +17,8 @@ from logstore.api import arguments
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import restore
-from logstore.engine.dump.restore import Edge, Part, Prepared
-from logstore.engine.features import stream_expiry
+from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart, VerifiedStream
+from logstore.engine.features import expired
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
@@ -44,8 +44,8 @@ CANNOT_TAKE = (InvalidPayloadError, CorruptNodeError, TooLargeError)
 class Piece(NamedTuple):
     """Nodes that were verified, and the edge behind them."""
 
-    parts: list[Part]
-    after: Edge
+    parts: list[VerifiedPart]
+    after: VerifiedNodes
 
 
 class Intake:
@@ -53,7 +53,7 @@ class Intake:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._waiting: list[tuple[bytes, Prepared, int | None]] = []
+        self._waiting: list[tuple[bytes, VerifiedStream, int | None]] = []
         self._waiting_bytes = 0
 
     def record(self, name: bytes) -> StreamRecord | None:
@@ -86,7 +86,7 @@ class Intake:
         """Bring in a stream that is in memory, in the next commit."""
         self.whole(name, restore.prepare(value), expires_ms)
 
-    def whole(self, name: bytes, prepared: Prepared, expires_ms: int | None = None) -> None:
+    def whole(self, name: bytes, prepared: VerifiedStream, expires_ms: int | None = None) -> None:
         """Bring in a stream that was verified, in the next commit."""
         if prepared.info.many:
             self._large(name, prepared, expires_ms)
@@ -99,7 +99,7 @@ class Intake:
         if self._waiting_bytes >= PIECE_BYTES or len(self._waiting) >= STREAMS_A_COMMIT:
             self.flush()
 
-    def _large(self, name: bytes, prepared: Prepared, expires_ms: int | None) -> None:
+    def _large(self, name: bytes, prepared: VerifiedStream, expires_ms: int | None) -> None:
         """One with very many groups, in commits of its own."""
         self.flush()
         restore.bring(
@@ -133,10 +133,10 @@ class Intake:
 
     # -- streams in pieces ----------------------------------------------------------------------
     @contextmanager
-    def piecewise(self, name: bytes) -> Iterator[restore.Temporary]:
+    def piecewise(self, name: bytes) -> Iterator[restore.UnfinishedStream]:
         """A stream that comes in pieces; what came is taken away if the block fails."""
         self.flush()
-        temporary: restore.Temporary = self._commit(lambda state: restore.begin(state, name))
+        temporary: restore.UnfinishedStream = self._commit(lambda state: restore.begin(state, name))
         try:
             yield temporary
         except BaseException:
@@ -144,7 +144,9 @@ class Intake:
                 self._commit(lambda state: restore.discard(state, temporary))
             raise
 
-    def extend(self, temporary: restore.Temporary, edge: Edge, piece: Piece) -> Edge:
+    def extend(
+        self, temporary: restore.UnfinishedStream, edge: VerifiedNodes, piece: Piece
+    ) -> VerifiedNodes:
         """Add the nodes behind those of ``edge``, in one commit; the edge behind them."""
         parts, after = piece
         step = partial(restore.extend, temporary=temporary, before=edge, parts=parts, after=after)
@@ -153,8 +155,8 @@ class Intake:
 
     def finish(
         self,
-        temporary: restore.Temporary,
-        edge: Edge,
+        temporary: restore.UnfinishedStream,
+        edge: VerifiedNodes,
         name: bytes,
         info: StreamInfoValue,
         expires_ms: int | None = None,
@@ -179,4 +181,4 @@ def _expire(state: WriteTxn, name: bytes, expires_ms: int | None) -> None:
     if expires_ms is not None:
         record = state.record_by_name(name)
         assert record is not None
-        stream_expiry.expire_at(state, record, expires_ms)
+        expired.expire_at(state, record, expires_ms)

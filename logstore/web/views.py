@@ -18,7 +18,7 @@ from logstore.api.info import GroupInfo, plain_text
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
-from logstore.compaction.usage import Usage, usage
+from logstore.compaction.usage import SpaceUsage, usage
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import GroupNotFoundError, OptionError
 from logstore.features.setting_rows import OF_GROUP, SettingRows
@@ -226,6 +226,6 @@ def numbers(store: Store[bytes]) -> dict[str, int]:
     }
 
 
-def used(store: Store[bytes]) -> Usage:
+def used(store: Store[bytes]) -> SpaceUsage:
     """What takes the space: the segments, oldest first."""
     return usage(opened_of(store).engine())

@@ -23,8 +23,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting.stream_wait import wait_streams
-from logstore.engine.waiting.thread import read_group
-from logstore.engine.waiting.wait_session import GroupRead
+from logstore.engine.waiting.wait_session import GroupRead, read_group
 from logstore.errors import ClosedError, Error
 from logstore.wire.resp.failures import UNBLOCKED, Failed, failure_of
 from logstore.wire.resp.outgoing import Cut

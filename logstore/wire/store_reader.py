@@ -47,16 +47,8 @@ class StoreReader:
     def batch(self, query: RangeQuery) -> Batch | None:
         """What a query finds, by the read core if that has what it needs."""
         self.check()
-        return read.read_batch(
-            self._engine,
-            query.key,
-            query.low,
-            query.high,
-            query.limit,
-            reverse=query.reverse,
-            maker=query.maker,
-            on_snapshot=self._on_snapshot,
-        )
+        asked = read.RangeRead(query.low, query.high, query.limit, query.reverse, maker=query.maker)
+        return read.read_batch(self._engine, query.key, asked, self._on_snapshot)
 
     @property
     def now_ms(self) -> int:

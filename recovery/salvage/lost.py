@@ -1,9 +1,9 @@
 """What damaged bytes still seem to say: whose entries they were.
 
 Where a frame's checksum does not fit, its head may still be right. It is no evidence, and nothing
-is read by it; but together with what was taken out it tells best what is gone.
+is read by it; but together with what was taken out it shows best what is gone.
 
-Invariants: what the new store holds is never said to be gone; where nothing can be told, the bytes
+Invariants: what the new store holds is never said to be gone; where nothing can be said, the bytes
 are named, under no stream.
 """
 
@@ -25,12 +25,12 @@ from logstore.index.keys import StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log import file_names, log_reader
 from logstore.recovery import index_validity
-from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.report import Damage, LostEntries, RecoveryReport
 from logstore.tuples import NamedTuple
 
 _SEEMS = "by the damaged frame itself"
 _BY_LENGTH = "by the number of entries that the stream had"
-_UNTOLD = "it cannot be told of which streams these bytes of the log were"
+_UNKNOWN_STREAMS = "it cannot be told of which streams these bytes of the log were"
 
 
 class _DamagedFrame(NamedTuple):
@@ -42,17 +42,19 @@ class _DamagedFrame(NamedTuple):
     entries: int  # 0: it adds none
 
 
-def gone(source: Engine, made: Engine, damage: list[Damage], known: list[Gone]) -> list[Gone]:
-    """What is gone by the damaged bytes, beside what is known already."""
-    found: list[Gone] = []
-    told = {(each.segment, each.offset) for each in known}
+def gone(
+    source: Engine, made: Engine, damage: list[Damage], known: list[LostEntries]
+) -> list[LostEntries]:
+    """Entries that are gone by the damaged bytes, beside those that are known already."""
+    found: list[LostEntries] = []
+    reported = {(each.segment, each.offset) for each in known}
     found += _ends_early(source)
     for each in damage:
         if each.to_offset <= each.from_offset and _is_missing(source, each.segment):
-            found.append(Gone(b"", ZERO_ID, ZERO_ID, None, each.segment, 0, each.why))
-        if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in told:
+            found.append(LostEntries(b"", ZERO_ID, ZERO_ID, None, each.segment, 0, each.why))
+        if each.to_offset <= each.from_offset or (each.segment, each.from_offset) in reported:
             continue
-        told.add((each.segment, each.from_offset))
+        reported.add((each.segment, each.from_offset))
         found += _of(source, made, each)
     return found
 
@@ -61,7 +63,7 @@ def _is_missing(engine: Engine, segment: int) -> bool:
     return segment > 0 and not engine.fs.exists(file_names.segment(engine.path, segment))
 
 
-def _ends_early(engine: Engine) -> list[Gone]:
+def _ends_early(engine: Engine) -> list[LostEntries]:
     """A log that does not reach what a checkpoint or a clean close recorded of it."""
     recorded = index_validity.promised(
         engine.fs, engine.path, index_validity.read_marker(engine.fs, engine.path)
@@ -74,14 +76,14 @@ def _ends_early(engine: Engine) -> list[Gone]:
     if size >= offset:
         return []
     why = f"the log ends here, and is recorded to have reached {offset}"
-    return [Gone(b"", ZERO_ID, ZERO_ID, None, number, size, why)]
+    return [LostEntries(b"", ZERO_ID, ZERO_ID, None, number, size, why)]
 
 
 def by_length(
-    source: Engine, report: RecoveryReport, made: Engine, known: list[Gone]
-) -> list[Gone]:
-    """Streams of which fewer entries are there, or told to be gone, than their records say."""
-    found: list[Gone] = []
+    source: Engine, report: RecoveryReport, made: Engine, known: list[LostEntries]
+) -> list[LostEntries]:
+    """Streams of which fewer entries are there, or reported to be gone, than their records say."""
+    found: list[LostEntries] = []
     generation = source.generation
     assert generation is not None
     with generation.env.begin() as txn:
@@ -92,21 +94,23 @@ def by_length(
                 continue
             count = partial(_there, name=record.name, first=ZERO_ID, last=MAX_ID)
             mine = [each for each in known if each.stream == record.name]
-            told = sum(each.entries or 0 for each in mine if _lived(each, record, oldest))
-            missing = length - snapshot.read(made, count) - told
+            counted = sum(each.entries or 0 for each in mine if _lived(each, record, oldest))
+            missing = length - snapshot.read(made, count) - counted
             if missing > 0:
                 at = fmt.position_parts(record.position)
-                found.append(Gone(record.name, ZERO_ID, record.last, missing, *at, _BY_LENGTH))
+                found.append(
+                    LostEntries(record.name, ZERO_ID, record.last, missing, *at, _BY_LENGTH)
+                )
     return found
 
 
-def _lived(gone: Gone, record: StreamRecord, oldest: StreamID) -> bool:
+def _lived(gone: LostEntries, record: StreamRecord, oldest: StreamID) -> bool:
     """Whether these entries count for the stream's length; what a damaged frame once added may have
     been deleted or trimmed since."""
     return gone.why != _SEEMS or (gone.first > record.max_deleted and gone.first >= oldest)
 
 
-def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
+def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[LostEntries]:
     segment, at, end, _ = damage
     try:
         file = engine.fs.open(file_names.segment(engine.path, segment))
@@ -122,19 +126,20 @@ def _of(engine: Engine, made: Engine, damage: Damage) -> Iterator[Gone]:
                 at += size
                 continue
             if seen is None or name is None:
-                yield Gone(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNTOLD)
+                yield LostEntries(b"", ZERO_ID, ZERO_ID, None, segment, at, _UNKNOWN_STREAMS)
                 return
             count = partial(_there, name=name, first=seen.first, last=seen.last)
             missing = seen.entries - snapshot.read(made, count)
             if missing > 0:
-                yield Gone(name, seen.first, seen.last, missing, segment, at, _SEEMS)
+                yield LostEntries(name, seen.first, seen.last, missing, segment, at, _SEEMS)
             at += size
     finally:
         file.close()
 
 
 def _seems(data: bytes, room: int) -> tuple[int, _DamagedFrame | None]:
-    """Bytes of the frame (0: no frame is to be seen), and what it added, if its kind tells."""
+    """Bytes of the frame (0: no frame can be seen there), and the entries that it added, if its
+    kind has any."""
     head = log_reader.head_of(data)
     if head is None:
         return 0, None
@@ -178,12 +183,12 @@ _PLACE = re.compile(r" \(segment \d+, offset \d+\)$")
 Between = Callable[[bytes, StreamID, StreamID], bool]
 
 
-def merged(gone: Iterable[Gone], between: Between) -> list[Gone]:
+def merged(gone: Iterable[LostEntries], between: Between) -> list[LostEntries]:
     """The same losses, those of neighbours as one; each range stands where its first part did.
 
     ``between`` says whether a stream has an entry above one ID and below another.
     """
-    found: list[Gone] = []
+    found: list[LostEntries] = []
     last: dict[bytes, int] = {}  # where the last loss of a stream stands
     for each in gone:
         place = last.get(each.stream)
@@ -202,7 +207,7 @@ def merged(gone: Iterable[Gone], between: Between) -> list[Gone]:
     return found
 
 
-def _neighbours(before: Gone, each: Gone, between: Between) -> bool:
+def _neighbours(before: LostEntries, each: LostEntries, between: Between) -> bool:
     return (
         bool(each.stream)  # of unknown streams nothing is known of their IDs
         and before.segment == each.segment

@@ -18,7 +18,7 @@ from typing import Any
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.dump import dumped_ids, export, restore
-from logstore.engine.dump.restore import Edge, Part
+from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart
 from logstore.engine.groups import admin as groups
 from logstore.engine.runtime.engine import log
 from logstore.engine.shm.control_block import LogWords
@@ -40,7 +40,7 @@ from logstore.recovery import index_validity, readonly, replay, store_opening
 from logstore.recovery.check import Progress, check
 from logstore.recovery.compare import cannot_be_read
 from logstore.recovery.repaired_view import Repaired
-from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.report import Damage, LostEntries, RecoveryReport
 from logstore.recovery.salvage import lost
 from logstore.recovery.salvage.salvaged_nodes import SalvageableNodes
 from logstore.settings import stored
@@ -129,7 +129,7 @@ class SalvageReport:
     groups: int = 0
     pending: int = 0
     scheduled: int = 0
-    gone: list[Gone] = field(default_factory=list)
+    gone: list[LostEntries] = field(default_factory=list)
     unsure: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
 
@@ -152,14 +152,14 @@ def salvage(
 ) -> SalvageReport:
     """Take what is left of the store at ``source`` into a new one at ``target``.
 
-    ``progress`` is told bytes. OptionError for a target that is not empty or lies in the source;
+    ``progress`` gets bytes. OptionError for a target that is not empty or lies in the source;
     StoreInUseError while somebody has the source open; DamagedStoreError if there is nothing left.
     """
     if fs.names(target):
         raise OptionError(f"{target} is not empty: give a new or an empty directory")
     if target.absolute().is_relative_to(source.absolute()):
         raise OptionError(f"{target} is in the damaged store itself: give a directory outside it")
-    halves = _Halves(progress)
+    halves = _HalvedProgress(progress)
     damaged = Damaged(fs, source, halves.checked)
     try:
         return _Salvage(damaged, target, halves).run(fs)
@@ -167,7 +167,7 @@ def salvage(
         damaged.close()
 
 
-class _Halves:
+class _HalvedProgress:
     """Progress: the first half is looking at every byte of the log, the second copying nodes."""
 
     def __init__(self, progress: Progress | None) -> None:
@@ -192,7 +192,7 @@ class _Halves:
 class _Salvage:
     """One salvage: where it reads and writes."""
 
-    def __init__(self, damaged: Damaged, target: Path, halves: _Halves) -> None:
+    def __init__(self, damaged: Damaged, target: Path, halves: _HalvedProgress) -> None:
         self._damaged, self._target, self._halves = damaged, target, halves
         self.report = SalvageReport(str(target))
 
@@ -245,9 +245,9 @@ class _Salvage:
         """A small one in one commit; of a large one some nodes a commit, under a temporary name,
         and with the last all else."""
         name = record.name
-        temporary: restore.Temporary | None = None
+        temporary: restore.UnfinishedStream | None = None
         waiting: list[Node] = []
-        size, edge = 0, Edge()
+        size, edge = 0, VerifiedNodes()
         for node in left.nodes(record):
             waiting.append(node)
             size += len(node[1])
@@ -261,7 +261,7 @@ class _Salvage:
         if temporary is None and not info.many:
 
             def whole(txn: WriteTxn) -> None:
-                restore.install(txn, name, restore.Prepared([nodes], after, info))
+                restore.install(txn, name, restore.VerifiedStream([nodes], after, info))
                 of_stream(txn)
 
             self._run(whole)
@@ -277,19 +277,23 @@ class _Salvage:
         self._halves.copied(record.node_bytes)
         self._scheduled(left, record)
 
-    def _begin(self, name: bytes) -> restore.Temporary:
-        begun: restore.Temporary = self._run(partial(restore.begin, name=name))
+    def _begin(self, name: bytes) -> restore.UnfinishedStream:
+        begun: restore.UnfinishedStream = self._run(partial(restore.begin, name=name))
         return begun
 
-    def _extend(self, temporary: restore.Temporary, edge: Edge, waiting: list[Node]) -> Edge:
+    def _extend(
+        self, temporary: restore.UnfinishedStream, edge: VerifiedNodes, waiting: list[Node]
+    ) -> VerifiedNodes:
         parts, after = restore.verify(waiting, edge)
-        found: list[Part] = [parts]
+        found: list[VerifiedPart] = [parts]
         self._run(
             partial(restore.extend, temporary=temporary, before=edge, parts=found, after=after)
         )
         return after
 
-    def _info(self, left: SalvageableNodes, record: StreamRecord, edge: Edge) -> StreamInfoValue:
+    def _info(
+        self, left: SalvageableNodes, record: StreamRecord, edge: VerifiedNodes
+    ) -> StreamInfoValue:
         """All but the nodes, as it fits those that are left."""
         view, number = left.view, record.number
         info = StreamInfoValue(
@@ -310,7 +314,7 @@ class _Salvage:
         return info
 
     def _scheduled(self, left: SalvageableNodes, record: StreamRecord) -> None:
-        """What waits for its time; under new keys."""
+        """Scheduled entries, under new keys."""
         rows = list(ScheduleRows(left.view.index).of_stream(record.number))
 
         def step(txn: WriteTxn, start: int) -> None:

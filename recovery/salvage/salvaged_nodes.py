@@ -1,7 +1,7 @@
 """The nodes of a damaged store: which can be read, which can be put together again, which are gone.
 
 Invariants: nodes of a stream come in order, and none of their live IDs twice; a node is given only
-if every byte of it is proven by a frame; of one that is not, what is missing is told.
+if every byte of it is proven by a frame; of one that is not, what is missing is reported.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from logstore.log import chain, file_names, log_reader
 from logstore.log import frame as frames
 from logstore.rdb.value import Node
 from logstore.recovery.replay_guard import UNREADABLE, own_ids
-from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.report import Damage, LostEntries, RecoveryReport
 from logstore.tuples import NamedTuple
 
 _KINDS = (Kind.OPEN, Kind.APPEND, Kind.TOMBSTONE)
 
 
 @dataclass(slots=True)
-class Wanted:
+class WantedNode:
     """A node that is looked for: as it stood before a position (of its lost frame)."""
 
     stream: int
@@ -56,10 +56,10 @@ class Wanted:
 
 
 def find(
-    fs: FileSystem, store: Path, uuid: bytes, seed: int, wanted: list[Wanted]
-) -> dict[tuple[int, StreamID], Wanted]:
+    fs: FileSystem, store: Path, uuid: bytes, seed: int, wanted: list[WantedNode]
+) -> dict[tuple[int, StreamID], WantedNode]:
     """Those of which an OPEN frame is left; entries may be missing in them."""
-    by_stream: dict[int, list[Wanted]] = {}
+    by_stream: dict[int, list[WantedNode]] = {}
     for each in wanted:
         by_stream.setdefault(each.stream, []).append(each)
     if by_stream:
@@ -76,7 +76,7 @@ def find(
     return {(each.stream, each.master): each for each in wanted if each.lp}
 
 
-def _take(found: log_reader.LogFrame, by_stream: dict[int, list[Wanted]]) -> None:
+def _take(found: log_reader.LogFrame, by_stream: dict[int, list[WantedNode]]) -> None:
     here = by_stream.get(int.from_bytes(found.payload[:8], "little"))
     if here is None:
         return
@@ -96,7 +96,7 @@ def _take(found: log_reader.LogFrame, by_stream: dict[int, list[Wanted]]) -> Non
         return
 
 
-def _begin(wanted: Wanted, at: int, body: frames.Open) -> None:
+def _begin(wanted: WantedNode, at: int, body: frames.Open) -> None:
     if (body.master_ms, body.master_seq) != wanted.master or body.data is None:
         return
     codec().validate(body.data, *wanted.master)
@@ -108,7 +108,7 @@ _Key = tuple[int, StreamID]
 BEHIND_ALL = 1 << 64  # a position
 
 
-class _Lost(NamedTuple):
+class _LostNode(NamedTuple):
     """A sealed node whose frame cannot be read."""
 
     master: StreamID
@@ -125,14 +125,14 @@ class SalvageableNodes:
         self._engine = engine
         self.view = Snapshot(index, engine.segments, engine.clock.now_ms)
         self._orphans = report.orphans
-        self.gone: list[Gone] = []
+        self.gone: list[LostEntries] = []
         self.unsure: list[str] = []
         self._lost = self._unreadable({each.segment for each in damage})
         self._found = self._again()
 
-    def _unreadable(self, suspects: set[int]) -> dict[_Key, _Lost]:
+    def _unreadable(self, suspects: set[int]) -> dict[_Key, _LostNode]:
         """Sealed nodes that cannot be read; only in these segments, all others were verified."""
-        found: dict[_Key, _Lost] = {}
+        found: dict[_Key, _LostNode] = {}
         engine = self._engine
         there = set(file_names.segments(engine.fs, engine.path))
         for _, stream, master, locator in self.view.index.all_nodes():
@@ -144,17 +144,17 @@ class SalvageableNodes:
                 codec().validate(lp, *master)
             except UNREADABLE as exc:
                 why = "its segment is missing" if segment not in there else str(exc)
-                found[stream, master] = _Lost(master, locator, why)
+                found[stream, master] = _LostNode(master, locator, why)
         return found
 
-    def _again(self) -> dict[_Key, Wanted]:
+    def _again(self) -> dict[_Key, WantedNode]:
         """Those of them, and of the orphans, that the frames of single adds are left of."""
         engine = self._engine
         wanted = [
-            Wanted(stream, master, lost.locator.position)
+            WantedNode(stream, master, lost.locator.position)
             for (stream, master), lost in self._lost.items()
         ]
-        wanted += [Wanted(*key, BEHIND_ALL) for key in self._orphans]
+        wanted += [WantedNode(*key, BEHIND_ALL) for key in self._orphans]
         return find(engine.fs, engine.path, engine.uuid, engine.seed, wanted)
 
     def _main(self, locator: Locator) -> bool:
@@ -214,7 +214,9 @@ class SalvageableNodes:
         )
         yield master, lp
 
-    def _put_together(self, record: StreamRecord, lost: _Lost) -> Iterator[tuple[StreamID, bytes]]:
+    def _put_together(
+        self, record: StreamRecord, lost: _LostNode
+    ) -> Iterator[tuple[StreamID, bytes]]:
         locator, found = lost.locator, self._found.get((record.number, lost.master))
         where = locator.position
         if found is None:
@@ -250,4 +252,4 @@ class SalvageableNodes:
     ) -> None:
         segment, offset = fmt.position_parts(position)
         if entries:
-            self.gone.append(Gone(record.name, first, last, entries, segment, offset, why))
+            self.gone.append(LostEntries(record.name, first, last, entries, segment, offset, why))

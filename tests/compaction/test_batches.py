@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from logstore import format as fmt
-from logstore.compaction import measure, node_choice, output, segment_rewrite
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction import measure, node_choice, segment_rewrite
+from logstore.compaction.node_choice import NodeChooser
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.background import no_pause
@@ -91,7 +91,7 @@ def test_every_segment_in_use_is_found(store: Store, monkeypatch: pytest.MonkeyP
 
 
 def _candidates(engine: Engine, pause: Callable[[int], None]) -> list[Any]:
-    chooser = Chooser(set(), 0.3)
+    chooser = NodeChooser(set(), 0.3)
     found = list(node_choice._candidates(engine, chooser.must, pause))
     # Where a batch ends, neighbours that stay may be told once more.
     return [
@@ -172,8 +172,8 @@ def test_open_nodes_are_found_whatever_a_snapshot_holds(
 
 
 def _written(engine: Engine, committer: Committer) -> bytes:
-    made = output.begin(engine, committer)
-    for group in node_choice.groups(engine, Chooser(set(), 0.0)):
+    made = segment_rewrite.begin(engine, committer)
+    for group in node_choice.groups(engine, NodeChooser(set(), 0.0)):
         made.add(group)
     made.finish()
     assert file_names.hint(engine.path, made.number).exists()
@@ -196,8 +196,8 @@ def test_a_compacted_segment_is_the_same_however_it_is_written(
     engine, committer = store._engine(), Committer(store._engine())
     sizes, syncs = [], []
     for write_bytes, sync_bytes in ((1 << 20, 8 << 20), (1, 1 << 20), (1, 2000)):
-        monkeypatch.setattr(output, "WRITE_BYTES", write_bytes)
-        monkeypatch.setattr(output, "SYNC_BYTES", sync_bytes)
+        monkeypatch.setattr(segment_rewrite, "WRITE_BYTES", write_bytes)
+        monkeypatch.setattr(segment_rewrite, "SYNC_BYTES", sync_bytes)
         fs = engine.fs = DurableOrder()
         sizes.append(len(_written(engine, committer)))
         engine.fs = LOCAL
@@ -213,17 +213,17 @@ def test_a_compacted_segment_is_the_same_however_it_is_written(
 
 def test_a_number_is_above_all_that_are_there_or_were(store: Store) -> None:
     engine, committer = store._engine(), Committer(store._engine())
-    first = output.begin(engine, committer)
+    first = segment_rewrite.begin(engine, committer)
     first.abandon()
-    second = output.begin(engine, committer)
+    second = segment_rewrite.begin(engine, committer)
     assert second.number == first.number + 1
     head = chain.heads(LOCAL, engine.path, engine.uuid)[second.number][0]
     assert (head.role, head.number) == (fmt.Role.COMPACTED, second.number)
     shutil.copy(file_names.segment(engine.path, 1), file_names.segment(engine.path, 90))
-    third = output.begin(engine, committer)
+    third = segment_rewrite.begin(engine, committer)
     assert third.number == 91
     file_names.segment(engine.path, 90).unlink()
-    fourth = output.begin(engine, committer)
+    fourth = segment_rewrite.begin(engine, committer)
     assert fourth.number == 92
     for each in (second, third, fourth):
         each.abandon()
@@ -235,7 +235,7 @@ def test_nodes_of_which_nothing_lives_only_go(store: Store) -> None:
     sources = [each for each in node_choice._candidates(engine, lambda _: True, no_pause) if each][
         :2
     ]
-    made = output.begin(engine, committer)
+    made = segment_rewrite.begin(engine, committer)
     made.add(node_choice.Group(sources, 0, b""))
     ((item, versions),) = made.items
     assert [(read.master, read.locator) for read in versions] == [

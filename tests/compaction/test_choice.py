@@ -16,7 +16,7 @@ from logstore.codec import codec
 from logstore.compaction import compactor as background
 from logstore.compaction import measure
 from logstore.compaction.compactor import Compactor, Victim
-from logstore.compaction.node_choice import Chooser, Group, Source, _Merger
+from logstore.compaction.node_choice import Group, NodeAsRead, NodeChooser, _Merger
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime.background import no_pause
 from logstore.format import Role
@@ -29,7 +29,7 @@ FIELDS = (b"a", b"b")
 
 def _source(
     ms: int, count: int, *, dead: int = 0, stream: int = 1, fields: tuple[bytes, ...] = FIELDS
-) -> Source:
+) -> NodeAsRead:
     """A node of so many entries, the first ``dead`` of them deleted; its IDs begin at ms-0."""
 
     def flat(at: int) -> list[bytes]:
@@ -40,10 +40,10 @@ def _source(
         lp, _ = codec().append(lp, ms, 0, ms + at, 0, flat(at))
     vector = ((1 << dead) - 1).to_bytes((dead + 7) // 8, "little")
     locator = Locator(fmt.position(3, 64), len(lp), count, StreamID(ms + count - 1, 0), vector)
-    return Source(stream, StreamID(ms, 0), locator, lp)
+    return NodeAsRead(stream, StreamID(ms, 0), locator, lp)
 
 
-def _groups(limits: StoreLimits, *sources: Source | None) -> list[Group]:
+def _groups(limits: StoreLimits, *sources: NodeAsRead | None) -> list[Group]:
     merger = _Merger(limits)
     found = [group for source in sources for group in merger.take(source)]
     return found + list(merger.flush())
@@ -76,7 +76,7 @@ LIMITS = StoreLimits(node_max_entries=10, node_max_bytes=0)
         ([None, None], []),
     ],
 )
-def test_which_neighbours_become_one(sources: list[Source | None], sizes: list[int]) -> None:
+def test_which_neighbours_become_one(sources: list[NodeAsRead | None], sizes: list[int]) -> None:
     found = _groups(LIMITS, *sources)
     assert [group.live for group in found] == sizes
     assert [len(_ids(group)) for group in found] == sizes
@@ -103,10 +103,10 @@ def test_bytes_of_a_node() -> None:
 
 def test_which_nodes_are_rewritten() -> None:
     locator = _source(100, 8, dead=4).locator
-    assert not Chooser(set(), 0.5).must(locator)  # not more than half
-    assert Chooser(set(), 0.49).must(locator)
-    assert Chooser({3}, 1.0).must(locator)
-    assert not Chooser({4, 0}, 1.0).must(locator)
+    assert not NodeChooser(set(), 0.5).must(locator)  # not more than half
+    assert NodeChooser(set(), 0.49).must(locator)
+    assert NodeChooser({3}, 1.0).must(locator)
+    assert not NodeChooser({4, 0}, 1.0).must(locator)
 
 
 SIZE = 1 << 20

@@ -61,7 +61,7 @@ def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
         delete_at_random(store, 0.7)
         shared = store._live()
         segment_rewrite.seal(shared.engine, shared.committer)
-        chooser = node_choice.Chooser(set(range(1, 99)), 0.5)
+        chooser = node_choice.NodeChooser(set(range(1, 99)), 0.5)
         groups = list(node_choice.groups(shared.engine, chooser))
         victim = store.stream("s1").first
         assert victim is not None

@@ -13,7 +13,7 @@ import logstore
 from logstore import format as fmt
 from logstore.codec import codec_name
 from logstore.compaction import measure, node_choice, runner, segment_rewrite
-from logstore.compaction.node_choice import Chooser
+from logstore.compaction.node_choice import NodeChooser
 from logstore.compaction.segment_rewrite import CompactionReport
 from logstore.engine.commit.committer import Committer
 from logstore.engine.reading.reader_interface import NODES_MAX_BYTES
@@ -203,7 +203,7 @@ def test_between_two_commits_it_rests_for_what_it_did(
     monkeypatch.setattr(segment_rewrite, "ITEMS_A_COMMIT", 5)
     with maintenance_locks.alone(engine):
         segment_rewrite.seal(engine, committer)
-        groups = list(node_choice.groups(engine, Chooser(set(), 0.0)))
+        groups = list(node_choice.groups(engine, NodeChooser(set(), 0.0)))
         paused: list[int] = []
         report = CompactionReport()
         segment_rewrite.write_and_adopt(engine, committer, groups, report, paused.append)
@@ -220,7 +220,7 @@ def test_between_two_commits_it_rests_for_what_it_did(
     # A second pass counts on.
     with maintenance_locks.alone(engine):
         segment_rewrite.seal(engine, committer)
-        groups = list(node_choice.groups(engine, Chooser({number}, 1.0)))
+        groups = list(node_choice.groups(engine, NodeChooser({number}, 1.0)))
         segment_rewrite.write_and_adopt(engine, committer, groups, report)
     number = max(file_names.segments(LOCAL, engine.path)[:-1])
     assert report.written_bytes == size + file_names.segment(engine.path, number).stat().st_size
@@ -258,7 +258,7 @@ def test_nothing_lives_in_an_empty_segment_that_is_not_the_active_one(store: Sto
 
 def test_what_stays_is_counted_to_the_byte(store: Store) -> None:
     engine = store._engine()
-    chooser = Chooser(set(), 0.3)
+    chooser = NodeChooser(set(), 0.3)
     staying, deleted = measure.stays(engine, chooser)
     nodes_there = snapshot.read(
         engine, lambda view: [locator for _, _, _, locator in view.index.all_nodes()]

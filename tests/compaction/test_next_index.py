@@ -18,13 +18,13 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.compaction import index_space
+from logstore.compaction import runner
 from logstore.engine.runtime import engine as engine_module
 from logstore.engine.runtime import maintenance_locks, reopen
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.fs import FileSystem
-from logstore.index import row_copy
+from logstore.index import env
 from logstore.index.env import Generation
 from logstore.log import file_names
 from logstore.recovery import next_index
@@ -104,11 +104,11 @@ def test_what_others_commit_meanwhile_is_in_it(
         expected.append(dump_and_groups(store))
 
     monkeypatch.setattr(next_index, "LEFT_BYTES", 0)
-    monkeypatch.setattr(row_copy, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(env, "PIECE_BYTES", 1000)
     monkeypatch.setattr(next_index, "PIECES_A_COMMIT", 3)
     monkeypatch.setattr(where, step, step_and_commits)
     with maintenance_locks.alone(engine):
-        assert index_space.renew(engine, committer_of(store))
+        assert runner.renew_index(engine, committer_of(store))
     assert engine.index().number == before + 1
     assert generations(engine.path) == [str(before + 1)]
     assert dump_and_groups(store) == expected[0]
@@ -154,9 +154,9 @@ def test_the_rest_is_taken_in_by_slices_and_others_commit_in_between(
         monkeypatch.setattr(next_index, "SLICE_S", 1e-9)  # each is as small as it gets
         monkeypatch.setattr(next_index, "_copy", copy_and_add)
         monkeypatch.setattr(NextIndex, "follow_locked", noted)
-        monkeypatch.setattr(index_space, "time", SimpleNamespace(sleep=committing))
+        monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=committing))
         with maintenance_locks.alone(engine):
-            assert index_space.renew(engine, committer_of(store))
+            assert runner.renew_index(engine, committer_of(store))
         assert len(breaks) > 20
         assert behind[0] > 200_000
         assert (len(store.stream(b"a")), len(store.stream(b"b"))) == (121, 19)
@@ -181,8 +181,8 @@ def test_where_the_log_lacks_what_wake_says_nothing_is_switched_to(
     monkeypatch.setattr(next_index, "_copy", copy_and_add)
     monkeypatch.setattr(NextIndex, "_take_in", lacking)
     with maintenance_locks.alone(engine):
-        assert not index_space.renew(engine, committer_of(store))
-    assert len(slices) == index_space.TRIES
+        assert not runner.renew_index(engine, committer_of(store))
+    assert len(slices) == runner.TRIES
     assert generations(engine.path) == [str(before)]
 
 
@@ -207,7 +207,7 @@ def test_an_index_that_another_built_meanwhile_is_not_replaced(
     monkeypatch.setattr(NextIndex, "build", build)
     monkeypatch.setattr(NextIndex, "switch_locked", switch)
     with maintenance_locks.alone(engine):
-        assert index_space.renew(engine, committer)
+        assert runner.renew_index(engine, committer)
     assert switched == [False, False, True]
     assert generations(engine.path) == [str(engine.index().number)]
     assert not list(engine.path.glob(f"*{file_names.TEMPORARY}"))
@@ -227,7 +227,7 @@ def test_where_others_build_all_the_time_it_is_built_under_lock(
 
 # Where LMDB writes: what is left of the log for LOCK tells where it is taken in.
 FULL_AT: dict[str, tuple[object, str, int]] = {
-    "copied": (row_copy, "put", -1),
+    "copied": (env, "put_piece", -1),
     "taken in": (next_index, "take_in", -1),
     "taken in under LOCK": (next_index, "take_in", 1 << 40),
 }
@@ -252,7 +252,7 @@ def test_on_a_full_disk_nothing_of_it_is_left(
     monkeypatch.setattr(next_index, "_copy", copy_and_add)
     monkeypatch.setattr(where, name, full)
     with maintenance_locks.alone(engine), pytest.raises(logstore.DiskFullError):
-        index_space.renew(engine, committer_of(store))
+        runner.renew_index(engine, committer_of(store))
     assert generations(engine.path) == [str(engine.index().number)]
     assert not list(engine.path.glob(f"*{file_names.TEMPORARY}"))
     found = dump(store).entries
@@ -289,7 +289,7 @@ def test_who_waits_for_the_switch_opens_no_index_that_is_left(
     monkeypatch.setattr(Engine, "settle_generation", settle)
     monkeypatch.setattr(engine_module, "open_generation", open_generation)
     with maintenance_locks.alone(engine):
-        assert index_space.renew(engine, committer_of(store))
+        assert runner.renew_index(engine, committer_of(store))
     reader.join(30)
     assert found == [engine.wake.generation()]
     assert opened == []
@@ -344,11 +344,11 @@ def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
         begun.append(1)
         real_build(self)
 
-    monkeypatch.setattr(row_copy, "PIECE_BYTES", 300)
+    monkeypatch.setattr(env, "PIECE_BYTES", 300)
     monkeypatch.setattr(snapshot, "inside", inside)
     monkeypatch.setattr(NextIndex, "build", build)
     with maintenance_locks.alone(engine):
-        assert index_space.renew(engine, committer_of(store))
+        assert runner.renew_index(engine, committer_of(store))
     assert not left
     assert len(begun) == tries
     assert dump_and_groups(store) == expected
@@ -368,7 +368,7 @@ def test_segments_in_between_are_left_to_take_in(store: Store) -> None:
 BUILDER = """
 import os, signal, sys
 import logstore
-from logstore.compaction import index_space
+from logstore.compaction import runner
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.fs import FileSystem
@@ -407,7 +407,7 @@ with logstore.open(path, background=False, encoding=None) as store:
     }[step]()
     if mode == "index":  # nothing but the index is made anew
         with maintenance_locks.alone(engine_of(store)):
-            index_space.renew(engine_of(store), committer_of(store))
+            runner.renew_index(engine_of(store), committer_of(store))
     store.compact(purge=mode == "purge", full=mode == "full")
 """
 STEPS = (

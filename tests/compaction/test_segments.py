@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.compaction import compactor, node_choice, output, runner, segment_rewrite
+from logstore.compaction import compactor, node_choice, runner, segment_rewrite
 from logstore.engine.runtime.background import no_pause
 from logstore.log import segment
 from logstore.recovery.check import check
@@ -54,7 +54,7 @@ def test_a_writer_that_rolls_meanwhile_takes_another_number(
         os.write(tell, b"x")
         os.read(heard, 1)
         with monkeypatch.context() as patched:
-            patched.setattr(output.segment, "create", create)
+            patched.setattr(segment_rewrite.segment, "create", create)
             patched.setattr(compactor, "MIN_AGE_MS", 0)
             shared = store._live()
             compactor.Compactor(shared.engine, shared.committer).tick(no_pause)

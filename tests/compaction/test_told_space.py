@@ -12,7 +12,7 @@ import pytest
 import logstore
 from logstore.api.opening import opened_of
 from logstore.compaction import erasure
-from logstore.compaction.usage import Usage, usage
+from logstore.compaction.usage import SpaceUsage, usage
 from logstore.engine.runtime import maintenance_locks
 from logstore.fs import LOCAL
 from logstore.log import file_names, log_reader
@@ -286,7 +286,7 @@ def test_a_backup_tells_only_what_is_known(tmp_path: Path) -> None:
 ENTRIES = 3000
 
 
-def measured(path: Path) -> Usage:
+def measured(path: Path) -> SpaceUsage:
     """What takes the space of a store."""
     with logstore.open(path, readonly=True) as store:
         return usage(opened_of(store).engine())

@@ -98,7 +98,7 @@ def row_of_producer(kind: int) -> Callable[[IndexTxn], None]:
         record = index.record_by_name(b"small")
         assert record is not None
         first = bytes([kind]) + keys.NUMBER.pack(record.number) + digest(b"producer-1")
-        with index.txn.cursor(db=index.generation.databases[idempotent_ids.DATABASE]) as cursor:
+        with index.txn.cursor(db=index.generation.databases[ProducerRows.DATABASE]) as cursor:
             assert cursor.set_range(first)
             assert cursor.key().startswith(first)
             assert cursor.delete()

@@ -24,7 +24,7 @@ from typing import Any
 
 from logstore.api import opening
 from logstore.compaction import runner, segment_rewrite
-from logstore.compaction.output import Output
+from logstore.compaction.segment_rewrite import CompactedSegment
 from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.shm.control_block import Wake
@@ -92,7 +92,7 @@ TASKS: tuple[tuple[Any, str, Task], ...] = (
     (checkpoint, "take_alone", Task.CHECKPOINT),
     (segment_rewrite, "seal", Task.COMPACTION_SEALING),
     (segment_rewrite, "write_and_adopt", Task.COMPACTION_WRITING),
-    (Output, "finish", Task.COMPACTION_WRITING),
+    (CompactedSegment, "finish", Task.COMPACTION_WRITING),
     (segment_rewrite, "adopt", Task.COMPACTION_ADOPTING),
     (segment_rewrite, "rewrite_open_nodes", Task.COMPACTION_RESTATING),
     (segment_rewrite, "drop_dead", Task.COMPACTION_DROPPING),

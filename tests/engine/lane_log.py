@@ -15,7 +15,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index.group_txn import FIRST, LAST
 from logstore.log import frame as frame_bodies
-from logstore.log import groupframe, log_reader
+from logstore.log import log_reader
 from tests.support.inside import engine_of
 
 Store = logstore.Store[bytes]
@@ -98,9 +98,9 @@ def frames_of(store: Store, *, ids: bool = True) -> list[tuple[Any, ...]]:
         body = frame.body()
         if isinstance(body, frame_bodies.Append) and not ids:
             body = body._replace(last_ms=0, last_seq=0, data=None)
-        elif isinstance(body, groupframe.Deliver):
+        elif isinstance(body, frame_bodies.Deliver):
             body = body._replace(time_ms=0)
-        elif isinstance(body, groupframe.Claim):
+        elif isinstance(body, frame_bodies.Claim):
             items = tuple((*item[:2], 0, item[3]) for item in body.items)
             body = body._replace(seen_ms=0, active_ms=0, items=items)
         if frame.kind in (fmt.Kind.APPEND, fmt.Kind.DELIVER, fmt.Kind.ACK, fmt.Kind.CLAIM):

@@ -17,7 +17,7 @@ import logstore
 from logstore.engine import registry
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
-from logstore.recovery import taking_in
+from logstore.recovery import replay
 from tests.support.processes import Forked
 from tests.support.threads import running
 
@@ -95,7 +95,7 @@ def test_a_fork_waits_for_who_follows_the_log(
         writer.stream("a").add({"n": 1})
         reader = logstore.open(path, readonly=True)
         writer.stream("a").add({"n": 2})
-        apply = taking_in.apply_commit
+        apply = replay.apply_commit
 
         def slowly(*arguments: Any) -> None:
             inside.set()
@@ -112,14 +112,14 @@ def test_a_fork_waits_for_who_follows_the_log(
             Forked(lambda: len(reader.stream("a"))).join()
             found.append("forked")
 
-        monkeypatch.setattr(taking_in, "apply_commit", slowly)
+        monkeypatch.setattr(replay, "apply_commit", slowly)
         threads = [threading.Thread(target=follow), threading.Thread(target=fork)]
         threads[0].start()
         assert inside.wait(60), found
         threads[1].start()
         threads[1].join(0.3)
         assert not found
-        monkeypatch.setattr(taking_in, "apply_commit", apply)
+        monkeypatch.setattr(replay, "apply_commit", apply)
         go_on.set()
         for thread in threads:
             thread.join(60)

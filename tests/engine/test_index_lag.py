@@ -18,7 +18,7 @@ import pytest
 
 import logstore
 from logstore.engine.commit import pipeline, write_back
-from logstore.engine.features import node_limits
+from logstore.engine.features import setting_changes
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import (
     CommittedError,
@@ -206,7 +206,7 @@ NEXT: dict[str, tuple[Callable[[Store, Path], object], list[int]]] = {
     "roll": (lambda store, _: inside.roll(store), [0, 1, 2, 3, 4, 5]),
     "work under LOCK": (lambda store, _: _locked(store), [0, 1, 2, 3, 4, 5]),
     "limits of nodes": (
-        lambda store, _: node_limits.change(
+        lambda store, _: setting_changes.limit_nodes(
             inside.engine_of(store), inside.committer_of(store), {"node_max_entries": 50}
         ),
         [0, 1, 2, 3, 4, 5],

@@ -25,7 +25,7 @@ import logstore
 from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit import log_tail
-from logstore.engine.features import node_limits
+from logstore.engine.features import setting_changes
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime import identity
 from logstore.engine.shm import control_block, wait_words
@@ -167,7 +167,7 @@ def segment_rolled(store: Store) -> None:
 
 
 def limits_changed(store: Store) -> None:
-    node_limits.change(engine_of(store), committer_of(store), {"node_max_entries": 2})
+    setting_changes.limit_nodes(engine_of(store), committer_of(store), {"node_max_entries": 2})
 
 
 def expires(store: Store) -> None:

@@ -17,8 +17,7 @@ import logstore
 from logstore.engine.lane.lane import IndexPort
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.mailbox import NOTHING
-from logstore.engine.shm.waiters import IDLE, PACE, WAITING
+from logstore.engine.shm.waiters import IDLE, NOTHING, PACE, WAITING
 from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.log import log_reader

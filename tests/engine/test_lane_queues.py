@@ -19,7 +19,7 @@ import pytest
 
 import logstore
 from logstore.engine.lane.lane_loading import native_or_none
-from logstore.engine.shm import mailbox, wait_words, waiters
+from logstore.engine.shm import wait_words, waiters
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index import group_txn
@@ -65,7 +65,7 @@ def divided(store: Store) -> dict[bytes, list[tuple[bytes, int]]]:
 def test_numbers_of_waiters_are_those_of_python() -> None:
     layout = native_or_none.waiter_layout() | native_or_none.handover_layout()
     for name, value in layout.items():
-        homes = (wait_words, waiters, mailbox)
+        homes = (wait_words, waiters, waiters)
         assert value == next(vars(home)[name] for home in homes if name in vars(home)), name
 
 

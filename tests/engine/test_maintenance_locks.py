@@ -34,7 +34,7 @@ def test_the_holder_of_the_care_lock_is_named(
     child = Forked(hold)
     try:
         os.read(ready, 1)
-        monkeypatch.setattr(maintenance_locks, "TOLD_AFTER_S", 0.1)
+        monkeypatch.setattr(maintenance_locks, "LOG_AFTER_S", 0.1)
         with logstore.open(path, background=False) as store, caplog.at_level(logging.WARNING):
             engine = store._live().engine
             with (

@@ -13,7 +13,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.txn.nodes import OPEN_INLINE_MAX_BYTES
 from logstore.index import keys
-from logstore.index.keys import RUN, OpenNode, Run
+from logstore.index.keys import RUN, NodeFrame, OpenNode
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.store.whole_store import everything, stream_nodes
@@ -157,7 +157,7 @@ def test_an_add_that_is_taken_back_takes_its_rows_back(store: Store[Any]) -> Non
 
 def test_an_index_of_before_is_read(store: Store[Any]) -> None:
     """There all runs stand in the row."""
-    node = OpenNode(b"skeleton", [Run(n, n, 1, 5) for n in range(300)], 0b101)
+    node = OpenNode(b"skeleton", [NodeFrame(n, n, 1, 5) for n in range(300)], 0b101)
     packed = keys._RUNS_HEAD.pack(1, 8, 1) + b"skeleton\x05" + node.pack_runs(0, 300)
     assert OpenNode.unpack(packed) == node
     assert OpenNode.unpack(packed).totals() == (300, sum(range(300)))

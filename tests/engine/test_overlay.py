@@ -19,7 +19,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.commit import log_tail
 from logstore.engine.lane.lane_loading import native_or_none
-from logstore.engine.runtime.overlaid_rows import OverlaidRows, Rows
+from logstore.engine.runtime.overlaid_rows import DatabaseRows, OverlaidRows
 from logstore.engine.snapshots import snapshot
 from logstore.ids import StreamID
 from tests import seeds
@@ -265,7 +265,7 @@ def both(path: Path, rng: random.Random) -> Iterator[tuple[Any, Any, Any]]:
             for key in rng.sample(KEYS, rng.randrange(len(KEYS))):
                 txn.put(key, BELOW.encode(), db=db)
         with env.begin(write=True) as written, env.begin() as read:
-            over = OverlaidRows(read, {db: "rows"}, {"rows": Rows({}, [])})
+            over = OverlaidRows(read, {db: "rows"}, {"rows": DatabaseRows({}, [])})
             for key in rng.sample(KEYS, rng.randrange(len(KEYS))):
                 if rng.random() < 0.4:
                     over.delete(key, db=db)

@@ -7,8 +7,8 @@ import threading
 from types import FrameType
 from typing import Any
 
-from logstore.engine.runtime import reader_gate
-from logstore.engine.runtime.reader_gate import Gate
+from logstore.engine.runtime import engine
+from logstore.engine.runtime.engine import Gate
 from logstore.engine.shm.writer_lock import through
 
 
@@ -19,7 +19,7 @@ class InterruptAt:
         self.left = place
 
     def __call__(self, frame: FrameType, event: str, _arg: object) -> Any:
-        if frame.f_code.co_filename != reader_gate.__file__:
+        if frame.f_code.co_filename != engine.__file__:
             return None
         if event in {"call", "line"}:
             self.left -= 1

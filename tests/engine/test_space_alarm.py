@@ -9,8 +9,8 @@ import pytest
 
 import logstore
 from logstore.api.opening import opened_of
-from logstore.engine.maintenance import space_alarm
-from logstore.engine.maintenance.space_alarm import AGAIN_S, LOOK_S, SpaceAlarm
+from logstore.engine.runtime import disk_space
+from logstore.engine.runtime.disk_space import AGAIN_S, LOOK_S, SpaceAlarm
 from logstore.errors import OptionError
 from tests.support.waits import eventually
 
@@ -72,10 +72,10 @@ def test_low_space_is_told_at_once_each_hour_and_when_it_is_over(
 def test_how_much_is_little(tmp_path: Path, asked: int | None, disk: int, needed: int) -> None:
     with logstore.open(tmp_path / "s", background=False, low_space_bytes=asked) as store:
         engine = opened_of(store).engine()
-        assert space_alarm.needed_bytes(engine, disk) == needed
-        assert space_alarm.is_low(engine, needed - 1, disk)
-        assert not space_alarm.is_low(engine, needed, disk)
-        assert not space_alarm.is_low(engine, 0, 0)  # the system does not tell
+        assert disk_space.needed_bytes(engine, disk) == needed
+        assert disk_space.is_low(engine, needed - 1, disk)
+        assert not disk_space.is_low(engine, needed, disk)
+        assert not disk_space.is_low(engine, 0, 0)  # the system does not tell
 
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "5", 1 << 63])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import logstore
 from logstore.ids import StreamID
-from logstore.recovery import fetch
+from logstore.recovery import backup
 from tests.house.repo import EXAMPLES
 from tests.peers.servers import Peer
 from tests.recovery.shipped import bucket_server, empty_bucket
@@ -121,7 +121,7 @@ def test_the_edge_sensor(tmp_path: Path) -> None:
             said, _ = sensor.communicate(timeout=60)
             assert sensor.returncode == 0
             assert b"shipped " in said
-            fetch.fetch(uri, tmp_path / "again")
+            backup.fetch(uri, tmp_path / "again")
     with (
         logstore.open(tmp_path / "s", readonly=True) as there,
         logstore.open(tmp_path / "again", readonly=True) as here,

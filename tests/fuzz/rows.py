@@ -27,7 +27,7 @@ def _run() -> bytes:
 
 
 def _open_node() -> bytes:
-    runs = [keys.Run(64, 40, 3, 12), keys.Run(164, 20, 1, 4)]
+    runs = [keys.NodeFrame(64, 40, 3, 12), keys.NodeFrame(164, 20, 1, 4)]
     return keys.OpenNode(b"skeleton", runs, 5).pack()
 
 

@@ -16,8 +16,8 @@ from logstore.engine.groups import ack, admin, claim, deliver, group_rows
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams import add, delete, lifecycle
-from logstore.engine.streams import trim as trims
+from logstore.engine.streams import add, lifecycle, removal
+from logstore.engine.streams import removal as trims
 from logstore.errors import (
     GroupExistsError,
     GroupNotFoundError,
@@ -138,11 +138,13 @@ class Ours:
 
     def delete(self, stream: bytes, ids: Sequence[StreamID]) -> Answer:
         """As XDEL."""
-        return self._commit(lambda state: delete.delete(state, stream, ids))
+        return self._commit(lambda state: removal.delete(state, stream, ids))
 
     def delete_ids(self, stream: bytes, ids: Sequence[StreamID], references_: str) -> Answer:
         """As XDELEX."""
-        return self._commit(lambda state: delete.delete_ids(state, stream, ids, references_), tuple)
+        return self._commit(
+            lambda state: removal.delete_ids(state, stream, ids, references_), tuple
+        )
 
     def trim(self, stream: bytes, rule: Trim) -> Answer:
         """As XTRIM."""
@@ -276,10 +278,10 @@ class Ours:
         """As XPENDING of a range."""
 
         def batch(view: Snapshot) -> Answer:
-            rows = group_rows.detail(
-                view, stream, group, start, end, count, consumer=consumer,
-                min_idle_ms=min_idle_ms, now_ms=self._now_ms(),
-            )  # fmt: skip
+            asked = group_rows.PendingRange(
+                start, end, count, self._now_ms(), consumer, min_idle_ms
+            )
+            rows = group_rows.detail(view, stream, group, asked)
             return tuple((row.id, row.consumer, Ms(row.idle_ms), row.count) for row in rows)
 
         return self._look(batch)

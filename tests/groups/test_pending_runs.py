@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import logstore
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import ack, admin, claim, deliver, group_rows
-from logstore.engine.runtime.pending_set import PendingSet
+from logstore.engine.runtime.group_state import PendingSet
 from logstore.engine.snapshots import snapshot
 from logstore.engine.txn import nodes, pel
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
@@ -106,7 +106,8 @@ def group_content(store: Any) -> Any:
     engine = store._engine()
 
     def once(view: Any) -> Any:
-        rows = group_rows.detail(view, b"s", b"g", ZERO_ID, MAX_ID, 10**6, now_ms=1 << 50)
+        asked = group_rows.PendingRange(ZERO_ID, MAX_ID, 10**6, 1 << 50)
+        rows = group_rows.detail(view, b"s", b"g", asked)
         consumers = group_rows.consumer_rows(view, b"s", b"g", 1 << 50)
         found = view.index.group(view.record(b"s").number, b"g")
         runs = [run.pack() for run in view.index.groups.runs(found.number)]

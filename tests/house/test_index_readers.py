@@ -21,8 +21,8 @@ UNDER_LOCK = {
     "logstore/engine/lane/lane.py": "looks for a sealed node, which no plain commit changes",
     "logstore/engine/maintenance/checkpoint.py": "asks whether it lacks anything, and nothing else",
     "logstore/engine/runtime/engine.py": "asks up to where a generation is, and nothing else",
-    "logstore/engine/maintenance/due_work.py": "asks when work is due: rows that no add changes",
-    "compaction/output.py": "writes a number of a segment, behind ``locked``",
+    "logstore/engine/maintenance/background_work.py": "when work is due: rows that no add changes",
+    "compaction/segment_rewrite.py": "writes a number of a segment, behind ``locked``",
     "recovery/store_opening.py": "opening and closing: where the index stands, when work is due",
     "recovery/replay.py": "builds an index from the log",
 }
@@ -40,7 +40,7 @@ OF_THEIR_OWN = {
         "the private index of a salvage, or one that was closed cleanly"
     ),
     "recovery/salvage/run.py": "the private index of a salvage, or one that was closed cleanly",
-    "recovery/taking_in.py": "the private index of a store that is only read, or one being built",
+    "recovery/replay.py": "the private index of a store that is only read, or one being built",
     "recovery/unsynced.py": "names by number: a stream that is added to plainly is in the index",
 }
 ALLOWED = READERS | UNDER_LOCK | IN_A_COMMIT | OF_THEIR_OWN

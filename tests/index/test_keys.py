@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from logstore import CorruptionError, StreamID
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID
 from logstore.index import keys
-from logstore.index.keys import Locator, Meta, OpenNode, Run, SegmentRow, StreamRecord
+from logstore.index.keys import Locator, Meta, NodeFrame, OpenNode, SegmentRow, StreamRecord
 from logstore.row_seal import seal, unseal
 
 u64 = st.integers(0, U64_MAX)
 u32 = st.integers(0, 2**32 - 1)
 ids = st.builds(StreamID, u64, u64)
-runs = st.builds(Run, u64, u32, u32, u32)
+runs = st.builds(NodeFrame, u64, u32, u32, u32)
 
 
 @given(
@@ -55,7 +55,7 @@ def test_the_row_of_a_segment_comes_back(row: SegmentRow) -> None:
 
 
 @given(st.binary(max_size=60), st.lists(runs, max_size=5), st.sets(st.integers(0, 300), max_size=9))
-def test_an_open_node_comes_back(lp: bytes, parts: list[Run], ordinals: set[int]) -> None:
+def test_an_open_node_comes_back(lp: bytes, parts: list[NodeFrame], ordinals: set[int]) -> None:
     small = OpenNode(lp)
     assert OpenNode.unpack(small.pack()) == small
     if parts:

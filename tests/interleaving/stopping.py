@@ -22,7 +22,7 @@ from logstore.engine.snapshots import snapshot
 from logstore.index.env import Generation
 from logstore.log import file_names as names
 from logstore.log.segment_writer import CommitBuffer
-from logstore.recovery import replay, taking_in
+from logstore.recovery import replay
 from tests.interleaving.points import Point, name_of
 from tests.support.watched_files import SYNCS, FileOperation, WatchedFileSystem
 from tests.support.wrapped_calls import around
@@ -112,7 +112,7 @@ def install(stop: Callable[[str], None]) -> Stops:
     around(WriterLock, "release", None, holds(False, "LOCK was given back"))
     around(Engine, "release_files", None, holds(False, "LOCK was closed"))
     around(Engine, "use_generation", mark("open the index"))
-    for deciding in (pipeline, log_tail, replay, taking_in):
+    for deciding in (pipeline, log_tail, replay):
         around(deciding, "WriteTxn", mark("decide"))
     around(CommitBuffer, "encode", mark("encode"))
     around(Wake, "begin", mark("announce the commit in WAKE"))

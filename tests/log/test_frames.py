@@ -23,9 +23,9 @@ from logstore.features.idempotent_ids import NOTHING, Idempotent
 from logstore.features.setting_rows import SETTINGS_MAX_BYTES, Setting
 from logstore.format import Kind
 from logstore.fs import LOCAL
-from logstore.log import chain, file_names, hint, log_reader, node_reader, storefile
+from logstore.log import chain, file_names, hint, log_reader, storefile
 from logstore.log import frame as frames
-from logstore.log import groupframe as groups
+from logstore.log import frame as groups
 from logstore.log.frame import Rename
 from logstore.log.segment_writer import CommitBuffer, crc_seed
 from logstore.recovery.check import check
@@ -231,7 +231,7 @@ def test_a_node_is_read_only_where_its_locator_says() -> None:
     held = Held(data, START)
     at = fmt.position(1, START + fmt.FRAME_HEAD_BYTES + 60)
     size = fmt.NODE_BODY.size + 8
-    assert node_reader.listpack(held, SEED, at, size, 1, (2, 3)) == b"listpack"
+    assert log_reader.listpack(held, SEED, at, size, 1, (2, 3)) == b"listpack"
     for position, length, stream, master, why in (
         (at, size, 1, (2, 4), "points at node 2-3"),
         (at, size, 2, (2, 3), "points at node 2-3"),
@@ -241,7 +241,7 @@ def test_a_node_is_read_only_where_its_locator_says() -> None:
     ):
         longer = Held(data + b"more", START)
         with pytest.raises(CorruptFrameError, match=why):
-            node_reader.listpack(longer, SEED, position, length, stream, master)
+            log_reader.listpack(longer, SEED, position, length, stream, master)
 
 
 def test_a_commit_ends_within_its_segments_4_gib() -> None:

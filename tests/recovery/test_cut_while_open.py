@@ -16,7 +16,7 @@ from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.fs import LOCAL
 from logstore.log import file_names, log_reader
-from logstore.log.shipped import Place
+from logstore.log.shipped import ShipTarget
 from logstore.recovery.recover import recover
 from tests.support.inside import engine_of
 
@@ -78,7 +78,7 @@ def active(store: Store) -> Path:
 
 def nothing_is_there(away: Path) -> bool:
     """Neither a backup nor anything at the URI."""
-    at_uri = Place(str(away / "shipped")).manifest() if (away / "shipped").exists() else None
+    at_uri = ShipTarget(str(away / "shipped")).manifest() if (away / "shipped").exists() else None
     return at_uri is None and not (away / "backup" / file_names.STORE).exists()
 
 
@@ -162,7 +162,7 @@ def test_a_sealed_segment_that_was_cut_is_seen(tmp_path: Path, deed: str, compac
 def test_what_was_shipped_stays_when_the_log_is_damaged_later(tmp_path: Path) -> None:
     store = made(tmp_path / "store")
     store.ship(tmp_path / "shipped")
-    before = Place(str(tmp_path / "shipped")).published()
+    before = ShipTarget(str(tmp_path / "shipped")).published()
     for n in range(560, 580):
         store.stream("s").add({"n": n})
     frames = frames_of_active(store)
@@ -171,7 +171,7 @@ def test_what_was_shipped_stays_when_the_log_is_damaged_later(tmp_path: Path) ->
         file.write(b"\0\0")
     with pytest.raises(logstore.DamagedStoreError, match="recover"):
         store.ship(tmp_path / "shipped")
-    assert Place(str(tmp_path / "shipped")).published() == before
+    assert ShipTarget(str(tmp_path / "shipped")).published() == before
     store.close()
 
 

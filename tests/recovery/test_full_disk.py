@@ -18,8 +18,8 @@ from logstore.errors import DamagedStoreError, DiskFullError, OptionError
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import file_names as names
 from logstore.recovery import backup
+from logstore.recovery.backup import FOLDERS, filling
 from logstore.recovery.check import check
-from logstore.recovery.filling import FOLDERS, filling
 from logstore.recovery.salvage.run import salvage
 from tests.support.processes import Program, run_program
 from tests.support.waits import eventually

@@ -25,7 +25,7 @@ from logstore.recovery.recover import recover
 from logstore.recovery.repaired_view import Repaired
 from logstore.recovery.salvage import salvaged_nodes
 from logstore.recovery.salvage.run import salvage
-from logstore.recovery.salvage.salvaged_nodes import Wanted
+from logstore.recovery.salvage.salvaged_nodes import WantedNode
 from tests.corruption import frames, shop
 from tests.recovery import small_store
 
@@ -156,7 +156,7 @@ def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: OpenedFiles) ->
     assert set(fs.left) == held
     assert unsynced.at_risk(engine, links[0].number << 32 | links[0].start_offset) is not None
     assert set(fs.left) == held
-    wanted = [Wanted(number, logstore.StreamID(1, 0), 1 << 64) for number in range(1, 9)]
+    wanted = [WantedNode(number, logstore.StreamID(1, 0), 1 << 64) for number in range(1, 9)]
     salvaged_nodes.find(fs, path, engine.uuid, engine.seed, wanted)
     assert set(fs.left) == held
     with pytest.raises(logstore.CorruptFrameError):

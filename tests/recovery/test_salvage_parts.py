@@ -28,11 +28,11 @@ from logstore.recovery import replay_guard, unsynced
 from logstore.recovery.check import CheckReport, _Check
 from logstore.recovery.recover import recover
 from logstore.recovery.replay_guard import ReplayGuard
-from logstore.recovery.report import Damage, Gone, RecoveryReport
+from logstore.recovery.report import Damage, LostEntries, RecoveryReport
 from logstore.recovery.salvage import lost
 from logstore.recovery.salvage import salvaged_nodes as left_nodes
 from logstore.recovery.salvage.lost import _DamagedFrame
-from logstore.recovery.salvage.salvaged_nodes import Wanted
+from logstore.recovery.salvage.salvaged_nodes import WantedNode
 from tests.corruption import frames
 from tests.recovery import forged, small_store
 from tests.support.inside import add_frame
@@ -121,7 +121,7 @@ def test_a_node_put_together_from_what_is_left() -> None:
     lp = codec().new_node(5, 0, [b"f", b"0"])
     for ms in range(6, 9):
         lp, _ = codec().append(lp, 5, 0, ms, 0, [b"f", b"1"])
-    wanted = Wanted(1, StreamID(5, 0), 99, lp=lp, deleted={1, 3, 4, 9})
+    wanted = WantedNode(1, StreamID(5, 0), 99, lp=lp, deleted={1, 3, 4, 9})
     marked = codec().mark_deleted(lp, [1, 3])
     assert wanted.as_sealed(2) == (marked, True)
     assert wanted.as_sealed(None) == (marked, False)
@@ -160,7 +160,7 @@ def test_a_report_of_damage() -> None:
     assert report.as_dict()["damage"] == [damage._asdict()]
     assert report.as_dict()["clean"] is False
     assert CheckReport(tail_bytes=1).as_dict()["clean"] is False
-    gone = Gone(b"s", StreamID(1, 0), StreamID(2, 0), None, 3, 4, "why")
+    gone = LostEntries(b"s", StreamID(1, 0), StreamID(2, 0), None, 3, 4, "why")
     report_of_open = RecoveryReport()
     report_of_open.torn_bytes, report_of_open.torn_position = 7, fmt.position(3, 70)
     report_of_open.damage, report_of_open.gone = [damage], [gone]
@@ -173,7 +173,7 @@ def test_a_report_of_damage() -> None:
         "stream": "s", "first": "1-0", "last": "2-0", "entries": None, "segment": 3, "offset": 4,
         "why": "why",
     }  # fmt: skip
-    assert Gone(b"", *gone[1:]).as_dict()["stream"] is None
+    assert LostEntries(b"", *gone[1:]).as_dict()["stream"] is None
 
 
 LP = codec().new_node(5, 6, [b"n", b"v"])
@@ -317,7 +317,7 @@ def test_a_node_is_not_begun_by_bytes_that_are_none(path: Path) -> None:
     lp[-3] ^= 0x41
     forged.append(path, frame.Open(1, 20, 0, 20, 0, 1, bytes(lp)))
     uuid = frames.uuid(path)
-    wanted = [Wanted(1, StreamID(20, 0), 1 << 64), Wanted(1, StreamID(1, 1), 1 << 64)]
+    wanted = [WantedNode(1, StreamID(20, 0), 1 << 64), WantedNode(1, StreamID(1, 1), 1 << 64)]
     found = left_nodes.find(LOCAL, path, uuid, frames.crc_seed(uuid), wanted)
     assert list(found) == [(1, StreamID(1, 1))]
 

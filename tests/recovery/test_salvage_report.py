@@ -19,7 +19,7 @@ from logstore.log.frame import Node
 from logstore.log.log_reader import LogFrame
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
-from logstore.recovery.report import Gone
+from logstore.recovery.report import LostEntries
 from logstore.recovery.salvage import run as salvaging
 from logstore.recovery.salvage.lost import merged
 from logstore.recovery.salvage.run import UNSEEN, SalvageReport, salvage
@@ -175,8 +175,10 @@ def test_of_a_stream_that_was_dropped_nothing_is_told_to_be_gone(tmp_path: Path)
     assert "cannot be told" in gone.why
 
 
-def gone(first: int, last: int, **other: object) -> Gone:
-    plain = Gone(b"s", StreamID(first, 0), StreamID(last, 0), last - first + 1, 2, first, "cut off")
+def gone(first: int, last: int, **other: object) -> LostEntries:
+    plain = LostEntries(
+        b"s", StreamID(first, 0), StreamID(last, 0), last - first + 1, 2, first, "cut off"
+    )
     return plain._replace(**other)  # type: ignore[arg-type]
 
 

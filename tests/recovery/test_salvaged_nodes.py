@@ -27,7 +27,7 @@ from logstore.recovery import checkpoint_load
 from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from logstore.recovery.salvage import salvaged_nodes as nodes
-from logstore.recovery.salvage.salvaged_nodes import Wanted
+from logstore.recovery.salvage.salvaged_nodes import WantedNode
 from tests.corruption import frames
 from tests.recovery import small_store
 
@@ -63,8 +63,8 @@ def test_a_node_is_found_by_its_frames(tmp_path: Path) -> None:
                 store.stream("s").delete(f"{ms - 1}-0", f"{ms}-0")
                 took()
 
-        def find(stream: int, master: int, before: int) -> Wanted | None:
-            wanted = Wanted(stream, StreamID(master, 0), before)
+        def find(stream: int, master: int, before: int) -> WantedNode | None:
+            wanted = WantedNode(stream, StreamID(master, 0), before)
             found = nodes.find(engine.fs, engine.path, engine.uuid, engine.seed, [wanted])
             return found.get((stream, StreamID(master, 0)))
 

@@ -26,8 +26,8 @@ from logstore.errors import (
 )
 from logstore.fs import LOCAL
 from logstore.log import file_names
-from logstore.log.shipped import MANIFEST, OBJECTS, Place
-from logstore.recovery import fetch
+from logstore.log.shipped import MANIFEST, OBJECTS, ShipTarget
+from logstore.recovery import backup
 from logstore.recovery.check import check
 from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
 from tests.support.inside import engine_of
@@ -37,7 +37,7 @@ from tests.tools.commands import invoke, ok
 def restored(uri: object, target: Path) -> list[str]:
     """What a store that is made of a URI has; checked, all of it."""
     shutil.rmtree(target, ignore_errors=True)
-    fetch.fetch(str(uri), target)
+    backup.fetch(str(uri), target)
     found = check(target, careful=True)
     assert (found.damage, found.tail_bytes) == ([], 0)
     with logstore.open(target, background=False) as store:
@@ -103,7 +103,7 @@ def test_an_erasure_meanwhile_publishes_nothing(tmp_path: Path) -> None:
 
         with at_once(3, erase) as progress, pytest.raises(SnapshotExpiredError):
             ship(store, uri, progress)
-        assert Place(str(uri)).manifest() is None
+        assert ShipTarget(str(uri)).manifest() is None
         ship(store, uri)
         assert restored(uri, tmp_path / "again") == ids(store)
 
@@ -119,7 +119,7 @@ def test_a_segment_that_is_gone_is_damage_while_the_pin_holds(tmp_path: Path) ->
 
         with at_once(1, lose) as progress, pytest.raises(CorruptionError, match="did not remove"):
             ship(store, uri, progress)
-        assert Place(str(uri)).manifest() is None
+        assert ShipTarget(str(uri)).manifest() is None
         assert not logstore_pins(store)
 
 
@@ -150,14 +150,14 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
         ship(store, uri)
     manifest = uri / MANIFEST
     whole = manifest.read_bytes()
-    found = Place(str(uri)).manifest()
+    found = ShipTarget(str(uri)).manifest()
     assert found is not None
     segment = next(part for part in found.parts if part.path.endswith(".log"))
     outside = found._replace(parts=(segment._replace(path="log/../../x.log"), *found.parts))
     for bad in (b"", whole[:-9], whole.replace(b"log/", b"Log/", 1), outside.pack()):
         manifest.write_bytes(bad)
         with pytest.raises(CorruptionError, match=MANIFEST):
-            fetch.fetch(str(uri), target)
+            backup.fetch(str(uri), target)
         assert not target.exists()
     manifest.write_bytes(whole)
     thing = uri / OBJECTS / segment.sha256
@@ -174,11 +174,11 @@ def test_damage_is_told_and_never_a_shorter_store(tmp_path: Path) -> None:
         if changed is not None:
             thing.write_bytes(changed)
         with pytest.raises(error, match=segment.path):
-            fetch.fetch(str(uri), target)
+            backup.fetch(str(uri), target)
         assert not target.exists()
         thing.touch()
     with pytest.raises(NotAStoreError, match="nothing was shipped"):
-        fetch.fetch(str(tmp_path / "nothing"), target)
+        backup.fetch(str(tmp_path / "nothing"), target)
 
 
 KILLED = """
@@ -201,7 +201,7 @@ def test_a_killed_ship_is_gone_on_with(tmp_path: Path) -> None:
     words = [sys.executable, "-c", KILLED, tmp_path / "store", uri, str(files - 1)]
     done = subprocess.run(words, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert Place(str(uri)).manifest() is None
+    assert ShipTarget(str(uri)).manifest() is None
     (uri / OBJECTS / ("0" * 64 + ".tmp")).write_bytes(b"half")
     (uri / OBJECTS / "README").write_bytes(b"not ours")
     with logstore.open(tmp_path / "store", background=False) as store:
@@ -231,7 +231,7 @@ def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
     with bucket_server(tmp_path / "s3", port):
         with pytest.raises(NotAStoreError, match="nothing was shipped"):
-            fetch.fetch(uri, tmp_path / "again")
+            backup.fetch(uri, tmp_path / "again")
         done = ship(store, uri)
         assert 0 < done.sent_files <= done.files - 3
         store.stream("x").add({"a": "1"})
@@ -255,7 +255,7 @@ def test_an_object_store_that_is_killed_and_comes_again(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_uri_that_is_none_is_refused_without_its_secrets(uri: str) -> None:
     with pytest.raises(OptionError) as caught:
-        Place(uri)
+        ShipTarget(uri)
     assert "secret" not in str(caught.value)
     assert "secr et" not in str(caught.value)
 
@@ -346,7 +346,7 @@ def test_what_is_no_shipped_store_is_told(tmp_path: Path) -> None:
         view("mock://nothing/here")
     with logstore.open((tmp_path / "store").as_uri()) as store:
         store.stream("x").add({"a": "a file: URI is the directory"})
-    found = [part for part in Place(str(uri)).published().parts if part.path.endswith(".log")]
+    found = [part for part in ShipTarget(str(uri)).published().parts if part.path.endswith(".log")]
     for number, part in enumerate(found, 1):  # a sealed segment, and the one that is written to
         thing = uri / OBJECTS / part.sha256
         whole = thing.read_bytes()

@@ -16,7 +16,7 @@ import pytest
 
 import logstore
 from logstore.log import file_names, versioned
-from logstore.log.shipped import MANIFEST, Place, digest
+from logstore.log.shipped import MANIFEST, ShipTarget, digest
 from tests.tools.commands import invoke, ok
 
 Copy = Callable[[logstore.Store[bytes], Path, Path], object]
@@ -206,5 +206,5 @@ def test_what_an_older_logstore_shipped_is_gone_on_with(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
         add(store, 2)
         store.ship(uri)
-    assert Place(str(uri)).published().line
+    assert ShipTarget(str(uri)).published().line
     assert shipped(uri) == [1, 2]

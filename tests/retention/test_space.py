@@ -297,7 +297,7 @@ import os, sys, time, logstore
 from logstore.compaction import compactor as background
 from logstore.engine.features import retention
 background.LOOK_S, background.SHARE, background.MIN_AGE_MS = 0.1, 0.9, 0
-retention.LOOK_S = 0.1
+retention.Retention.LOOK_S = 0.1
 path = sys.argv[1]
 with logstore.open(path, sync="os", segment_bytes=1 << 16, node_max_entries=10) as store:
     keep, stream = store.stream("keep"), store.stream("s")

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from logstore import format as fmt
 from logstore.api.store import Store
-from logstore.engine.maintenance import maintenance_thread
+from logstore.engine.maintenance import background_work
 from logstore.engine.runtime import pins
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.process_identity import Identity
@@ -218,7 +218,7 @@ def test_a_pin_goes_with_the_process_it_is_for(tmp_path: Path) -> None:
 def test_the_background_gives_back_what_the_dead_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance_thread, "PINS_LOOK_S", 0.1)
+    monkeypatch.setattr(background_work, "PINS_LOOK_S", 0.1)
     with someone() as owner, make_store(tmp_path / "s") as store:
         fill(store)
         make_plan(store, b"x", owner=process_identity.identity(owner.pid))

@@ -12,7 +12,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.runtime.engine import Engine
-from logstore.features import schedule_rows
+from logstore.features import feature, schedule_rows
 from logstore.index.txn import IndexTxn
 from logstore.recovery import compare
 from logstore.recovery.check import check
@@ -73,7 +73,7 @@ def test_a_checkpoint_while_all_changes(
                     step(store, clock, chance)
             return read(engine, batch, *args)
 
-        monkeypatch.setattr(schedule_rows, "ROWS_A_CHUNK", 2)
+        monkeypatch.setattr(feature, "ROWS_A_CHUNK", 2)
         monkeypatch.setattr(checkpoint.snapshot, "read", between)
         for _ in range(30):
             step(store, clock, chance)

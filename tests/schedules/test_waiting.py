@@ -21,7 +21,7 @@ import logstore.aio
 from logstore import Entry
 from logstore.api.store import Store
 from logstore.engine.features import due_entries
-from logstore.engine.maintenance import due_work
+from logstore.engine.maintenance import background_work
 from logstore.engine.shm.waiters import PACE
 from logstore.errors import DiskFullError
 from tests.support.inside import patient_waiters
@@ -204,7 +204,7 @@ def test_what_cannot_be_added_fails_no_reader(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk: the reader waits on, it is said once and not all the time, and tried again."""
-    monkeypatch.setattr(due_work, "RETRY_S", 3.0)
+    monkeypatch.setattr(background_work, "RETRY_S", 3.0)
     tries: list[float] = []
 
     def full(*_: Any) -> None:
@@ -214,7 +214,7 @@ def test_what_cannot_be_added_fails_no_reader(
     stream = store.stream("a")
     stream.schedule({"n": "1"}, after=0)
     with monkeypatch.context() as failing:
-        failing.setattr(due_work.reserve, "check", full)
+        failing.setattr(background_work.disk_space, "check", full)
         assert stream.read("0", timeout=0.2) == []
         assert len(tries) == 1
     assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["full"]

@@ -265,7 +265,7 @@ def test_what_a_dead_driver_staged_goes_with_the_next_open(path: Path) -> None:
         "import time\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "stage = stagefile.begin(LOCAL, path, *process.identity(), time.time_ns() // 1000000)\n"
-        "writer = stagefile.Writer(LOCAL, path, stage)\n"
+        "writer = stagefile.StageWriter(LOCAL, path, stage)\n"
         "writer.add(b's', True, bytearray(b'x'), 1, (1, 0), (1, 0))\n"
         "writer.finish()\n"
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError
-from logstore.log.stagefile import Run
+from logstore.log.stagefile import StagedRun
 from tests.scan.scanned_stores import make_store
 
 
@@ -77,7 +77,7 @@ def test_batches_by_number(tmp_path: Path) -> None:
 
     first = staged("a", "b")
     sink.commit([first], 0)
-    runs: list[Run] = staged("a", "b").runs
+    runs: list[StagedRun] = staged("a", "b").runs
     sink.commit([staged("a", "b")], 0)  # a driver that was killed behind the commit
     publishing.discard(str(path), [runs])
     sink.commit([staged("c"), None], 1)

@@ -271,7 +271,7 @@ def test_an_erasure_drops_what_a_copy_left_meanwhile(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = engine_of(store).uuid
-    commit, begun = store._opened.commit, list[restore.Temporary]()
+    commit, begun = store._opened.commit, list[restore.UnfinishedStream]()
     real = copies.drop_unfinished
 
     def drop_unfinished(*args: Any) -> None:
@@ -333,8 +333,8 @@ def test_a_copy_and_an_import_have_different_temporary_names(store: Store) -> No
     store.stream(mine).add(ROWS[0])
     assert store.copy(b"s", b"t")
     store.compact(purge=True)
-    commit(partial(restore.extend, temporary=temporary, before=restore.Edge(), parts=[[]],
-                   after=restore.Edge()))  # fmt: skip
+    commit(partial(restore.extend, temporary=temporary, before=restore.VerifiedNodes(), parts=[[]],
+                   after=restore.VerifiedNodes()))  # fmt: skip
     assert sorted(temporaries(store)) == sorted([temporary.name, mine])
     assert len(store.stream(mine)) == 1
 

@@ -151,7 +151,7 @@ def test_imports_are_lazy() -> None:
     """An executor decodes nodes without the index: neither lmdb nor pyarrow may be needed."""
     code = (
         "import sys; sys.modules['lmdb'] = sys.modules['pyarrow'] = None\n"
-        "import logstore, logstore.codec, logstore.ids, logstore.errors, logstore.log.node_reader\n"
+        "import logstore, logstore.codec, logstore.ids, logstore.errors, logstore.log.log_reader\n"
         "from logstore import StreamID, Error, Entry\n"
         "lp = logstore.codec.codec().new_node(1, 1, [b'a', b'b'])\n"
         "assert logstore.codec.codec().entries(lp, 1, 1)[0][3] == [b'a', b'b']\n"

@@ -13,7 +13,7 @@ import logstore.aio
 from logstore import StreamID
 from logstore.api.store import Store
 from logstore.codec.fingerprint import fingerprint
-from logstore.engine.features.forgotten_ids import IdempotentExpiry
+from logstore.engine.features.stream_sweep import IdempotentExpiry
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.snapshots import snapshot
 from logstore.errors import (
@@ -388,12 +388,12 @@ def test_what_expired_is_given_back_in_the_background_too(
     for name in "abc":
         store[name].add_many([(str(each), {"n": 1}) for each in range(100)], producer="gone")
     store["d"].add({"n": 1})
-    assert not expiry.look()
+    assert not expiry.run()
     clock.ms += 99_999
     store["b"].add({"n": 1}, producer="here")
     clock.ms += 1
-    assert expiry.look()
-    assert not expiry.look()
+    assert expiry.run()
+    assert not expiry.run()
     assert [store[name].info().iids_tracked for name in "abcd"] == [0, 1, 0, 0]
     assert store["a"].info().iids_added == 100
 
@@ -431,7 +431,7 @@ def test_a_checkpoint_may_be_taken_while_others_add(
     for name in "abcdef":
         store[name].add_many([(str(each), {"n": 1}) for each in range(20)], producer=name)
         store[name].add_many([(str(each), {"n": 1}) for each in range(7)], producer="both")
-    monkeypatch.setattr("logstore.features.idempotent_ids.ROWS_A_CHUNK", 4)
+    monkeypatch.setattr("logstore.features.feature.ROWS_A_CHUNK", 4)
     read = snapshot.read
     steps = 0
 

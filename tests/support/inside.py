@@ -20,7 +20,7 @@ from logstore.engine import registry
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
-from logstore.engine.features import latest_upkeep
+from logstore.engine.features.stream_sweep import KeyCompaction
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine
@@ -122,7 +122,7 @@ def do_due_work(store: Store[Any]) -> None:
 
 def keep_newest(store: Store[Any]) -> int:
     """Delete what newer entries of their keys replace, and look at nothing behind the commit."""
-    return latest_upkeep.run(engine_of(store), committer_of(store))
+    return KeyCompaction(engine_of(store), committer_of(store)).run()
 
 
 def roll(store: Store[Any]) -> None:

@@ -193,7 +193,7 @@ def test_what_is_reclaimable_is_told_alike_however_it_is_paged(
         for n in (1, 5, 5, 1, 5):
             store.stream(f"s{n}").add({"a": "late", "b": "y" * 100})
         monkeypatch.setattr("logstore.telemetry.gathering.ROWS_A_SNAPSHOT", 2)
-        monkeypatch.setattr("logstore.compaction.reclaimable.ROWS_A_SNAPSHOT", 3)
+        monkeypatch.setattr("logstore.compaction.usage.ROWS_A_SNAPSHOT", 3)
         found = numbers(store)
         monkeypatch.undo()
         whole = store.info().reclaimable_bytes

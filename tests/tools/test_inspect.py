@@ -16,7 +16,7 @@ import logstore
 from logstore.api.opening import opened_of
 from logstore.format import Kind
 from logstore.ids import StreamID
-from logstore.log.groupframe import Ack
+from logstore.log.frame import Ack
 from logstore.log.log_reader import LogFrame
 from logstore.tools.views import inspected
 from tests.corruption import frames, shop

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import logstore
 from logstore.api.entry import Entry
 from logstore.api.opening import opened_of
-from logstore.compaction.usage import SegmentUse, StreamUse, Usage
+from logstore.compaction.usage import SegmentUse, SpaceUsage, StreamUse
 from logstore.engine.runtime import pins
 from logstore.fs import LOCAL
 from logstore.ids import StreamID
@@ -255,14 +255,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def made(segments: int) -> Usage:
+def made(segments: int) -> SpaceUsage:
     """A store of so many segments."""
     uses = [
         SegmentUse(n + 1, 0, False, n + 1 == segments, 1000 + n, 500, 100, {b"a": 500})
         for n in range(segments)
     ]
     uses[0].pins = ["p"]
-    return Usage(uses, [StreamUse(b"b" * 100, 5, 1, 500)], [], {}, 1, 1)
+    return SpaceUsage(uses, [StreamUse(b"b" * 100, 5, 1, 500)], [], {}, 1, 1)
 
 
 def test_du_in_text(path: Path) -> None:

@@ -12,7 +12,7 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.groups import admin
 from logstore.engine.shm.waiters import PACE
-from logstore.engine.waiting import handoff, thread
+from logstore.engine.waiting import handoff, wait_session
 
 PATIENT_S = 900.0  # longer than any test may take
 
@@ -50,7 +50,7 @@ def patient(own_pace: None) -> None:
 @pytest.fixture
 def by_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits again takes the steps of a session, as tasks do, and where nothing is compiled."""
-    monkeypatch.setattr(thread, "kept_record", lambda *_: None)
+    monkeypatch.setattr(wait_session, "kept_record", lambda *_: None)
 
 
 @pytest.fixture

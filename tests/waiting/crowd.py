@@ -12,9 +12,8 @@ import logstore
 from logstore.api.group import Group
 from logstore.api.store import Store
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.mailbox import NO_ONE
-from logstore.engine.shm.waiters import FREE
-from logstore.engine.waiting import thread
+from logstore.engine.shm.waiters import FREE, NO_ONE
+from logstore.engine.waiting import wait_session
 from tests.support.inside import engine_of
 from tests.support.processes import Forked
 from tests.support.waits import eventually
@@ -75,7 +74,7 @@ def take(
 
         read = read._replace(once=instead)
     deadline = None if timeout is None else time.monotonic() + timeout
-    return thread.read_group(read, deadline, alive or store._engine)
+    return wait_session.read_group(read, deadline, alive or store._engine)
 
 
 def owners(store: Store[Any]) -> list[str]:

@@ -20,9 +20,8 @@ from logstore import aio
 from logstore.api import arguments
 from logstore.api.store import Store
 from logstore.engine.groups import admin
-from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailboxes
 from logstore.engine.shm.wait_words import Waits
-from logstore.engine.shm.waiters import IDLE
+from logstore.engine.shm.waiters import GIVEN, IDLE, NO_ONE, NOTHING, OFFERED, Mailboxes
 from logstore.engine.streams import add as adds
 from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff

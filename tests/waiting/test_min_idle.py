@@ -148,7 +148,7 @@ def test_an_offer_tells_when_the_next_can_be_claimed(store: Store[Any]) -> None:
     time.sleep(0.02)
     deliver(store, "3-0")
 
-    def look(idle_ms: int | None) -> probe.Available:
+    def look(idle_ms: int | None) -> probe.AvailableEntries:
         found = snapshot.read(
             engine_of(store), lambda view: probe.probe(view, b"work", b"g", idle_ms)
         )

@@ -12,8 +12,8 @@ import pytest
 
 from logstore.api.store import Store
 from logstore.engine.groups import deliver as deliveries
-from logstore.engine.shm.mailbox import NOTHING
 from logstore.engine.shm.wait_words import Waits, bucket_of
+from logstore.engine.shm.waiters import NOTHING
 from logstore.errors import Error
 from logstore.log.segment_writer import CommitBuffer
 from tests.support.inside import engine_of

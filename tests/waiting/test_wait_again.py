@@ -23,9 +23,8 @@ import logstore
 from logstore.api.group import making
 from logstore.api.store import Store
 from logstore.engine.lane.lane_loading import native_or_none
-from logstore.engine.shm.mailbox import OFFERED
-from logstore.engine.shm.waiters import PACE
-from logstore.engine.waiting import thread
+from logstore.engine.shm.waiters import OFFERED, PACE
+from logstore.engine.waiting import wait_session
 from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of, let_lag
 from tests.support.processes import Forked
@@ -110,7 +109,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Who went through a session, which has the deadline of the whole call."""
     told: list[bytes] = []
     deadlines: dict[int, float | None] = {}
-    read_group, in_turn = thread.read_group, thread._in_turn
+    read_group, in_turn = wait_session.read_group, wait_session._in_turn
 
     def reads(read: Any, deadline: float | None, *args: Any, **options: Any) -> Any:
         deadlines[threading.get_ident()] = deadline
@@ -121,8 +120,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         told.append(read.consumer)
         return in_turn(read, session, deadline, *args)
 
-    monkeypatch.setattr(thread, "read_group", reads)
-    monkeypatch.setattr(thread, "_in_turn", takes_turns)
+    monkeypatch.setattr(wait_session, "read_group", reads)
+    monkeypatch.setattr(wait_session, "_in_turn", takes_turns)
     return told
 
 
@@ -302,7 +301,7 @@ def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_config
     again, joins = ReadsAgain(store, "c"), WaitSession._joins
     lane_of(store).lately_ms = 0
     if not joined:
-        monkeypatch.setattr(thread, "kept_record", lambda *_: None)
+        monkeypatch.setattr(wait_session, "kept_record", lambda *_: None)
 
     def other() -> None:
         store.stream("work").add_many([{"n": 1}, {"n": 2}])
@@ -353,7 +352,7 @@ def test_a_reader_that_kept_two_records_leaves_none_behind(store: Store[Any]) ->
     assert inner.give_up() is None  # it keeps its place
     add(store, 1)
     assert again.wait() == [0, 1]
-    assert thread.read_group(
+    assert wait_session.read_group(
         group._waiting(b"c", 0), time.monotonic() + 0.05, store._engine, owner,
         making=(making(group), []),
     ) == []  # fmt: skip

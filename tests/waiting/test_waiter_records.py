@@ -18,9 +18,8 @@ from logstore.aio.wait import Watcher
 from logstore.api.store import Store
 from logstore.engine.commit import durability
 from logstore.engine.shm import futex, waiters
-from logstore.engine.shm.mailbox import Mailboxes
 from logstore.engine.shm.wait_words import Waits, every_offset
-from logstore.engine.shm.waiters import BARE_MAX, NEW_ONLY, PACE, WAITING
+from logstore.engine.shm.waiters import BARE_MAX, NEW_ONLY, PACE, WAITING, Mailboxes
 from logstore.engine.waiting import probe
 from logstore.engine.waiting import wait_queue as ticket
 from logstore.engine.waiting.wait_queue import NONE, Ticket

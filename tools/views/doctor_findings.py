@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from logstore.api.describe import StreamSummary
     from logstore.api.info import StoreInfo
     from logstore.api.store import Store
-    from logstore.compaction.usage import Usage
+    from logstore.compaction.usage import SpaceUsage
 
 
 WRONG, SLOW, SOON = "wrong", "slow", "soon"
@@ -52,7 +52,7 @@ class Examined:
     store: Store[bytes]
     path: Path
     info: StoreInfo
-    usage: Usage
+    usage: SpaceUsage
     streams: list[StreamSummary]
     limits: Limits
 

@@ -14,7 +14,7 @@ from logstore.api import units
 from logstore.api.describe import StreamSummary
 from logstore.api.info import ConsumerInfo, GroupInfo
 from logstore.api.opening import opened_of
-from logstore.engine.maintenance import space_alarm
+from logstore.engine.runtime import disk_space
 from logstore.engine.shm.control_block import Wake
 from logstore.errors import GroupNotFoundError, StreamNotFoundError
 from logstore.log import file_names as names
@@ -88,14 +88,14 @@ def space(examined: Examined) -> Iterator[Finding]:
             "refused until there is room again",
             command,
         )
-    elif space_alarm.is_full(found.free_bytes, found.disk_bytes):
+    elif disk_space.is_full(found.free_bytes, found.disk_bytes):
         yield finding(
             "full",
             f"the disk is full, {units.size(found.free_bytes)} are free: adds are refused until "
             "there is room again: make some, or trim a stream and compact",
             command,
         )
-    elif space_alarm.is_low(engine, found.free_bytes, found.disk_bytes):
+    elif disk_space.is_low(engine, found.free_bytes, found.disk_bytes):
         free = f"{units.size(found.free_bytes)} ({units.share(found.free_bytes, found.disk_bytes)})"
         more = "" if command else ": set a retention, or move the store to a larger disk"
         yield finding("space", f"only {free} of the disk is free{more}", command)

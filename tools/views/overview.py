@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from logstore.api.entry import Entry
     from logstore.api.info import StoreInfo, StreamInfo
     from logstore.api.stream import Stream
-    from logstore.compaction.usage import SegmentUse, StreamUse, Usage
+    from logstore.compaction.usage import SegmentUse, SpaceUsage, StreamUse
     from logstore.log.pinfile import Pin
 
 
@@ -294,7 +294,7 @@ OF_STREAMS_NARROW = (
 OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 
-def measured_usage(path: Path) -> Usage:
+def measured_usage(path: Path) -> SpaceUsage:
     """What takes the space of the store at a path."""
     from logstore.api.describe import living_pins
     from logstore.api.opening import opened_of
@@ -361,7 +361,7 @@ def segment_marks(use: SegmentUse) -> Iterator[str]:
         yield "pinned"
 
 
-def _usage_sums(found: Usage) -> Iterator[tuple[str, str]]:
+def _usage_sums(found: SpaceUsage) -> Iterator[tuple[str, str]]:
     from logstore.engine.runtime import pins
 
     whole = found.log_bytes
@@ -376,7 +376,7 @@ def _usage_sums(found: Usage) -> Iterator[tuple[str, str]]:
     free = f"{units.size(found.free_bytes)}, {units.share(found.free_bytes, found.disk_bytes)}"
     yield "free on the disk", free
     for pin in found.pins:
-        yield "pin", pins.told(pin)
+        yield "pin", pins.description(pin)
 
 
 PARTS = ("live", "tombstoned", "dead")
@@ -386,7 +386,7 @@ def _bytes_of(found: Any, parts: Sequence[str]) -> dict[str, int]:
     return {name: getattr(found, name) for name in map("{}_bytes".format, parts)}
 
 
-def _usage_object(path: Path, found: Usage, shown: list[StreamUse]) -> dict[str, Any]:
+def _usage_object(path: Path, found: SpaceUsage, shown: list[StreamUse]) -> dict[str, Any]:
     return {
         "path": str(path),
         **_bytes_of(found, ("log", *PARTS)),

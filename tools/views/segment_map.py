@@ -32,7 +32,7 @@ from logstore.tools.wording import readable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from logstore.compaction.usage import SegmentUse, Usage
+    from logstore.compaction.usage import SegmentUse, SpaceUsage
 
 
 # Colours that people who confuse red and green tell apart, too.
@@ -56,7 +56,7 @@ class Part:
 class Picture:
     """What is drawn of a store: the parts, and how many bytes of each are in a segment."""
 
-    def __init__(self, found: Usage) -> None:
+    def __init__(self, found: SpaceUsage) -> None:
         self.usage = found
         largest = [use.name for use in found.streams if use.live_bytes][: len(COLOURS)]
         self._letters = {name: chr(ord("A") + place) for place, name in enumerate(largest)}

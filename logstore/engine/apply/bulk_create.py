@@ -26,7 +26,7 @@ from logstore.format import CREATE_BODY, OPEN_BODY, Kind, segment_of
 from logstore.index import keys
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
-from logstore.log.node_reader import listpack
+from logstore.log.log_reader import listpack
 
 _CREATE, _OPEN = int(Kind.CREATE), int(Kind.OPEN)
 _CREATE_BYTES, _OPEN_BYTES = CREATE_BODY.size, OPEN_BODY.size
@@ -58,8 +58,8 @@ class BulkCreate:
         self._opened: dict[int, tuple[int, int, bytes]] = {}
 
     def take(self, at: int, payload_bytes: int, kind: int, payload: bytes) -> bool:
-        """Hold back the frame at ``at``, if it is one of those; else hand over what it may mean,
-        and it is the caller's to apply."""
+        """Hold back the frame at ``at``, if it is one of these kinds. Else hand over the streams
+        that it may touch; the caller applies it."""
         made = self._made
         if kind == _OPEN:
             number = int.from_bytes(payload[:8], "little")
@@ -113,8 +113,8 @@ class BulkCreate:
             self._state.meta = meta._replace(next_stream=self._next)
 
     def settle(self, segments: Segments) -> list[tuple[bytes, bytes]]:
-        """The rows of what is still held back, by ascending keys, which it stays meanwhile; handed
-        over is a stream whose node cannot be read."""
+        """The rows of all that is held back, by ascending keys; it stays held back. A stream whose
+        node cannot be read is handed over to the caller."""
         rows: list[tuple[bytes, bytes]] = []
         self._count_numbers()
         source: Any = None

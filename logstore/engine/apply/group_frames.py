@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from logstore.engine.runtime import group_state
-from logstore.engine.runtime.pending_set import PendingSet
+from logstore.engine.runtime.group_state import PendingSet
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, ConsumerRecord, GroupRecord, NewGroup
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 
 if TYPE_CHECKING:
     from logstore.engine.txn.view import TxnView

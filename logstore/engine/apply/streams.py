@@ -19,7 +19,7 @@ from logstore.engine.runtime.plain_frames import extend_node, mark_open, restate
 from logstore.engine.txn import nodes
 from logstore.features.feature_list import DROPPED, FRAMES
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
-from logstore.index.keys import Locator, Meta, Run, SegmentRow, StreamRecord
+from logstore.index.keys import Locator, Meta, NodeFrame, SegmentRow, StreamRecord
 from logstore.index.txn import put_nodes
 from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
@@ -131,7 +131,7 @@ def _open(txn: TxnView, at: int, payload_bytes: int, body: frames.Open) -> None:
         txn.touch(record)
     elif record.open_version != at:
         return
-    run = Run(at, payload_bytes, body.entries, 0)
+    run = NodeFrame(at, payload_bytes, body.entries, 0)
     txn.put_open(body.stream, nodes.open_from_frame(run, body.data))
 
 
@@ -149,7 +149,7 @@ def _append(txn: TxnView, at: int, payload_bytes: int, body: frames.Append) -> N
     if txn.joined is not None and not node.runs:
         node.lp = txn.joined
     else:
-        run = Run(at, payload_bytes, body.entries, body.elements)
+        run = NodeFrame(at, payload_bytes, body.entries, body.elements)
         extend_node(node, [run], body.data)
     txn.put_open(body.stream, node)
 
@@ -180,7 +180,7 @@ def place_node(txn: TxnView, stream: int, master: StreamID, locator: Locator) ->
         txn.put_node(stream, master, locator)
 
 
-class Placed(NamedTuple):
+class PlacedNodes(NamedTuple):
     """Node frames that were written side by side."""
 
     rows: list[tuple[bytes, bytes]]  # what the index keeps of them
@@ -188,7 +188,7 @@ class Placed(NamedTuple):
     last: Place
 
 
-def nodes_added(txn: TxnView, record: StreamRecord, placed: Sequence[Placed]) -> None:
+def nodes_added(txn: TxnView, record: StreamRecord, placed: Sequence[PlacedNodes]) -> None:
     """What node frames change of a stream; master IDs ascend, and are above those it has."""
     for rows, payload_bytes, (at, master, size, live, last) in placed:
         put_nodes(txn.index, rows)

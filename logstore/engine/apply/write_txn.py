@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logstore.codec import Packed
-from logstore.engine.apply.streams import APPLY, Placed
+from logstore.engine.apply.streams import APPLY, PlacedNodes
 from logstore.engine.txn.view import TxnView
 from logstore.format import APPEND_BODY, FRAME_HEAD_BYTES, NODE_BODY, Kind
 from logstore.ids import StreamID
@@ -34,12 +34,12 @@ class WriteTxn(TxnView):
         APPLY[kind](self, at, size, body)
         return at
 
-    def emit_nodes(self, stream: int, batch: NodeBatch) -> Placed:
+    def emit_nodes(self, stream: int, batch: NodeBatch) -> PlacedNodes:
         """Add node frames, behind which another frame is to come: where they are. What they change
         is for ``nodes_added`` to apply."""
         at = self.buffer.add_nodes(batch, stream)
         rows, last = batch.rows(stream, at, FRAME_HEAD_BYTES)
-        return Placed(rows, batch.nbytes + len(batch) * NODE_BODY.size, last)
+        return PlacedNodes(rows, batch.nbytes + len(batch) * NODE_BODY.size, last)
 
     def emit_row(
         self, record: StreamRecord, node: OpenNode, last: StreamID, packed: Packed

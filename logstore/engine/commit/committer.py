@@ -2,7 +2,7 @@
 
 Invariants: whatever interrupts a thread, and wherever, the lead is handed on, LOCK is released and
 every request gets its outcome (``_rescue``); a call of the store from inside one of its own calls
-raises, and never waits for itself. How threads share a commit is told in
+raises, and never waits for itself. How threads share a commit is in
 ``group_commit``.
 
 Interrupts are not held back: a commit that one cuts off is resolved as a dead writer's would be, by
@@ -20,7 +20,7 @@ from typing import Any
 from logstore.engine.commit import write_back
 from logstore.engine.commit.group_commit import CommitQueue, NotFree
 from logstore.engine.commit.pipeline import Batch, Op, Request, ready_locked, resolve
-from logstore.engine.runtime import reserve
+from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.reopen import healing
 from logstore.engine.shm.control_block import LogWords
@@ -35,7 +35,7 @@ from logstore.errors import (
 from logstore.options import SYNC_RANK, Sync
 
 
-class Busy(threading.local):
+class ThreadUse(threading.local):
     """What one thread does in the store.
 
     The flags are set and cleared by plain stores of an attribute, which no interrupt can fall into.
@@ -51,7 +51,7 @@ class Committer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.queue = CommitQueue(engine)
-        self._local = engine.calls = Busy()
+        self._local = engine.calls = ThreadUse()
         self._rank = SYNC_RANK[engine.options.sync]
         self._timeout_ns = int(engine.options.lock_timeout_s * 1e9)
         self.mutex = engine.mutex  # held by the leader; others take it for work under LOCK
@@ -124,7 +124,7 @@ class Committer:
         try:
             return self.run(op, sync, dead=dead)
         except DiskFullError:
-            if not reserve.release(self._engine):
+            if not disk_space.release(self._engine):
                 raise
             return self.run(op, sync, dead=dead)
 
@@ -185,7 +185,7 @@ class Committer:
             self._local.since_ns = 0
 
     @property
-    def calls(self) -> Busy:
+    def calls(self) -> ThreadUse:
         """What the thread that looks does in this store: for a lane beside this."""
         return self._local
 

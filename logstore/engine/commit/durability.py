@@ -11,7 +11,6 @@ thread.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.commit.committer import Committer
 from logstore.engine.runtime import identity
-from logstore.engine.runtime.background import Repeated
+from logstore.engine.runtime.background import Repeated, StoreThread
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.snapshots import snapshot
 from logstore.errors import DamagedStoreError, FileSystemError, StoreGoneError
@@ -48,8 +47,8 @@ def flush(engine: Engine, committer: Committer) -> int:
 
 
 def sync(engine: Engine, committer: Committer) -> int:
-    """As ``flush_seen``, and the end of the log is looked at even if all of it is durable:
-    DamagedStoreError if it is not what it was."""
+    """As ``flush_seen``, and the end of the log is checked even if all of it is durable:
+    DamagedStoreError if it changed."""
     with committer.locked(follow=False):
         pass
     return flush(engine, committer)
@@ -95,28 +94,19 @@ READER_CHECK_POLLS = 25
 LATE_MAX_MS = 16
 
 
-class Flusher:
-    """Syncs the active segment once a second while there is something to sync."""
+class Flusher(StoreThread):
+    """Syncs the active segment once a second while there is something to sync. What is un-synced
+    when it stops is the closer's to sync."""
+
+    NAME = "logstore-flusher"
 
     def __init__(
         self, engine: Engine, committer: Committer, reap: Callable[[], None] = lambda: None
     ) -> None:
+        super().__init__()
         self._engine = engine
         self._reap = reap  # closes stores whose handles were forgotten
         self._committer = committer
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin; a daemon thread, so that it never keeps a process alive."""
-        self._thread = threading.Thread(target=self._run, name="logstore-flusher", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; what is un-synced is the closer's to sync."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
 
     def _run(self) -> None:
         polls = 0
@@ -134,7 +124,7 @@ class Flusher:
                     self._check_readers()
                 trouble.went()
             except StoreGoneError as exc:
-                log.error("work in the background ends: %s", exc)
+                log.error("syncing in the background ends, as the store is gone: %s", exc)
                 return
             except Exception as exc:  # noqa: BLE001  whatever fails here, the promise of everysec stays
                 trouble.failed(exc)

@@ -1,7 +1,7 @@
 """Group commit: requests of all threads queue up, one leads and commits for all, and hands on.
 
 A thread that commits puts a request into the queue. The first becomes the leader and commits for
-all that queued up by the time it holds LOCK; then it hands the lead on. What a commit does is told
+all that queued up by the time it holds LOCK; then it hands the lead on. What a commit does is
 in ``pipeline``.
 
 Invariants: one request leads at a time, and the lead is handed on directly, so that one sync serves

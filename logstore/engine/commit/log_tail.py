@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from logstore import format as fmt
 from logstore.engine.apply.streams import apply_commit
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.runtime import identity, reopen, reserve
+from logstore.engine.runtime import disk_space, identity, reopen
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.runtime.segments import SegmentGone
 from logstore.engine.shm.control_block import LogWords
@@ -72,7 +72,7 @@ def look_locked(engine: Engine, words: LogWords, *, careful: bool = False) -> Lo
         return words
     identity.check_active_locked(engine, number)
     why = f"segment {number} ends at {found.size_bytes}, where WAKE says {end}"
-    log.warning("%s: the end of the log is looked at", why)
+    log.warning("%s: %s: the end of the log is checked", engine.path, why)
     return finish_locked(engine)
 
 
@@ -112,11 +112,11 @@ def finish_locked(engine: Engine, *, sync: bool = True) -> LogWords:
 
 
 def _made_room(engine: Engine, error: BaseException) -> bool:
-    """Whether the index may take in now what it refused with this error: what is in the log has
-    happened, and its way into the index is what space was set aside for."""
+    """Whether the index may try again what it refused with this error. The log has it already, so
+    the space set aside may be used for it."""
     again = reopen.revive(engine)
     if isinstance(error, DiskFullError):
-        again = reserve.release(engine) or again
+        again = disk_space.release(engine) or again
     return again
 
 

@@ -26,7 +26,7 @@ from logstore import format as fmt
 from logstore.clock import monotonic_ms
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit import log_tail, write_back
-from logstore.engine.runtime import identity, reopen, reserve
+from logstore.engine.runtime import disk_space, identity, reopen
 from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.control_block import LogWords
 from logstore.errors import (
@@ -237,11 +237,12 @@ def _begin(engine: Engine, batch: Batch, words: LogWords) -> WriteTxn | None:
 
 
 def _refuse_growth(engine: Engine, batch: Batch) -> None:
-    """The space set aside is for those who give space back, and for what has happened already."""
+    """On a full disk refuse commits that only add: the space set aside is for commits that give
+    space back, and for what the log has already."""
     for request in batch.requests:
         if request.grows:
             try:
-                reserve.check(engine)
+                disk_space.check(engine)
             except DiskFullError as exc:
                 request.fail(exc)
 
@@ -370,7 +371,7 @@ def resolve(engine: Engine, batch: Batch, exc: BaseException) -> None:
 
 
 def _in_log(engine: Engine, batch: Batch) -> bool:
-    """Whether the commit stands in the log, told by the checksum of its last frame."""
+    """Whether the commit stands in the log, by the checksum of its last frame."""
     if engine.wake.log().commit < batch.number:
         return False
     number, offset = fmt.position_parts(batch.last_frame)

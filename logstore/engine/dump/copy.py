@@ -37,11 +37,11 @@ from logstore.engine.dump.export import Export
 from logstore.engine.dump.restore import (
     INSTALL_MAX_BYTES,
     Commit,
-    Edge,
-    Part,
-    Prepared,
     Sealed,
-    Temporary,
+    UnfinishedStream,
+    VerifiedNodes,
+    VerifiedPart,
+    VerifiedStream,
 )
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
@@ -72,10 +72,10 @@ TRIES = 3  # while others delete from the source
 _MARK = 32  # digits, of the target
 
 
-Held: TypeAlias = Callable[[int], object]  # at this time; SnapshotExpiredError if it is not
+PinCheck: TypeAlias = Callable[[int], object]  # at this time; SnapshotExpiredError if it is not
 
 
-class _Changed(Exception):  # noqa: N818  (control flow of one copy)
+class _SourceChanged(Exception):  # noqa: N818  (control flow of one copy)
     """Something other than an add happened to the source."""
 
 
@@ -103,7 +103,7 @@ def copy(txn: WriteTxn, source: bytes, target: bytes, *, replace: bool = False) 
     return True
 
 
-def _prepared(txn: WriteTxn, source: bytes) -> Prepared:
+def _prepared(txn: WriteTxn, source: bytes) -> VerifiedStream:
     """The stream as this commit has it so far."""
     txn.flush()
     view = Snapshot(txn.index, txn.segments, lambda: txn.now_ms)
@@ -118,7 +118,7 @@ def _prepared(txn: WriteTxn, source: bytes) -> Prepared:
         key, lp = found.open_node
         master = StreamID.unpacked(key)
         nodes.append(Sealed(master, codec().last_id(lp, *master), codec().counts(lp)[0], lp))
-    return Prepared([nodes], Edge(first=found.info.first or ZERO_ID), found.info)
+    return VerifiedStream([nodes], VerifiedNodes(first=found.info.first or ZERO_ID), found.info)
 
 
 def copy_beside(
@@ -133,7 +133,11 @@ def copy_beside(
             break
         try:
             return _in_parts(engine, commit, free, source, target, replace=replace)
-        except (_Changed, SnapshotExpiredError, StreamExistsError):  # the last: it was dropped
+        except (
+            _SourceChanged,
+            SnapshotExpiredError,
+            StreamExistsError,
+        ):  # the last: it was dropped
             continue
     copied: bool = commit(at_once)
     return copied
@@ -141,7 +145,7 @@ def copy_beside(
 
 def drop_unfinished(engine: Engine, free: Commit) -> None:
     """Drop all copies that are not whole, whether somebody writes them now or was killed."""
-    after, found = -1, _Some([], 0)
+    after, found = -1, _SnapshotPage([], 0)
     while found.last != after:  # streams that are made meanwhile have larger numbers
         after = found.last
         found = snapshot.read(engine, partial(_unfinished, uuid=engine.uuid, after=after))
@@ -149,20 +153,20 @@ def drop_unfinished(engine: Engine, free: Commit) -> None:
             free(partial(lifecycle.drop, name=name))
 
 
-class _Some(NamedTuple):
+class _SnapshotPage(NamedTuple):
     """What one snapshot found, and the last stream that it looked at."""
 
     names: list[bytes]
     last: int
 
 
-def _unfinished(view: Snapshot, uuid: bytes, after: int) -> _Some:
+def _unfinished(view: Snapshot, uuid: bytes, after: int) -> _SnapshotPage:
     found, last = [], after
     for record in islice(view.index.records(after), RECORDS_A_SNAPSHOT):
         name, last = record.name, record.number
         if name.startswith(COPYING) and name == _sealed_name(uuid, name[len(COPYING) :][:_MARK]):
             found.append(name)
-    return _Some(found, last)
+    return _SnapshotPage(found, last)
 
 
 def _temporary_name(uuid: bytes, target: bytes) -> bytes:
@@ -185,15 +189,17 @@ def _is_for_parts(view: Snapshot, source: bytes, target: bytes, *, replace: bool
 def _in_parts(
     engine: Engine, commit: Commit, free: Commit, source: bytes, target: bytes, *, replace: bool
 ) -> bool:
-    """One try; _Changed if it is to be begun again, or SnapshotExpiredError."""
+    """One try; _SourceChanged if it is to be begun again, or SnapshotExpiredError."""
     name = _temporary_name(engine.uuid, target)
-    temporary: Temporary = _before_the_last(commit, partial(restore.begin_as, temporary=name))
+    temporary: UnfinishedStream = _before_the_last(
+        commit, partial(restore.begin_as, temporary=name)
+    )
     done: bool = False
     try:
-        edge, dropped = Edge(), engine.wake.dropped
+        edge, dropped = VerifiedNodes(), engine.wake.dropped
         with export.pinned(engine, source) as found:
             if engine.wake.dropped != dropped:
-                raise _Changed
+                raise _SourceChanged
             held = partial(pinfile.check, engine.fs, engine.path, found.pin_id)
             for nodes in _parts(found._replace(open_node=None, pin_id="").nodes(engine)):
                 part, after = restore.verify(nodes, edge)
@@ -237,7 +243,12 @@ def _parts(nodes: Iterator[Node]) -> Iterator[list[Node]]:
 
 
 def _extend(
-    txn: WriteTxn, held: Held, temporary: Temporary, before: Edge, part: Part, after: Edge
+    txn: WriteTxn,
+    held: PinCheck,
+    temporary: UnfinishedStream,
+    before: VerifiedNodes,
+    part: VerifiedPart,
+    after: VerifiedNodes,
 ) -> None:
     """A commit of some nodes; SnapshotExpiredError if an erasure took the pin away."""
     held(txn.now_ms)
@@ -246,11 +257,11 @@ def _extend(
 
 def _complete(
     txn: WriteTxn,
-    held: Held,
+    held: PinCheck,
     source: bytes,
     target: bytes,
-    temporary: Temporary,
-    edge: Edge,
+    temporary: UnfinishedStream,
+    edge: VerifiedNodes,
     found: Export,
     replace: bool,
 ) -> bool:
@@ -265,7 +276,7 @@ def _complete(
     after = StreamID(*edge.master) if edge.master is not None else None
     behind = export.behind(view, source, after)
     if export.undisturbed(behind) != export.undisturbed(found):
-        raise _Changed
+        raise _SourceChanged
     fold = codec().fold
     rest: list[Node] = []
     for master, locator in behind.sealed:
@@ -276,9 +287,9 @@ def _complete(
     try:
         part, last = restore.verify(rest, edge)
     except InvalidPayloadError:  # IDs were lowered, and given again
-        raise _Changed from None
+        raise _SourceChanged from None
     if last.length != record.length:
-        raise _Changed
+        raise _SourceChanged
     expires_ms = record.expires_ms
     restore.extend(txn, temporary, edge, [part], last)
     restore.finish(txn, temporary, last, target, behind.info, replace=replace)

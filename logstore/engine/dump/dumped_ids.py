@@ -68,7 +68,7 @@ def install(txn: WriteTxn, stream: int, found: Idempotence) -> None:
 
 
 def by_producer(found: Idempotence | None) -> Iterator[Idempotence]:
-    """The same in parts that ``install`` may take one after the other."""
+    """The value in parts, one a producer, that ``install`` may take one after the other."""
     if found is None:
         return
     for each in found.producers:
@@ -78,7 +78,7 @@ def by_producer(found: Idempotence | None) -> Iterator[Idempotence]:
 
 
 def export(view: Snapshot, stream: int) -> Idempotence | None:
-    """What a stream remembers; None if it never had an idempotent add, nor settings for them."""
+    """The value of a stream; None if it never had an idempotent add, nor settings for them."""
     settings, producers = SettingRows(view.index).stream(stream), ProducerRows(view.index)
     tally = producers.tally(stream)
     found = Idempotence(

@@ -141,7 +141,7 @@ def pinned(engine: Engine, name: bytes) -> Iterator[Export]:
         pins.release(fs, path, pin.id)
 
 
-class _Changed(Exception):  # noqa: N818  (control flow of one walk)
+class _StreamChanged(Exception):  # noqa: N818  (control flow of one walk)
     """Something was deleted or compacted since the first piece."""
 
 
@@ -149,11 +149,11 @@ def _find(engine: Engine, name: bytes) -> Export:
     for _ in range(WALKS_MAX - 1):
         try:
             return _walk(engine, name, PIECE_NODES)
-        except _Changed:
+        except _StreamChanged:
             continue
     try:
         return _walk(engine, name, None)
-    except _Changed:
+    except _StreamChanged:
         raise CorruptionError(
             "the index does not have as many entries as it says: run 'logstore check'", stream=name
         ) from None
@@ -171,7 +171,7 @@ def _walk(engine: Engine, name: bytes, limit: int | None) -> Export:
     if found.open_node is not None:
         live += codec().counts(found.open_node[1])[0]
     if live != record.length:
-        raise _Changed
+        raise _StreamChanged
     return _living(found)
 
 
@@ -229,7 +229,7 @@ def _go_on(
     """The next piece of sealed nodes."""
     record = view.record(before.name)
     if record is None or _undisturbed(record) != _undisturbed(before):
-        raise _Changed
+        raise _StreamChanged
     return _sealed(view, before, after, limit)
 
 

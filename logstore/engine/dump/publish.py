@@ -22,7 +22,7 @@ from logstore.engine.dump import restore
 from logstore.engine.dump.restore import INSTALL_MAX_BYTES
 from logstore.engine.runtime.record_cache import BeforeImage
 from logstore.engine.streams import add, lifecycle
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams.removal import TrimRule
 from logstore.engine.txn import nodes
 from logstore.errors import (
     CorruptionError,
@@ -34,7 +34,7 @@ from logstore.errors import (
 from logstore.ids import U64_MAX, ZERO_ID, StreamID
 from logstore.log import frame as frames
 from logstore.log import stagefile
-from logstore.log.stagefile import Run
+from logstore.log.stagefile import StagedRun
 from logstore.options import check_name
 from logstore.tuples import NamedTuple
 
@@ -42,7 +42,7 @@ APPEND, OVERWRITE, ERROR, IGNORE = "append", "overwrite", "error", "ignore"
 NODES_MAX = 1 << 62
 
 
-class Staged(NamedTuple):
+class StagedEntries(NamedTuple):
     """The entries for one stream: runs with their bytes, in the order in which they are to come.
 
     ``own_ids``: the IDs are those in the runs. Else the store gives them, and in each run the
@@ -51,7 +51,7 @@ class Staged(NamedTuple):
 
     name: bytes
     own_ids: bool
-    runs: tuple[tuple[Run, bytes], ...]
+    runs: tuple[tuple[StagedRun, bytes], ...]
 
     @property
     def rows(self) -> int:
@@ -67,7 +67,7 @@ class Progress(NamedTuple):
     batch: int
 
 
-def staged(name: bytes, runs: Sequence[tuple[Run, bytes]], *, own_ids: bool) -> Staged:
+def staged(name: bytes, runs: Sequence[tuple[StagedRun, bytes]], *, own_ids: bool) -> StagedEntries:
     """The runs of one stream in order; IDOrderError if their IDs interleave."""
     check_name(name, "a stream name")
     if own_ids:
@@ -80,11 +80,11 @@ def staged(name: bytes, runs: Sequence[tuple[Run, bytes]], *, own_ids: bool) -> 
                     "write: df.orderBy('id_key'), or by the columns that the ID is made of",
                     stream=name,
                 )
-    return Staged(name, own_ids, tuple(runs))
+    return StagedEntries(name, own_ids, tuple(runs))
 
 
 def publish(
-    txn: WriteTxn, streams: Sequence[Staged], mode: str, progress: Progress | None = None
+    txn: WriteTxn, streams: Sequence[StagedEntries], mode: str, progress: Progress | None = None
 ) -> int:
     """Add the entries of all streams; how many. ``mode`` is one of the four of this module.
 
@@ -102,7 +102,7 @@ def publish(
             f"{size} bytes of nodes cannot be written as one commit ({INSTALL_MAX_BYTES} at most): "
             "nothing was written; write the DataFrame in parts"
         )
-    every: list[restore.Part] = [part for _, found in parts for part in found]
+    every: list[restore.VerifiedPart] = [part for _, found in parts for part in found]
     restore.check_room(txn, every)
     for each, found in parts:
         _add(txn, each, found, replace=mode == OVERWRITE)
@@ -114,7 +114,7 @@ def publish(
     return rows
 
 
-def _parts(txn: WriteTxn, wanted: Staged, mode: str) -> list[NodeBatch]:
+def _parts(txn: WriteTxn, wanted: StagedEntries, mode: str) -> list[NodeBatch]:
     """The nodes of a stream, verified, with their IDs."""
     record = txn.record_by_name(wanted.name)
     last = ZERO_ID if record is None or mode == OVERWRITE else record.last
@@ -142,7 +142,9 @@ def _parts(txn: WriteTxn, wanted: Staged, mode: str) -> list[NodeBatch]:
     return found
 
 
-def _placed(txn: WriteTxn, wanted: Staged, last: StreamID) -> Iterator[tuple[bytes, Run]]:
+def _placed(
+    txn: WriteTxn, wanted: StagedEntries, last: StreamID
+) -> Iterator[tuple[bytes, StagedRun]]:
     """The bytes of the runs with their IDs."""
     if wanted.own_ids:
         yield from ((data, run) for run, data in wanted.runs)
@@ -164,7 +166,7 @@ def _first_given(txn: WriteTxn, last: StreamID, rows: int) -> StreamID:
     return StreamID(last.ms + 1, 0)
 
 
-def _add(txn: WriteTxn, wanted: Staged, parts: list[NodeBatch], *, replace: bool) -> None:
+def _add(txn: WriteTxn, wanted: StagedEntries, parts: list[NodeBatch], *, replace: bool) -> None:
     if replace:
         lifecycle.drop(txn, wanted.name)
     record = txn.record_by_name(wanted.name)
@@ -178,7 +180,7 @@ def _add(txn: WriteTxn, wanted: Staged, parts: list[NodeBatch], *, replace: bool
         txn.grown[record.number] = BeforeImage(record.last, record.entries_added)
     before = (record.length, record.entries_added, record.first)
     add.end_open_node(txn, record, StreamID(*first))
-    sealed: list[restore.Part] = list(parts)
+    sealed: list[restore.VerifiedPart] = list(parts)
     nodes_added(txn, record, restore.written(txn, record.number, sealed))
     txn.emit(
         frames.Record(
@@ -222,7 +224,7 @@ __all__ = [
     "IGNORE",
     "OVERWRITE",
     "Progress",
-    "Staged",
+    "StagedEntries",
     "publish",
     "staged",
 ]

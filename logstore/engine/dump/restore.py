@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from logstore.codec import ID, codec
 from logstore.codec.node_batch import NodeBatch, index_rows
 from logstore.engine.apply import group_frames as apply_groups
-from logstore.engine.apply.streams import Placed, nodes_added
+from logstore.engine.apply.streams import PlacedNodes, nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import dumped_ids
 from logstore.engine.streams import add, lifecycle
@@ -47,8 +47,8 @@ from logstore.format import (
 from logstore.ids import ZERO_ID, StreamID
 from logstore.index.group_keys import FIRST_CONSUMER, NO_ONE, NewGroup
 from logstore.index.keys import StreamRecord
+from logstore.log import frame
 from logstore.log import frame as frames
-from logstore.log import groupframe
 from logstore.log.segment_writer import SegmentTooFull
 from logstore.options import IMPORTING, NAME_MAX_BYTES, check_name
 from logstore.rdb.value import (
@@ -81,7 +81,7 @@ class Sealed(NamedTuple):
     lp: bytes
 
 
-class Edge(NamedTuple):
+class VerifiedNodes(NamedTuple):
     """What is known of the nodes that were verified so far."""
 
     first: ID = ZERO_ID  # live
@@ -91,45 +91,47 @@ class Edge(NamedTuple):
     length: int = 0
 
 
-Part: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
+VerifiedPart: TypeAlias = NodeBatch | list[Sealed]  # nodes that were verified
 
 
-class Prepared(NamedTuple):
+class VerifiedStream(NamedTuple):
     """A stream that was verified, and what is known of its nodes."""
 
-    parts: list[Part]
-    edge: Edge
+    parts: list[VerifiedPart]
+    edge: VerifiedNodes
     info: StreamInfoValue
 
 
-def prepare(value: StreamValue) -> Prepared:
+def prepare(value: StreamValue) -> VerifiedStream:
     """Verify a stream; InvalidPayloadError, CorruptNodeError, TooLargeError."""
     check_size(value.info, sum(len(lp) for _, lp in value.nodes))
-    nodes, edge = verify(value.nodes, Edge())
+    nodes, edge = verify(value.nodes, VerifiedNodes())
     return settled([nodes], edge, value.info)
 
 
-def settled(parts: list[Part], edge: Edge, info: StreamInfoValue) -> Prepared:
+def settled(
+    parts: list[VerifiedPart], edge: VerifiedNodes, info: StreamInfoValue
+) -> VerifiedStream:
     """Verify all but the nodes, which were; as ``prepare``."""
     check_size(info, sum(map(part_bytes, parts)))
     check_info(info, edge)
-    return Prepared(parts, edge, info)
+    return VerifiedStream(parts, edge, info)
 
 
-def part_bytes(part: Part) -> int:
+def part_bytes(part: VerifiedPart) -> int:
     """The bytes of the listpacks."""
     return part.nbytes if not isinstance(part, list) else sum(len(node.lp) for node in part)
 
 
-def behind(edge: Edge, batch: NodeBatch) -> Edge:
+def behind(edge: VerifiedNodes, batch: NodeBatch) -> VerifiedNodes:
     """The edge behind a batch that was read behind ``edge``."""
     first = edge.first if edge.length or batch.first is None else batch.first
     master = edge.master if batch.master is None else batch.master
     last = max(edge.last, batch.last, master or ZERO_ID)
-    return Edge(first, batch.top, last, master, edge.length + batch.live)
+    return VerifiedNodes(first, batch.top, last, master, edge.length + batch.live)
 
 
-def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
+def verify(nodes: Iterable[Node], edge: VerifiedNodes) -> tuple[list[Sealed], VerifiedNodes]:
     """Verify the nodes behind those of ``edge``; InvalidPayloadError, CorruptNodeError."""
     found: list[Sealed] = []
     first, top, last, before, length = edge
@@ -145,10 +147,10 @@ def verify(nodes: Iterable[Node], edge: Edge) -> tuple[list[Sealed], Edge]:
         length += sealed.live
         before, last = sealed.master, max(last, sealed.last, sealed.master)
         found.append(sealed)
-    return found, Edge(first, top, last, before, length)
+    return found, VerifiedNodes(first, top, last, before, length)
 
 
-def check_info(info: StreamInfoValue, edge: Edge) -> None:
+def check_info(info: StreamInfoValue, edge: VerifiedNodes) -> None:
     """Verify all but the nodes against the nodes; InvalidPayloadError, TooLargeError."""
     if info.too_long is not None:
         raise TooLargeError(info.too_long)
@@ -193,7 +195,7 @@ def _check_group(group: GroupValue) -> None:
         check_name(each.name, "a consumer name")
 
 
-def install(txn: WriteTxn, name: bytes, stream: Prepared, *, replace: bool = False) -> None:
+def install(txn: WriteTxn, name: bytes, stream: VerifiedStream, *, replace: bool = False) -> None:
     """Make a stream of what was verified; StreamExistsError unless ``replace``."""
     if not replace:
         check_free(txn, name)
@@ -260,14 +262,14 @@ def _many_grouped(txn: WriteTxn, number: int, groups: list[PlainGroup | GroupVal
         apply_groups.made(txn, number, positions, plain)
 
 
-def _entries_read(record: StreamRecord, last: ID, told: int | None) -> int:
-    """As servers reckon it where the payload does not tell."""
-    return groups.estimate(record, StreamID(*last)) if told is None else told
+def _entries_read(record: StreamRecord, last: ID, stated: int | None) -> int:
+    """As servers estimate it where the payload does not say."""
+    return groups.estimate(record, StreamID(*last)) if stated is None else stated
 
 
-def check_room(txn: WriteTxn, parts: list[Part]) -> None:
-    """A commit too large for what is left of the segment begins in the next one: that is better
-    known before all of it was decided."""
+def check_room(txn: WriteTxn, parts: list[VerifiedPart]) -> None:
+    """A commit too large for the rest of the segment begins in the next one. This decides it early,
+    before all of the commit is decided."""
     assert txn.buffer is not None
     size = sum(map(part_bytes, parts))
     start, end = offset_of(txn.buffer.start), offset_of(txn.buffer.end)
@@ -275,11 +277,11 @@ def check_room(txn: WriteTxn, parts: list[Part]) -> None:
         raise SegmentTooFull
 
 
-def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
+def written(txn: WriteTxn, stream: int, parts: list[VerifiedPart]) -> list[PlacedNodes]:
     """Add a node frame for each; where they are. Applied together: there may be 100,000."""
     assert txn.buffer is not None
     head = NODE_BODY.pack
-    found: list[Placed] = []
+    found: list[PlacedNodes] = []
     for part in parts:
         if not isinstance(part, list):
             found.append(txn.emit_nodes(stream, part))
@@ -292,18 +294,18 @@ def written(txn: WriteTxn, stream: int, parts: list[Part]) -> list[Placed]:
                     positions, payloads, part, strict=True
                 )
             ]
-            found.append(Placed(index_rows(stream, places), sum(map(len, payloads)), places[-1]))
+            found.append(
+                PlacedNodes(index_rows(stream, places), sum(map(len, payloads)), places[-1])
+            )
     return found
 
 
 def _group(txn: WriteTxn, record: StreamRecord, group: GroupValue) -> None:
     read = _entries_read(record, group.last, group.entries_read)
-    made = txn.emit(groupframe.Group(record.number, 0, *group.last, read, group.name))
+    made = txn.emit(frame.Group(record.number, 0, *group.last, read, group.name))
     for place, each in enumerate(group.consumers):
         txn.emit(
-            groupframe.Consumer(
-                made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name
-            )
+            frame.Consumer(made, FIRST_CONSUMER + place, each.seen_ms, each.active_ms, 1, each.name)
         )
     _pending(txn, made, group)
 
@@ -327,31 +329,35 @@ def _pending(txn: WriteTxn, made: int, group: GroupValue) -> None:
             who = FIRST_CONSUMER + owner - 1
         for at in range(0, len(found), CLAIM_MAX_ITEMS):
             some = tuple(found[at : at + CLAIM_MAX_ITEMS])
-            txn.emit(groupframe.Claim(made, who, seen_ms, active_ms, some))
+            txn.emit(frame.Claim(made, who, seen_ms, active_ms, some))
 
 
 # -- a stream that comes in chunks, a commit each ------------------------------------------------
-class Temporary(NamedTuple):
+class UnfinishedStream(NamedTuple):
     """A stream that is not whole yet, under its temporary name."""
 
     name: bytes
     number: int
 
 
-def begin(txn: WriteTxn, name: bytes) -> Temporary:
+def begin(txn: WriteTxn, name: bytes) -> UnfinishedStream:
     """Make an empty stream under a temporary name; what a killed import left of it is dropped."""
     short = len(IMPORTING + name) <= NAME_MAX_BYTES
     return begin_as(txn, IMPORTING + (name if short else digest(name).hex().encode()))
 
 
-def begin_as(txn: WriteTxn, temporary: bytes) -> Temporary:
-    """The same, with the temporary name given."""
+def begin_as(txn: WriteTxn, temporary: bytes) -> UnfinishedStream:
+    """As ``begin``, under a temporary name that is given."""
     lifecycle.drop(txn, temporary)
-    return Temporary(temporary, add.create(txn, temporary).number)
+    return UnfinishedStream(temporary, add.create(txn, temporary).number)
 
 
 def extend(
-    txn: WriteTxn, temporary: Temporary, before: Edge, parts: list[Part], after: Edge
+    txn: WriteTxn,
+    temporary: UnfinishedStream,
+    before: VerifiedNodes,
+    parts: list[VerifiedPart],
+    after: VerifiedNodes,
 ) -> None:
     """Add nodes that were verified behind those of ``before``; StreamExistsError if somebody
     else changed the stream."""
@@ -362,7 +368,9 @@ def extend(
     txn.emit(frames.Record(number, after.length, after.length, *after.last, *after.first, 0, 0))
 
 
-def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoValue) -> None:
+def describe(
+    txn: WriteTxn, temporary: UnfinishedStream, edge: VerifiedNodes, info: StreamInfoValue
+) -> None:
     """Give the stream its counts, and all but its groups, which follow. StreamExistsError."""
     record = _unchanged(txn, temporary, edge)
     described(txn, record.number, info, edge.first)
@@ -370,7 +378,7 @@ def describe(txn: WriteTxn, temporary: Temporary, edge: Edge, info: StreamInfoVa
 
 def _add_groups(
     txn: WriteTxn,
-    temporary: Temporary,
+    temporary: UnfinishedStream,
     info: StreamInfoValue,
     groups: list[PlainGroup | GroupValue],
 ) -> None:
@@ -379,13 +387,13 @@ def _add_groups(
 
 
 def remember(
-    txn: WriteTxn, temporary: Temporary, info: StreamInfoValue, found: Idempotence
+    txn: WriteTxn, temporary: UnfinishedStream, info: StreamInfoValue, found: Idempotence
 ) -> None:
     """Let the stream remember some of its idempotent IDs. StreamExistsError."""
     dumped_ids.install(txn, _unchanged(txn, temporary, info).number, found)
 
 
-def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) -> None:
+def name_it(txn: WriteTxn, temporary: UnfinishedStream, name: bytes, *, replace: bool) -> None:
     """Give the stream its own name. StreamExistsError."""
     if not lifecycle.rename(txn, temporary.name, name, replace=replace):
         raise StreamExistsError(
@@ -394,14 +402,16 @@ def name_it(txn: WriteTxn, temporary: Temporary, name: bytes, *, replace: bool) 
         )
 
 
-def discard(txn: WriteTxn, temporary: Temporary) -> None:
+def discard(txn: WriteTxn, temporary: UnfinishedStream) -> None:
     """Drop the stream, unless its temporary name is another import's by now."""
     record = txn.record_by_name(temporary.name)
     if record is not None and record.number == temporary.number:
         lifecycle.drop(txn, temporary.name)
 
 
-def _unchanged(txn: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue) -> StreamRecord:
+def _unchanged(
+    txn: WriteTxn, temporary: UnfinishedStream, edge: VerifiedNodes | StreamInfoValue
+) -> StreamRecord:
     record = txn.record_by_name(temporary.name)
     if (
         record is None
@@ -417,8 +427,8 @@ def _unchanged(txn: WriteTxn, temporary: Temporary, edge: Edge | StreamInfoValue
 
 def finish(
     txn: WriteTxn,
-    temporary: Temporary,
-    edge: Edge,
+    temporary: UnfinishedStream,
+    edge: VerifiedNodes,
     name: bytes,
     info: StreamInfoValue,
     *,
@@ -432,8 +442,8 @@ def finish(
 
 def complete(
     commit: Commit,
-    temporary: Temporary,
-    edge: Edge,
+    temporary: UnfinishedStream,
+    edge: VerifiedNodes,
     name: bytes,
     info: StreamInfoValue,
     *,
@@ -464,16 +474,16 @@ def complete(
 def bring(
     commit: Commit,
     name: bytes,
-    stream: Prepared,
+    stream: VerifiedStream,
     *,
     replace: bool,
     last: Callable[[WriteTxn], object] = bool,
 ) -> None:
     """Bring in a stream that is in memory; as ``complete``."""
-    temporary: Temporary = commit(lambda txn: begin(txn, name))
+    temporary: UnfinishedStream = commit(lambda txn: begin(txn, name))
     edge = stream.edge
     try:
-        commit(lambda txn: extend(txn, temporary, Edge(), stream.parts, edge))
+        commit(lambda txn: extend(txn, temporary, VerifiedNodes(), stream.parts, edge))
         complete(commit, temporary, edge, name, stream.info, replace=replace, last=last)
     except BaseException:
         with suppress(Error):  # what failed may be the store; the next one does it then

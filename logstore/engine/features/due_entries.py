@@ -1,7 +1,7 @@
 """Deciding scheduled entries: to keep one, to cancel it, to add what is due.
 
 Invariants: adding an entry and keeping it no longer is one commit, so it comes exactly once,
-whoever races or is killed; what is due is told by the store's clock, read under LOCK, so it never
+whoever races or is killed; what is due is read off the store's clock under LOCK, so it never
 comes early; entries are added in the order of (time, scheduling), by the rules of any add, with an
 ID of the moment. One that repeats is scheduled for its next time, which is later than now, in the
 commit that adds it: so times that were missed are made up for by one entry. Of a name, a stream
@@ -9,6 +9,8 @@ schedules one.
 """
 
 from __future__ import annotations
+
+from itertools import islice
 
 from logstore.clock import CLOCK_MAX_MS
 from logstore.codec import codec
@@ -24,6 +26,7 @@ from logstore.features.schedule_rows import (
     ScheduleRow,
     ScheduleRows,
     Unscheduled,
+    batch,
     unpacked,
 )
 from logstore.tuples import NamedTuple
@@ -34,7 +37,7 @@ DUE_MAX_MS = CLOCK_MAX_MS
 PUT_OFF_MS = 600_000  # what its stream cannot take: the other streams do not wait for it
 
 
-class When(NamedTuple):
+class DueTime(NamedTuple):
     """A moment (unix ms), or how long from the moment of the commit."""
 
     ms: int
@@ -42,7 +45,7 @@ class When(NamedTuple):
 
 
 def schedule(
-    txn: WriteTxn, name: bytes, fields: bytes, when: When, *, create: bool = True
+    txn: WriteTxn, name: bytes, fields: bytes, when: DueTime, *, create: bool = True
 ) -> Key | None:
     """Keep an entry until its time; its key. None if the stream is missing and not created."""
     record = txn.record_by_name(name)
@@ -115,31 +118,26 @@ def cancel(txn: WriteTxn, name: bytes, key: Key) -> bool:
 
 def add_due(txn: WriteTxn) -> int:
     """Add entries whose time has come, a batch at most; how many are scheduled no longer."""
-    rows: list[ScheduleRow] = []
-    left_bytes = BATCH_BYTES
-    for row in ScheduleRows(txn.index).due(txn.now_ms):
-        rows.append(row)
-        left_bytes -= len(row.fields)
-        if left_bytes <= 0 or len(rows) == BATCH_ENTRIES:
-            break
+    due = batch(ScheduleRows(txn.index).due(txn.now_ms), BATCH_BYTES)
     done: dict[int, list[Key]] = {}
-    for row in rows:
+    for row in list(islice(due, BATCH_ENTRIES)):
         record = txn.record(row.stream)
         if record is not None and 0 < record.expires_ms <= txn.now_ms:
             continue  # it goes with its stream, which is about to be dropped
         due_ms: int | None = txn.now_ms + PUT_OFF_MS
+        name = b"" if record is None else record.name
         try:
             rule = repeating.of(row.fields)
             next_ms = None if rule is None else _next(rule, txn.now_ms)
         except OptionError as exc:  # this machine knows less than where it was scheduled
-            log.warning("a repeating schedule is put off by 10 minutes: %s", exc)
+            log.warning("a repeating schedule of %r is put off by 10 minutes: %s", name, exc)
         else:
             if _add(txn, row):
                 txn.counts["scheduled_added"] += 1
                 due_ms = next_ms
         if due_ms is not None:
             txn.emit(Scheduled(row.stream, due_ms, row.fields))
-        done.setdefault(row.stream, []).append(row[1:3])
+        done.setdefault(row.stream, []).append(row.key)
     for stream, keys in done.items():
         txn.emit(Unscheduled(stream, True, tuple(keys)))
     return sum(map(len, done.values()))
@@ -160,10 +158,10 @@ def _add(txn: WriteTxn, row: ScheduleRow) -> bool:
             "delete its index directory, and open it again"
         )
     flat = unpacked(row.fields)
-    batch = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
+    rows = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
     before = txn.buffer.end
     try:
-        add.add(txn, add.Add(record.name, batch, 0, 1, add.AUTO))
+        add.add(txn, add.Add(record.name, rows, 0, 1, add.AUTO))
     except (IDOrderError, CorruptionError) as exc:
         if txn.buffer.end != before:
             raise

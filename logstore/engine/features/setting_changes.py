@@ -1,7 +1,12 @@
-"""Deciding settings of streams and groups.
+"""Settings that change while a store is open: those of streams, of groups, and limits of nodes.
 
-Invariants: every refusal comes before the first frame; a frame holds all settings of its stream or
-group after it; what changes nothing makes no frame.
+Invariants of streams and groups: every refusal comes before the first frame; a frame holds all
+settings of its stream or group after it; what changes nothing makes no frame.
+
+Invariants of the limits of nodes, in crash order: STORE is written anew, whole, with LOCK held;
+then this process goes by it. Nodes that are sealed stay as they are. Another process that has the
+store open goes by the limits that it read until it opens it anew: nodes of either size are right
+for all of them.
 """
 
 from __future__ import annotations
@@ -10,10 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.commit.committer import Committer
 from logstore.engine.groups import admin
+from logstore.engine.runtime.engine import Engine
 from logstore.engine.streams import add, idempotency, latest_entries
 from logstore.errors import OptionError
 from logstore.features.setting_rows import Setting
+from logstore.log import file_names, storefile
+from logstore.options import StoreLimits
 from logstore.settings import GroupSettings, StreamSettings, stored
 
 
@@ -78,3 +87,19 @@ def group(
     if after != before:
         txn.emit(Setting(record.number, group_record.number, stored(after)))
     return after
+
+
+def limit_nodes(engine: Engine, committer: Committer, wanted: dict[str, int]) -> StoreLimits:
+    """Set ``node_max_bytes``, ``node_max_entries`` or both, durably; the limits then.
+
+    OptionError for what cannot be, before anything changes; LockTimeoutError; FileSystemError.
+    """
+    engine.limits._replace(**wanted).check()
+    with committer.locked():
+        content = storefile.read(engine.fs, engine.path)
+        limits = content.limits._replace(**wanted)
+        engine.fs.write_atomic(
+            engine.path / file_names.STORE, storefile.pack(content._replace(limits=limits))
+        )
+        engine.limits = limits
+    return limits

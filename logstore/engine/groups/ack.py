@@ -13,7 +13,7 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import admin
 from logstore.engine.groups.dead_letter import DeadLettering, Limit
 from logstore.engine.groups.deliver import COUNT_MAX, GIVEN_BACK_MS, redelivery_idle_ms
-from logstore.engine.streams import delete, removal
+from logstore.engine.streams import removal
 from logstore.engine.txn import pel
 from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
@@ -21,14 +21,14 @@ from logstore.errors import NotOwnerError, OptionError
 from logstore.ids import StreamID
 from logstore.index.group_keys import NO_ONE, NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.settings import backoff_ms
 from logstore.tuples import NamedTuple
 
 NACK_MODES = ("silent", "fail", "fatal")
 
 
-class Later(NamedTuple):
+class NackDelay(NamedTuple):
     """How long what is given back waits: after its first delivery, and at most (ms)."""
 
     first_ms: int
@@ -36,7 +36,7 @@ class Later(NamedTuple):
     idle_ms: int | None = None  # a worker's own ``min_idle``
 
 
-AT_ONCE = Later(0, 0)
+AT_ONCE = NackDelay(0, 0)
 
 
 def ack(txn: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> int:
@@ -47,43 +47,41 @@ def ack(txn: WriteTxn, stream: bytes, group: bytes, ids: Sequence[StreamID]) -> 
     return done
 
 
-def fenced_ack(
-    txn: WriteTxn,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    id: StreamID,
-    count: int,
-    time_ms: int,
-) -> None:
+class Fence(NamedTuple):
+    """What must still be so for a delivery to be its consumer's."""
+
+    stream: bytes
+    group: bytes
+    consumer: bytes
+    id: StreamID
+    deliveries: int  # how often it was delivered
+    time_ms: int  # when it was delivered
+
+
+def fenced_ack(txn: WriteTxn, fence: Fence) -> None:
     """Acknowledge a delivery. NotOwnerError if it is not this consumer's any more."""
-    number = _owned(txn, stream, group, consumer, id, count, time_ms)
-    txn.emit(frames.Ack(number, id.packed()))
+    number = _owned(txn, fence)
+    txn.emit(frames.Ack(number, fence.id.packed()))
     txn.counts["acks"] += 1
 
 
 def fenced_nack(
     txn: WriteTxn,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    id: StreamID,
-    count: int,
-    time_ms: int,
+    fence: Fence,
     *,
     mode: str = "fail",
     retry_count: int | None = None,
     error: bytes = b"",
     limit: Limit | None = None,
-    later: Later | None = None,
+    later: NackDelay | None = None,
 ) -> None:
     """Give a delivery back. NotOwnerError if it is not this consumer's any more."""
-    _owned(txn, stream, group, consumer, id, count, time_ms)
+    _owned(txn, fence)
     nack(
         txn,
-        stream,
-        group,
-        [id],
+        fence.stream,
+        fence.group,
+        [fence.id],
         mode=mode,
         retry_count=retry_count,
         error=error,
@@ -92,16 +90,9 @@ def fenced_nack(
     )
 
 
-def _owned(
-    txn: WriteTxn,
-    stream: bytes,
-    group: bytes,
-    consumer: bytes,
-    id: StreamID,
-    count: int,
-    time_ms: int,
-) -> int:
+def _owned(txn: WriteTxn, fence: Fence) -> int:
     """The number of the group with which a delivery is pending as it was handed out."""
+    stream, group, consumer, id, count, time_ms = fence
     known = admin.maybe(txn, stream, group)
     if known is not None:
         _, there = known
@@ -128,7 +119,7 @@ def nack(
     force: bool = False,
     error: bytes = b"",
     limit: Limit | None = None,
-    later: Later | None = None,
+    later: NackDelay | None = None,
 ) -> int:
     """As XNACK (by its documentation): give entries back. They belong to no consumer then,
     and are read before all others.
@@ -192,7 +183,9 @@ def _count(before: int, mode: str) -> int:
     return COUNT_MAX if mode == "fatal" else before
 
 
-def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) -> Later | None:
+def _later(
+    txn: WriteTxn, group: GroupRecord, mode: str, asked: NackDelay | None
+) -> NackDelay | None:
     """How long what is given back waits, and the idle time by which it is read; None: it does not.
 
     Raises:
@@ -200,7 +193,7 @@ def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) ->
     """
     settings = txn.settings.group(group.number)
     if asked is None and mode == "fail" and settings.backoff_ms is not None:
-        asked = Later(settings.backoff_ms, settings.backoff_max_ms)
+        asked = NackDelay(settings.backoff_ms, settings.backoff_max_ms)
     if asked is None or not asked.first_ms:
         return None
     idle_ms = redelivery_idle_ms(settings, asked.idle_ms)
@@ -209,7 +202,7 @@ def _later(txn: WriteTxn, group: GroupRecord, mode: str, asked: Later | None) ->
             "an entry that is given back for later goes to who reads by min_idle: give min_idle=30 "
             "to consume, or set it for all with group.configure(min_idle=30)"
         )
-    return Later(asked.first_ms, asked.most_ms, idle_ms)
+    return NackDelay(asked.first_ms, asked.most_ms, idle_ms)
 
 
 def _put_off(
@@ -217,7 +210,7 @@ def _put_off(
     record: StreamRecord,
     group: GroupRecord,
     items: dict[StreamID, tuple[int, int]],
-    later: Later,
+    later: NackDelay,
 ) -> None:
     """Have entries pending with nobody's name, and idle for long enough when their wait is over.
 
@@ -270,5 +263,5 @@ def ack_delete(
             going.append(id)
     if mode == "delete":
         removal.release(txn, record, going)
-    delete.delete_entries(txn, record, going)
+    removal.delete_entries(txn, record, going)
     return replies

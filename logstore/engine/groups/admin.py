@@ -13,7 +13,7 @@ from logstore.errors import GroupExistsError, GroupNotFoundError, OptionError, S
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.options import check_name
 
 NO_KEY = (
@@ -63,7 +63,7 @@ def maybe(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, Gro
 
 
 def managed(txn: WriteTxn, stream: bytes, group: bytes) -> tuple[StreamRecord, GroupRecord]:
-    """The same in the words of XGROUP, which looks for the key first."""
+    """As ``existing``, with the errors of XGROUP, which looks for the key first."""
     record = txn.record_by_name(stream)
     if record is None:
         raise StreamNotFoundError(NO_KEY, stream=stream)
@@ -79,7 +79,7 @@ def _check_read(entries_read: int | None) -> None:
 
 
 def _read_given(record: StreamRecord, entries_read: int | None) -> int:
-    """What is told of entries read is not more than what was added, as in Redis 8."""
+    """The count of entries read, as it was given, but not more than were added, as in Redis 8."""
     return UNKNOWN if entries_read is None else signed(min(entries_read, record.entries_added))
 
 

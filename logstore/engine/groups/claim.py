@@ -27,7 +27,7 @@ from logstore.errors import OptionError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import NOBODY, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.tuples import NamedTuple
 
 ATTEMPTS_AN_ENTRY = 10
@@ -137,7 +137,7 @@ def _wake_if_idle(txn: WriteTxn, record: StreamRecord, at_ms: int) -> None:
 
 
 def _delivery_time(now_ms: int, idle_ms: int | None, time_ms: int | None) -> int:
-    """What IDLE or TIME say; now, if they say nothing or what cannot be."""
+    """The delivery time that IDLE or TIME give; now, if there is none, or one that cannot be."""
     at_ms = now_ms
     if time_ms is not None:
         at_ms = time_ms

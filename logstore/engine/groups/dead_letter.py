@@ -1,25 +1,34 @@
-"""Deciding what becomes of an entry that was delivered too often: it moves to a dead letter stream.
+"""Deciding dead letters: an entry that was delivered too often moves to a stream, and back again.
 
-The entry's own pairs go there, and behind them where it came from: ``origin_stream, origin_id,
-origin_group, origin_consumer, origin_delivery_count, origin_error``. It is not pending any more,
-and stays in its stream, as any acked entry does.
+The entry's own pairs go to the dead letter stream, and behind them where it came from:
+``origin_stream, origin_id, origin_group, origin_consumer, origin_delivery_count, origin_error``. It
+is not pending any more, and stays in its stream, as any acked entry does. On its way back its own
+pairs are added to the stream that it came from, as a new entry, and it is deleted from the dead
+letter stream.
 
-Invariants: the add and the ack are in one commit, the add first, as in a transaction; a scan of
-pending entries hands over what it finds, and ``close`` emits all of it at the end. An entry that is
-too large together with its origin moves without its own pairs; nothing moves to a dead letter
-stream that cannot take another ID or whose last node is damaged, and the group delivers on: one
-entry never stops a group. Nor does anything move to the stream where it is pending, which a
-renaming may have made of the two: it would come back for ever.
+Invariants of the way there: the add and the ack are in one commit, the add first, as in a
+transaction; a scan of pending entries hands over what it finds, and ``close`` emits all of it at
+the end. An entry that is too large together with its origin moves without its own pairs; nothing
+moves to a dead letter stream that cannot take another ID or whose last node is damaged, and the
+group delivers on: one entry never stops a group. Nor does anything move to the stream where it is
+pending, which a renaming may have made of the two: it would come back for ever.
+
+Invariants of the way back: the add and the delete are in one commit, the add first; whether an
+entry is still there is decided under LOCK, so that of two who ask for the same one gets it;
+everything is checked before the first frame, so that a refused call changes nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from logstore.codec import codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import log
 from logstore.engine.streams import add, removal
+from logstore.engine.txn.nodes import Lookup
 from logstore.engine.txn.pel import PendingEntry
-from logstore.errors import CorruptionError
+from logstore.errors import CorruptionError, EntryNotFoundError, OptionError
 from logstore.ids import U64_MAX, StreamID
 from logstore.index.group_keys import GroupRecord
 from logstore.index.keys import StreamRecord
@@ -68,7 +77,7 @@ def clears(settings: GroupSettings[bytes]) -> bool:
 
 
 def limit_of(txn: WriteTxn, group: GroupRecord) -> Limit | None:
-    """What is set for a group; None if its entries never die."""
+    """The limit that is set for a group; None if its entries never die."""
     settings = txn.settings.group(group.number)
     if settings.max_deliveries is None or settings.dead_letter is None:
         return None
@@ -196,3 +205,82 @@ class DeadLettering:
             items, error = [], b"too large together with its origin; " + error
         pairs = list(zip(items[::2], items[1::2], strict=True))
         return [*pairs, *origin, (b"origin_error", error)]
+
+
+_FLAT = 2 * len(ORIGIN_FIELDS)
+
+
+def requeue(
+    txn: WriteTxn, name: bytes, ids: Sequence[StreamID], to: bytes | None, *, strict: bool = True
+) -> list[StreamID]:
+    """Give dead letters back, in the order of ``ids``, each of which stands there once.
+
+    Args:
+        txn: what the commit changes.
+        name: the dead letter stream.
+        ids: of its entries.
+        to: where they go; None: to the stream that each came from.
+        strict: False: those that are gone are passed over.
+
+    Returns:
+        Their new IDs.
+
+    Raises:
+        StreamNotFoundError: there is no stream ``name``.
+        EntryNotFoundError: an entry is gone.
+        OptionError: an entry does not tell where it came from.
+    """
+    record = add.existing(txn, name)
+    lookup = Lookup(txn, record)
+    rows: list[tuple[bytes, list[tuple[bytes, bytes]]]] = []
+    going: list[StreamID] = []
+    for id in ids:
+        flat = lookup.fields(id)
+        if flat is None:
+            if strict:
+                raise EntryNotFoundError(
+                    f"the dead letter {id} is gone: it was given back or dropped meanwhile",
+                    stream=name,
+                )
+            continue
+        own, origin = _parted(flat)
+        target = origin if to is None else to
+        if target is None:
+            raise OptionError(
+                f"entry {id} does not tell which stream it came from, so it is no dead letter: "
+                "give the stream that dead letters are moved to, or to= a stream for this entry",
+                stream=name,
+            )
+        rows.append((target, own))
+        going.append(id)
+    added = _add(txn, rows)
+    removal.delete(txn, name, going)
+    return added
+
+
+def _parted(flat: list[bytes]) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+    """An entry's own pairs, and the stream that it came from, if it is a dead letter."""
+    origin = None
+    if tuple(flat[-_FLAT::2]) == ORIGIN_FIELDS:
+        origin = flat[1 - _FLAT]
+        flat = flat[:-_FLAT]
+    return list(zip(flat[::2], flat[1::2], strict=True)), origin
+
+
+def _add(txn: WriteTxn, rows: list[tuple[bytes, list[tuple[bytes, bytes]]]]) -> list[StreamID]:
+    """Add rows, neighbours of one stream together."""
+    added: list[StreamID] = []
+    at = 0
+    while at < len(rows):
+        name, end = rows[at][0], at + 1
+        while end < len(rows) and rows[end][0] == name:
+            end += 1
+        batch = codec().rows([pairs for _, pairs in rows[at:end]])
+        done = add.add(txn, add.Add(name, batch, 0, end - at, add.AUTO))
+        assert done is not None
+        id = done.first
+        for _ in range(done.count):
+            added.append(id)
+            id = id.next()
+        at = end
+    return added

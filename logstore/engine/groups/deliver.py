@@ -24,7 +24,7 @@ from logstore.engine.txn.nodes import Lookup
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
 from logstore.index.keys import StreamRecord
-from logstore.log import groupframe as frames
+from logstore.log import frame as frames
 from logstore.settings import AMOUNT_MAX, GroupSettings
 from logstore.tuples import NamedTuple
 
@@ -197,9 +197,8 @@ def _claim_idle(
     limit: int,
     room: ByteBudget | None,
 ) -> list[Delivered]:
-    """Take over what was delivered at ``until_ms`` or before, the oldest first; what is gone is
-    passed over, or cleared away.
-    """
+    """Take over what was delivered at ``until_ms`` or before, the oldest first. Entries that are
+    gone are passed over, or cleared from the group."""
     lookup = Lookup(txn, record)
     taken: list[Delivered] = []
     first_id = ZERO_ID if dead_letters.clears else nodes.first_id(record)

@@ -42,7 +42,7 @@ class PendingRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group, as XINFO GROUPS tells; None is "not known"."""
+    """A group, as XINFO GROUPS shows it; None is "not known"."""
 
     name: bytes
     consumers: int
@@ -54,7 +54,7 @@ class GroupRow(NamedTuple):
 
 
 class ConsumerRow(NamedTuple):
-    """A consumer, as XINFO CONSUMERS tells; -1 is "never"."""
+    """A consumer, as XINFO CONSUMERS shows it; -1 is "never"."""
 
     name: bytes
     pending: int
@@ -100,51 +100,34 @@ def summary(view: Snapshot, stream: bytes, group: bytes) -> PendingSummary:
     return PendingSummary(*bounds, [(row.name, row.pending) for row in consumers if row.pending])
 
 
-def detail(
-    view: Snapshot,
-    stream: bytes,
-    group: bytes,
-    start: StreamID,
-    end: StreamID,
-    count: int,
-    *,
-    consumer: bytes | None = None,
-    min_idle_ms: int = 0,
-    now_ms: int,
-) -> list[PendingRow]:
-    """As XPENDING with a range: at most ``count`` entries of a closed interval."""
+class PendingRange(NamedTuple):
+    """Which pending entries are asked for: at most ``limit`` of a closed interval."""
+
+    start: StreamID
+    end: StreamID
+    limit: int
+    now_ms: int
+    consumer: bytes | None = None  # of this one alone
+    min_idle_ms: int = 0
+
+
+def detail(view: Snapshot, stream: bytes, group: bytes, asked: PendingRange) -> list[PendingRow]:
+    """As XPENDING with a range."""
     rows: list[PendingRow] = []
-    following: StreamID | None = start
+    following: StreamID | None = asked.start
     while following is not None:
-        page, following = detail_page(
-            view,
-            stream,
-            group,
-            following,
-            end,
-            count - len(rows),
-            consumer=consumer,
-            min_idle_ms=min_idle_ms,
-            now_ms=now_ms,
-        )
+        rest = asked._replace(start=following, limit=asked.limit - len(rows))
+        page, following = detail_page(view, stream, group, rest)
         rows += page
     return rows
 
 
 def detail_page(
-    view: Snapshot,
-    stream: bytes,
-    group: bytes,
-    start: StreamID,
-    end: StreamID,
-    count: int,
-    *,
-    consumer: bytes | None,
-    min_idle_ms: int,
-    now_ms: int,
+    view: Snapshot, stream: bytes, group: bytes, asked: PendingRange
 ) -> tuple[list[PendingRow], StreamID | None]:
     """The rows of some thousand pending entries of ``detail``, and the ID from which the next page
     goes on; None: there is none."""
+    start, end, count, now_ms, consumer, min_idle_ms = asked
     _, group_record = _existing(view, stream, group)
     txn = view.index.groups
     rows: list[PendingRow] = []

@@ -26,7 +26,7 @@ cdef class DeleteLane(BeginLane):
     cdef int64_t deletes
 
     def delete(self, bytes name not None, id not None, list told not None):
-        """Delete an entry, as `streams.delete` does; 1, or 0 if there is none; None: it, or the
+        """Delete an entry, as `streams.removal` does; 1, or 0 if there is none; None: it, or the
         moment, is not plain; False: the read core keeps nothing of its node yet. The number is put
         into `told`, too, once it is committed."""
         cdef Handle h

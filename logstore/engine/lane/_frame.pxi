@@ -1,4 +1,4 @@
-# The bytes of frames of the lane, as log/writer.py, log/frame.py and log/groupframe.py make them.
+# The bytes of frames of the lane, as log/segment_writer.py and log/frame.py make them.
 
 # a frame: CRC32C, bytes, commit, durable_upto, ordinal, kind, flags, mark
 cdef enum:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import StreamID
     from logstore.index.group_keys import ConsumerRecord, GroupRecord
-    from logstore.index.group_txn import Near
+    from logstore.index.group_txn import RunPlace
     from logstore.index.keys import Locator, OpenNode, StreamRecord
 
 T = TypeVar("T")
@@ -196,17 +196,17 @@ class IndexPort(Indexed):
             known.consumer_numbers[group, found.name] = found.number
             known.consumers[group, found.number] = found
 
-    def around(self, group: int, id: bytes, upto: int) -> Near | None:
+    def around(self, group: int, id: bytes, upto: int) -> RunPlace | None:
         """The run of pending entries to which an ID belongs, with its bounds."""
         return self._look(upto, lambda index: index.groups.around(group, id))
 
     def idle(
         self, group: int, since: tuple[int, bytes], upto: int
-    ) -> tuple[Near | None, int, bytes] | None:
+    ) -> tuple[RunPlace | None, int, bytes] | None:
         """Of a group's runs by their oldest delivery, the first one from such a time and first ID
         on; and these of the one behind it. What is given back is before all deliveries."""
 
-        def look(index: IndexTxn) -> tuple[Near | None, int, bytes]:
+        def look(index: IndexTxn) -> tuple[RunPlace | None, int, bytes]:
             groups = index.groups
             first, behind, *_ = *islice(groups.idle(group, since), 2), NO_MORE, NO_MORE
             near = None if first is NO_MORE else groups.around(group, first[1])

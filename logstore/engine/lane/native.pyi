@@ -1,9 +1,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from logstore.engine.commit.committer import Busy
+from logstore.engine.commit.committer import ThreadUse
 from logstore.engine.commit.group_commit import CommitQueue
-from logstore.engine.groups.ack import Later
+from logstore.engine.groups.ack import NackDelay
 from logstore.engine.groups.claim import Autoclaimed
 from logstore.engine.groups.dead_letter import Limit
 from logstore.engine.groups.deliver import Delivered
@@ -57,7 +57,7 @@ class Lane:
     def __init__(
         self,
         engine: Engine,
-        busy: Busy,
+        busy: ThreadUse,
         queue: CommitQueue,
         owner: tuple[int, int],
         lag: dict[str, Any],
@@ -140,7 +140,7 @@ class Lane:
         mode: str,
         retry_count: int | None,
         force: bool,
-        later: Later | None,
+        later: NackDelay | None,
         error: bytes,
     ) -> int | None: ...
     def claim(

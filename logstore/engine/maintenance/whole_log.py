@@ -19,7 +19,7 @@ from logstore.log import chain, file_names, hint, log_reader
 from logstore.tuples import NamedTuple
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """A segment, up to the moment."""
 
     link: chain.Link  # frames end at its ``end_offset``
@@ -27,16 +27,16 @@ class Piece(NamedTuple):
     size_bytes: int  # as much of the file as belongs to it
 
 
-class Moment(NamedTuple):
+class LogMoment(NamedTuple):
     """What is published and durable at one moment."""
 
     position: int
     active: int  # the segment that was written to
-    pieces: list[Piece]
+    pieces: list[LogPiece]
     others: list[Path]  # hints and checkpoints, which are copied whole
 
 
-def now(engine: Engine, committer: Committer) -> Moment:
+def now(engine: Engine, committer: Committer) -> LogMoment:
     """The log as it is now; DamagedStoreError if a part of it is missing."""
     fs, store = engine.fs, engine.path
     with committer.locked() as words:
@@ -54,15 +54,15 @@ def now(engine: Engine, committer: Committer) -> Moment:
         for each in file_names.checkpoints(fs, store)
         if each <= words.applied
     ]
-    return Moment(words.applied, active, pieces, [*filter(fs.exists, hints), *checkpoints])
+    return LogMoment(words.applied, active, pieces, [*filter(fs.exists, hints), *checkpoints])
 
 
-def upto(engine: Engine, position: int) -> list[Piece]:
+def upto(engine: Engine, position: int) -> list[LogPiece]:
     """Every segment that exists at a position, the main one there cut off; compacted ones may have
     higher numbers. DamagedStoreError for one that is shorter than it was."""
     active, end = fmt.position_parts(position)
     mains = {link.number: link for link in chain.main_links(engine.fs, engine.path, engine.uuid)}
-    pieces: list[Piece] = []
+    pieces: list[LogPiece] = []
     for number, (head, size) in chain.heads(engine.fs, engine.path, engine.uuid).items():
         if head.role == fmt.Role.MAIN:
             if number > active or number not in mains:
@@ -70,11 +70,11 @@ def upto(engine: Engine, position: int) -> list[Piece]:
             link = mains[number]
             if number == active:
                 link = link._replace(end_offset=end)
-            piece = Piece(link, head.role, end if number == active else size)
+            piece = LogPiece(link, head.role, end if number == active else size)
             expected = link.end_offset
         else:
             link = chain.Link(number, fmt.SEGMENT_HEAD_BYTES, size, size, head.created_ms)
-            piece = Piece(link, head.role, size)
+            piece = LogPiece(link, head.role, size)
             expected = hint.told_bytes(engine.fs, engine.path, engine.uuid, number, size)
         if size < expected:
             raise damaged(number, size, f"it ends where it had {expected} bytes")

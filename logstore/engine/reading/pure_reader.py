@@ -24,7 +24,7 @@ class NodeCache:
 
     @property
     def held_bytes(self) -> int:
-        """What is held, with what each node costs besides its listpack."""
+        """Bytes of the nodes that are held, with the cost of each besides its listpack."""
         return self._held_bytes
 
     def get(

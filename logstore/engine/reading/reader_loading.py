@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from logstore.fs import File
 
 
-def _load() -> ModuleType | None:
+def native_module(name: str) -> ModuleType | None:
+    """A compiled module; None where it was not built, or the pure codec is asked for."""
     if codec_name() != "native":
         return None
     try:
-        return importlib.import_module("logstore.engine.reading.native")
+        return importlib.import_module(name)
     except ImportError:
         return None
 
 
-native_or_none = _load()
+native_or_none = native_module("logstore.engine.reading.native")
 IN_USE = True  # tests that want the twin say False
 # What a look gives that could not be made: of no stream, and of nobody.
 MISS: object = object() if native_or_none is None else native_or_none.MISS

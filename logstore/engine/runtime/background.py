@@ -1,13 +1,13 @@
-"""Work in the background: how it is slowed down, and how its failures are told.
+"""Work in the background: how it is slowed down, and how its failures are logged.
 
 Throttle: so many bytes a second, at most half of the time, and an end soon after it was asked for.
 Whoever works calls ``spend`` between two steps with the bytes it read and wrote since, holding
 nothing that others wait for.
 
 Repeated failures: what is done in the background is tried again and again, and while a writer
-stands still it fails every few seconds in the same words. Those are told at once, then after
-intervals that grow to an hour. Invariants: a failure in other words is always told; that it is over
-is told once, and only if the failure was told.
+stands still it fails every few seconds in the same words. Those are logged at once, then after
+intervals that grow to an hour. Invariants: a failure in other words is always logged; its end is
+logged once, and only if the failure was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from logstore.logger import Logger
 
@@ -69,6 +69,30 @@ class Throttle:
         self._since_s = time.monotonic()
 
 
+class StoreThread:
+    """A thread that works for a store until it is stopped; a daemon, so no process waits for it."""
+
+    NAME: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name=self.NAME, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, as soon as what it does lets it. A thread that stops itself does not wait."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
 AGAIN_S, AGAIN_MAX_S, GROWTH = 60.0, 3600.0, 8
 OVER_S = 5.0  # without a failure: work that is due now and then does not fail in every round
 
@@ -79,7 +103,9 @@ class Repeated:
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
-        self._told = ""  # the words of the failure that was told last; empty: none, or it is over
+        self._logged = (
+            ""  # the words of the failure that was logged last; empty: none, or it is over
+        )
         self._began_s = self._last_s = self._next_s = 0.0
         self._wait_s = AGAIN_S
         self._count = 0
@@ -88,10 +114,10 @@ class Repeated:
         """It failed, once more perhaps."""
         now_s, words = self._clock(), f"{type(exc).__name__}: {exc}"
         self._last_s = now_s
-        if words != self._told:
-            if not self._told:
+        if words != self._logged:
+            if not self._logged:
                 self._began_s, self._count = now_s, 0
-            self._told, self._wait_s = words, AGAIN_S
+            self._logged, self._wait_s = words, AGAIN_S
             self._next_s = now_s + self._wait_s
             self._count += 1
             log.error("%s failed: %s", self._what, exc)
@@ -110,8 +136,8 @@ class Repeated:
 
     def went(self) -> None:
         """A round went without a failure, whether there was anything to do in it or not."""
-        if self._told and self._clock() - self._last_s >= OVER_S:
-            self._told = ""
+        if self._logged and self._clock() - self._last_s >= OVER_S:
+            self._logged = ""
             log.warning(
                 "%s works again; it had failed %d times in %.0f s",
                 self._what,

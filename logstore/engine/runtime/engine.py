@@ -1,8 +1,26 @@
 """The engine of one store in one process: what it holds open, and the steps below a commit.
 
+Readers pass a gate (``Gate``), so that a closer, a fork or a reopening can wait until none is
+inside. Work that wants another index of an open store, smaller or without bytes of what was
+deleted, has it built beside those who commit (``NextIndex``; who builds it is handed in), and
+switches all processes over to it under LOCK. So LOCK is held for some of what was committed last
+at a time, and never for all that a store has.
+
 Invariants: one engine per store and process; lock order is the mutex, LOCK, LMDB's write
 transaction; methods whose name ends in ``_locked`` need the mutex and LOCK. It knows no policy of
 recovery: rebuilding an index is handed in from above.
+
+Invariants of the gate: a reader holds its token for one batch; adding and discarding a token is one
+step each, so that an interrupt between them leaves at most a token that ``finally`` takes away; a
+reader shows its token and then looks whether the gate is shut, so that the closer sees it, or it
+sees the closer (``snapshot.inside``); whoever shuts the gate waits with a time limit, and leaves
+what is in use alone when it runs out. Shutting and opening may be cut off by an interrupt at any
+place, and are repeated then: a gate that stayed shut would keep its process from reading, and LOCK
+from others.
+
+Invariants of the next index: the maintenance lock is held, so no segment goes meanwhile; whoever
+needs an index at once, because the one there is lost, builds it under LOCK
+(``Engine.rebuild_locked``), and then the next one is not switched to.
 """
 
 from __future__ import annotations
@@ -11,9 +29,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from logstore import format as fmt
 from logstore.clock import Clock
@@ -21,7 +39,6 @@ from logstore.engine.reading.reader_loading import open_reader
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.newest import NewestOfStreams
 from logstore.engine.runtime.overlaid_rows import Overlay
-from logstore.engine.runtime.reader_gate import Gate
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.runtime.segments import Segments
 from logstore.engine.shm.control_block import Wake
@@ -47,7 +64,88 @@ from logstore.options import StoreLimits, StoreOptions
 
 if TYPE_CHECKING:
     from logstore.engine.reading.reader_interface import Reader
-    from logstore.engine.runtime.renewed_index import Renewing
+
+SHUT_TIMEOUT_S = 5.0
+_POLL_S = 0.0005
+
+
+class Gate:
+    """Counts readers without a lock on their path."""
+
+    def __init__(self) -> None:
+        self.inside: dict[object, int] = {}  # by the token of a reader: its thread
+        self.is_shut = False
+        self._lock = threading.RLock()
+
+    def wait(self, token: object) -> None:
+        """It was found shut: wait outside until it is open, and go in again."""
+        while self.is_shut:
+            self.inside.pop(token, None)
+            with self._lock:
+                pass
+            self.inside[token] = threading.get_ident()
+
+    def shut(self, timeout_s: float = SHUT_TIMEOUT_S) -> bool:
+        """Keep new readers out and wait for those inside; False if some would not leave.
+
+        ``reopen`` must follow, in the same thread. False, too, if another thread keeps it shut.
+        """
+        deadline = time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            return False
+        self.is_shut = True
+        while self.inside:
+            ours = threading.get_ident() in self.inside.copy().values()
+            if ours or time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def reopen(self) -> None:
+        """Let readers in again, if this thread kept them out. May be repeated.
+
+        An interrupt may have cut ``shut`` off anywhere, or a first ``reopen``: the lock may be
+        taken not at all, or several times.
+        """
+        if not self._lock.acquire(blocking=False):
+            return  # another thread has it
+        self.is_shut = False
+        with suppress(RuntimeError):  # not taken by this thread any more
+            while True:
+                self._lock.release()
+
+
+class NextIndex(Protocol):
+    """One that is being built. ``leave`` must follow, whatever became of it."""
+
+    def build(self) -> None:
+        """Build it, up to what is published, or a little before that. No lock is held.
+
+        CorruptionError where the one that there is cannot be copied.
+        """
+        ...
+
+    def follow_locked(self, applied: int) -> bool:
+        """Take in some of what was committed since; whether that was the last of it. The mutex and
+        LOCK are held, and ``applied`` says where the log ends."""
+        ...
+
+    def switch_locked(self, applied: int) -> bool:
+        """All processes use this index from now on, and the one before loses the name that they
+        open.
+
+        The mutex and LOCK are held, and ``applied`` says where the log ends. False, and nothing
+        happened, if this index lacks some of that, or another one was built meanwhile.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Remove the one that is not used any more, or this one. The mutex and LOCK are free."""
+        ...
+
+
+Renewing: TypeAlias = Callable[[Any], NextIndex]  # of an engine, which has it
+
 
 log = Logger("logstore")
 REBUILD_TRIES = 3
@@ -71,7 +169,7 @@ class Lane(Protocol):
         ...
 
     def take_counts(self) -> Mapping[str, int]:
-        """What was counted since this was asked last, for the metrics."""
+        """The counts since the last call, for the metrics."""
         ...
 
     def given(
@@ -157,7 +255,7 @@ class Engine:
         # Hands to waiting readers what a commit adds: the room of waiting registers it.
         self.hand_out: Callable[[Any, Waits], None] | None = None
         self.lane: Lane | None = None  # commits plain adds beside the pipeline
-        self.calls: Any = None  # the committer's ``Busy``
+        self.calls: Any = None  # the committer's ``ThreadUse``
         self._rebuild = rebuild
         self.copy_index: Callable[[Engine], int] | None = None  # handed in, as ``rebuild`` is
         self.renewing: Renewing | None = None  # the same, of what builds it beside those who commit
@@ -289,7 +387,7 @@ class Engine:
         try:
             self.index()
         except (FileNotFoundError, CorruptionError) as exc:
-            log.warning("the index is rebuilt: %s", exc)
+            log.warning("%s: the index is rebuilt from the log: %s", self.path, exc)
             self.rebuild_locked()
 
     def notice_drops(self) -> None:

@@ -6,7 +6,7 @@ acknowledged, for no other process will ever see it. Where the system has no pat
 descriptor, the directory is reached by its name, and a renamed one counts as gone, too.
 
 So are the files that the processes of a store share, LOCK, USERS and WAKE: who opens the store next
-does not join through a copy of one (``recovery.entering``), and who has it open stops here.
+does not join through a copy of one (``recovery.store_opening``), and who has it open stops here.
 
 Invariants: once a store was found gone it stays so in this process; looked at at most every
 ``LOOK_NS`` by commits, every poll by the flusher, and before what makes, moves or removes files by
@@ -35,7 +35,7 @@ LOOK_NS = 200_000_000
 _SHARED = "and open it again: what was acknowledged is there"
 
 
-class Held(Protocol):
+class HeldStore(Protocol):
     """What a process holds open of a store: an engine, which looks at itself."""
 
     fs: FileSystem
@@ -56,7 +56,7 @@ class Held(Protocol):
         ...
 
 
-def check(engine: Held) -> None:
+def check(engine: HeldStore) -> None:
     """StoreGoneError if the directory was removed, or a file that processes share is another one by
     now: a process that opened the store with that one would not know of us, nor we of it.
     """
@@ -75,8 +75,8 @@ def check(engine: Held) -> None:
         _same(engine, engine.users.file.stat()[:2], engine.path / file_names.USERS, _SHARED)
 
 
-def check_whole(engine: Held) -> None:
-    """The same, and that STORE is of this store: before files are made, moved or removed."""
+def check_whole(engine: HeldStore) -> None:
+    """As ``check``, and STORE must be of this store: before files are made, moved or removed."""
     check(engine)
     try:
         uuid = storefile.read(engine.fs, engine.path).uuid
@@ -86,7 +86,7 @@ def check_whole(engine: Held) -> None:
         raise _gone(engine, engine.path / file_names.STORE)
 
 
-def check_active_locked(engine: Held, number: int) -> None:
+def check_active_locked(engine: HeldStore, number: int) -> None:
     """Before a commit: is the file that it goes to still the active segment by name?"""
     engine.looked_ns = time.monotonic_ns()
     check(engine)
@@ -98,8 +98,8 @@ def check_active_locked(engine: Held, number: int) -> None:
     _same(engine, file.stat()[:2], path)
 
 
-def _same(engine: Held, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
-    """That a name still leads to the file that is held, told by device and inode."""
+def _same(engine: HeldStore, held: tuple[int, int], path: Path, then: str = PUT_BACK) -> None:
+    """StoreGoneError unless a name still leads to the file that is held, by device and inode."""
     try:
         named = engine.fs.stat(path)[:2]
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _same(engine: Held, held: tuple[int, int], path: Path, then: str = PUT_BACK)
         raise _gone(engine, path, then)
 
 
-def _gone(engine: Held, path: Path, then: str = PUT_BACK) -> StoreGoneError:
+def _gone(engine: HeldStore, path: Path, then: str = PUT_BACK) -> StoreGoneError:
     how = f"lost its file {path.relative_to(engine.path)} (it was cut, removed, or replaced)"
     error = gone(engine.path, how, then)
     engine.gone = error.message

@@ -23,7 +23,7 @@ from logstore.fs import File
 from logstore.log import chain, file_names
 
 CARE_TIMEOUT_S = 600.0
-TOLD_AFTER_S = 5.0  # then who waits says so in the log, and for whom
+LOG_AFTER_S = 5.0  # then who waits says so in the log, and for whom
 
 
 @contextmanager
@@ -56,9 +56,9 @@ def alone(
 
 
 def _wait(file: File, folder: Path, timeout_s: float) -> None:
-    """Until the lock is taken; LockTimeoutError names the process that has it."""
+    """Wait until the lock is taken; LockTimeoutError names the process that has it."""
     started = time.monotonic()
-    told = False
+    logged = False
     while not file.try_lock(exclusive=True):
         waited_s = time.monotonic() - started
         if waited_s >= timeout_s:
@@ -69,8 +69,8 @@ def _wait(file: File, folder: Path, timeout_s: float) -> None:
                 "one keeps its lock)",
                 owner_pid=pid or None,
             )
-        if not told and waited_s >= TOLD_AFTER_S:
-            told = True
+        if not logged and waited_s >= LOG_AFTER_S:
+            logged = True
             who = _who(fsinfo.flock_owner(folder))
             log.warning(
                 "waiting for a compaction, checkpoint or backup of %s, for up to %g s",
@@ -106,7 +106,7 @@ def write_missing_hints(engine: Engine, but: Collection[int] = ()) -> int:
                 hint.write(engine.fs, engine.path, engine.uuid, engine.seed, link)
                 written += 1
             except (CorruptFrameError, FileNotFoundError):
-                continue  # damaged: 'check' tells; dropped meanwhile: fine
+                continue  # damaged: 'check' reports it; dropped meanwhile: fine
     return written
 
 

@@ -24,7 +24,7 @@ KEYS_MAX = 1 << 18  # of all streams together; about 250 bytes each
 NONE = ZERO_ID  # no entry of the key is left in the interval
 
 
-class Newest:
+class NewestEntries:
     """The memory of one stream: digests of keys, and the newest entry of each above ``floor``, up
     to ``upto``."""
 
@@ -44,13 +44,13 @@ class NewestOfStreams:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()  # held over a look
-        self._streams: dict[int, Newest] = {}
+        self._streams: dict[int, NewestEntries] = {}
 
-    def of(self, stream: int) -> Newest | None:
-        """What is remembered of a stream."""
+    def of(self, stream: int) -> NewestEntries | None:
+        """The memory of a stream, if there is one."""
         return self._streams.get(stream)
 
-    def keep(self, stream: int, memory: Newest) -> None:
+    def keep(self, stream: int, memory: NewestEntries) -> None:
         """Remember this of a stream; whatever is too much goes, first what is of other streams."""
         self._streams.pop(stream, None)
         self._streams[stream] = memory  # at the end: those before were looked at longer ago

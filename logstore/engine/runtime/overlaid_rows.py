@@ -16,7 +16,7 @@ from logstore.index.keys import Meta
 from logstore.tuples import NamedTuple
 
 
-class Rows:
+class DatabaseRows:
     """Rows of one database by key, with their keys in order. A row of None is not there, whatever
     LMDB has."""
 
@@ -26,9 +26,9 @@ class Rows:
         self.by_key = by_key
         self.ordered = ordered
 
-    def copy(self) -> Rows:
-        """The same, to lay more over it."""
-        return Rows(dict(self.by_key), list(self.ordered))
+    def copy(self) -> DatabaseRows:
+        """A copy of these rows, to lay more over it."""
+        return DatabaseRows(dict(self.by_key), list(self.ordered))
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set a row."""
@@ -43,7 +43,7 @@ class Overlay(NamedTuple):
     generation: int
     applied: int
     meta: Meta
-    rows: dict[str, Rows]  # by the name of their database
+    rows: dict[str, DatabaseRows]  # by the name of their database
 
 
 class OverlaidRows:
@@ -51,7 +51,7 @@ class OverlaidRows:
 
     __slots__ = ("_names", "_rows", "_txn")
 
-    def __init__(self, txn: Any, names: dict[Any, str], rows: dict[str, Rows]) -> None:
+    def __init__(self, txn: Any, names: dict[Any, str], rows: dict[str, DatabaseRows]) -> None:
         """``names``: of databases, by the handles that they have here (``Generation``)."""
         self._txn = txn
         self._names = names
@@ -66,7 +66,7 @@ class OverlaidRows:
         return found
 
     def put(self, key: bytes, value: bytes | None, *, db: Any) -> None:
-        """Set a row. Its database has ``Rows`` from the beginning, which its cursors look into."""
+        """Set a row. Its database has ``DatabaseRows`` from the beginning: its cursors use them."""
         self._rows[self._names[db]].put(key, value)
 
     def delete(self, key: bytes, *, db: Any) -> None:
@@ -84,7 +84,7 @@ class OverlaidCursor:
 
     __slots__ = ("_below", "_key", "_over", "_value")
 
-    def __init__(self, below: Any, over: Rows) -> None:
+    def __init__(self, below: Any, over: DatabaseRows) -> None:
         self._below = below
         self._over = over
         self._key = self._value = b""  # an empty key: it stands nowhere
@@ -104,7 +104,7 @@ class OverlaidCursor:
         return self._value
 
     def item(self) -> tuple[bytes, bytes]:
-        """Both."""
+        """Key and value of that row."""
         return self._key, self._value
 
     def first(self) -> bool:

@@ -3,7 +3,7 @@
 A reader makes a pin of all segments, reads its snapshot, and narrows the pin to what it found. A
 segment that such a snapshot names was still named by the index when the pin was durable already.
 So ``pinned_segments`` is to be asked *after* the commit that took the last thing out of a segment:
-then it tells of every pin that can name it.
+then it sees every pin that can name it.
 
 A pin is a lease: it is renewed while somebody reads, and ends by itself at most LEASE_MS_MAX later,
 or when the process it is for is gone, where this process can see that.
@@ -57,7 +57,7 @@ def create(fs: FileSystem, store: Path, now_ms: int, ttl_ms: int, *, purpose: st
 
 @contextmanager
 def planning(fs: FileSystem, store: Path, now_ms: int, *, purpose: str) -> Iterator[Pin]:
-    """A pin for what is planned meanwhile, and narrowed then; given back if that fails."""
+    """A pin while a plan is made, which the plan narrows; given back if planning fails."""
     pin = create(fs, store, now_ms, PLANNING_MS, purpose=purpose)
     try:
         yield pin
@@ -121,7 +121,7 @@ def owner(pin: Pin) -> Identity:
     return Identity(pin.host, pin.system, pin.pid, pin.start)
 
 
-def told(pin: Pin) -> str:
+def description(pin: Pin) -> str:
     """Which process has a pin, and since when, in words."""
     since = datetime.fromtimestamp(pin.made_ms / 1000, UTC).isoformat(" ", "seconds")[:19]
     when = f"since {since} UTC" if pin.made_ms else "for an unknown time"

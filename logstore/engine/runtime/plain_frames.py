@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from logstore.codec import codec
 from logstore.ids import U64_MAX, StreamID
-from logstore.index.keys import Locator, OpenNode, Run, StreamRecord
+from logstore.index.keys import Locator, NodeFrame, OpenNode, StreamRecord
 from logstore.log import frame as frames
 
 
@@ -54,7 +54,7 @@ def mark_sealed(locator: Locator, bodies: Iterable[frames.Tombstone]) -> Locator
     return locator
 
 
-def extend_node(node: OpenNode, runs: list[Run], data: bytes | None) -> None:
+def extend_node(node: OpenNode, runs: list[NodeFrame], data: bytes | None) -> None:
     """The open node after append frames: ``runs`` as they stand in the log, ``data`` the listpack
     bytes of all of them, one behind the other. A large node needs only the runs."""
     if node.runs:

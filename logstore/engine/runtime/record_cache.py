@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from logstore.features.setting_rows import SettingCache
 from logstore.ids import StreamID
 from logstore.index.group_keys import ConsumerRecord, GroupRecord
-from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, Near
+from logstore.index.group_txn import NO_RUNS, DecodedRuns, GroupTxn, RunPlace
 from logstore.index.keys import Locator, Meta, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.log.frame import Tombstone
@@ -51,7 +51,7 @@ class GroupCache:
         # Whose rows LMDB has not as they are here; by group, all that is pending between bounds.
         self.owed: set[int] = set()
         self.owed_consumers: set[tuple[int, int]] = set()
-        self.owed_runs: dict[int, list[Near]] = {}
+        self.owed_runs: dict[int, list[RunPlace]] = {}
 
     def paid(self) -> None:
         """LMDB has committed all that was owed."""
@@ -59,7 +59,7 @@ class GroupCache:
         self.owed_consumers.clear()
         self.owed_runs.clear()
 
-    def owe(self, group: int, consumers: Sequence[int], runs: list[Near]) -> None:
+    def owe(self, group: int, consumers: Sequence[int], runs: list[RunPlace]) -> None:
         """Commits changed a group, these consumers of it, and what is pending between the bounds
         of these runs, and not the index. What was owed of these intervals before is in them.
         """
@@ -119,7 +119,7 @@ class GroupCache:
             self.consumer_numbers.clear()
 
 
-def _low(near: Near) -> bytes:
+def _low(near: RunPlace) -> bytes:
     return near[0]
 
 
@@ -212,7 +212,7 @@ class RecordCache:
         self.applied = meta.applied
 
     def clear(self) -> None:
-        """Forget what is decoded: somebody else committed, or a commit was taken back."""
+        """Forget all that is decoded: another process committed, or a commit was taken back."""
         self.applied = -1
         self.changed = None
         self.meta = None
@@ -260,7 +260,7 @@ class RecordCache:
         return node
 
     def shrink(self, commit: int) -> None:
-        """Forget what would grow without end; only now and then, told by the commit's number. All
+        """Forget what would grow without end; only now and then, by the commit's number. All
         that is owed was written, to LMDB's transaction at least."""
         if 0 <= commit - self._shrunk_at < SHRINK_COMMITS:
             return

@@ -8,7 +8,7 @@ again, as it does after a fork; what is in the log and not in the index is the t
 Invariants: the mutex is held, so that nobody here writes, and the gate is shut: LMDB works without
 the GIL, and closing it under a reader would end the process.
 
-*A lost reader*: LMDB tells living processes from dead ones by POSIX locks on lock.mdb, and the
+*A lost reader*: LMDB knows living processes from dead ones by POSIX locks on lock.mdb, and the
 system takes those away when the process closes *any* descriptor of that file: after a program that
 has the store open copied or read its directory (``shutil.copytree``, tar). A process that opens
 the index next, or frees the slots of dead readers, frees those of this process, too. A reader is
@@ -45,7 +45,10 @@ def revive(engine: Engine) -> bool:
             return False
         if not _close_locked(engine, generation):
             return False
-    log.warning("LMDB gave up the index after a failed write of its meta page: it is opened again")
+    log.warning(
+        "%s: LMDB could not write a meta page of the index and gave it up: it is opened again",
+        engine.path,
+    )
     return True
 
 
@@ -90,7 +93,7 @@ def rebuild(engine: Engine, lost: LostRowsError) -> None:
     if engine.rebuilds_of_lost >= REBUILDS_MAX:
         raise lost
     engine.rebuilds_of_lost += 1
-    log.error("%s: the index is damaged, it is built anew from the log", lost.message)
+    log.error("%s: %s: the index is rebuilt from the log", engine.path, lost.message)
     engine.replace_index(lost.generation)
     if lost.given:
         raise lost

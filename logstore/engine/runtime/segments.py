@@ -21,8 +21,8 @@ from logstore.errors import CorruptFrameError
 from logstore.format import Kind
 from logstore.fs import File, FileSystem, named
 from logstore.ids import StreamID
-from logstore.index.keys import Locator, OpenNode, Run
-from logstore.log import file_names, log_reader, node_reader
+from logstore.index.keys import Locator, NodeFrame, OpenNode
+from logstore.log import file_names, log_reader
 from logstore.log import frame as frames
 from logstore.log.segment_writer import CommitBuffer
 
@@ -41,7 +41,7 @@ class NodeSource(Protocol):
         """The listpack of a sealed node."""
         ...
 
-    def run_bytes(self, run: Run) -> tuple[int, bytes]:
+    def run_bytes(self, run: NodeFrame) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""
         ...
 
@@ -111,7 +111,7 @@ class Segments:
             return kept
         self.body_reads += 1
         source = self.source(fmt.segment_of(locator.position))
-        lp = node_reader.listpack(source, self.seed, locator.position, size, stream, master)
+        lp = log_reader.listpack(source, self.seed, locator.position, size, stream, master)
         self.nodes.put(locator.position, stream, master, lp)
         return lp
 
@@ -121,7 +121,7 @@ class Segments:
         self.body_reads += 1
         return log_reader.readable(self.source(segment), size_bytes, offset)
 
-    def run_bytes(self, run: Run) -> tuple[int, bytes]:
+    def run_bytes(self, run: NodeFrame) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""
         frame = self.frame(run.position, run.payload_bytes)
         return frame.kind, frame.payload[frames.DATA_HEAD_BYTES[frame.kind] :]
@@ -131,7 +131,7 @@ class Segments:
         return _assembled(self, node)
 
 
-class Uncommitted:
+class UncommittedSegments:
     """The segments as the operations of one commit see them: what it wrote is in no file yet."""
 
     __slots__ = ("_below", "_buffer")
@@ -147,7 +147,7 @@ class Uncommitted:
             return self._below.node(stream, master, locator)
         return frame[1][fmt.NODE_BODY.size :]
 
-    def run_bytes(self, run: Run) -> tuple[int, bytes]:
+    def run_bytes(self, run: NodeFrame) -> tuple[int, bytes]:
         """Kind and listpack bytes of one frame of an open node."""
         frame = self._buffer.frame_at(run.position)
         if frame is None:

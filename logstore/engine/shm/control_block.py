@@ -71,7 +71,8 @@ _new: Final = tuple.__new__
 
 
 def _first_bytes(fs: FileSystem, path: Path, count: int) -> bytes:
-    """Of a file, read without mapping; empty if there is none, or it cannot be read."""
+    """The first bytes of a file, read without mapping; empty if there is none, or it cannot be
+    read."""
     try:
         file = fs.open(path)
     except (FileNotFoundError, FileSystemError):
@@ -147,6 +148,38 @@ def _write_over(fs: FileSystem, path: Path, data: bytearray) -> None:
         file.close()
 
 
+class _Word:
+    """One word as an attribute of ``Wake``: loaded and stored whole."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, offset: int) -> None:
+        self._at = offset >> 3
+
+    def __get__(self, wake: Wake, _wakes: type[Wake]) -> int:
+        return wake._words[self._at]  # noqa: SLF001  (it is a part of it)
+
+    def __set__(self, wake: Wake, value: int) -> None:
+        wake._words[self._at] = value  # noqa: SLF001
+
+
+class _TwoWords:
+    """Two words as an attribute of ``Wake``, each loaded and stored whole."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, offset: int) -> None:
+        self._at = offset >> 3
+
+    def __get__(self, wake: Wake, _wakes: type[Wake]) -> tuple[int, int]:
+        words = wake._words  # noqa: SLF001
+        return words[self._at], words[self._at + 1]
+
+    def __set__(self, wake: Wake, values: tuple[int, int]) -> None:
+        words = wake._words  # noqa: SLF001
+        words[self._at], words[self._at + 1] = values
+
+
 class Wake:
     """The mapped words."""
 
@@ -185,7 +218,7 @@ class Wake:
 
         On a full disk ``spare``, a file that holds blocks for such a moment, becomes it; if that is
         gone, the file of the last process is written over. It is never without a name, and the
-        failed sync that it may tell of stands in it at every moment.
+        failed sync that it may name stands in it at every moment.
         """
         temporary = path.with_name(path.name + ".tmp")
         fresh = bytearray(SIZE_BYTES)
@@ -242,7 +275,7 @@ class Wake:
 
     @staticmethod
     def peek_in(file: File) -> LogWords | None:
-        """The same from an open file, which may have been replaced since."""
+        """As ``peek``, from an open file, which may have been replaced since."""
         return Wake._words_in(file.pread(_DURABLE_OFFSET, 0))
 
     @staticmethod
@@ -360,23 +393,11 @@ class Wake:
         """Set at first open, and after un-synced bytes were cut."""
         self._words[_DURABLE_OFFSET >> 3] = position
 
-    @property
-    def oldest_unsynced_ms(self) -> int:
-        """Monotonic time of the oldest commit that is not durable; 0: none."""
-        return self._words[_UNSYNCED_OFFSET >> 3]
+    # Monotonic time of the oldest commit that is not durable; 0: none.
+    oldest_unsynced_ms = _Word(_UNSYNCED_OFFSET)
 
-    @oldest_unsynced_ms.setter
-    def oldest_unsynced_ms(self, value: int) -> None:
-        self._words[_UNSYNCED_OFFSET >> 3] = value
-
-    @property
-    def failed_at(self) -> int:
-        """The position from which on a sync failed; 0: none did."""
-        return self._words[_FAILED_OFFSET >> 3]
-
-    @failed_at.setter
-    def failed_at(self, value: int) -> None:
-        self._words[_FAILED_OFFSET >> 3] = value
+    # The position from which on a sync failed; 0: none did.
+    failed_at = _Word(_FAILED_OFFSET)
 
     # -- processes ----------------------------------------------------------------------------
     @property
@@ -389,65 +410,24 @@ class Wake:
         """Name the taker of the writer lock: two packed words."""
         self._map[_OWNER_OFFSET : _OWNER_OFFSET + 16] = packed
 
-    @property
-    def namespace(self) -> int:
-        """The pid namespace of the processes that have the store open."""
-        return int(_ONE.unpack_from(self._map, _NAMESPACE_OFFSET)[0])
+    # The pid namespace of the processes that have the store open.
+    namespace = _Word(_NAMESPACE_OFFSET)
 
-    @namespace.setter
-    def namespace(self, value: int) -> None:
-        self._words[_NAMESPACE_OFFSET >> 3] = value
+    # Inodes of the valid generation's two files; 0, 0: not known.
+    index_files = _TwoWords(_INDEX_FILES_OFFSET)
 
-    @property
-    def index_files(self) -> tuple[int, int]:
-        """Inodes of the valid generation's two files; 0, 0: not known."""
-        data, lock = _TWO.unpack_from(self._map, _INDEX_FILES_OFFSET)
-        return data, lock
+    # How many segments were dropped: when it changes, close stale maps.
+    dropped = _Word(_DROPPED_OFFSET)
 
-    @index_files.setter
-    def index_files(self, inodes: tuple[int, int]) -> None:
-        self._store(_INDEX_FILES_OFFSET, inodes)
+    # When compaction last gave space back (unix ms), and how many bytes it gave in all.
+    compacted = _TwoWords(_COMPACTED_OFFSET)
 
-    @property
-    def dropped(self) -> int:
-        """How many segments were dropped: when it changes, close stale maps."""
-        return self._words[_DROPPED_OFFSET >> 3]
+    # Counts up when a process opened the index, or freed waiters of its readers: if somebody had
+    # taken a living process's lock away, its waiters are gone from then on (``reopen``).
+    readers_changed = _Word(_READERS_OFFSET)
 
-    @dropped.setter
-    def dropped(self, value: int) -> None:
-        self._words[_DROPPED_OFFSET >> 3] = value
-
-    @property
-    def compacted(self) -> tuple[int, int]:
-        """When compaction last gave space back (unix ms), and how many bytes it gave in all."""
-        at_ms, size = _TWO.unpack_from(self._map, _COMPACTED_OFFSET)
-        return at_ms, size
-
-    @compacted.setter
-    def compacted(self, words: tuple[int, int]) -> None:
-        self._store(_COMPACTED_OFFSET, words)
-
-    @property
-    def readers_changed(self) -> int:
-        """Counts up when a process opened the index, or freed waiters of its readers: if somebody
-        had taken a living process's lock away, its waiters are gone from then on (``reopen``).
-        """
-        return self._words[_READERS_OFFSET >> 3]
-
-    @readers_changed.setter
-    def readers_changed(self, value: int) -> None:
-        self._words[_READERS_OFFSET >> 3] = value
-
-    @property
-    def next_count_ms(self) -> int:
-        """From when on tombstones may be counted again, by the process that comes first (monotonic
-        time).
-        """
-        return self._words[_COUNT_OFFSET >> 3]
-
-    @next_count_ms.setter
-    def next_count_ms(self, value: int) -> None:
-        self._words[_COUNT_OFFSET >> 3] = value
+    # From when on (monotonic time) any process may count tombstones again; the first one does.
+    next_count_ms = _Word(_COUNT_OFFSET)
 
     @property
     def full(self) -> bool:
@@ -458,23 +438,11 @@ class Wake:
     def full(self, value: bool) -> None:
         self._map[_FULL_OFFSET] = value
 
-    @property
-    def next_due_ms(self) -> int:
-        """When the next scheduled entry of all streams is due (unix ms); 0: there is none."""
-        return self._words[_DUE_OFFSET >> 3]
+    # When the next scheduled entry of all streams is due (unix ms); 0: there is none.
+    next_due_ms = _Word(_DUE_OFFSET)
 
-    @next_due_ms.setter
-    def next_due_ms(self, value: int) -> None:
-        self._words[_DUE_OFFSET >> 3] = value
-
-    @property
-    def lock_file(self) -> int:
-        """The inode of LOCK, as the first opener found it."""
-        return self._words[_LOCK_FILE_OFFSET >> 3]
-
-    @lock_file.setter
-    def lock_file(self, inode: int) -> None:
-        self._words[_LOCK_FILE_OFFSET >> 3] = inode
+    # The inode of LOCK, as the first opener found it.
+    lock_file = _Word(_LOCK_FILE_OFFSET)
 
     # -- waiting for the writer lock ----------------------------------------------------------
     def announce_waiting(self) -> None:
@@ -486,9 +454,10 @@ class Wake:
         futex.wait(self._address + _WAITING_OFFSET, 1, WAIT_SLICE_S)
 
     def signal_unlock(self) -> bool:
-        """After the lock's release: wake one of those who wait for it, and who waits for what was
-        committed. The one says once more that somebody waits before it tries, and wakes the next.
-        Whether somebody waited for the lock.
+        """LOCK was released: wake one of those who wait for it, and those who wait for the commit.
+
+        The one that wakes marks once more that somebody waits, tries, and wakes the next. True if
+        somebody waited for LOCK.
         """
         waited: bool = self._map[_WAITING_OFFSET] != 0
         if waited:

@@ -64,20 +64,22 @@ def fence(address: int) -> None:
 
 
 def wake(address: int, count: int = WAKE_ALL) -> int:
-    """Wake at most ``count`` of those who sleep on the word, who waits longest first; how many."""
+    """Wake at most ``count`` of those who sleep on the word, the longest sleepers first; how many
+    woke."""
+    woken: int
     if NATIVE is not None:
-        told: int = NATIVE.wake(address, count)
-        return told
+        woken = NATIVE.wake(address, count)
+        return woken
     libc = _libc()
     if libc is None:
         return 0
     word = _ctypes().c_void_p(address)
-    woken: int = libc.syscall(_call, word, _FUTEX_WAKE, count, None, None, 0)
+    woken = libc.syscall(_call, word, _FUTEX_WAKE, count, None, None, 0)
     return woken
 
 
 def let_run() -> None:
-    """Let those run first who wait for this processor, such as one that was just woken."""
+    """Give this processor to threads that wait for it, such as one that was just woken."""
     if NATIVE is not None:
         NATIVE.let_run()
     elif (libc := _libc()) is not None:

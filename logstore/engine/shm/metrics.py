@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-# Names say what is counted, the unit comes last. Times are kept in ns and told in seconds (`_s`).
+# Names say what is counted, the unit comes last. Times are kept in ns and given in seconds (`_s`).
 COUNTERS = (
     "commits",
     "operations",
@@ -103,8 +103,8 @@ class Metrics:
             if self.more is not None:
                 self.add(self.more())
             counts = dict(self._counts)
-        told: dict[str, int | float] = {}
+        values: dict[str, int | float] = {}
         for name, value in counts.items():
             what, at, rest = name.partition("_ns")
-            told[f"{what}_s{rest}" if at else name] = value / 1e9 if at else value
-        return told
+            values[f"{what}_s{rest}" if at else name] = value / 1e9 if at else value
+        return values

@@ -2,7 +2,7 @@
 
 Invariants: a pid alone names nobody; it counts together with its start time. Reads /proc where
 there is one, and says "unknown" (0) where there is none; a process that /proc hides, but that a
-signal would reach, lives. A file of /proc that is open tells of the process for which it was
+signal would reach, lives. A file of /proc that is open speaks of the process for which it was
 opened, and of none that got its pid since.
 """
 
@@ -26,7 +26,7 @@ _watched: dict[tuple[int, int], SystemFile] = {}  # other processes' stat
 
 
 class Identity(NamedTuple):
-    """A process, so that others can tell later, also on other hosts, whether it is gone."""
+    """A process, so that others can find out later, also on other hosts, whether it is gone."""
 
     host: str  # the host's name, for eyes
     system: str  # the boot and the pid namespace in which the pid counts; empty: not known
@@ -46,7 +46,7 @@ def identity(pid: int = 0) -> Identity:
 
 
 def system() -> str:
-    """Where pids of this process count: the boot and the pid namespace; empty if not known."""
+    """The boot and the pid namespace in which pids of this process count; empty if not known."""
     boot = boot_id()
     return f"{boot}:{pid_namespace()}" if boot else ""
 
@@ -116,7 +116,7 @@ def _is_hidden(pid: int) -> bool:
 
 
 def forget() -> None:
-    """Close what is kept open to see what others do."""
+    """Close the files that are kept open to look at other processes."""
     _watched.clear()
 
 
@@ -139,5 +139,5 @@ def pid_namespace() -> int:
 
 
 def boot_id() -> str:
-    """Names this boot of the machine; empty where the system does not tell."""
+    """Names this boot of the machine; empty where the system does not say."""
     return system_bytes("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()

@@ -48,7 +48,7 @@ class _Buffer(ctypes.Structure):
     ]
 
 
-class Watch:
+class WakeWatch:
     """The mapped file."""
 
     def __init__(self, memory: memoryview, address: int) -> None:
@@ -87,7 +87,7 @@ class Watch:
 
 
 @contextmanager
-def watching(fs: FileSystem, path: Path) -> Iterator[Watch | None]:
+def watching(fs: FileSystem, path: Path) -> Iterator[WakeWatch | None]:
     """WAKE as it is now; None if there is none."""
     try:
         file = fs.open(path)
@@ -110,7 +110,7 @@ def watching(fs: FileSystem, path: Path) -> Iterator[Watch | None]:
     buffer = _Buffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(mapped), ctypes.byref(buffer), 0)
     memory = memoryview(mapped)
-    watch = Watch(memory, buffer.address)
+    watch = WakeWatch(memory, buffer.address)
     try:
         yield watch
     finally:

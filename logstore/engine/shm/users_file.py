@@ -3,7 +3,7 @@
 There are two, on USERS and on the directory log/, because a file may be replaced: some backup and
 sync tools write a file beside it and rename that over it. A copy of USERS is held by nobody, so
 whoever opens the store next would take it for idle, and make WAKE anew under the others; the lock
-on log/ tells that they are there.
+on log/ shows that they are there.
 
 Invariants: both are taken and looked at under LOCK, or by who wants the store for itself; log/ is
 let go first, so that who has it is among those who have USERS, but for the moment of a death.
@@ -41,7 +41,7 @@ class Users:
         they are held shared.
 
         None if one says so and the other not, and neither is held. It may be so for a moment, while
-        a process dies; ``replaced`` is the error of who looked again in vain (``Settling``).
+        a process dies; ``replaced`` is the error of who looked again in vain (``SettleTime``).
         StoreInUseError while somebody wants the store for itself.
         """
         first, alone = self.file.try_lock(exclusive=True), self._log.try_lock(exclusive=True)
@@ -84,7 +84,7 @@ def replaced(path: Path, name: str) -> StoreInUseError:
     )
 
 
-class Settling:
+class SettleTime:
     """How long to look again, where locks or files do not agree."""
 
     def __init__(self) -> None:

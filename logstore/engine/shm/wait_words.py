@@ -18,11 +18,14 @@ from zlib import crc32
 
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex
-from logstore.engine.shm.mailbox import GIVEN, MAILBOX_BYTES, NOTHING, Mailboxes
 from logstore.engine.shm.waiters import (
+    GIVEN,
+    MAILBOX_BYTES,
+    NOTHING,
     PACE,
     TABLE_BYTES,
     WAITERS_MAX,
+    Mailboxes,
     SavedWaiters,
     WaiterRecord,
     Waiters,
@@ -116,8 +119,10 @@ class Waits:
 
     def poke(self) -> None:
         """Wake those who watch all streams, such as the thread that waits for tasks: the word of a
-        waiter record on which nobody sleeps was counted up, without a commit. May be missed for a
-        slice: this is not under LOCK, and two that count at once may count once.
+        waiter record on which nobody sleeps was counted up without a commit.
+
+        A call may be missed for a slice: it is not under LOCK, and two that count at once may count
+        once.
         """
         self._poke()
 
@@ -138,7 +143,7 @@ class Waits:
             self.mailboxes.set_locked(number, NOTHING)
 
     def wake_pending(self) -> None:
-        """Wake who waits for what was counted up; LOCK is free again."""
+        """LOCK is free again: wake those who sleep on words that were counted up."""
         buckets, self.pending = self.pending, set()
         drained = self._drained
         if drained:

@@ -1,22 +1,33 @@
-"""The readers that wait for entries of a group, in order: a table of waiter records in WAKE.
+"""The readers that wait for entries of a group: waiter records in WAKE, and a mailbox for each.
 
-A waiter record belongs to one reader, from its first sleep until it was served. The ticket in it is
-the reader's place in the queue, and outlives time-outs. Its minimum idle time says what the reader
-would take besides new entries: those that nobody acked for so many milliseconds; ``NEW_ONLY`` says
-that it takes none of these. A record has a number, by which it is found in the table.
+A waiter record belongs to one reader, from its first sleep until it was served. Its ticket is the
+reader's place in the queue, and outlives time-outs. Its minimum idle time says what the reader
+takes besides new entries: those that nobody acked for so many milliseconds; ``NEW_ONLY`` says that
+it takes none of these. A record is found in the table by its number.
 
-Whose turn it can be: that of the lowest ticket, which takes anything; and that of a ticket whose
-minimum idle time is smaller than all before it, for what these would not take. A waiter that has
-one with the same or a smaller time before it is never the first for anything.
+Whose turn it can be: the lowest ticket, which takes anything; and a ticket whose minimum idle time
+is smaller than all before it, for what these would not take. A waiter behind one with the same or
+a smaller time is never the first for anything.
 
-Invariants: under the writer lock records are taken, also those of dead processes, and become
-``SERVED``; all else in a record is written by its owner alone, but for its futex word: whoever
-wakes the owner counts it up (two at once may count once: both published before, so the waiter sees
-both). Tickets are times, and never given twice: the owner of a record that was served needs no lock
-to wait at the end of the queue once more. A record that is read without the lock may be half new:
-that costs a wake-up too many, and what is missed is found by the waiters, who look once a slice
-(``Pace``). A waiter that died, or that did not stir for ten slices (a stopped process), stands in
-nobody's way.
+A process that adds, or reads, hands waiters their entries in its own commit, as the peers' server
+does for blocked clients. Such a waiter needs no commit of its own: its mailbox says which entries
+are its.
+
+Invariants of records: under the writer lock records are taken, also those of dead processes, and
+become ``SERVED``; all else in a record is written by its owner alone, but for its futex word:
+whoever wakes the owner counts it up (two at once may count once: both published before, so the
+waiter sees both). Tickets are times, and never given twice: the owner of a record that was served
+needs no lock to wait at the end of the queue once more. A record that is read without the lock may
+be half new: that costs a wake-up too many, and what is missed is found by the waiters, who look
+once a slice (``Pace``). A waiter that died, or that did not stir for ten slices (a stopped
+process), stands in nobody's way.
+
+Invariants of mailboxes: the index says who got what, a mailbox only where to look. An offer is
+written under LOCK before its commit, and ``GIVEN`` after that was published; whoever sees an offer
+that nobody is just committing takes LOCK and asks the index whether the commit came about
+(``waiting.handoff.settle_locked``). What a waiter would take is set by its owner, to nothing before
+others can see that it waits; all else is written under LOCK, but for what the owner takes out when
+it does not wait. A mailbox has the number of its waiter record.
 """
 
 from __future__ import annotations
@@ -30,6 +41,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from logstore.clock import monotonic_ms
 from logstore.engine.shm import futex, process_identity
+from logstore.ids import StreamID
 from logstore.tuples import NamedTuple
 
 WAITERS_MAX = 1024
@@ -226,7 +238,7 @@ class Waiters:
         return record.state != FREE and process_identity.lives(record.pid, record.start)
 
     def set_wanted(self, number: int, bucket: int, min_idle_ms: int) -> None:
-        """For what it waits, and what it would take besides new entries; before it waits."""
+        """Set what it waits for, and what it takes besides new entries. Called before it waits."""
         self._words[self._at(number) + _BUCKET >> 2] = bucket
         self._longs[self._at(number) + _MIN_IDLE >> 3] = min_idle_ms
 
@@ -295,7 +307,7 @@ class Waiters:
         )
 
     def fence(self) -> None:
-        """Order what was stored before and what is loaded after, for all processes."""
+        """Stores before this are seen by all processes before loads behind it are made."""
         futex.fence(self._address)
 
     def ahead(self, key: int, ticket: int, min_idle_ms: int) -> list[int] | None:
@@ -333,10 +345,9 @@ class Waiters:
         most: int = WAITERS_MAX,
         since_ms: int = 0,
     ) -> dict[int, list[WaiterRecord]]:
-        """Who waits, in order, by the groups whose stream has one of these buckets: of each group
-        the first ``most`` that stirred since then; but for those who want new entries only, in the
-        groups ``without``.
-        """
+        """The waiters in order, by the groups whose stream is in one of these buckets: of each
+        group the first ``most`` that stirred since then. In the groups of ``without``, readers of
+        new entries only are left out."""
         words, longs = self._words, self._longs
         queues: dict[int, list[tuple[int, int]]] = {}
         for number in range(self._used()):
@@ -352,17 +363,15 @@ class Waiters:
         }
 
     def wake_buckets(self, buckets: set[int], drained: set[int]) -> None:
-        """Wake those whose turn it can be, in each group whose stream has one of these buckets. In
-        ``drained`` groups nothing new is left: only those who would claim what the commit may have
-        given back.
-        """
+        """Wake those whose turn it can be, in each group whose stream is in one of these buckets.
+        Groups in ``drained`` have nothing new left: of these only readers that would claim are
+        woken."""
         for queue in self.queues(buckets, drained).values():
             self._wake(queue)
 
     def _wake(self, queue: list[WaiterRecord]) -> None:
-        """Of those that stirred lately and still wait, wake each whose minimum idle time is smaller
-        than all before it; and those before it of whom that is not known.
-        """
+        """Of waiters that stirred lately, wake each whose minimum idle time is smaller than all
+        before it; and those before it that may have died or stopped."""
         now, least = monotonic_ms(), NEW_ONLY + 1
         for record in queue:
             if record.min_idle_ms >= least:
@@ -488,3 +497,79 @@ class SavedWaiters:
     def _give_back(self, place: SavedWaiter | None) -> None:
         if place is not None:
             self._waiters.free(place.number, place.ticket)
+
+
+MAILBOX_BYTES = 64
+_MAILBOX = struct.Struct("@8Q")
+_BOX_STATE, _BOX_CONSUMER, _BOX_COUNT = 0, 1, 2  # words of a mailbox
+NOTHING, OFFERED, GIVEN = 0, 1, 2
+NO_ONE = 0  # as a consumer's number: nothing is to be handed to this one, it comes itself
+
+
+class Mailbox(NamedTuple):
+    """One mailbox as it was read: what its owner would take, and what it got."""
+
+    state: int
+    consumer: int  # number in the group
+    most: int  # entries it takes at once; 0: any number
+    first_ms: int
+    first_seq: int
+    last_ms: int
+    last_seq: int
+    time_ms: int  # of the delivery
+
+    @property
+    def first(self) -> StreamID:
+        """The first of its entries."""
+        return StreamID(self.first_ms, self.first_seq)
+
+    @property
+    def last(self) -> StreamID:
+        """The last of its entries; all between them that are pending with it are its, too."""
+        return StreamID(self.last_ms, self.last_seq)
+
+
+class Mailboxes:
+    """All of them, in memory that the processes of a store share."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._longs = memory.cast("Q")
+
+    def set_taker(self, number: int, consumer: int, most: int) -> None:
+        """From now on this consumer takes so many; with ``NO_ONE`` its owner comes itself."""
+        at = number * MAILBOX_BYTES >> 3
+        self._longs[at + _BOX_CONSUMER] = NO_ONE
+        self._longs[at + _BOX_COUNT] = most
+        self._longs[at + _BOX_CONSUMER] = consumer  # last: the count is whole when this is seen
+
+    def takes(self, number: int, before: Mailbox) -> bool:
+        """Whether consumer and count are as they were when it was read."""
+        longs, at = self._longs, number * MAILBOX_BYTES >> 3
+        return (
+            longs[at + _BOX_CONSUMER] == before.consumer and longs[at + _BOX_COUNT] == before.most
+        )
+
+    def offer_locked(self, number: int, first: StreamID, last: StreamID, time_ms: int) -> None:
+        """These entries are its owner's if the commit that is being decided comes about."""
+        longs, at = self._longs, number * MAILBOX_BYTES >> 3
+        longs[at + 3], longs[at + 4] = first
+        longs[at + 5], longs[at + 6] = last
+        longs[at + 7] = time_ms
+        longs[at + _BOX_STATE] = OFFERED  # last: the rest is whole when this is seen
+
+    def set_locked(self, number: int, state: int) -> None:
+        """Set the state of an offer."""
+        self._longs[(number * MAILBOX_BYTES >> 3) + _BOX_STATE] = state
+
+    def empty(self, number: int) -> None:
+        """The owner takes out what it was given. It does not wait meanwhile."""
+        self._longs[(number * MAILBOX_BYTES >> 3) + _BOX_STATE] = NOTHING
+
+    def state(self, number: int) -> int:
+        """``NOTHING``, ``OFFERED`` or ``GIVEN``."""
+        return self._longs[(number * MAILBOX_BYTES >> 3) + _BOX_STATE]
+
+    def read(self, number: int) -> Mailbox:
+        """One mailbox."""
+        return Mailbox._make(_MAILBOX.unpack_from(self._memory, number * MAILBOX_BYTES))

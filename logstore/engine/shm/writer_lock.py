@@ -65,8 +65,8 @@ class WriterLock:
         return self.passed_over >= PASSED_OVER_MAX
 
     def give_way(self) -> None:
-        """Between two commits of a run: who waited while this had the lock goes first. A wake-up
-        comes too late for whoever commits again at once."""
+        """Between two commits of a run: a process that waited for LOCK goes first. Without this it
+        would wake too late, as the run takes LOCK again at once."""
         if self.passed_over:
             time.sleep(PAUSE_S)
 
@@ -87,7 +87,7 @@ class WriterLock:
             wake.set_owner(self._packed_self)
 
     def acquired(self, wake: Wake | None, timeout_s: float, deadline_ns: int) -> bool:
-        """The same; False if it is still held, and there is time left."""
+        """As ``acquire``; False if the lock is still held, and there is time left."""
         try:
             self.acquire(wake, timeout_s, deadline_ns)
         except StillHeld:

@@ -25,7 +25,7 @@ from typing import Any
 from logstore import format as fmt
 from logstore.engine.apply.streams import apply_commit
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.overlaid_rows import OverlaidRows, Overlay, Rows
+from logstore.engine.runtime.overlaid_rows import DatabaseRows, OverlaidRows, Overlay
 from logstore.engine.runtime.record_cache import RecordCache
 from logstore.engine.txn.view import TxnView
 from logstore.errors import CorruptionError
@@ -38,7 +38,7 @@ OF_STREAMS = frozenset({Kind.OPEN, Kind.APPEND, Kind.NODE, Kind.TOMBSTONE, Kind.
 OF_GROUPS = frozenset({Kind.CONSUMER, Kind.DELIVER, Kind.ACK, Kind.CLAIM})
 # Where these kinds of frames, and CREATE, change rows.
 DATABASES = ("main", "names", "nodes", "segments", "groups")
-NO_ROWS = Rows({}, [])
+NO_ROWS = DatabaseRows({}, [])
 
 
 def index_upto(engine: Engine, generation: Generation, txn: Any, upto: int) -> IndexTxn:

@@ -37,7 +37,7 @@ class NotNow(Exception):  # noqa: N818  (control flow)
     """It cannot be read without waiting, or mending something, first."""
 
 
-class _Moved(Exception):  # noqa: N818  (control flow)
+class _IndexMoved(Exception):  # noqa: N818  (control flow)
     """The index is not open here, or not any more the one that is valid."""
 
 
@@ -143,7 +143,7 @@ def read(engine: Engine, batch: Callable[..., T], *args: Any) -> T:
         try:
             result: T = inside(engine, _once, batch, args)
             return result
-        except _Moved:  # by a fork or another process, or it was not open yet: not counted
+        except _IndexMoved:  # by a fork or another process, or it was not open yet: not counted
             try:
                 engine.index()
             except (FileNotFoundError, CorruptionError):  # deleted by hand: the log has it all
@@ -214,7 +214,7 @@ def _once(engine: Engine, batch: Callable[..., T], args: tuple[Any, ...]) -> T:
     indexed = engine.wake.indexed_upto
     generation = engine.generation
     if generation is None or generation.number != engine.wake.generation():
-        raise _Moved
+        raise _IndexMoved
     if engine.wake.dropped != engine.dropped_seen:
         engine.notice_drops()
     with generation.env.begin() as txn:

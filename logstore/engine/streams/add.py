@@ -13,9 +13,7 @@ from logstore.codec import GivenIDs, Packed, PackedNode, RowBatch, codec
 from logstore.engine.apply.streams import nodes_added
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.record_cache import BeforeImage
-from logstore.engine.streams import ttl
-from logstore.engine.streams.removal import vacate
-from logstore.engine.streams.trim import TrimRule, trim
+from logstore.engine.streams.removal import TrimRule, trim, vacate
 from logstore.engine.txn import nodes
 from logstore.errors import (
     CorruptionError,
@@ -24,6 +22,7 @@ from logstore.errors import (
     LastIDConflictError,
     StreamNotFoundError,
 )
+from logstore.features.expiry import TTL, pack_ids
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.log import frame as frames
@@ -96,7 +95,8 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
         _add_rows(txn, record, request, added)
     txn.counts["added_entries"] += count
     if request.ttl_ms is not None:
-        ttl.keep(txn, record.number, ids_of(added), txn.now_ms + request.ttl_ms)
+        # In the commit of the add: no crash leaves an entry that should expire and does not.
+        txn.emit(TTL(record.number, txn.now_ms + request.ttl_ms, pack_ids(ids_of(added))))
     if request.rule is not None:
         trim(txn, record, request.rule)
     return added
@@ -114,13 +114,13 @@ def check_expected(name: bytes, expected: StreamID, last: StreamID) -> None:
     if expected == last:
         return
     if expected < last:
-        told = f"the last ID is {last}, not {expected} as expected: entries were added since, so "
-        told += "read what is new, then add with the last ID of that"
+        why = f"the last ID is {last}, not {expected} as expected: entries were added since, so "
+        why += "read what is new, then add with the last ID of that"
     else:
-        told = f"the last ID is {last}, and expected_last_id {expected} is above it: that is of "
-        told += "another stream, or this one was dropped or its last ID lowered since; give what "
-        told += "last_id of this stream tells"
-    raise LastIDConflictError(told, stream=name, expected=expected, actual=last)
+        why = f"the last ID is {last}, and expected_last_id {expected} is above it: that is of "
+        why += "another stream, or this one was dropped or its last ID lowered since; give what "
+        why += "last_id of this stream tells"
+    raise LastIDConflictError(why, stream=name, expected=expected, actual=last)
 
 
 def expected_next(

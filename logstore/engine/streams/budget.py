@@ -15,7 +15,7 @@ HELD_ITEM_BYTES = 48  # of memory that a field name or value takes beside its by
 
 
 def entry_bytes(items: Iterable[bytes]) -> int:
-    """What an entry counts as; ``items``: field, value, field, value, ..."""
+    """The bytes that an entry counts as; ``items``: field, value, field, value, ..."""
     return _ID_BYTES + sum(map(len, items))
 
 
@@ -41,8 +41,8 @@ class ByteBudget:
         return self.fits(entry_bytes(items), len(items))
 
     def fits(self, size_bytes: int, items: int = 0) -> bool:
-        """Whether one more entry of so many bytes, in so many field names and values, fits; it
-        counts then."""
+        """Whether one more entry fits, of ``size_bytes`` bytes in ``items`` field names and values.
+        If so, it counts."""
         over = False
         if self._left is not None:
             self._left -= size_bytes

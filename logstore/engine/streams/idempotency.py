@@ -2,13 +2,14 @@
 
 An idempotent ID is known while the entry that it gave exists, is not older than the stream's
 setting says, and is among the newest of its producer. A known one gives that entry's ID. Unlike the
-peers', one whose entry was deleted or trimmed since is not known: it is added anew.
+peers', one whose entry was deleted or trimmed since is not known: it is added anew. How
+what is remembered travels with a stream is in ``engine.dump.dumped_ids``.
 
 Invariants: every refusal comes before the first frame; what is remembered is in the commit of the
 entries themselves; a batch gives what one add after another would. A duplicate makes a frame, too:
-so it is counted alike by every process and after a crash, and a caller that asks for ``always`` is
-not told of an entry that is not durable yet. What expired is given back by frames that name it, a
-bounded part a commit: by the next idempotent add to the stream, and in the background.
+so every process counts it, also after a crash, and a caller that asks for ``always`` gets no ID of
+an entry that is not durable yet. What expired is given back by frames that name it, a bounded part
+a commit: by the next idempotent add to the stream, and in the background.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from collections.abc import Iterator, Sequence
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.streams.add import EXHAUSTED, Add, check_expected, existing
 from logstore.engine.streams.add import add as add_rows
+from logstore.engine.streams.removal import Removed
 from logstore.engine.txn.nodes import Lookup
 from logstore.errors import IDOrderError, UsageError
 from logstore.features.idempotent_ids import NOTHING, Idempotent, ProducerRows
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.index.keys import StreamRecord
 from logstore.row_seal import digest
-from logstore.settings import StreamSettings
+from logstore.settings import (
+    StreamSettings,
+)
 from logstore.tuples import NamedTuple
 
 EXPIRED_A_COMMIT = 500
 _ADDED = -1  # of a row in a plan: it is new
 
 
-class Asked(NamedTuple):
+class ProducerRequest(NamedTuple):
     """The producer that adds, and the idempotent ID of each row."""
 
     producer: bytes
@@ -47,7 +51,7 @@ class _Plan(NamedTuple):
     upto: StreamID  # what gave entries up to here is forgotten of this producer
 
 
-def add(txn: WriteTxn, request: Add, asked: Asked) -> list[StreamID] | None:
+def add(txn: WriteTxn, request: Add, asked: ProducerRequest) -> list[StreamID] | None:
     """Add the rows that are not known; the ID of each row.
 
     None if there is no stream and it must not be created. What is known is no conflict with an
@@ -97,7 +101,7 @@ def record(txn: WriteTxn, name: bytes, producer: bytes, own: bytes, id: StreamID
     stream_record = existing(txn, name)
     if id not in Lookup(txn, stream_record):
         raise UsageError("No such message in stream")
-    planner = _Planner(txn, stream_record, Asked(producer, [own]))
+    planner = _Planner(txn, stream_record, ProducerRequest(producer, [own]))
     known = planner.known(own)
     if known == id:
         return
@@ -155,7 +159,7 @@ def _add(txn: WriteTxn, request: Add, fresh: list[int]) -> dict[int, StreamID]:
 class _Planner:
     """Decides what is known, row by row; it changes nothing."""
 
-    def __init__(self, txn: WriteTxn, record: StreamRecord | None, asked: Asked) -> None:
+    def __init__(self, txn: WriteTxn, record: StreamRecord | None, asked: ProducerRequest) -> None:
         self._asked = asked
         self._number = number = 0 if record is None else record.number
         self._producers = ProducerRows(txn.index)
@@ -211,7 +215,8 @@ class _Planner:
 
 
 def _expired(txn: WriteTxn, stream: int, most: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The interval of what is over its time, from the old end on, so many at most."""
+    """The interval of entry IDs whose idempotent IDs are over their time: the oldest ``most`` of
+    them."""
     settings = txn.settings.stream(stream)
     last = _last_expired(ProducerRows(txn.index), stream, settings, txn.now_ms, most)
     return NOTHING if last is None else (ZERO_ID, last)
@@ -236,10 +241,15 @@ def has_expired(
     return _last_expired(producers, stream, settings, now_ms, 1) is not None
 
 
-def forget_expired(txn: WriteTxn, stream: int) -> None:
+def forget_expired(txn: WriteTxn, stream: int) -> Removed:
     """Give back some of what is over its time."""
-    if txn.record(stream) is not None:
-        _forget(txn, stream, *_expired(txn, stream, EXPIRED_A_COMMIT))
+    if txn.record(stream) is None:
+        return Removed(0, more=False)
+    producers = ProducerRows(txn.index)
+    before = producers.tally(stream).ids
+    _forget(txn, stream, *_expired(txn, stream, EXPIRED_A_COMMIT))
+    more = has_expired(producers, stream, txn.settings.stream(stream), txn.now_ms)
+    return Removed(before - producers.tally(stream).ids, more)
 
 
 def forget_all(txn: WriteTxn, stream: int) -> None:

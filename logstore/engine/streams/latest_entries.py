@@ -14,10 +14,10 @@ from __future__ import annotations
 from logstore.codec import NodeEntry, codec
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.runtime.newest import KEYS_MAX, NONE, Newest
+from logstore.engine.runtime.newest import KEYS_MAX, NONE, NewestEntries
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.engine.streams.delete import delete_entries
+from logstore.engine.streams.removal import Removed, delete_entries
 from logstore.engine.txn import nodes
 from logstore.errors import OptionError
 from logstore.features.latest import NO_KEY, Latest, LatestRows, packed
@@ -31,19 +31,12 @@ ENTRIES_A_COMMIT = 256  # each may be replaced by one that lies in a node of its
 NODES_A_LOOK = 64  # that a look reads for the memory; the rest is sifted for the one key
 
 
-class Replaced(NamedTuple):
-    """How many entries one commit deleted, and whether there is more to go through."""
-
-    entries: int
-    more: bool
-
-
-def go_on(txn: WriteTxn, stream: int) -> Replaced:
+def go_on(txn: WriteTxn, stream: int) -> Removed:
     """Go through a stream's next entries: one commit's part."""
     record = txn.record(stream)
     field = None if record is None else txn.settings.stream(stream).compact_by
     if record is None or not isinstance(field, bytes):
-        return Replaced(0, more=False)
+        return Removed(0, more=False)
     rows = LatestRows(txn.index)
     before = upto = rows.upto(stream)
     newest: dict[bytes, StreamID] = {}
@@ -73,8 +66,8 @@ def go_on(txn: WriteTxn, stream: int) -> Replaced:
     if upto > before:
         deleted = delete_entries(txn, record, going)
         txn.emit(Latest(stream, 0, upto, packed(newest)))
-        return Replaced(deleted, more)
-    return Replaced(0, more=False)
+        return Removed(deleted, more)
+    return Removed(0, more=False)
 
 
 def _key(flat: list[bytes], field: bytes) -> bytes | None:
@@ -96,7 +89,7 @@ def forget(txn: WriteTxn, stream: int, *, remembered: bool) -> None:
         txn.emit(Latest(stream, 1, ZERO_ID, packed({NO_KEY: epoch})))
 
 
-class Looked(NamedTuple):
+class KeyLookup(NamedTuple):
     """What a look for a key found: its newest entry, or where else it may be."""
 
     where: list[bytes]  # the field and the key
@@ -106,7 +99,7 @@ class Looked(NamedTuple):
     id: StreamID | None  # the newest entry that was known, and is deleted
 
 
-def look(engine: Engine, name: bytes, value: bytes) -> Looked | None:
+def look(engine: Engine, name: bytes, value: bytes) -> KeyLookup | None:
     """The newest entry of a key, or where to go on; None without a stream.
 
     OptionError if it is not kept compact. LostRowsError as reads.
@@ -121,7 +114,7 @@ def look(engine: Engine, name: bytes, value: bytes) -> Looked | None:
     return None if seen is None else seen.looked
 
 
-def learn(engine: Engine, looked: Looked, name: bytes, found: StreamID | None) -> None:
+def learn(engine: Engine, looked: KeyLookup, name: bytes, found: StreamID | None) -> None:
     """An interval that was to be read has this newest entry of the key, or none: the one that was
     known is deleted."""
     if looked.id is None or engine.follow is not None:
@@ -134,19 +127,19 @@ def learn(engine: Engine, looked: Looked, name: bytes, found: StreamID | None) -
             kept.keys[key] = NONE if found is None else found
 
 
-class _Seen(NamedTuple):
+class _SnapshotLookup(NamedTuple):
     """What one snapshot gave: the answer, and what may be remembered if the snapshot was sound."""
 
-    looked: Looked
+    looked: KeyLookup
     stream: int
-    kept: Newest
+    kept: NewestEntries
     newer: dict[bytes, StreamID]  # above what was kept
     older: dict[bytes, StreamID]  # below it
     floor: StreamID
     upto: StreamID
 
 
-def _keep(engine: Engine, seen: _Seen) -> None:
+def _keep(engine: Engine, seen: _SnapshotLookup) -> None:
     kept = seen.kept
     kept.keys.update(seen.newer)
     for key, id in seen.older.items():
@@ -155,7 +148,9 @@ def _keep(engine: Engine, seen: _Seen) -> None:
     engine.newest.keep(seen.stream, kept)
 
 
-def _look(view: Snapshot, name: bytes, value: bytes, engine: Engine | None) -> _Seen | None:
+def _look(
+    view: Snapshot, name: bytes, value: bytes, engine: Engine | None
+) -> _SnapshotLookup | None:
     record = view.record(name)
     if record is None:
         return None
@@ -171,11 +166,11 @@ def _look(view: Snapshot, name: bytes, value: bytes, engine: Engine | None) -> _
     newer: dict[bytes, StreamID] = {}
     kept = None if engine is None else engine.newest.of(number)
     if kept is None or kept.epoch != epoch or gone == last or not gone <= kept.upto <= last:
-        kept = Newest(epoch, last, last)
+        kept = NewestEntries(epoch, last, last)
     elif kept.upto < last:
         reached = _read_back(view, record, field, kept.upto, last, newer, None)
         if reached > kept.upto:  # too much was added: begin with what is newest
-            kept = Newest(epoch, reached, last)
+            kept = NewestEntries(epoch, reached, last)
     older: dict[bytes, StreamID] = {}
     floor = kept.floor
     id = newer.get(key)
@@ -191,8 +186,8 @@ def _look(view: Snapshot, name: bytes, value: bytes, engine: Engine | None) -> _
         named = rows.get(number, key)
         entry = None if named is None else _entry(view, record, where, named)
     low = gone.next() if high > gone else MAX_ID
-    looked = Looked(where, entry, low, high, id)
-    return _Seen(looked, number, kept, newer, older, floor, last)
+    looked = KeyLookup(where, entry, low, high, id)
+    return _SnapshotLookup(looked, number, kept, newer, older, floor, last)
 
 
 def _read_back(

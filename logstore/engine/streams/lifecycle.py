@@ -9,16 +9,16 @@ name are woken. Every refusal comes before the first frame.
 from __future__ import annotations
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import idempotency, latest_entries, ttl
+from logstore.engine.streams import idempotency, latest_entries
 from logstore.engine.streams.add import create, existing
 from logstore.engine.streams.removal import vacate
 from logstore.engine.txn import nodes
 from logstore.engine.txn.group_view import UNKNOWN, signed
 from logstore.errors import OptionError, UsageError
+from logstore.features.expiry import TTLForgotten, TTLRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import frame as frames
-from logstore.log.frame import Rename
-from logstore.log.groupframe import Group
+from logstore.log.frame import Group, Rename
 from logstore.options import check_name
 
 
@@ -94,9 +94,15 @@ def set_id(
         idempotency.forget_above(txn, record.number, last)
         compact = txn.settings.stream(record.number).compact_by is not None
         latest_entries.forget(txn, record.number, remembered=compact)
-        ttl.forget_above(txn, record.number, last)
+        _forget_times(txn, record.number, last)
     if reads_follow:
         for group in list(txn.groups.of_stream(record.number)):
             if group.entries_read != UNKNOWN and group.entries_read > added:
                 at = (record.number, group.number)
                 txn.emit(Group(*at, *group.last, signed(added), group.name))
+
+
+def _forget_times(txn: WriteTxn, stream: int, above: StreamID) -> None:
+    """No entry takes over the time to live of another one that had its ID."""
+    if next(TTLRows(txn.index).of_stream(stream, above), None) is not None:
+        txn.emit(TTLForgotten(stream, above))

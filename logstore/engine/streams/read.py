@@ -30,8 +30,6 @@ BYTES_MAX = 1 << 20
 
 Interval: TypeAlias = tuple[StreamID, StreamID]
 SnapshotRead: TypeAlias = Callable[..., Any]  # ``snapshot.read``, or ``snapshot.read_at_once``
-# Start, end, limit, whether in reverse, the interval of all batches, what makes entries.
-_Asked: TypeAlias = "tuple[StreamID, StreamID, int, bool, Interval | None, Maker | None]"
 
 
 class Maker(Protocol):
@@ -103,7 +101,7 @@ def get(engine: Engine, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
 def _get_in(
     view: Snapshot, reader: Reader, name: bytes, id: StreamID, maker: EntryMaker
 ) -> tuple[Any, Any]:
-    """What is not kept: the entry, and what may be kept now."""
+    """An entry that is not kept, and the stream that may be kept now."""
     stream = reader.of(view, name)
     if stream is None:
         return None, None
@@ -158,35 +156,35 @@ def _get(view: Snapshot, name: bytes, id: StreamID, maker: EntryMaker) -> Any:
     return entries[0] if entries else None
 
 
-def read_batch(
-    engine: Engine,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    limit: int,
-    *,
-    reverse: bool = False,
-    walked: Interval | None = None,
-    maker: Maker | None = None,
-    on_snapshot: SnapshotRead = snapshot.read,
-) -> Batch:
-    """The next entries of a closed interval; at most ``limit`` unless it is negative.
+class RangeRead(NamedTuple):
+    """What one batch reads: at most ``limit`` entries of a closed interval, or all if negative."""
 
-    ``walked``: the interval of all batches, if this is one behind the first; ``maker``: makes the
-    entries; ``on_snapshot``: as of ``record``. LostRowsError if the index has lost some of what
-    there must be.
+    start: StreamID
+    end: StreamID
+    limit: int
+    reverse: bool = False
+    walked: Interval | None = None  # the interval of all batches, if this is one behind the first
+    maker: Maker | None = None  # makes the entries
+
+
+def read_batch(
+    engine: Engine, name: bytes, asked: RangeRead, on_snapshot: SnapshotRead = snapshot.read
+) -> Batch:
+    """The next entries; ``on_snapshot``: as of ``record``.
+
+    LostRowsError if the index has lost some of what there must be.
     """
+    start, end, limit, reverse, walked, maker = asked
     if start > end or limit == 0:
         return Batch([], None)
     reader = engine.reader
     batch: Batch
     if reader is None:
-        batch = on_snapshot(engine, _read, name, start, end, limit, reverse, walked, maker)
+        batch = on_snapshot(engine, _read, name, asked)
     else:
         decode = codec().entries if maker is None else maker.entries
         got = reader.batch(name, start, end, limit, reverse, walked, decode)
         if got is MISS:
-            asked = start, end, limit, reverse, walked, maker
             batch, stream = on_snapshot(engine, _read_in, reader, name, asked, decode)
             if stream is not None:
                 reader.keep(stream)
@@ -198,16 +196,16 @@ def read_batch(
 
 
 def _read_in(
-    view: Snapshot, reader: Reader, name: bytes, asked: _Asked, decode: Any
+    view: Snapshot, reader: Reader, name: bytes, asked: RangeRead, decode: Any
 ) -> tuple[Batch, Any]:
-    """What is not kept: the batch, and what may be kept now."""
+    """A batch that is not kept, and the stream that may be kept now."""
     start, end, limit, reverse, walked, _ = asked
     stream = reader.of(view, name)
     if stream is None:
         return Batch([], None), None
     got = reader.batch_in(stream, view, start, end, limit, reverse, decode)
     if got is MISS:
-        return _read(view, name, *asked), stream
+        return _read(view, name, asked), stream
     entries, stop, met = got
     if met >= 0:
         record = view.record(name)
@@ -231,30 +229,17 @@ def _batch(
 def read_on(
     once: Callable[[Callable[[Snapshot], Batch]], Batch],
     name: bytes,
-    start: StreamID,
-    end: StreamID,
-    limit: int,
-    *,
-    reverse: bool = False,
-    walked: Interval | None = None,
-    maker: Maker | None = None,
+    asked: RangeRead,
 ) -> Batch:
-    """The same on what ``once`` reads: a snapshot of the caller's, or the view inside a commit."""
-    if start > end or limit == 0:
+    """As ``read_batch``, on what ``once`` reads: a snapshot of the caller's, or the view inside a
+    commit."""
+    if asked.start > asked.end or asked.limit == 0:
         return Batch([], None)
-    return once(lambda view: _read(view, name, start, end, limit, reverse, walked, maker))
+    return once(lambda view: _read(view, name, asked))
 
 
-def _read(
-    view: Snapshot,
-    name: bytes,
-    start: StreamID,
-    end: StreamID,
-    limit: int,
-    reverse: bool,
-    walked: Interval | None,
-    maker: Maker | None,
-) -> Batch:
+def _read(view: Snapshot, name: bytes, asked: RangeRead) -> Batch:
+    start, end, limit, reverse, walked, maker = asked
     record = view.record(name)
     if record is None or not record.length:
         return Batch([], None)

@@ -16,7 +16,7 @@ _HALF = 1 << 63
 
 
 def signed(count: int) -> int:
-    """A count of entries as servers keep and tell it, in 64 bits with a sign: behind 2^63-1 comes
+    """A count of entries as servers keep and show it, in 64 bits with a sign: behind 2^63-1 comes
     -2^63. Only a count that was set, with XSETID or RESTORE, ever gets there."""
     return count if -_HALF <= count < _HALF else (count + _HALF) % (2 * _HALF) - _HALF
 

@@ -11,7 +11,7 @@ tombstones of the listpack that it begins with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from logstore.codec import codec
@@ -21,7 +21,7 @@ from logstore.engine.runtime.segments import NodeSource, Segments
 from logstore.errors import CorruptionError
 from logstore.format import APPEND_BODY, OPEN_BODY
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from logstore.index.keys import Locator, Meta, OpenNode, Run, StreamRecord
+from logstore.index.keys import Locator, Meta, NodeFrame, OpenNode, StreamRecord
 from logstore.index.txn import IndexTxn
 from logstore.tuples import NamedTuple
 
@@ -246,21 +246,25 @@ def first_id(record: StreamRecord) -> StreamID:
 
 def first_live(view: View, record: StreamRecord, after: StreamID = ZERO_ID) -> StreamID:
     """The smallest live ID of nodes from ``after`` on; 0-0 if there is none."""
-    for ref in refs(view, record, after):
-        if ref.live:
-            lp, vector = listpack(view, record, ref)
-            id = codec().first_live_id(lp, *ref.master, vector)
-            if id is not None:
-                return StreamID(*id)
-    return ZERO_ID
+    return _live(view, record, refs(view, record, after), codec().first_live_id)
 
 
 def last_live(view: View, record: StreamRecord) -> StreamID:
     """The largest live ID; 0-0 if there is none."""
-    for ref in refs_reverse(view, record):
+    return _live(view, record, refs_reverse(view, record), codec().last_live_id)
+
+
+def _live(
+    view: View,
+    record: StreamRecord,
+    refs: Iterator[NodeRef],
+    find: Callable[[bytes, int, int, bytes], tuple[int, int] | None],
+) -> StreamID:
+    """The live ID that is found first in these nodes; 0-0 if none of them has one."""
+    for ref in refs:
         if ref.live:
             lp, vector = listpack(view, record, ref)
-            id = codec().last_live_id(lp, *ref.master, vector)
+            id = find(lp, *ref.master, vector)
             if id is not None:
                 return StreamID(*id)
     return ZERO_ID
@@ -282,13 +286,13 @@ def skeleton(lp: bytes) -> bytes:
     return finish(elements, none, none, edit.encode_master(fields))
 
 
-def _large(run: Run, lp: bytes) -> OpenNode:
+def _large(run: NodeFrame, lp: bytes) -> OpenNode:
     """A large open node that begins with this frame, which holds the whole listpack so far."""
     live, dead = codec().counts(lp)
     return OpenNode(skeleton(lp), [run._replace(entries=live, elements=dead)])
 
 
-def open_from_frame(run: Run, data: bytes | None) -> OpenNode:
+def open_from_frame(run: NodeFrame, data: bytes | None) -> OpenNode:
     """The open node that an open frame states."""
     if data is None:
         return OpenNode(None, [run])

@@ -1,6 +1,6 @@
 """Finding entries in the pending entries list (PEL) of one group.
 
-Invariants: entries stand in runs, as ``runtime.pending_set`` keeps them. A
+Invariants: entries stand in runs, as ``runtime.group_state`` keeps them. A
 scan reads runs as they are needed and does not see what is changed meanwhile, so a decision scans
 first and emits frames after; the scan by idle time reads only runs that hold something old enough,
 oldest delivery first, and works alike in a write transaction and on a snapshot. Decides nothing.
@@ -43,7 +43,7 @@ def find(txn: GroupTxn, group: int, id: StreamID) -> PendingEntry | None:
 
 
 def present(txn: GroupTxn, group: int, ids: bytes) -> bytes:
-    """Those of some IDs, packed and ascending, that are pending."""
+    """The IDs among these, packed and ascending, that are pending."""
     parts: list[bytes] = []
     at = 0
     while at < len(ids):

@@ -18,7 +18,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.runtime.group_state import GroupState
 from logstore.engine.runtime.plain_frames import grow_record
 from logstore.engine.runtime.record_cache import BeforeImage, RecordCache
-from logstore.engine.runtime.segments import NodeSource, Segments, Uncommitted
+from logstore.engine.runtime.segments import NodeSource, Segments, UncommittedSegments
 from logstore.features.feature_list import first_due
 from logstore.features.setting_rows import SettingRows, TxnSettings
 from logstore.format import Kind, position, segment_of
@@ -91,7 +91,7 @@ class TxnView:
         self.now_ms: int = engine.clock.now_ms()
         self.buffer = CommitBuffer(start, number)
         self.joined: bytes | None = None  # what an append makes of its open node: see ``emit``
-        # ``groups.dead_letter.DeadLettered``: the caller is told of them after the commit
+        # ``groups.dead_letter.DeadLettered``: the caller gets them after the commit
         self.dead_lettered: list[Any] = []
         self.handed: list[int] = []  # slots of waiters that were offered entries (``waiting``)
         self.grown: dict[int, BeforeImage] = {}  # streams that this commit adds to, as they were
@@ -124,7 +124,7 @@ class TxnView:
         return index
 
     def take_owed(self) -> None:
-        """What is owed to the index is written with what this changes."""
+        """Rows that are owed to the index are written with those that this changes."""
         cache = self.cache
         self._dirty_records |= cache.owed_records
         self._dirty_opens |= cache.owed_opens
@@ -137,7 +137,7 @@ class TxnView:
         """Where nodes are read from: the log, and the frames of this commit."""
         source = self._segments_seen
         if source is None:
-            source = self._segments_seen = Uncommitted(self._source, self.buffer)
+            source = self._segments_seen = UncommittedSegments(self._source, self.buffer)
         return source
 
     @property
@@ -209,7 +209,8 @@ class TxnView:
         return record
 
     def due_changed(self) -> None:
-        """Something is due at another time than before: whoever sleeps is told when."""
+        """Work is due at another time than before: the word in WAKE that wakes sleepers is set
+        anew."""
         self.next_due_ms = first_due(self.index)
 
     def appended(self, record: StreamRecord, at: int, entries: int, last: StreamID) -> None:
@@ -361,7 +362,7 @@ class TxnView:
         self._segments[number] = row
 
     def segment(self, number: int) -> SegmentRow | None:
-        """What is counted of a segment."""
+        """The counters of a segment."""
         if self._changes:
             self._count()
         return self._segments.get(number) or self.index.segment(number)

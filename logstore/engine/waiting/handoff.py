@@ -21,9 +21,16 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.groups import deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.shm import process_identity
-from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import Waits
-from logstore.engine.shm.waiters import NEW_ONLY, WaiterRecord
+from logstore.engine.shm.waiters import (
+    GIVEN,
+    NEW_ONLY,
+    NO_ONE,
+    NOTHING,
+    OFFERED,
+    Mailbox,
+    WaiterRecord,
+)
 from logstore.engine.txn import pel
 from logstore.ids import U64_MAX
 from logstore.index.group_keys import GroupRecord
@@ -151,7 +158,7 @@ def _takers(
 
 
 def _shares(fresh: list[Delivered], takers: list[Taker]) -> list[list[Delivered]]:
-    """What each of the first of them gets; shorter than they are if there is not enough."""
+    """What each of the first takers gets; fewer shares than takers if there is not enough."""
     shares: list[list[Delivered]] = []
     at = 0
     for _, mailbox in takers:

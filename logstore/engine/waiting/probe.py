@@ -24,7 +24,7 @@ from logstore.settings import GroupSettings
 from logstore.tuples import NamedTuple
 
 
-class Available(NamedTuple):
+class AvailableEntries(NamedTuple):
     """What is available for one reader."""
 
     group: int  # its number: one that was made anew has another
@@ -50,7 +50,7 @@ def probe(
     *,
     first: bool = True,
     noack: bool = False,
-) -> Available | None:
+) -> AvailableEntries | None:
     """What a reader could be given; None if there is no such group.
 
     With ``first`` it takes whatever there is: if something is fresh, what is idle is not looked up.
@@ -64,17 +64,17 @@ def probe(
     fresh = _fresh(view, record, found)
     min_idle = min_idle_ms(settings, asked_idle_ms, noack=noack)
     if idle_ms is None or not found.pending or (fresh and first):
-        return Available(found.number, fresh, min_idle, None, None)
+        return AvailableEntries(found.number, fresh, min_idle, None, None)
     clears = dead_letter.clears(settings)  # then what is gone is there for a read, too
     among = _anything if clears else Lookup(view, record).__contains__
     first_id = ZERO_ID if clears else nodes.first_id(record)
     oldest_ms = pel.oldest(view.index.groups, found.number, among, first_id)
     at_ms = None if oldest_ms is None else deliver.redelivery_due_ms(oldest_ms, idle_ms)
-    return Available(found.number, fresh, min_idle, oldest_ms, at_ms)
+    return AvailableEntries(found.number, fresh, min_idle, oldest_ms, at_ms)
 
 
 def min_idle_ms(settings: GroupSettings[bytes], asked_idle_ms: int | None, *, noack: bool) -> int:
-    """What the waiter record of a reader says that it takes besides new entries."""
+    """The minimum idle time in a reader's waiter record: what it takes besides new entries."""
     idle_ms = deliver.redelivery_idle_ms(settings, asked_idle_ms, noack=noack)
     # A reader that asks for more takes only what was given back.
     return NEW_ONLY if idle_ms is None else min(idle_ms, GIVEN_BACK_MS)
@@ -90,7 +90,7 @@ def drained(engine: Engine, stream: bytes, group: bytes, number: int, consumer: 
 
 
 def nothing_new(view: Snapshot, stream: bytes, group: bytes, number: int, consumer: bytes) -> int:
-    """The same, of a snapshot."""
+    """The consumer's number if a snapshot has nothing new for it, as ``drained`` says; else 0."""
     record = view.record(stream)
     found = None if record is None else view.index.group(record.number, group)
     if record is None or found is None or found.number != number or found.last < record.last:

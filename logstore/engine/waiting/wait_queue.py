@@ -16,9 +16,19 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.mailbox import GIVEN, NO_ONE, NOTHING, OFFERED, Mailbox
 from logstore.engine.shm.wait_words import bucket_of
-from logstore.engine.shm.waiters import IDLE, PACE, WAITING, SavedWaiter, WaiterRecord
+from logstore.engine.shm.waiters import (
+    GIVEN,
+    IDLE,
+    NO_ONE,
+    NOTHING,
+    OFFERED,
+    PACE,
+    WAITING,
+    Mailbox,
+    SavedWaiter,
+    WaiterRecord,
+)
 from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import handoff
 
@@ -160,7 +170,7 @@ class Ticket:
 
     # -- inside of a commit -----------------------------------------------------------------------
     def others_locked(self, *, ahead: bool = False) -> list[WaiterRecord]:
-        """Those that wait, in order, but for this one; with ``ahead`` only those before it."""
+        """The waiters in order, without this one; with ``ahead`` only those before it."""
         records = self.waits.waiters.waiting(self.key)
         if self.waiter == NONE:
             return records
@@ -233,7 +243,7 @@ class Ticket:
         return self.waiter != NONE and self.waits.mailboxes.state(self.waiter) != NOTHING
 
     def handed(self, engine: Engine, committer: Committer) -> Mailbox | None:
-        """What another handed to it; LOCK is taken only if that one may have died over it."""
+        """The mailbox with what was handed to it; LOCK is taken only if the giver may have died."""
         waits, waiter = self.waits, self.waiter
         state = waits.mailboxes.state(waiter)
         if state == NOTHING:

@@ -6,7 +6,7 @@ slice; ``give_up`` at the deadline; ``leave`` if it failed, or was cancelled. A 
 its record calls ``again`` before ``begin``: most waits are over with it.
 
     PROBING --begin--> SERVED          it found entries at once
-            --begin--> QUEUED          it has a ticket, or all were taken (``ticket`` tells)
+            --begin--> QUEUED          it has a ticket, or all were taken (see ``ticket``)
     QUEUED, SLEEPING --step--> SERVED  it was handed entries, or it was its turn and it read some
                      --step--> SLEEPING
                      --give_up--> SERVED   it was handed entries all the same
@@ -17,8 +17,9 @@ Invariants: a wait is over when it gave entries; what was handed to one that wai
 next step, also if waiting is over for another reason, and by ``give_up``. What time alone brings
 (an entry that becomes idle) wakes nobody: ``pause_s`` says when that will be. After the commit with
 which it joined waiting writes nothing to the log, since each try looks at a snapshot first; who
-stands behind others takes only what they would not. Nothing here sleeps, and no lock is held
-between two steps.
+stands behind others takes only what they would not. No step sleeps, and no lock is held between
+two steps. A thread sleeps between its steps (``read_group``) until time alone may have brought
+something, at most; else as in ``waiting.stream_wait``.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from logstore.engine.groups import admin, deliver
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.runtime.engine import Engine
-from logstore.engine.shm.mailbox import NO_ONE, Mailbox
-from logstore.engine.shm.waiters import NEW_ONLY, SavedWaiter
+from logstore.engine.shm.waiters import NEW_ONLY, NO_ONE, Mailbox, SavedWaiter, owner_of
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import read as reading
-from logstore.engine.streams.read import Batch
+from logstore.engine.streams.read import Batch, RangeRead
 from logstore.engine.waiting import handoff, probe
-from logstore.engine.waiting.probe import Available
+from logstore.engine.waiting.probe import AvailableEntries
+from logstore.engine.waiting.stream_wait import left_of, over, wait_streams
 from logstore.engine.waiting.wait_queue import NONE, Ticket
 from logstore.ids import StreamID
 from logstore.index.group_keys import GroupRecord
@@ -56,7 +57,7 @@ BECAME: dict[str, int] = {} if native_or_none is None else native_or_none.outcom
 Making: TypeAlias = tuple[Callable[..., tuple[list[Any], bytes]], tuple[Any, ...]]
 
 
-class Moved(Exception):  # noqa: N818  (control flow)
+class GroupReplaced(Exception):  # noqa: N818  (control flow)
     """The group was removed, or another one of its name stands in its place."""
 
 
@@ -69,7 +70,7 @@ class GroupRead(NamedTuple):
     group: bytes
     consumer: bytes
     once: Callable[..., list[Delivered]]  # the read; ``takes_new=False``: only what it claims
-    commit: Callable[[Op], Any]  # runs an operation in a commit, and tells of what became dead
+    commit: Callable[[Op], Any]  # runs an operation in a commit, and reports what became dead
     limit: int = 0  # of entries; 0: none
     asked_idle_ms: int | None = None
     noack: bool = False
@@ -81,9 +82,9 @@ class GroupRead(NamedTuple):
         found: list[Delivered] = self.commit(partial(self.once, takes_new=True))
         return found
 
-    def probe(self, *, first: bool = True) -> Available | None:
+    def probe(self, *, first: bool = True) -> AvailableEntries | None:
         """What there is for it; None if the group is gone."""
-        available: Available | None = snapshot.read(
+        available: AvailableEntries | None = snapshot.read(
             self.engine,
             partial(probe.probe, first=first, noack=self.noack),
             self.stream,
@@ -118,10 +119,10 @@ class GroupRead(NamedTuple):
                 known[name] = number
         return WaitSession(self, number, min_idle_ms, owner)
 
-    def moved(self) -> Moved:
+    def moved(self) -> GroupReplaced:
         """To be raised: what was known of the group does not hold any more."""
         self.engine.wake.waits.plain.pop((self.stream, self.group), None)
-        return Moved()
+        return GroupReplaced()
 
 
 class WaitSession:
@@ -177,7 +178,7 @@ class WaitSession:
         """Read what is there, or join the queue."""
         try:
             return None if self._begun else self._begin()
-        except Moved as moved:
+        except GroupReplaced as moved:
             return self._had(moved)
 
     def _begin(self) -> list[Delivered] | None:
@@ -200,7 +201,7 @@ class WaitSession:
             read.engine.wake.waits.waiters.wake_first(self.key)
         return found
 
-    def _had(self, moved: Moved) -> list[Delivered]:
+    def _had(self, moved: GroupReplaced) -> list[Delivered]:
         """What was handed to it before it found that the group is another one, or was configured:
         that is its own. Raises ``moved`` if it was nothing."""
         ticket = self.ticket
@@ -211,12 +212,11 @@ class WaitSession:
         raise moved
 
     def step(self, alive: Callable[[], object]) -> list[Delivered] | None:
-        """What was handed to it, or what it finds if it is its turn. ``alive`` raises when waiting
-        is over: then what was handed to it all the same, if anything.
-        """
+        """Entries that were handed to it, or that it finds if it is its turn. ``alive`` raises when
+        waiting is over; entries that were handed over by then are given all the same."""
         try:
             return self._step(alive)
-        except Moved as moved:
+        except GroupReplaced as moved:
             return self._had(moved)
 
     def _step(self, alive: Callable[[], object]) -> list[Delivered] | None:
@@ -252,7 +252,7 @@ class WaitSession:
         return None
 
     def out_of_turn(self) -> list[Delivered] | None:
-        """What there is, whoever waits for it: of one that found no free record."""
+        """Read what the group has, whoever waits for it: for a reader that found no free record."""
         return self._try(())[0] or None
 
     def give_up(self) -> list[Delivered] | None:
@@ -415,14 +415,14 @@ class WaitSession:
         return found
 
     def _collect(self, mailbox: Mailbox) -> list[Delivered]:
-        """What another handed to it, but for what was deleted since."""
+        """The entries that were handed to it, without those that were deleted since."""
         read, number = self._read, self.key
         lane = read.engine.lane
         held = None if lane is None else lane.given(read.stream, number, mailbox.first)
         if held is not None:  # they are among the stream's newest
             master, lp = held
             newest = codec().entries(lp, *master, b"", mailbox.first, mailbox.last)
-            return self._told(newest, mailbox.time_ms)
+            return self._as_deliveries(newest, mailbox.time_ms)
         names = [read.stream]  # and the one it has now
 
         def once(batch: Callable[[Snapshot], Batch]) -> Batch:
@@ -443,14 +443,99 @@ class WaitSession:
             start = found[-1].id.next() if found else mailbox.first
             rest: tuple[StreamID, StreamID] | None = (start, mailbox.last)
             while rest is not None:
-                entries, rest = reading.read_on(once, name, *rest, -1)
-                found += self._told(entries, mailbox.time_ms)
+                entries, rest = reading.read_on(once, name, RangeRead(*rest, -1))
+                found += self._as_deliveries(entries, mailbox.time_ms)
         return found
 
-    def _told(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
-        """What was handed to it, as deliveries of this time."""
+    def _as_deliveries(self, entries: Sequence[NodeEntry], time_ms: int) -> list[Delivered]:
+        """Entries that were handed to it, as deliveries of this time."""
         self._read.engine.metrics.count("read_entries", len(entries))
         return [Delivered(StreamID(ms, seq), items, 0, 1, time_ms) for _, ms, seq, items in entries]
 
     def _due(self) -> bool:
         return self._due_ms is not None and self._read.engine.clock.now_ms() >= self._due_ms
+
+
+def kept_record(read: GroupRead, owner: tuple[object, bytes]) -> tuple[int, SavedWaiter] | None:
+    """The group's number, and the waiter record that the owner kept when it was served, if it may
+    wait again in compiled code: for new entries only, by their count."""
+    waits = read.engine.wake.waits
+    key = waits.plain.get((read.stream, read.group), 0)
+    if read.engine.lane is None or not key or read.noack or read.capped:
+        return None
+    bare = None if read.asked_idle_ms is not None else waits.saved.take_bare(key, owner)
+    return None if bare is None else (key, bare)
+
+
+def read_group(
+    read: GroupRead,
+    deadline: float | None,
+    alive: Callable[[], object],
+    owner: tuple[object, bytes] | None = None,
+    making: tuple[Making, list[Any]] | None = None,
+) -> list[Delivered]:
+    """What a read of a group gives, in the order of its queue; [] at the deadline.
+
+    Args:
+        read: the read.
+        deadline: of ``time.monotonic``; None: none.
+        alive: raises when waiting is over; asked when it begins to wait, and about every 150 ms.
+        owner: keeps its place in the queue over time-outs: somebody, and its consumer; by default
+            the thread.
+        making: what makes deliveries in compiled code, and where these are put; then it gives [].
+    """
+    owner = owner or owner_of(read.consumer)
+    shown = False
+    kept = None if making is None else kept_record(read, owner)
+    while kept is not None or not over(deadline):
+        session = (
+            read.session(owner) if kept is None else WaitSession(read, kept[0], NEW_ONLY, owner)
+        )
+        if session is None:
+            break  # the group is gone: reading says so
+        try:
+            if kept is not None and making is not None:
+                (_, bare), kept = kept, None
+                if (made := session.again(bare, making[0], left_of(deadline))) is not None:
+                    making[1].extend(made)
+                    return []
+            found = _in_turn(read, session, deadline, alive)
+        except GroupReplaced:
+            session.leave()
+            continue
+        except BaseException:
+            session.leave()
+            raise
+        if found or found is None:
+            return found or []
+        shown = True  # what it was handed was deleted since
+    return read.last(shown=shown)
+
+
+def _in_turn(
+    read: GroupRead, session: WaitSession, deadline: float | None, alive: Callable[[], object]
+) -> list[Delivered] | None:
+    engine = read.engine
+    found = session.begin()
+    if found:
+        return found
+    ticket = session.ticket
+    if ticket is None:  # more waiters than records: without order
+        return wait_streams(
+            engine, [read.stream], session.out_of_turn, deadline, alive, session.pause_s
+        )
+    while True:
+        found = session.step(alive)
+        if found is not None:
+            return found
+        left_s = left_of(deadline)
+        if left_s <= 0:
+            return session.give_up()
+        left_s = engine.sleep_within(left_s)
+        pause_s = session.pause_s()
+        if pause_s is not None:
+            left_s = min(left_s, pause_s)
+        if ticket.sleep(session.seen, left_s):
+            engine.metrics.count("wakeups")
+        else:
+            engine.notice_drops()

@@ -12,8 +12,8 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import setting_changes
 from logstore.engine.streams import add, idempotency
 from logstore.engine.streams.add import AUTO, Added, AutoID
-from logstore.engine.streams.idempotency import Asked
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams.idempotency import ProducerRequest
+from logstore.engine.streams.removal import TrimRule
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import ENTRY_MAX_BYTES, PRODUCER_ID_MAX_BYTES, Profile
 from logstore.settings import IDEMPOTENT_DURATION_MAX_S, IDEMPOTENT_IDS_MAX
@@ -77,7 +77,7 @@ def _idempotent(request: add.Add, producer: bytes, name: bytes | None) -> Step:
     if request.ids is not AUTO:
         raise Failed("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
     iid = fingerprint(request.batch.flat(0)) if name is None else name
-    asked = Asked(producer, [iid])
+    asked = ProducerRequest(producer, [iid])
 
     def reply(added: list[StreamID] | None) -> Reply:
         return None if added is None else bytes(added[0])

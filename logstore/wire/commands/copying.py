@@ -8,10 +8,10 @@ from logstore.api import dump
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy as copies
-from logstore.engine.dump.restore import Prepared, install
-from logstore.engine.features import stream_expiry
-from logstore.engine.features.due_entries import When
-from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS
+from logstore.engine.dump.restore import VerifiedStream, install
+from logstore.engine.features import expired
+from logstore.engine.features.due_entries import DueTime
+from logstore.engine.features.expired import EXPIRES_MAX_MS
 from logstore.engine.streams import lifecycle
 from logstore.errors import Error, StreamExistsError, StreamNotFoundError
 from logstore.options import Profile
@@ -139,7 +139,7 @@ class _Restoring:
         self._ttl = ttl
         self._replace = replace
         self._absolute = absolute
-        self._stream: Prepared | None = None
+        self._stream: VerifiedStream | None = None
         self._error: Error | None = None
 
     def prepare(self) -> None:
@@ -178,7 +178,7 @@ class _Restoring:
         if not self._replace and state.record_by_name(self._key) is not None:
             raise Failed(BUSY)
 
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> VerifiedStream:
         if self._stream is None:
             raise self._error or Failed(SYNTAX)
         return self._stream
@@ -186,7 +186,7 @@ class _Restoring:
     def _expire(self, state: WriteTxn) -> None:
         if self._ttl:
             at_ms = self._ttl if self._absolute else self._ttl + state.now_ms
-            stream_expiry.expire(state, self._key, When(min(at_ms, EXPIRES_MAX_MS)))
+            expired.expire(state, self._key, DueTime(min(at_ms, EXPIRES_MAX_MS)))
 
 
 COMMANDS = [

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import stream_expiry
-from logstore.engine.features.due_entries import When
-from logstore.engine.features.stream_expiry import EXPIRES_MAX_MS, Condition
+from logstore.engine.features import expired
+from logstore.engine.features.due_entries import DueTime
+from logstore.engine.features.expired import EXPIRES_MAX_MS, Condition
 from logstore.index.keys import StreamRecord
 from logstore.wire.resp.failures import Failed
 from logstore.wire.resp.reply import Reply
@@ -35,12 +35,12 @@ def _expiring(name: str, unit_ms: int, *, from_now: bool) -> Parse:
         when_ms = word.integer() * unit_ms
         if not I64_MIN <= when_ms <= EXPIRES_MAX_MS:
             raise _invalid(name)
-        when = When(when_ms, from_now)
+        when = DueTime(when_ms, from_now)
 
         def op(state: WriteTxn) -> bool:
             if from_now and when_ms + state.now_ms > EXPIRES_MAX_MS:
                 raise _invalid(name)
-            return stream_expiry.expire(state, key, when, conditions)
+            return expired.expire(state, key, when, conditions)
 
         return Change(op, int, frees=True)
 
@@ -67,7 +67,7 @@ def _conditions(words: Words) -> frozenset[Condition]:
 
 def persist(_client: Client, words: Words) -> Step:
     """As PERSIST."""
-    return Change(partial(stream_expiry.persist, name=words.next()), int)
+    return Change(partial(expired.persist, name=words.next()), int)
 
 
 def _telling(told: Callable[[int, int], int]) -> Parse:

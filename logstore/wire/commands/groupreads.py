@@ -267,7 +267,7 @@ class _GroupRead:
                 least = pause if least is None else min(least, pause)
         return least
 
-    def _look(self, view: Snapshot, key: bytes) -> probe.Available | None:
+    def _look(self, view: Snapshot, key: bytes) -> probe.AvailableEntries | None:
         asked = self._asked
         return probe.probe(view, key, asked.group, asked.asked_idle_ms, noack=asked.noack)
 

@@ -147,18 +147,9 @@ def xpending(_client: Client, words: Words) -> Step:
         now_ms, rows = reader.now_ms, reader.rows()
         left, start = count, low
         while True:
+            asked = group_rows.PendingRange(start, high, left, now_ms, consumer, min_idle_ms)
             page, following = reader.once(
-                partial(
-                    group_rows.detail_page,
-                    stream=key,
-                    group=group,
-                    start=start,
-                    end=high,
-                    count=left,
-                    consumer=consumer,
-                    min_idle_ms=min_idle_ms,
-                    now_ms=now_ms,
-                )
+                partial(group_rows.detail_page, stream=key, group=group, asked=asked)
             )
             rows.add([[bytes(row.id), row.consumer, row.idle_ms, row.count] for row in page])
             left -= len(page)

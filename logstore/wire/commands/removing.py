@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from logstore.api.opening import OpenStore
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.streams import delete, lifecycle, trim
-from logstore.engine.streams.trim import TrimRule
+from logstore.engine.streams import lifecycle, removal
+from logstore.engine.streams.removal import TrimRule
 from logstore.ids import StreamID
 from logstore.options import Profile
 from logstore.wire.partial_commits import ALL, counting, listing
@@ -104,7 +104,7 @@ def xtrim(client: Client, words: Words) -> Step:
         if not parser.take(words):
             raise Failed(SYNTAX)
     rule = parser.rule()
-    return Change(lambda state: trim.trim_named(state, key, rule), frees=True)
+    return Change(lambda state: removal.trim_named(state, key, rule), frees=True)
 
 
 # XDELEX and XACKDEL; options with the same words are of Redis only.
@@ -120,7 +120,7 @@ def xdel(_client: Client, words: Words) -> Step:
     def op(state: WriteTxn, items: slice = ALL) -> int:
         if state.record_by_name(key) is None:
             return 0  # the peers do not look at the IDs then
-        return delete.delete(state, key, wanted()[items])
+        return removal.delete(state, key, wanted()[items])
 
     def beside(opened: OpenStore[bytes]) -> int | None:
         try:
@@ -174,7 +174,7 @@ def xdelex(_client: Client, words: Words) -> Step:
     def op(state: WriteTxn, items: slice = ALL) -> list[int]:
         if state.record_by_name(key) is None:
             return [-1] * len(range(block.count)[items])
-        return list(delete.delete_ids(state, key, block.ids()[items], block.mode))
+        return list(removal.delete_ids(state, key, block.ids()[items], block.mode))
 
     return Change(op, frees=True, parts=listing(block.count, op))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
-from logstore.engine.features import node_limits
+from logstore.engine.features import setting_changes
 from logstore.log import frame as frames
 from logstore.options import ENTRY_MAX_BYTES
 from logstore.wire.resp.failures import SYNTAX, Failed
@@ -133,7 +133,7 @@ def config_set(client: Client, words: Words) -> Step:
     shared = opened_of(client.database.store).live()
 
     def change() -> Reply:
-        node_limits.change(shared.engine, shared.committer, wanted)
+        setting_changes.limit_nodes(shared.engine, shared.committer, wanted)
         return begin()
 
     return Admin(change)

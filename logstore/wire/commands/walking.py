@@ -59,15 +59,11 @@ class Stretch:
                 return Batch([], None)
         asked = most if limit < 0 else min(limit, most)
         low, high = self._rest
+        walked = self._whole if self.begun else None
         batch = ranges.read_on(
             lambda look: look(view),
             self.key,
-            low,
-            high,
-            asked,
-            reverse=self._reverse,
-            walked=self._whole if self.begun else None,
-            maker=maker,
+            ranges.RangeRead(low, high, asked, self._reverse, walked, maker),
         )
         if batch.rest is None and len(batch.entries) == asked != limit:
             return Batch(batch.entries, self._behind(StreamID(*batch.entries[-1][1:3])))

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from logstore.compaction import closing, output, runner, segment_rewrite
+from logstore.compaction import closing, runner, segment_rewrite
 from logstore.engine.commit import committer, log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.log import file_names
@@ -75,7 +75,7 @@ _FUNCTIONS: dict[Callable[..., Any], tuple[str, str]] = {
     segment_rewrite.seal: (COMPACTION, "seal"),
     segment_rewrite.write_and_adopt: (COMPACTION, "write"),
     segment_rewrite.adopt: (COMPACTION, "adopt"),
-    output.Output.finish: (COMPACTION, "write"),
+    segment_rewrite.CompactedSegment.finish: (COMPACTION, "write"),
     segment_rewrite.rewrite_open_nodes: (COMPACTION, "rewrite open nodes"),
     segment_rewrite.drop_dead: (COMPACTION, "drop"),
     segment_rewrite.unlink: (COMPACTION, "unlink"),

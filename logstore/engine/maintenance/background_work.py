@@ -1,12 +1,21 @@
-"""The maintenance thread: one a process, which does for the store what nobody waits for.
+"""What a process does for a store that nobody asks it for: work that is due, and maintenance.
 
-It writes the hints that sealed segments lack; removes pins that are over, or whose process is gone;
-takes a checkpoint when operation frames since the last one exceed the larger of 64 MiB and its own
-size; warns when the disk gets full; does the periodic work of features, such as retention;
-compacts, under a rate limit, if a way to do that was handed in.
+Due work has a time set: scheduled entries are added, streams and entries that expired are removed.
+A word in WAKE says when the next of all that is due, so nobody looks in vain. The background thread
+of each process and every waiting reader sleep no longer than until then; the first to wake does it,
+the others find the word moved.
 
-Invariants: nothing here is needed for correctness, nor for the promise of ``everysec``, which
-has a thread of its own; if another process has the maintenance lock, it is left to that one.
+The maintenance thread, one a process, writes the hints that sealed segments lack; removes pins that
+are over, or whose process is gone; takes a checkpoint when operation frames since the last one
+exceed the larger of 64 MiB and its own size; warns when the disk gets full; does the periodic work
+of features, such as retention; compacts, under a rate limit, if a way to do that was handed in.
+
+Invariants of due work: it is called with nothing held; what fails here fails nobody else's call: it
+is logged, and tried again later. A read-only store does nothing.
+
+Invariants of maintenance: nothing of it is needed for correctness, nor for the promise of
+``everysec``, which has a thread of its own; if another process has the maintenance lock, it is left
+to that one.
 """
 
 from __future__ import annotations
@@ -18,18 +27,88 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.engine.commit.committer import Committer
-from logstore.engine.runtime import maintenance_locks
-from logstore.engine.runtime.background import Pause, Repeated, StoppedError, Throttle
+from logstore.engine.runtime import disk_space, maintenance_locks
+from logstore.engine.runtime.background import Pause, Repeated, StoppedError, StoreThread, Throttle
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
-from logstore.errors import LockTimeoutError, StoreGoneError
+from logstore.errors import ClosedError, LockTimeoutError, StoreGoneError
+from logstore.features.feature_list import first_due
 from logstore.format import Role, segment_of
+from logstore.index.txn import IndexTxn
 from logstore.log import file_names
 
 if TYPE_CHECKING:
-    from logstore.engine.features.due_features import Periodic
-    from logstore.engine.maintenance.space_alarm import SpaceAlarm
+    from logstore.engine.features.due_features import Periodic, Timed
+    from logstore.engine.runtime.disk_space import SpaceAlarm
+
+RETRY_S = 1.0
+BUSY_S = 0.002  # another thread of this process is at it
+
+
+class DueWorker:
+    """Does what is due, for one process."""
+
+    def __init__(self, engine: Engine, committer: Committer) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._busy = threading.Lock()
+        self._retry_at = 0.0
+        self._trouble = Repeated("adding what is due, or dropping what expired,")
+
+    def add(self, due_ms: int) -> float:
+        """Do a batch of what is due; after how many seconds to look again.
+
+        ``due_ms`` is the word that says so.
+        """
+        if (wait_s := self._retry_at - time.monotonic()) > 0:
+            return wait_s
+        if not self._busy.acquire(blocking=False):
+            return BUSY_S
+        try:
+            from logstore.engine.features.due_features import (
+                TIMED,  # (not loaded where nothing is due)
+            )
+
+            engine = self._engine
+            engine.check_open()
+            if not any(self._do(timed) for timed in TIMED) and engine.wake.next_due_ms == due_ms:
+                self._put_right()  # nobody was faster, and there was nothing
+                return BUSY_S  # or the clock was put back meanwhile
+        except ClosedError:
+            return RETRY_S
+        except Exception as exc:  # noqa: BLE001  whoever waits did not ask for this
+            self._retry_at = time.monotonic() + RETRY_S
+            self._trouble.failed(exc)
+            return RETRY_S
+        finally:
+            self._busy.release()
+        self._trouble.went()
+        return 0.0
+
+    def _do(self, timed: Timed) -> bool:
+        """Do a batch of one kind of work, if its time has come; whether anything was done."""
+        engine, first_due_of = self._engine, timed.feature.first_due
+        assert first_due_of is not None
+        first_ms = snapshot.read(engine, lambda view: first_due_of(view.index))
+        if not 0 < first_ms <= engine.clock.now_ms():
+            return False
+        if timed.frees:
+            return bool(self._committer.free(timed.work))
+        disk_space.check(engine)
+        return bool(self._committer.run(timed.work))
+
+    def _put_right(self) -> None:
+        with self._committer.locked():
+            refresh_locked(self._engine)
+
+
+def refresh_locked(engine: Engine) -> None:
+    """Set the word from the index, which stands where WAKE says. LOCK is held."""
+    generation = engine.index()
+    with generation.env.begin() as txn:
+        engine.wake.next_due_ms = first_due(IndexTxn(generation, txn))
+
 
 POLL_S = 0.2
 SETTLED_S = 1.0  # who has a store open for less loads nothing of compaction
@@ -39,12 +118,16 @@ CHECKPOINT_BYTES_S = 256 << 20  # no limit but for resting half of the time
 Compact = Callable[[Pause], None]
 
 
-class MaintenanceThread:
-    """Looks after one store for one process."""
+class MaintenanceThread(StoreThread):
+    """Looks after one store for one process. It stops in the midst of a compaction, too: what that
+    did so far counts."""
+
+    NAME = "logstore-maintenance"
 
     def __init__(
         self, engine: Engine, committer: Committer, compact: Compact | None = None
     ) -> None:
+        super().__init__()
         self._engine = engine
         self._committer = committer
         self._compact = compact
@@ -54,19 +137,6 @@ class MaintenanceThread:
         self._pins_next_s = 0.0
         self._waiting = 0  # callers that want the maintenance lock
         self._guard = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin; a daemon thread, so that it never keeps a process alive."""
-        self._thread = threading.Thread(target=self._run, name="logstore-maintenance", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, in the midst of a compaction too: what it did so far counts."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -119,7 +189,7 @@ class MaintenanceThread:
 
     def _tick_features(self) -> None:
         if self._space is None:
-            from logstore.engine.maintenance.space_alarm import SpaceAlarm
+            from logstore.engine.runtime.disk_space import SpaceAlarm
 
             self._space = SpaceAlarm(self._engine)
         self._space.tick()
