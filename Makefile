@@ -65,7 +65,7 @@ pure-alone:
 pure-beside:
 	@$(ENV) test -- $(STAGE) pure -- $(ARGS)
 
-test-quick: ## something of every room, about a minute
+test-quick: ## something of every room, below a minute
 	@$(ENV) test -- sh -c 'pytest -q -n $(JOBS) --dist loadfile $(ARGS) $$(python -m tests.rooms --quick)'
 
 test-for: ## the tests of what changed: PATHS="a.py b.py", or what differs from main

@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
                     else:
                         results.append(each)
                     if not asked.json:
-                        print(told(each), flush=True)
+                        print(result_lines(each), flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     document = about | {
@@ -159,7 +159,7 @@ def _busy_ticks() -> int:
     return user + nice + system + sum(interrupts)
 
 
-def told(result: Result | Curve) -> str:
+def result_lines(result: Result | Curve) -> str:
     """One result for people."""
     if isinstance(result, Curve):
         points = ", ".join(f"{at:,}: {value:.4g}" for at, value in result.points)

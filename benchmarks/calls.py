@@ -66,31 +66,27 @@ def _judged(
 
 
 def _add(bench: Bench) -> Result:
-    count = bench.size(5_000, 1_000)
     kinds = SQLite, RocksDB, LiteQueue, DiskCache, Redis, Valkey
-    with (
-        logstore.open(bench.folder / "add", sync="everysec") as store,
-        peers.open_all(bench.folder / "add-peers", kinds) as there,
-    ):
-        stream = store.stream(data.STREAM)
-        sides = {"logstore": _us(stream.add, _rows(count))}
-        sides |= {each.label: _us(each.add, _rows(count)) for each in there}
-        found = in_turns(2 * bench.rounds, sides)
-    return _judged("append one row", "us", found, "SQLite", 1.0)
+    return _adds(bench, bench.size(5_000, 1_000), kinds, durable=False)
 
 
 def _add_always(bench: Bench) -> Result:
-    count = bench.size(300, 50)
-    kinds = SQLite, RocksDB, Redis, Valkey
+    return _adds(bench, bench.size(300, 50), (SQLite, RocksDB, Redis, Valkey), durable=True)
+
+
+def _adds(bench: Bench, count: int, kinds: tuple[type[Peer], ...], *, durable: bool) -> Result:
+    """Append single rows; ``durable``: with a sync each time."""
+    folder = bench.folder / ("durable" if durable else "add")
     with (
-        logstore.open(bench.folder / "durable", sync="always") as store,
-        peers.open_all(bench.folder / "durable-peers", kinds, durable=True) as there,
+        logstore.open(folder, sync="always" if durable else "everysec") as store,
+        peers.open_all(folder.with_name(f"{folder.name}-peers"), kinds, durable=durable) as there,
     ):
         stream = store.stream(data.STREAM)
         sides = {"logstore": _us(stream.add, _rows(count))}
         sides |= {each.label: _us(each.add, _rows(count)) for each in there}
         found = in_turns(2 * bench.rounds, sides)
-    return _judged("append one row, durable when it returns", "us", found, "SQLite", 1.0)
+    name = "append one row, durable when it returns" if durable else "append one row"
+    return _judged(name, "us", found, "SQLite", 1.0)
 
 
 def _transaction(bench: Bench) -> Result:

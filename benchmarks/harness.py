@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,17 +144,11 @@ def at_most(
 
 
 def at_least(
-    name: str,
-    unit: str,
-    ours: Sample,
-    peer: Sample,
-    limit: float,
-    note: str = "",
-    others: Sequence[Sample] = (),
+    name: str, unit: str, ours: Sample, peer: Sample, limit: float, *more: Any, **named: Any
 ) -> Result:
-    """Our rate over the peer's."""
-    ratio = ours.mean / peer.mean
-    return Result(name, unit, ours, peer, ratio, f">= {limit:g} x", ratio >= limit, note, others)
+    """Our rate over the peer's; the note and the others as of ``at_most``."""
+    found = at_most(name, unit, ours, peer, limit, *more, **named)
+    return replace(found, target=f">= {limit:g} x", met=found.measured >= limit)
 
 
 def below(

@@ -84,7 +84,7 @@ def _interruptions() -> None:
     )
 
 
-def look() -> list[float]:
+def long_gaps() -> list[float]:
     """The gaps between two looks at the clock that are too long."""
     gaps_s: list[float] = []
     last = time.monotonic()
@@ -227,7 +227,7 @@ def _note(found: Counter[int], sent: bytes, now: int) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1] == "loop":
-        print(json.dumps(look()))
+        print(json.dumps(long_gaps()))
         sys.exit()
     side, place, how_many, *rest = sys.argv[1:]
     received = (

@@ -36,7 +36,7 @@ GIVE_US, TAKE_US = 15.0, 25.0
 PAUSE_S = 0.002  # between adds that each meet a reader who waits
 
 
-class Run(NamedTuple):
+class RunTimes(NamedTuple):
     """What one run took."""
 
     rate: float  # entries a second, added, read and acked
@@ -50,8 +50,8 @@ def run(bench: Bench) -> list[Result]:
     count = bench.size(10_000, 3_000)
     results: list[Result] = []
     for consumers in CONSUMERS:
-        ours: list[Run] = []
-        theirs: list[Run] = []
+        ours: list[RunTimes] = []
+        theirs: list[RunTimes] = []
         for number in range(bench.rounds):
             folder = bench.folder / f"live-{consumers}-{number}"
             ours.append(_ours(folder / "ours", consumers, count, 0))
@@ -60,7 +60,7 @@ def run(bench: Bench) -> list[Result]:
     return results + _hand_over(bench)
 
 
-def _judged(consumers: int, ours: list[Run], theirs: list[Run]) -> list[Result]:
+def _judged(consumers: int, ours: list[RunTimes], theirs: list[RunTimes]) -> list[Result]:
     labels = ("logstore", "Redis")
     rates = [
         Sample(label, [each.rate for each in side])
@@ -95,7 +95,7 @@ def _hand_over(bench: Bench) -> list[Result]:
     ]  # fmt: skip
 
 
-def _ours(folder: Path, consumers: int, count: int, pause_s: float) -> Run:
+def _ours(folder: Path, consumers: int, count: int, pause_s: float) -> RunTimes:
     with logstore.open(folder) as store:
         stream = store.stream(STREAM)
         group = stream.group(GROUP, start="0")
@@ -107,7 +107,7 @@ def _ours(folder: Path, consumers: int, count: int, pause_s: float) -> Run:
         return _timed("ours", folder, consumers, count, stream.add, left, pause_s, None)
 
 
-def _redis(folder: Path, consumers: int, count: int) -> Run:
+def _redis(folder: Path, consumers: int, count: int) -> RunTimes:
     with peer.unix_socket() as socket, peer.redis_server(folder, unix_socket=socket) as port:
         client = peer.connect_unix(socket)
         client.xgroup_create(STREAM, GROUP, "0", mkstream=True)
@@ -132,7 +132,7 @@ def _timed(
     left: Callable[[], int],
     pause_s: float,
     server: int | None,
-) -> Run:
+) -> RunTimes:
     drawn = random.Random(count)
     rows = [{"n": str(n), "body": "x" * drawn.randrange(10, 200)} for n in range(count)]
     running = [
@@ -159,7 +159,7 @@ def _timed(
     consumers_s = sum(each["processor_s"] for each in told)
     assert sum(each["entries"] for each in told) == count
     spent_s = producer_s + consumers_s + _processor_s(server) - served_s
-    return Run(
+    return RunTimes(
         count / passed_s, *(each / count * 1e6 for each in (spent_s, producer_s, consumers_s))
     )
 

@@ -31,7 +31,7 @@ ROUNDS_MAX = 3
 P999_GOAL_MS, MOST_GOAL_MS = 5.0, 50.0
 
 
-class Case(NamedTuple):
+class MaintenanceCase(NamedTuple):
     """A work, and who adds beside it."""
 
     told: str
@@ -41,24 +41,26 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("a loop of another process", "spin"),
-    Case("compact(full=True)", "compact"),
-    Case("compact(purge=True)", "purge"),
-    Case("a copy of a stream of {entries:,}", "copy"),
-    Case("configure(max_entries=), which drops 9 of 10", "configure"),
-    Case("configure(compact_by=), which keeps 8", "keep-newest"),
-    Case("checkpoint(), two threads that add", "checkpoint", adders=2),
-    Case("checkpoint() of the same process, two threads", "checkpoint", adders=2, together=True),
-    Case("a trim of {part:,} entries", "trim"),
-    Case("the drop of a stream of {entries:,}", "drop"),
-    Case("a backup", "backup"),
-    Case("a ship into a folder", "ship"),
+    MaintenanceCase("a loop of another process", "spin"),
+    MaintenanceCase("compact(full=True)", "compact"),
+    MaintenanceCase("compact(purge=True)", "purge"),
+    MaintenanceCase("a copy of a stream of {entries:,}", "copy"),
+    MaintenanceCase("configure(max_entries=), which drops 9 of 10", "configure"),
+    MaintenanceCase("configure(compact_by=), which keeps 8", "keep-newest"),
+    MaintenanceCase("checkpoint(), two threads that add", "checkpoint", adders=2),
+    MaintenanceCase(
+        "checkpoint() of the same process, two threads", "checkpoint", adders=2, together=True
+    ),
+    MaintenanceCase("a trim of {part:,} entries", "trim"),
+    MaintenanceCase("the drop of a stream of {entries:,}", "drop"),
+    MaintenanceCase("a backup", "backup"),
+    MaintenanceCase("a ship into a folder", "ship"),
 )
 PEER = {"compact": ("VACUUM of SQLite", "vacuum"),
         "checkpoint": ("wal_checkpoint of SQLite", "wal")}  # fmt: skip
 
 
-class Found(NamedTuple):
+class CaseRound(NamedTuple):
     """One round of a case."""
 
     alone: Took
@@ -80,9 +82,9 @@ def run(bench: Bench) -> list[Result]:
         ours = [
             _round(bench.folder / f"{case.work}-{n}", made, case, entries, window_s) for n in rounds
         ]
-        theirs: list[Found] = []
+        theirs: list[CaseRound] = []
         if case.work in PEER and not case.together:
-            beside = Case(*PEER[case.work])
+            beside = MaintenanceCase(*PEER[case.work])
             theirs = [
                 _round(bench.folder / f"{n}.db", table, beside, entries, window_s) for n in rounds
             ]
@@ -91,7 +93,7 @@ def run(bench: Bench) -> list[Result]:
 
 
 def _judged(
-    case: Case, entries: int, ours: Sequence[Found], theirs: Sequence[Found]
+    case: MaintenanceCase, entries: int, ours: Sequence[CaseRound], theirs: Sequence[CaseRound]
 ) -> list[Result]:
     name = "add beside " + case.told.format(entries=entries, part=entries * 2 // 5)
     alone_p999 = Sample("alone, before", [each.alone.p999_ms for each in ours])
@@ -114,25 +116,27 @@ def _judged(
     ]  # fmt: skip
 
 
-def _round(place: Path, made: Path, case: Case, entries: int, window_s: float) -> Found:
+def _round(
+    place: Path, made: Path, case: MaintenanceCase, entries: int, window_s: float
+) -> CaseRound:
     """Copy the store or the table, add to it, maintain it beside that."""
     copied = shutil.copytree if made.is_dir() else shutil.copyfile
     copied(made, place)
     adds = _process(place, case.adders, case.work if case.together else "nothing", entries)
     works = adds if case.together else _process(place, 0, case.work, entries)
     time.sleep(window_s)
-    began_ns, ended_ns = _told(works, "go")
+    began_ns, ended_ns = _answer(works, "go")
     if works is not adds:
-        _told(adds, "go")
+        _answer(adds, "go")
     until_ns = max(ended_ns, began_ns + int(window_s * 1e9))
     time.sleep(max(0.0, (until_ns - time.monotonic_ns()) / 1e9))
     windows = [(began_ns - int(window_s * 1e9), began_ns), (began_ns, until_ns)]
-    alone, beside = (Took(int(count), *ms) for count, *ms in _told(adds, json.dumps(windows)))
+    alone, beside = (Took(int(count), *ms) for count, *ms in _answer(adds, json.dumps(windows)))
     adds.communicate(timeout=ENDS_S)
     if works is not adds:
         works.communicate("[]\n", timeout=ENDS_S)
     _remove(place)
-    return Found(alone, beside, (ended_ns - began_ns) / 1e9)
+    return CaseRound(alone, beside, (ended_ns - began_ns) / 1e9)
 
 
 def _remove(place: Path) -> None:
@@ -156,7 +160,7 @@ def _process(place: Path, adders: int, work: str, entries: int) -> subprocess.Po
     return made
 
 
-def _told(process: subprocess.Popen[str], line: str) -> Any:
+def _answer(process: subprocess.Popen[str], line: str) -> Any:
     """What it prints for a line."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -39,7 +39,7 @@ def _large(bench: Bench) -> list[Result]:
     found = _plans(bench, path, sensors.STREAM)
     name = f"plan of {nodes:,} nodes"
     results = [
-        *_told(name, found),
+        *_results(name, found),
         _limited(f"{name}: its file", "bytes a node", [one["node_bytes"] for one in found]),
         _limited(f"{name}: the largest split", "KiB", [one["split_kib"] for one in found]),
     ]
@@ -58,8 +58,10 @@ def _many(bench: Bench) -> list[Result]:
                     transaction.stream(f"customer:{number}").add(data.rows(1, number)[0])
         token = store.moment()
     results = [
-        *_told(f"plan of {count:,} streams", _plans(bench, path, EVERYTHING)),
-        *_told(f"plan of {count:,} streams as of a moment", _plans(bench, path, EVERYTHING, token)),
+        *_results(f"plan of {count:,} streams", _plans(bench, path, EVERYTHING)),
+        *_results(
+            f"plan of {count:,} streams as of a moment", _plans(bench, path, EVERYTHING, token)
+        ),
     ]
     shutil.rmtree(path)
     return results
@@ -69,7 +71,7 @@ def _plans(bench: Bench, path: Path, streams: str, token: str = "") -> list[dict
     return [fresh("plan", path, streams, token) for _ in range(bench.rounds)]
 
 
-def _told(name: str, found: list[dict[str, Any]]) -> list[Result]:
+def _results(name: str, found: list[dict[str, Any]]) -> list[Result]:
     seconds = Sample("logstore", [one["seconds"] for one in found])
     processor = Sample("of the processor", [one["processor_s"] for one in found])
     return [

@@ -120,7 +120,7 @@ def _idle(bench: Bench, path: Path) -> list[Result]:
     """Percent of a core that a waiter takes; the processes wait side by side."""
     seconds = 1 if bench.tiny else 5 if bench.quick else 25
     running = {kind: _child("idle", path, kind, seconds) for kind in KINDS}
-    used = {kind: 100 * _said(each) / seconds for kind, each in running.items()}
+    used = {kind: 100 * _last_json(each) / seconds for kind, each in running.items()}
     idle = used.pop("nothing")
     note = f"{seconds} s; a process that does not wait takes {idle:.3f}"
     return [
@@ -177,7 +177,7 @@ def _received(
     for _ in range(count):
         time.sleep(PAUSE_S)
         add({"t": str(time.monotonic_ns())})
-    found: list[float] = _said(child)
+    found: list[float] = _last_json(child)
     return found
 
 
@@ -188,6 +188,6 @@ def _child(*arguments: object) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def _said(child: subprocess.Popen[str]) -> Any:
+def _last_json(child: subprocess.Popen[str]) -> Any:
     out, _ = child.communicate(timeout=120)
     return json.loads(out.splitlines()[-1])

@@ -73,7 +73,7 @@ STAGES: dict[str, Stage] = {
 }
 
 
-class Run(NamedTuple):
+class StageRun(NamedTuple):
     """How a stage is run."""
 
     name: str
@@ -94,7 +94,7 @@ class Run(NamedTuple):
         return subprocess.run(command, env=self.environment(), cwd=ROOT, check=False).returncode
 
 
-def run(stage: Run, jobs: str, forgive: int) -> int:
+def run(stage: StageRun, jobs: str, forgive: int) -> int:
     """Run a stage, and what failed of it once more; the exit code of the stage."""
     KEPT.mkdir(parents=True, exist_ok=True)
     path = KEPT / f"{stage.name}.json"
@@ -118,7 +118,7 @@ def results_of(path: Path) -> Results:
     return Results(**json.loads(path.read_text()))
 
 
-def is_forgiven(stage: Run, results: Results, forgive: int) -> bool:
+def is_forgiven(stage: StageRun, results: Results, forgive: int) -> bool:
     """Run each test that failed once more, alone; true if all pass, and they are few enough."""
     before = flaky_lines()
     if results.unforgivable:
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.stage is None:
         parser.error("which stage?")
     seed = given.draw or str(seeds.seed())
-    stage = Run(given.stage, seed, bool(given.draw), tuple(arguments[split + 1 :]))
+    stage = StageRun(given.stage, seed, bool(given.draw), tuple(arguments[split + 1 :]))
     return run(stage, given.jobs, int(os.environ.get("LOGSTORE_FORGIVE") or 0))
 
 

@@ -34,7 +34,7 @@ def stored(seed: int, count: int = 12) -> tuple[bytes, list[int]]:
     return bytes(data), ends
 
 
-def told(codec: Codec, data: bytes, at: int = 0, most: int = 99, **before: Any) -> Any:
+def batch_facts(codec: Codec, data: bytes, at: int = 0, most: int = 99, **before: Any) -> Any:
     """All that a batch tells."""
     master, top = before.get("master"), before.get("top", (0, 0))
     batch = codec.NodeBatch(data, at, most, master, top)

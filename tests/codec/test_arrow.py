@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import subprocess
-import sys
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +15,7 @@ from logstore.codec import ARROW_COLUMNS, EXACT_COLUMNS, MAX_ID, Codec, pure
 from logstore.codec.arrow_builder import NameGuard
 from logstore.errors import CorruptNodeError, EntryTypeError, InvalidEntryError, OptionError
 from tests.codec.strategies import entries, next_id, steps
+from tests.support.processes import run_program
 
 TOP = 2**64 - 1
 YEAR_10000_MS = 253402300800000
@@ -343,7 +342,7 @@ assert "pyarrow" not in sys.modules
 c.ArrowBuilder().finish()
 assert "pyarrow" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_program(code)
 
 
 NAMES = [b"a", b"speed", b"", "é".encode()]

@@ -17,14 +17,16 @@ from logstore.log.frame import Create, Record
 from logstore.log.segment_writer import CommitBuffer
 from logstore.rdb.rdb_writer import string
 from logstore.row_seal import seal
-from tests.codec.batches import COVERED, stored, told
+from tests.codec.batches import COVERED, batch_facts, stored
 from tests.support.inside import add_frame
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
     data, ends = stored(seed)
-    count, end, live, nbytes, first, top, last, master, payloads, places, *_ = told(codec, data)
+    count, end, live, nbytes, first, top, last, master, payloads, places, *_ = batch_facts(
+        codec, data
+    )
     position = 100
     assert (count, end) == (len(ends), len(data))
     found = 0
@@ -46,7 +48,7 @@ def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_ends_where_the_bytes_do(codec: Codec, native: Codec, seed: int) -> None:
+def test_a_batch_ends_where_the_bytes_do(codec: Codec, native: Codec, seed: int) -> None:
     data, ends = stored(seed, 4)
     for size in range(0, len(data), 1 if codec is native else 37):
         batch = codec.NodeBatch(data[:size], 0, 99, None, (0, 0))
@@ -64,16 +66,16 @@ def test_both_take_the_same_of_what_is_damaged(native: Codec, seed: int) -> None
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(forged))
             forged[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
-        assert told(native, bytes(forged)) == told(pure_codec, bytes(forged))
+        assert batch_facts(native, bytes(forged)) == batch_facts(pure_codec, bytes(forged))
 
 
 def test_what_stands_before_it_counts(codec: Codec) -> None:
     data, _ = stored(1)
-    _, _, _, _, first, _, _, _, _, places, *_ = told(codec, data)
+    _, _, _, _, first, _, _, _, _, places, *_ = batch_facts(codec, data)
     master = places[0][1]
-    assert told(codec, data, master=master)[0] == 0
-    assert told(codec, data, top=first)[0] == 0
-    assert told(codec, data, master=(master[0] - 1, 9), top=(first[0] - 1, 9))[0] == 12
+    assert batch_facts(codec, data, master=master)[0] == 0
+    assert batch_facts(codec, data, top=first)[0] == 0
+    assert batch_facts(codec, data, master=(master[0] - 1, 9), top=(first[0] - 1, 9))[0] == 12
     for wrong in (-1, len(data) + 1):
         with pytest.raises(ValueError, match="inside"):
             codec.NodeBatch(data, wrong, 1, None, (0, 0))

@@ -140,7 +140,7 @@ def compress(text: bytes) -> bytes:
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 700))
-def test_it_gives_back_what_was_compressed(codec: Codec, seed: int, size: int) -> None:
+def test_decompressing_gives_back_what_was_compressed(codec: Codec, seed: int, size: int) -> None:
     rng = random.Random(seed)
     text = bytes(rng.choices(b"ab\x00", weights=(9, 3, 1), k=size))
     packed = compress(text)

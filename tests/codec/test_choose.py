@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from logstore.codec import Codec, pure
-from tests.support.compiled import is_told, told
+from tests.support.compiled import has_parameters, parameter_names
 
 NAMES = sorted(name for name in vars(Codec) if not name.startswith("_"))
 FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(pure, name))]
@@ -77,11 +77,11 @@ def test_compiled_functions_take_the_parameters_of_the_pure_ones(native: Codec, 
 def test_compiled_classes_are_called_as_the_pure_ones(native: Codec, name: str) -> None:
     """The pure class is the type of both."""
     plain, compiled = getattr(pure, name), getattr(native, name)
-    if is_told(compiled):
-        assert told(compiled) == list(inspect.signature(plain).parameters)
+    if has_parameters(compiled):
+        assert parameter_names(compiled) == list(inspect.signature(plain).parameters)
     for method in vars(plain).keys() - INNER.get(name, set()):
         if not method.startswith("_"):
             assert hasattr(compiled, method), method
             if callable(getattr(plain, method)):
                 expected = [each for each, _ in parameters(getattr(plain, method))]
-                assert told(getattr(compiled, method)) == expected, method
+                assert parameter_names(getattr(compiled, method)) == expected, method

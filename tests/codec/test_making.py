@@ -6,6 +6,7 @@ import gc
 import pickle
 import struct
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +41,7 @@ def lp() -> bytes:
     return node_of(FLATS)
 
 
-def _told(entries: list[Any]) -> list[Any]:
+def _types_and_values(entries: list[Any]) -> list[Any]:
     return [
         (type(e), type(e.id), e.id, type(e._flat), e._flat, e._encoding, e.pairs, dict(e.fields))
         for e in entries
@@ -61,10 +62,10 @@ def test_entries_are_as_made_one_by_one(
         expected: list[Any] = [make_entry(row, encoding) for row in pure.entries(*rest)]
         for entry in expected:
             entry._flat = tuple(entry._flat)
-        assert _told(made) == _told(expected)
+        assert _types_and_values(made) == _types_and_values(expected)
         assert made == expected
         assert [hash(entry) for entry in made] == [hash(entry) for entry in expected]
-        assert _told(pickle.loads(pickle.dumps(made))) == _told(expected)
+        assert _types_and_values(pickle.loads(pickle.dumps(made))) == _types_and_values(expected)
 
 
 @pytest.mark.parametrize("flat", [["a", "1", "b", "2", "a", "3"], ("a", "1"), [], [b"a", b"1"]])
@@ -124,6 +125,19 @@ def test_classes_without_the_slots_are_refused(codec: Codec) -> None:
         codec.EntryMaker(Entry, str, None)
 
 
+def frees_what_it_makes(work: Callable[[], None], objects: tuple[Any, ...]) -> None:
+    """Some calls leave neither memory nor references to these behind."""
+    work()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(200):
+        work()
+    assert sys.getallocatedblocks() - before < 100
+    counts = [sys.getrefcount(each) for each in objects]
+    work()
+    assert [sys.getrefcount(each) for each in objects] == counts
+
+
 def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
     maker, fields = native.EntryMaker(Entry, StreamID, None), native.FieldsMaker(Fields)
 
@@ -131,15 +145,7 @@ def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
         for entry in maker.entries(lp, *MASTER):
             fields.make(entry._flat, None)
 
-    work()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(200):
-        work()
-    assert sys.getallocatedblocks() - before < 100
-    counts = sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)
-    work()
-    assert (sys.getrefcount(Entry), sys.getrefcount(StreamID), sys.getrefcount(Fields)) == counts
+    frees_what_it_makes(work, (Entry, StreamID, Fields))
 
 
 def test_the_collector_walks_no_entry_without_a_codec(native: Codec, lp: bytes) -> None:
@@ -166,7 +172,9 @@ def test_a_finder_finds_what_a_walk_does(
             for seq in (0, 1, 2, 3, MASTER[1]):
                 walked = maker.entries(node, *MASTER, vector, (ms, seq), (ms, seq), 1)
                 found = finder.find(ms, seq, maker)
-                assert _told([] if found is None else [found]) == _told(walked)
+                assert _types_and_values([] if found is None else [found]) == _types_and_values(
+                    walked
+                )
 
 
 DELIVERED = FLATS[:3]
@@ -290,16 +298,7 @@ def test_deliveries_are_freed(native: Codec, delivered_lp: bytes) -> None:
         native.pack_ids(ids)
         native.are_ids(ids, StreamID)
 
-    work()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(200):
-        work()
-    assert sys.getallocatedblocks() - before < 100
-    counts = [sys.getrefcount(each) for each in (Delivery, Delivered, StreamID, group, NO_TIME)]
-    work()
-    after = [sys.getrefcount(each) for each in (Delivery, Delivered, StreamID, group, NO_TIME)]
-    assert after == counts
+    frees_what_it_makes(work, (Delivery, Delivered, StreamID, group, NO_TIME))
 
 
 @pytest.mark.parametrize("encoding", [None, "utf-8", "latin-1"])

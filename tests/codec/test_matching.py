@@ -39,7 +39,7 @@ def node_of(codec: Codec, drawn: list[tuple[Any, Flat]]) -> tuple[bytes, list[tu
     limit=st.sampled_from([-1, -1, 0, 1, 3]),
     reverse=st.booleans(),
 )
-def test_they_are_those_of_all_entries_whose_last_values_are_equal(
+def test_matching_rows_are_those_whose_last_values_are_equal(
     codec: Codec,
     drawn: Any,
     picks: Any,

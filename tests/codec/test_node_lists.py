@@ -131,7 +131,7 @@ def test_a_count_reads_nothing(codec: Codec) -> None:
     assert (end, builder.rows) == (len(items), 16)
 
 
-def test_it_stops_where_the_batch_is_full_or_the_bytes_end(codec: Codec) -> None:
+def test_a_list_of_nodes_stops_where_the_batch_is_full_or_the_bytes_end(codec: Codec) -> None:
     log = log_of(codec)
     item = fmt.SNAPSHOT_ITEM.size
     builder = codec.ArrowBuilder(["id"])

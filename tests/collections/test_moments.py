@@ -43,7 +43,7 @@ def place(number: int) -> dict[Any, Any]:
     return sealed.entry(("lat", "lon"), [str(number), number])
 
 
-class Case:
+class TriedStream:
     """One stream, the call that is tried on it, and what its entries must be."""
 
     def __init__(self, store: Store, number: int) -> None:
@@ -85,15 +85,15 @@ class Case:
             sealed.check(entry.fields)
 
 
-def adds(case: Case) -> None:
+def adds(case: TriedStream) -> None:
     case.add(climate(11))
 
 
-def adds_again(case: Case) -> None:
+def adds_again(case: TriedStream) -> None:
     case.add(case.same)
 
 
-def transacts(case: Case) -> None:
+def transacts(case: TriedStream) -> None:
     rows = [climate(1), place(2), climate(3)]
     with case.store.transaction() as opened:
         stream = opened.stream(f"s{case.number}")
@@ -102,7 +102,7 @@ def transacts(case: Case) -> None:
         case.there[one.id] = sealed.as_read(row)
 
 
-def transacts_over_streams(case: Case) -> None:
+def transacts_over_streams(case: TriedStream) -> None:
     """An entry is encoded, and then a handle is made: others encode theirs in its place."""
     row = climate(1)
     with case.store.transaction() as opened:
@@ -111,19 +111,19 @@ def transacts_over_streams(case: Case) -> None:
     case.there[made.id] = sealed.as_read(row)
 
 
-def adds_many(case: Case) -> None:
+def adds_many(case: TriedStream) -> None:
     rows = [climate(1), place(2), case.same, case.same]
     for id, row in zip(case.stream.add_many(rows), rows, strict=True):
         case.there[id] = sealed.as_read(row)
 
 
-def gets(case: Case) -> None:
+def gets(case: TriedStream) -> None:
     entry = case.stream.get(case.ids[1])
     assert entry is not None
     assert dict(entry.fields) == case.there[case.ids[1]]
 
 
-def ranges(case: Case) -> None:
+def ranges(case: TriedStream) -> None:
     for entry in case.stream.range(case.ids[1], count=2):
         assert dict(entry.fields) == case.there[entry.id]
     for entry in case.stream.range(where={"hum": "7"}):
@@ -132,37 +132,37 @@ def ranges(case: Case) -> None:
         sealed.check(entry.fields)
 
 
-def scans(case: Case) -> None:
+def scans(case: TriedStream) -> None:
     table = case.stream.scan(columns=["id", "pairs", "temp", "lat"]).to_arrow()
     for row in table.to_pylist():
         sealed.check({pair["field"]: pair["value"] for pair in row["pairs"]})
 
 
-def reads(case: Case) -> None:
+def reads(case: TriedStream) -> None:
     for delivery in case.group.read("c", count=2):
         assert dict(delivery.fields) == case.there[delivery.id]
 
 
-def acks(case: Case) -> None:
+def acks(case: TriedStream) -> None:
     case.group.ack(case.ids[0])
 
 
-def nacks(case: Case) -> None:
+def nacks(case: TriedStream) -> None:
     case.group.nack(case.ids[0])
     case.group.claim("d", case.ids[0], min_idle=0)
 
 
-def deletes(case: Case) -> None:
+def deletes(case: TriedStream) -> None:
     if case.stream.delete(case.ids[0]):
         del case.there[case.ids[0]]
 
 
-def in_this_thread(case: Case) -> tuple[Callable[[], None], Callable[[], None]]:
+def in_this_thread(case: TriedStream) -> tuple[Callable[[], None], Callable[[], None]]:
     """What runs in the collection, and what waits for its end."""
     return case.intrude, lambda: None
 
 
-def in_another_thread(case: Case) -> tuple[Callable[[], None], Callable[[], None]]:
+def in_another_thread(case: TriedStream) -> tuple[Callable[[], None], Callable[[], None]]:
     thread = threading.Thread(target=case.intrude)
 
     def begin() -> None:
@@ -206,8 +206,8 @@ def moments() -> Iterator[int]:
 )
 def test_entries_keep_their_own_fields(
     tmp_path: Path,
-    call: Callable[[Case], None],
-    intruder: Callable[[Case], tuple[Callable[[], None], Callable[[], None]]],
+    call: Callable[[TriedStream], None],
+    intruder: Callable[[TriedStream], tuple[Callable[[], None], Callable[[], None]]],
     tell: Callable[[str], None],
 ) -> None:
     """Names that were kept over a collection, and were of another node by then, were stored."""
@@ -216,7 +216,7 @@ def test_entries_keep_their_own_fields(
     refused = 0
     with logstore.open(path, background=False, node_max_entries=NODE_MAX_ENTRIES) as store:
         for moment in moments():
-            case = Case(store, moment)
+            case = TriedStream(store, moment)
             begin, end = intruder(case)
             with Collector(begin) as collector:
                 collector.after(moment)
@@ -244,7 +244,7 @@ def test_entries_keep_their_own_fields(
 
 @pytest.mark.parametrize("call", [adds, transacts, reads, acks])
 def test_a_close_inside_of_a_call_is_refused_or_done(
-    tmp_path: Path, call: Callable[[Case], None]
+    tmp_path: Path, call: Callable[[TriedStream], None]
 ) -> None:
     """A finaliser that closed the store under a read beside the pipeline ended the process."""
     closed = refused = moment = 0
@@ -253,11 +253,11 @@ def test_a_close_inside_of_a_call_is_refused_or_done(
         moment += 1
         path = tmp_path / str(moment)
         with logstore.open(path, background=False, node_max_entries=NODE_MAX_ENTRIES) as store:
-            case, seen = Case(store, moment), list[type[BaseException]]()
+            case, seen = TriedStream(store, moment), list[type[BaseException]]()
             mutex: Any = committer_of(store).mutex
 
             def close(
-                case: Case = case, seen: list[type[BaseException]] = seen, mutex: Any = mutex
+                case: TriedStream = case, seen: list[type[BaseException]] = seen, mutex: Any = mutex
             ) -> None:
                 inside = mutex._is_owned()
                 try:

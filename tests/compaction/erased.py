@@ -6,37 +6,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from logstore.fs import FileSystem
-from tests.crash.twins import in_place
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
+from tests.support.watched_files import FileOperation, WatchedFileSystem, in_place
 
 ENTRIES = 1200
 ERASED = 300
 
 
-class Stepping(FileSystem):
-    """The real one, which says what it is about to remove, rename or sync."""
+class NameChanges(WatchedFileSystem):
+    """Calls a function before a name is removed, renamed or synced."""
 
     def __init__(self, before: Callable[[str, Path], None]) -> None:
         self._before = before
 
-    def remove(self, path: Path) -> None:
-        self._before("remove", path)
-        super().remove(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._before("rename", target)
-        super().rename(source, target)
-
-    def sync_directory(self, path: Path) -> None:
-        self._before("sync", path)
-        super().sync_directory(path)
+    def before(self, operation: FileOperation) -> None:
+        if operation.kind in {"remove", "rename", "sync_directory"}:
+            self._before(operation.kind.removesuffix("_directory"), operation.path)
 
 
 @contextmanager
-def stepping(before: Callable[[str, Path], None]) -> Iterator[None]:
-    """Stores that are opened meanwhile tell their steps."""
-    with in_place(Stepping(before)):
+def before_name_changes(before: Callable[[str, Path], None]) -> Iterator[None]:
+    """Stores that are opened meanwhile call it before a name is removed, renamed or synced."""
+    with in_place(NameChanges(before)):
         yield
 
 

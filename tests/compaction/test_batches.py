@@ -24,7 +24,7 @@ from logstore.fs import LOCAL
 from logstore.log import chain, file_names
 from tests.compaction.conftest import Store
 from tests.corruption import frames as stored
-from tests.recovery.order import Told
+from tests.support.watched_files import DurableOrder
 
 
 def _victims(engine: Engine) -> list[set[int]]:
@@ -198,7 +198,7 @@ def test_a_compacted_segment_is_the_same_however_it_is_written(
     for write_bytes, sync_bytes in ((1 << 20, 8 << 20), (1, 1 << 20), (1, 2000)):
         monkeypatch.setattr(segment_rewrite, "WRITE_BYTES", write_bytes)
         monkeypatch.setattr(segment_rewrite, "SYNC_BYTES", sync_bytes)
-        fs = engine.fs = Told()
+        fs = engine.fs = DurableOrder()
         sizes.append(len(_written(engine, committer)))
         engine.fs = LOCAL
         newest = max(name.partition(".")[0] for what, name in fs.done if what == "sync")

@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.compaction.filling import delete_at_random
+from tests.support.processes import Program, run_program
 
 PAD = {"pad": "x" * 100}
 
@@ -81,18 +80,13 @@ def test_a_store_that_another_process_has_open_is_left_to_it(tmp_path: Path) -> 
     path = tmp_path / "store"
     store = single_adds(path)
     code = "import logstore, sys; s = logstore.open(sys.argv[1]); print(1, flush=True); input()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert other.stdout is not None
-        assert other.stdout.readline()
+    with Program(code, path) as other:
+        assert other.answer()
         segments = file_names.segments(LOCAL, path)
         store.close()
         assert file_names.segments(LOCAL, path) == segments
-    finally:
-        other.communicate(b"\n")
-    assert other.returncode == 0
+        other.end("\n")
+    assert other.exit_code == 0
 
 
 def test_the_last_handle_compacts_and_not_those_before(tmp_path: Path) -> None:
@@ -148,8 +142,7 @@ store.close()
 @pytest.mark.parametrize("point", ["adopt", "rewrite_open_nodes", "take_alone", "drop_dead"])
 def test_a_close_that_is_killed_in_the_midst_loses_nothing(tmp_path: Path, point: str) -> None:
     path = tmp_path / "store"
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    run_program(KILLED, path, point, exits=-signal.SIGKILL)
     assert check(path).damage == []
     with logstore.open(path) as store:
         found = [

@@ -23,7 +23,7 @@ from logstore.errors import DiskFullError
 from logstore.fs import LOCAL
 from logstore.log import chain, file_names, pinfile
 from tests.compaction.conftest import Store, open_plain
-from tests.recovery.order import Told
+from tests.support.watched_files import DurableOrder
 
 
 def test_a_segment_that_is_gone_has_no_bytes(store: Store) -> None:
@@ -61,7 +61,7 @@ def test_a_name_that_went_is_gone_for_good(store: Store) -> None:
     store.compact(threshold=0.0)
     number = min(file_names.segments(LOCAL, engine.path))
     assert file_names.hint(engine.path, number).exists()
-    fs = engine.fs = Told()
+    fs = engine.fs = DurableOrder()
     gone: list[str] = []
     real = fs.remove
     fs.remove = lambda path: (gone.append(path.name), real(path))[1]  # type: ignore[method-assign]

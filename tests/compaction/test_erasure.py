@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.api import opening
 from logstore.clock import SYSTEM_CLOCK
 from logstore.compaction import node_choice, segment_rewrite
 from logstore.errors import SnapshotExpiredError
@@ -24,8 +22,9 @@ from logstore.scan import split_reads as read
 from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
 from tests.compaction.dumps import everywhere
-from tests.compaction.erased import ERASED, Stepping, fill, is_segment, stepping
-from tests.scan.look import Row, batch_rows, make_plan, make_store, split_rows
+from tests.compaction.erased import ERASED, before_name_changes, fill, is_segment
+from tests.scan.scanned_stores import Row, batch_rows, make_plan, make_store, split_rows
+from tests.support import processes
 
 SECRET = os.urandom(24)
 
@@ -131,7 +130,7 @@ def test_an_erasure_that_never_catches_up_says_so(
         assert everywhere(tmp_path / "store", SECRET) == []
 
 
-def look(made: Plan, whole: list[Row]) -> bool:
+def plan_holds(made: Plan, whole: list[Row]) -> bool:
     """Whether the plan still holds: then all of it is there, also for who passes over damage."""
     found: list[Row] = []
     losses = Losses(allowed=True)
@@ -154,13 +153,13 @@ def test_a_reader_beside_each_step_has_all_rows_or_is_told(tmp_path: Path) -> No
 
     def before(kind: str, at: Path) -> None:
         if known:
-            holds = look(made, whole)
+            holds = plan_holds(made, whole)
             steps.append((kind, at.name, holds))
             if kind == "remove" and is_segment(at):
                 with suppress(SnapshotExpiredError):
                     assert known[0]() == []
 
-    with stepping(before), make_store(path, background=False) as store:
+    with before_name_changes(before), make_store(path, background=False) as store:
         made = make_plan(store, b"x", min_partitions=2)
         whole = split_rows(made)
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])
@@ -206,22 +205,19 @@ def test_what_a_killed_erasure_dropped_goes_behind_its_pins(tmp_path: Path) -> N
         made = make_plan(store, b"x")
         whole = split_rows(made)
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])
-    child = os.fork()
-    if not child:
-        _erase_and_die(path)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert look(made, whole)
+    processes.killed(lambda: _erase_and_die(path))
+    assert plan_holds(made, whole)
     steps: list[tuple[str, bool]] = []
 
     def before(kind: str, at: Path) -> None:
         if kind == "remove" and is_segment(at):
-            steps.append((at.name, look(made, whole)))
+            steps.append((at.name, plan_holds(made, whole)))
 
-    with stepping(before), make_store(path, background=False) as store:
+    with before_name_changes(before), make_store(path, background=False) as store:
         store.compact()
     assert len(steps) > 2
     assert not any(holds for _, holds in steps)
-    assert not look(made, whole)
+    assert not plan_holds(made, whole)
 
 
 def _erase_and_die(path: Path) -> None:
@@ -229,11 +225,7 @@ def _erase_and_die(path: Path) -> None:
 
     def before(kind: str, at: Path) -> None:
         if kind == "remove" and (is_segment(at) or pinfile.is_id(at.name)):
-            os.kill(os.getpid(), signal.SIGKILL)
+            processes.die()
 
-    try:
-        opening.FILES[0] = Stepping(before)
-        with make_store(path, background=False) as store:
-            store.compact(purge=True)
-    finally:
-        os._exit(1)
+    with before_name_changes(before), make_store(path, background=False) as store:
+        store.compact(purge=True)

@@ -47,7 +47,7 @@ def test_reads_deletes_and_compaction_work_on_a_full_disk(small_disk: Path) -> N
         assert len(store.stream("x")) == 1195
 
 
-def test_it_is_told_how_much_room_compaction_needs(small_disk: Path) -> None:
+def test_the_error_says_how_much_room_compaction_needs(small_disk: Path) -> None:
     """Of one large segment half lives: that cannot be moved until there is as much room as told."""
     path, filler = small_disk / "store", small_disk / "filler"
     filler.write_bytes(bytes(SMALL_DISK_BYTES // 2))

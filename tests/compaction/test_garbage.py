@@ -5,8 +5,6 @@ report that counts only the last of many commits.
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from logstore.index.txn import IndexTxn
 from logstore.log import file_names
 from logstore.recovery.check import check
 from tests.corruption import shop
+from tests.support.processes import run_program
 
 
 def _store(path: Path) -> logstore.Store[bytes]:
@@ -80,8 +79,7 @@ def test_what_a_killed_compaction_adopted_is_no_garbage(tmp_path: Path) -> None:
     shop.make(path, 3, compacted=False)
     with _store(path) as store:
         before = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
-        died = subprocess.run([sys.executable, "-c", KILLED_AT_ADOPT, str(path)], check=False)
-        assert died.returncode == -signal.SIGKILL
+        run_program(KILLED_AT_ADOPT, path, exits=-signal.SIGKILL)
         store.compact(threshold=0.1)
         after = {name: [entry.pairs for entry in store.stream(name)] for name in store.streams()}
         assert after == before

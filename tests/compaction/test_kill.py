@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from tests import figures, seeds
 from tests.compaction.dumps import Dump, dump, everywhere
 from tests.compaction.filling import delete_at_random, filled, logical
 from tests.support.inside import log_bytes
+from tests.support.processes import Program
 
 KILLS = 8 * figures.times()  # tests/crash kills at every step, and writers that compact
 ENDS = 4 * figures.times()  # of what gives back all that it can
@@ -71,29 +70,20 @@ def worked(base: Path, kills: int, script: str, mode: Callable[[int], str]) -> I
     for turn in range(-1, kills):
         path = base.with_name(f"store{turn}")
         shutil.copytree(base, path, ignore=shutil.ignore_patterns("lock.mdb"))
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(path), mode(turn)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
+        child = Program(script, path, mode(turn))
+        assert child.answer() == "open"
         before_bytes = log_bytes(path)
         began = time.monotonic()
-        child.stdin.write("\n")
-        child.stdin.flush()
+        child.send()
         if turn < 0:
-            assert child.stdout.readline() == "done\n"
+            assert child.answer() == "done"
             most_s, ended = time.monotonic() - began, True
+            child.end()
         else:
             time.sleep(chance.random() * most_s)
-            child.send_signal(signal.SIGKILL)
-            ended = "done" in child.stdout.read()
+            ended = "done" in child.kill()
             if ended:  # the machine is less busy than it was
                 most_s *= 0.7
-        child.communicate()
         yield Worked(path, ended, before_bytes)
         shutil.rmtree(path)
 
@@ -175,17 +165,10 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> N
         assert at is not None
         store.stream("s0").add_many({"n": n} for n in range(2000))
         store.stream("s0").delete(at)
-    child = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(path), "purge"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
-    child.stdout.readline()
+    child = Program(RUN, path, "purge", stdin=subprocess.DEVNULL)
+    child.answer()
     time.sleep(0.03)
     child.kill()
-    child.wait()
     with logstore.open(path) as store:
         store.compact(purge=True)
     assert everywhere(path, secret) == []

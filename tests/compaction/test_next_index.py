@@ -7,8 +7,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +33,7 @@ from logstore.recovery.next_index import NextIndex
 from tests.compaction.conftest import ROWS, Store
 from tests.compaction.dumps import Dump, dump
 from tests.support.inside import committer_of, engine_of
+from tests.support.processes import Program, run_program
 
 Commit = Callable[[Store], object]
 
@@ -80,7 +79,7 @@ def generations(path: Path) -> list[str]:
     return sorted(each.name for each in (path / "index").iterdir())
 
 
-def told(store: Store) -> tuple[Dump, list[str]]:
+def dump_and_groups(store: Store) -> tuple[Dump, list[str]]:
     return dump(store), [repr(store.stream(name).groups()) for name in sorted(store.streams())]
 
 
@@ -102,7 +101,7 @@ def test_what_others_commit_meanwhile_is_in_it(
         real(*args)
         for each in commits:
             COMMITS[each](store)
-        expected.append(told(store))
+        expected.append(dump_and_groups(store))
 
     monkeypatch.setattr(next_index, "LEFT_BYTES", 0)
     monkeypatch.setattr(env, "PIECE_BYTES", 1000)
@@ -112,7 +111,7 @@ def test_what_others_commit_meanwhile_is_in_it(
         assert runner.renew_index(engine, committer_of(store))
     assert engine.index().number == before + 1
     assert generations(engine.path) == [str(before + 1)]
-    assert told(store) == expected[0]
+    assert dump_and_groups(store) == expected[0]
     store.stream(b"a").add({b"n": b"goes on"})
     found = store.stream(b"a").last
     assert found is not None
@@ -187,12 +186,12 @@ def test_where_the_log_lacks_what_wake_says_nothing_is_switched_to(
     assert generations(engine.path) == [str(before)]
 
 
-def test_one_that_somebody_built_meanwhile_is_not_replaced(
+def test_an_index_that_another_built_meanwhile_is_not_replaced(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was committed since to that one would be taken back for who has it open."""
     engine, committer = engine_of(store), committer_of(store)
-    expected, switched, built = told(store), [], [True, True, False]
+    expected, switched, built = dump_and_groups(store), [], [True, True, False]
     real_build, real_switch = NextIndex.build, NextIndex.switch_locked
 
     def build(self: NextIndex) -> None:
@@ -212,7 +211,7 @@ def test_one_that_somebody_built_meanwhile_is_not_replaced(
     assert switched == [False, False, True]
     assert generations(engine.path) == [str(engine.index().number)]
     assert not list(engine.path.glob(f"*{file_names.TEMPORARY}"))
-    assert told(store) == expected
+    assert dump_and_groups(store) == expected
 
 
 def test_where_others_build_all_the_time_it_is_built_under_lock(
@@ -330,7 +329,7 @@ def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
     """Between some rows and the next ones no reader is inside; an index that is closed then is
     copied again."""
     engine, left, pieces, begun = engine_of(store), [call], list[int](), list[int]()
-    expected, real_inside, real_build = told(store), snapshot.inside, NextIndex.build
+    expected, real_inside, real_build = dump_and_groups(store), snapshot.inside, NextIndex.build
 
     def inside(engine: Engine, work: Callable[..., Any], *args: Any) -> Any:
         done = real_inside(engine, work, *args)
@@ -352,7 +351,7 @@ def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
         assert runner.renew_index(engine, committer_of(store))
     assert not left
     assert len(begun) == tries
-    assert told(store) == expected
+    assert dump_and_groups(store) == expected
 
 
 def test_segments_in_between_are_left_to_take_in(store: Store) -> None:
@@ -445,21 +444,11 @@ def test_a_builder_that_is_killed_stands_in_nobodys_way(
     path, before = engine_of(store).path, dump(store)
     path = Path(str(path))
     store.close()
-    beside = subprocess.Popen(
-        [sys.executable, "-c", OTHER, str(path), other],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert beside.stdin is not None
-    assert beside.stdout is not None
-    beside.stdout.readline()
-    done = subprocess.run(
-        [sys.executable, "-c", BUILDER, str(path), step, mode], check=False, stderr=subprocess.PIPE
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    beside.stdin.write("\n")
-    beside.stdin.flush()
-    assert int(beside.stdout.readline()) == len(before.entries[b"a"]) + 140
-    beside.communicate("\n", timeout=30)
+    beside = Program(OTHER, path, other)
+    beside.answer()
+    run_program(BUILDER, path, step, mode, exits=-signal.SIGKILL)
+    assert int(beside.ask()) == len(before.entries[b"a"]) + 140
+    beside.end("\n")
     with logstore.open(path, background=False, encoding=None) as again:
         found = dump(again)
         assert len(found.entries[b"a"]) == len(before.entries[b"a"]) + 140
@@ -493,25 +482,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_one_that_nobody_used_is_left_when_segments_behind_it_went(tmp_path: Path) -> None:
+def test_an_unused_index_is_left_when_segments_behind_it_went(tmp_path: Path) -> None:
     """BOOT names it, its last commit is there, and what follows that commit is not: it is no damage
     of the log, and the index is built anew."""
     path = tmp_path / "other"
     with logstore.open(path, background=False, encoding=None, segment_bytes=64 << 10) as made:
         rows = [{b"pad": os.urandom(400)} for _ in range(140)]
         made.stream(b"stays").add_many(rows)
-    beside = subprocess.Popen(
-        [sys.executable, "-c", DROPPER, str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert beside.stdout is not None
-    beside.stdout.readline()
-    done = subprocess.run(
-        [sys.executable, "-c", BUILDER, str(path), "behind BOOT", "index"],
-        check=False, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    beside.communicate("\n", timeout=30)
+    beside = Program(DROPPER, path)
+    beside.answer()
+    run_program(BUILDER, path, "behind BOOT", "index", exits=-signal.SIGKILL)
+    beside.end("\n")
     kept = file_names.segments(FileSystem(), path)
     assert kept[0] == 1
     assert kept[1] > 2, "no segment in the midst was dropped"

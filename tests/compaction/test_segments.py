@@ -17,7 +17,7 @@ from logstore.engine.runtime.background import no_pause
 from logstore.log import segment
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 ROW = {"pad": "x" * 1000}
 

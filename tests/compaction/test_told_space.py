@@ -306,7 +306,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_adds_up_to_the_files(path: Path) -> None:
+def test_the_told_bytes_add_up_to_the_files(path: Path) -> None:
     found = measured(path)
     assert [use.number for use in found.segments] == file_names.segments(LOCAL, path)
     for use in found.segments:

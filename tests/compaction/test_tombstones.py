@@ -16,8 +16,8 @@ from logstore.engine.runtime.background import no_pause
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery.check import check
-from tests.engine.procs import Waiting
 from tests.support.inside import engine_of
+from tests.support.processes import ForkedOnGo
 
 PROCESSES = 4
 NODES = 2_500
@@ -42,7 +42,7 @@ def test_one_process_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 compactor.tick(no_pause)
 
     with logstore.open(path, background=False) as store:
-        children = [Waiting(work) for _ in range(PROCESSES)]
+        children = [ForkedOnGo(work) for _ in range(PROCESSES)]
         ids = list(store.stream("s").add_many({"n": n} for n in range(500)))
         store.stream("s").delete(*ids[:50])
         for child in children:
@@ -53,7 +53,7 @@ def test_one_process_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert os.read(told, 100) == b"x"
 
 
-def test_it_is_counted_in_slices(tmp_path: Path) -> None:
+def test_tombstones_are_counted_in_slices(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", background=False, node_max_entries=1) as store:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(NODES))

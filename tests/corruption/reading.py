@@ -15,7 +15,7 @@ def read(path: Path) -> Shop:
     """What a store holds."""
     found = Shop(path)
     with logstore.open(path, background=False) as opened:
-        shop.look(opened, found)
+        shop.take_down(opened, found)
     return found
 
 

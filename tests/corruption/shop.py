@@ -34,7 +34,7 @@ def entries(store: logstore.Store[Any], name: bytes) -> Entries:
     return {str(entry.id): entry.pairs for entry in store.stream(name)}
 
 
-def look(store: logstore.Store[Any], shop: Shop) -> None:
+def take_down(store: logstore.Store[Any], shop: Shop) -> None:
     """Take down all that can be read."""
     for name in store.streams():
         stream = store.stream(name)
@@ -60,7 +60,7 @@ def make(path: Path, seed: int, *, compacted: bool = True, size: int = 1) -> Sho
         _groups(store)
         store.rename("moved", "renamed")
         shop.ever[b"renamed"] = shop.ever.pop(b"moved")
-        look(store, shop)
+        take_down(store, shop)
     return shop
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from logstore.recovery.recover import recover
 from logstore.recovery.salvage.run import salvage
 from tests.corruption.bad_sectors import PAGE_BYTES, SpoiledDisk, why_none
 from tests.support.inside import engine_of
+from tests.support.processes import run_program
 from tests.tools.commands import no_traceback, process
 from tests.wire.served import serving
 
@@ -379,11 +378,7 @@ def test_a_segment_that_is_cut_under_an_open_store_is_an_error(tmp_path: Path) -
             store.stream("hurt").add_many([{"n": str(n), "pad": PAD} for n in range(A_ROUND)])
         first = next(iter(store.stream("hurt"))).id
     segment = min((path / "log").glob("*.log"))
-    done = subprocess.run(
-        [sys.executable, "-c", CUT, str(path), str(segment), str(first)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, (done.returncode, done.stderr)
+    done = run_program(CUT, path, segment, first, timeout=60)
     *errors, new = done.stdout.splitlines()
     assert errors == ["1 hurt True"] * 3
     assert new == "1"
@@ -403,7 +398,7 @@ def test_a_tail_that_cannot_be_read_is_never_cut_off(disk: SpoiledDisk, where: s
     """Prevents a crash and a bad sector from being taken for a torn tail: what stands there may be
     durable, and what stands behind it is."""
     path = disk.at / "store"
-    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=True, timeout=60)
+    run_program(KILLED, path, timeout=60)
     (segment,) = (path / "log").glob("*.log")
     size = segment.stat().st_size
     disk.spoil((segment, size // 2 if where == "middle" else size - 1))

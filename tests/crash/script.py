@@ -15,7 +15,7 @@ State = dict[bytes, list[tuple[str, bytes]]]
 LIMITS: dict[str, int] = {"segment_bytes": 64 * 1024, "node_max_entries": 4}
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """One operation and what it does to the model; ``states`` are those that a cut may leave."""
 
     name: str
@@ -28,21 +28,21 @@ def _value(number: int, size: int = 30) -> bytes:
     return (b"%06d" % number) * (size // 6 + 1)
 
 
-def add(stream: str, number: int, size: int = 30) -> Step:
+def add(stream: str, number: int, size: int = 30) -> ScriptStep:
     """One entry with an ID of its number."""
 
     def model(state: State) -> None:
         entries = state.setdefault(stream.encode(), [])
         entries.append((f"{number}-1", _value(number, size)))
 
-    return Step(
+    return ScriptStep(
         f"add {number}",
         lambda store: store.stream(stream).add({"v": _value(number, size)}, id=f"{number}-1"),
         model,
     )
 
 
-def add_many(stream: str, first: int, count: int) -> Step:
+def add_many(stream: str, first: int, count: int) -> ScriptStep:
     """A batch in one commit."""
 
     def model(state: State) -> None:
@@ -50,12 +50,12 @@ def add_many(stream: str, first: int, count: int) -> Step:
             add(stream, number).model(state)
 
     rows = [(f"{number}-1", {"v": _value(number)}) for number in range(first, first + count)]
-    return Step(
+    return ScriptStep(
         f"add_many {first}", lambda store: store.stream(stream).add_many(rows), model
     )  # fmt: skip
 
 
-def delete(stream: str, *numbers: int) -> Step:
+def delete(stream: str, *numbers: int) -> ScriptStep:
     """Entries by ID."""
     ids = [f"{number}-1" for number in numbers]
 
@@ -63,55 +63,55 @@ def delete(stream: str, *numbers: int) -> Step:
         if stream.encode() in state:
             state[stream.encode()] = [row for row in state[stream.encode()] if row[0] not in ids]
 
-    return Step(f"delete {numbers}", lambda store: store.stream(stream).delete(*ids), model)
+    return ScriptStep(f"delete {numbers}", lambda store: store.stream(stream).delete(*ids), model)
 
 
-def trim(stream: str, max_entries: int) -> Step:
+def trim(stream: str, max_entries: int) -> ScriptStep:
     """All but the newest."""
 
     def model(state: State) -> None:
         entries = state.get(stream.encode(), [])
         del entries[: max(0, len(entries) - max_entries)]
 
-    return Step(
+    return ScriptStep(
         f"trim {max_entries}",
         lambda store: store.stream(stream).trim(max_entries=max_entries),
         model,
     )
 
 
-def drop(stream: str) -> Step:
+def drop(stream: str) -> ScriptStep:
     """The stream goes."""
 
     def model(state: State) -> None:
         state.pop(stream.encode(), None)
 
-    return Step(f"drop {stream}", lambda store: store.drop(stream), model)
+    return ScriptStep(f"drop {stream}", lambda store: store.drop(stream), model)
 
 
-def rename(old: str, new: str) -> Step:
+def rename(old: str, new: str) -> ScriptStep:
     """A stream gets another name; who had it goes."""
 
     def model(state: State) -> None:
         if old.encode() in state:
             state[new.encode()] = state.pop(old.encode())
 
-    return Step(f"rename {old} {new}", lambda store: store.rename(old, new), model)
+    return ScriptStep(f"rename {old} {new}", lambda store: store.rename(old, new), model)
 
 
-def copied(source: str, target: str) -> Step:
+def copied(source: str, target: str) -> ScriptStep:
     """A stream, once more under another name; who had it goes."""
 
     def model(state: State) -> None:
         if source.encode() in state:
             state[target.encode()] = list(state[source.encode()])
 
-    return Step(
+    return ScriptStep(
         f"copy {source} {target}", lambda store: store.copy(source, target, replace=True), model
     )
 
 
-def expire(stream: str, *, past: bool) -> Step:
+def expire(stream: str, *, past: bool) -> ScriptStep:
     """A stream is to expire in a century, or has."""
 
     def model(state: State) -> None:
@@ -119,10 +119,10 @@ def expire(stream: str, *, past: bool) -> Step:
             state.pop(stream.encode(), None)
 
     when = datetime(1970, 1, 2, tzinfo=UTC) if past else 5_000_000_000_000
-    return Step(f"expire {stream}", lambda store: store.stream(stream).expire(at=when), model)
+    return ScriptStep(f"expire {stream}", lambda store: store.stream(stream).expire(at=when), model)
 
 
-def transaction(number: int, gone: int) -> Step:
+def transaction(number: int, gone: int) -> ScriptStep:
     """Two adds and a delete, all or nothing."""
 
     def do(store: logstore.Store[bytes]) -> None:
@@ -136,10 +136,10 @@ def transaction(number: int, gone: int) -> Step:
         add("b", number).model(state)
         delete("a", gone).model(state)
 
-    return Step(f"transaction {number}", do, model)
+    return ScriptStep(f"transaction {number}", do, model)
 
 
-SCRIPT: tuple[Step, ...] = (
+SCRIPT: tuple[ScriptStep, ...] = (
     add("a", 1), add("a", 2), add_many("b", 3, 10), add("c", 13), delete("a", 1),
     transaction(14, 2), add("a", 15, 30_000), add("a", 16, 30_000), add("a", 17, 30_000),
     delete("b", 3, 4, 5, 6, 7), trim("b", 3), drop("c"), add_many("a", 18, 6), trim("a", 4),
@@ -148,7 +148,7 @@ SCRIPT: tuple[Step, ...] = (
 )  # fmt: skip
 
 
-def states(script: tuple[Step, ...] = SCRIPT) -> list[State]:
+def states(script: tuple[ScriptStep, ...] = SCRIPT) -> list[State]:
     """The state before the script and after each step."""
     found: list[State] = [{}]
     for step in script:

@@ -29,15 +29,17 @@ from logstore.engine.commit import log_tail, pipeline, write_back
 from logstore.engine.maintenance import checkpoint
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.fs import File, FileSystem
 from logstore.log.segment_writer import CommitBuffer
+from tests.support.processes import die
+from tests.support.watched_files import SECOND_HALF, FileOperation, WatchedFileSystem
+from tests.support.wrapped_calls import around
 
 LINGER = 0.5
 LINGER_S = 0.008
 HURRY = 2  # the byte that ends every stop
 
 
-class Step(IntEnum):
+class CommitStep(IntEnum):
     """Steps in the order of a commit; those from ``LOCKED`` on are inside one."""
 
     OUTSIDE = 0
@@ -101,15 +103,17 @@ TASKS: tuple[tuple[Any, str, Task], ...] = (
 OF_LANE = (Task.LANE, Task.LANE_ADD, Task.LANE_READ, Task.LANE_ACK)
 
 
-def in_commit(step: Step) -> bool:
+def in_commit(step: CommitStep) -> bool:
     """Whether LOCK is held at the step."""
-    return Step.LOCKED <= step <= Step.ROLL_SEGMENT_NAMED
+    return CommitStep.LOCKED <= step <= CommitStep.ROLL_SEGMENT_NAMED
 
 
 class Watch:
     """The word, and the step at which the process lingers now and then."""
 
-    def __init__(self, path: Path, seed: int, linger_at: Step, task: Task = Task.NONE) -> None:
+    def __init__(
+        self, path: Path, seed: int, linger_at: CommitStep, task: Task = Task.NONE
+    ) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.ftruncate(fd, 8)
         self.word = mmap.mmap(fd, 8)
@@ -123,14 +127,14 @@ class Watch:
         self.task = Task.NONE
         self._main = threading.current_thread()
 
-    def at(self, step: Step) -> None:
+    def at(self, step: CommitStep) -> None:
         """Write the step down; linger there now and then."""
         if threading.current_thread() is not self._main:
             return
         if self.opening:
-            step = Step.OPENING
-        elif self.finishing and step > Step.LOCKED:
-            step = Step.FINISHING_A_DEAD_COMMIT
+            step = CommitStep.OPENING
+        elif self.finishing and step > CommitStep.LOCKED:
+            step = CommitStep.FINISHING_A_DEAD_COMMIT
         self.word[:2] = bytes((step, self.task))
         wanted = (self._linger_at, self._linger_in)
         if (step, self.task) == wanted and self._random.random() < LINGER:
@@ -138,94 +142,71 @@ class Watch:
             while time.monotonic() < until and not self.word[HURRY]:
                 time.sleep(0.0002)
 
+    def die_at(self, step: CommitStep) -> None:
+        """From here on the process is killed when it reaches the step, and writes nothing down."""
+        self.opening = False
+
+        def at(reached: CommitStep) -> None:
+            if reached == step:
+                die()
+
+        self.at = at  # type: ignore[method-assign]
+
     def within(self, task: Task) -> Callable[[], None]:
         """What begins a task, or ends it by going back to the one around it."""
 
         def mark() -> None:
             if threading.current_thread() is self._main:
                 self.task = task
-                self.at(Step.BEGUN if task else Step.OUTSIDE)
+                self.at(CommitStep.BEGUN if task else CommitStep.OUTSIDE)
 
         return mark
 
 
-def read(path: Path) -> Step:
+def read(path: Path) -> CommitStep:
     """The step at which a process was killed."""
-    return Step(path.read_bytes()[0])
+    return CommitStep(path.read_bytes()[0])
 
 
-def read_both(path: Path) -> tuple[Step, Task]:
+def read_both(path: Path) -> tuple[CommitStep, Task]:
     """The step at which a process was killed, and what it was part of."""
     found = path.read_bytes()
-    return Step(found[0]), Task(found[1])
+    return CommitStep(found[0]), Task(found[1])
 
 
-def _around(
-    owner: Any, name: str, before: Callable[[], None] | None, after: Callable[[], None] | None
-) -> None:
-    original = getattr(owner, name)
+class _SteppingFileSystem(WatchedFileSystem):
+    """Writes the step of a commit, of a roll or of a task down where an operation tells it."""
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if before is not None:
-            before()
-        result = original(*args, **kwargs)
-        if after is not None:
-            after()
-        return result
-
-    setattr(owner, name, wrapped)
-
-
-class _SteppingFile(File):
-    watch: Watch
-
-    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
-        elsewhere = self.path.suffix != ".log" and not self.watch.task
-        if elsewhere or len(data) < 2:
-            super().pwrite(data, offset)
-            return
-        half = len(data) // 2
-        super().pwrite(data[:half], offset)
-        self.watch.at(Step.ROLLING if self.watch.rolling else Step.HALF_APPENDED)
-        super().pwrite(data[half:], offset + half)
-        self.watch.at(Step.ROLL_SEALED if self.watch.rolling else Step.APPENDED)
-
-    def sync(self) -> None:
-        if not self.watch.rolling:
-            self.watch.at(Step.SYNCING)
-        super().sync()
-        made = self.path.suffix == ".tmp"
-        synced = Step.ROLL_SEGMENT_MADE if made else Step.ROLL_SYNCED
-        self.watch.at(synced if self.watch.rolling else Step.SYNCED)
-
-
-class _SteppingFileSystem(FileSystem):
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
-        file = super().open(path, write=write, create=create, exclusive=exclusive)
-        fd, file.fd = file.fd, -1
-        made = _SteppingFile(fd, path)
-        made.watch = self._watch
-        return made
+    def halves(self, path: Path) -> bool:
+        """An append, and every write of a task."""
+        return path.suffix == ".log" or bool(self._watch.task)
 
-    def rename(self, source: Path, target: Path) -> None:
-        super().rename(source, target)
-        if self._watch.rolling:
-            self._watch.at(Step.ROLL_SEGMENT_NAMED)
-        elif self._watch.task:
-            self._watch.at(Step.RENAMED)
+    def before(self, operation: FileOperation) -> None:
+        rolling = self._watch.rolling
+        if operation.kind == SECOND_HALF:
+            self._watch.at(CommitStep.ROLLING if rolling else CommitStep.HALF_APPENDED)
+        elif operation.kind == "sync" and not rolling:
+            self._watch.at(CommitStep.SYNCING)
 
-    def remove(self, path: Path) -> None:
-        super().remove(path)
-        if self._watch.task:
-            self._watch.at(Step.REMOVED)
+    def after(self, operation: FileOperation) -> None:
+        kind, rolling, in_task = operation.kind, self._watch.rolling, bool(self._watch.task)
+        if kind == SECOND_HALF:
+            self._watch.at(CommitStep.ROLL_SEALED if rolling else CommitStep.APPENDED)
+        elif kind == "sync":
+            made = operation.path.suffix == ".tmp"
+            synced = CommitStep.ROLL_SEGMENT_MADE if made else CommitStep.ROLL_SYNCED
+            self._watch.at(synced if rolling else CommitStep.SYNCED)
+        elif kind == "rename" and (rolling or in_task):
+            self._watch.at(CommitStep.ROLL_SEGMENT_NAMED if rolling else CommitStep.RENAMED)
+        elif kind == "remove" and in_task:
+            self._watch.at(CommitStep.REMOVED)
 
 
 def watch(
-    path: Path, seed: int, linger_at: Step, task: Task = Task.NONE, *, lane: bool = False
+    path: Path, seed: int, linger_at: CommitStep, task: Task = Task.NONE, *, lane: bool = False
 ) -> Watch:
     """Wrap the steps of this process; to be called once, in a process of its own.
 
@@ -238,39 +219,39 @@ def watch(
         arm.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_uint)
         arm(word, linger_at, task, seed)
 
-    def rolling(flag: bool, step: Step) -> Callable[[], None]:
-        def mark() -> None:
+    def rolling(flag: bool, step: CommitStep) -> Callable[..., None]:
+        def mark(*_: object) -> None:
             made.rolling = flag
             made.at(step)
 
         return mark
 
-    def mark(step: Step) -> Callable[[], None]:
-        return lambda: made.at(step)
+    def mark(step: CommitStep) -> Callable[..., None]:
+        return lambda *_: made.at(step)
 
     if not lane:
         opening.FILES[0] = _SteppingFileSystem(made)
-    _around(WriterLock, "acquire", None, mark(Step.LOCKED))
-    _around(WriterLock, "release", None, mark(Step.OUTSIDE))
-    _around(pipeline, "_decide", mark(Step.DECIDING), None)
-    _around(CommitBuffer, "encode", None, mark(Step.ENCODED))
-    _around(Wake, "begin", None, mark(Step.ANNOUNCED))
-    _around(pipeline, "_keep_promise", None, mark(Step.INDEXING))
-    _around(Wake, "publish", mark(Step.INDEXED), mark(Step.PUBLISHED))
+    around(WriterLock, "acquire", None, mark(CommitStep.LOCKED))
+    around(WriterLock, "release", None, mark(CommitStep.OUTSIDE))
+    around(pipeline, "_decide", mark(CommitStep.DECIDING))
+    around(CommitBuffer, "encode", None, mark(CommitStep.ENCODED))
+    around(Wake, "begin", None, mark(CommitStep.ANNOUNCED))
+    around(pipeline, "_keep_promise", None, mark(CommitStep.INDEXING))
+    around(Wake, "publish", mark(CommitStep.INDEXED), mark(CommitStep.PUBLISHED))
 
-    def finishing(flag: bool) -> Callable[[], None]:
-        def note() -> None:
+    def finishing(flag: bool) -> Callable[..., None]:
+        def note(*_: object) -> None:
             made.finishing = flag
-            made.at(Step.FINISHING_A_DEAD_COMMIT)
+            made.at(CommitStep.FINISHING_A_DEAD_COMMIT)
 
         return note
 
-    _around(log_tail, "check_locked", finishing(True), finishing(False))
-    _around(
+    around(log_tail, "check_locked", finishing(True), finishing(False))
+    around(
         log_tail,
         "roll_locked",
-        rolling(True, Step.ROLLING),
-        rolling(False, Step.ROLL_SEGMENT_NAMED),
+        rolling(True, CommitStep.ROLLING),
+        rolling(False, CommitStep.ROLL_SEGMENT_NAMED),
     )
     for owner, name, part in TASKS:
         _task(owner, name, made, part)
@@ -278,7 +259,7 @@ def watch(
 
     def store(wake: Wake, position: int) -> None:
         if made.task == Task.FOLLOWING:
-            made.at(Step.INDEXED)
+            made.at(CommitStep.INDEXED)
         indexed.fset(wake, position)
 
     Wake.indexed_upto = property(indexed.fget, store)  # type: ignore[assignment]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,49 +10,42 @@ import logstore
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from tests.crash import script, steps
-from tests.crash.steps import Step
+from tests.crash.steps import CommitStep
+from tests.support.processes import killed
 
 # Whether the commit is complete in the log at that step, and so must be finished by the next.
 COMMIT = {
-    Step.LOCKED: False,
-    Step.DECIDING: False,
-    Step.ENCODED: False,
-    Step.ANNOUNCED: False,
-    Step.HALF_APPENDED: False,
-    Step.APPENDED: True,
-    Step.SYNCING: True,
-    Step.SYNCED: True,
-    Step.INDEXING: True,
-    Step.INDEXED: True,
-    Step.PUBLISHED: True,
+    CommitStep.LOCKED: False,
+    CommitStep.DECIDING: False,
+    CommitStep.ENCODED: False,
+    CommitStep.ANNOUNCED: False,
+    CommitStep.HALF_APPENDED: False,
+    CommitStep.APPENDED: True,
+    CommitStep.SYNCING: True,
+    CommitStep.SYNCED: True,
+    CommitStep.INDEXING: True,
+    CommitStep.INDEXED: True,
+    CommitStep.PUBLISHED: True,
 }
 ROLL = (
-    Step.ROLLING,
-    Step.ROLL_SEALED,
-    Step.ROLL_SYNCED,
-    Step.ROLL_SEGMENT_MADE,
-    Step.ROLL_SEGMENT_NAMED,
+    CommitStep.ROLLING,
+    CommitStep.ROLL_SEALED,
+    CommitStep.ROLL_SYNCED,
+    CommitStep.ROLL_SEGMENT_MADE,
+    CommitStep.ROLL_SEGMENT_NAMED,
 )
 
 
-def die_at(path: Path, target: Step, size: int) -> None:
+def die_at(path: Path, target: CommitStep, size: int) -> None:
     """Another process adds an entry, and is killed when it reaches a step."""
-    pid = os.fork()
-    if not pid:
-        try:
-            watch = steps.watch(path.with_name("step"), 0, Step.OUTSIDE)
-            store = logstore.open(path, sync="always", background=False)
-            watch.opening = False
 
-            def at(step: Step) -> None:
-                if step == target:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    def add() -> None:
+        watch = steps.watch(path.with_name("step"), 0, CommitStep.OUTSIDE)
+        store = logstore.open(path, sync="always", background=False)
+        watch.die_at(target)
+        store.stream("a").add({"v": b"x" * size}, id="2-1")
 
-            watch.at = at  # type: ignore[method-assign]
-            store.stream("a").add({"v": b"x" * size}, id="2-1")
-        finally:
-            os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    killed(add)
 
 
 def rows(store: logstore.Store[bytes]) -> list[str]:
@@ -64,7 +55,7 @@ def rows(store: logstore.Store[bytes]) -> list[str]:
 
 @pytest.mark.parametrize("opener", ["living", "next"])
 @pytest.mark.parametrize("step", COMMIT)
-def test_at_each_step_of_a_commit(tmp_path: Path, step: Step, opener: str) -> None:
+def test_at_each_step_of_a_commit(tmp_path: Path, step: CommitStep, opener: str) -> None:
     """Finished if it was complete in the log, gone if not; once, under its own ID."""
     path = tmp_path / "store"
     expected = ["1-1", "2-1"] if COMMIT[step] else ["1-1"]
@@ -86,7 +77,7 @@ def test_at_each_step_of_a_commit(tmp_path: Path, step: Step, opener: str) -> No
         assert rows(store) == expected
         store.stream("a").add({"v": b"4"}, id="3-1")
         assert rows(store) == [*expected, "3-1"]
-        assert store.recovery["torn_bytes"] == 0 or step == Step.HALF_APPENDED
+        assert store.recovery["torn_bytes"] == 0 or step == CommitStep.HALF_APPENDED
     (path / "index").rename(tmp_path / "index")
     with logstore.open(path, background=False) as store:
         assert rows(store) == [*expected, "3-1"]
@@ -94,7 +85,7 @@ def test_at_each_step_of_a_commit(tmp_path: Path, step: Step, opener: str) -> No
 
 @pytest.mark.parametrize("opener", ["living", "next", "without an index"])
 @pytest.mark.parametrize("step", ROLL)
-def test_at_each_step_of_a_roll(tmp_path: Path, step: Step, opener: str) -> None:
+def test_at_each_step_of_a_roll(tmp_path: Path, step: CommitStep, opener: str) -> None:
     """The next takes the new segment, or makes it; a commit is never written behind the seal."""
     path = tmp_path / "store"
     with script.open_store(path, "always") as store:
@@ -110,7 +101,7 @@ def test_at_each_step_of_a_roll(tmp_path: Path, step: Step, opener: str) -> None
         with script.open_store(path, "always") as store:
             assert rows(store) == ["1-1"]
             store.stream("a").add({"v": b"3"}, id="3-1")
-    assert len(file_names.segments(LOCAL, path)) == (1 if step == Step.ROLLING else 2)
+    assert len(file_names.segments(LOCAL, path)) == (1 if step == CommitStep.ROLLING else 2)
     (path / "index").rename(tmp_path / "index")
     with script.open_store(path, "always") as store:
         assert rows(store) == ["1-1", "3-1"]

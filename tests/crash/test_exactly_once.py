@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from pathlib import Path
 
 import logstore
 from logstore.ids import MAX_ID, ZERO_ID
 from tests import seeds
 from tests.crash import group_worker, steps
-from tests.crash.steps import Step
+from tests.crash.steps import CommitStep
+from tests.support.processes import Forked
 
 ENTRIES = 1500
 WORKERS = 3
@@ -89,7 +89,7 @@ def acknowledged(journal: Path) -> int:
     return int.from_bytes(journal.read_bytes(), "little")
 
 
-def produce(folder: Path, seed: int, linger_at: Step) -> None:
+def produce(folder: Path, seed: int, linger_at: CommitStep) -> None:
     """Add numbered rows until killed; begin before the first that is not known to be added."""
     rng = random.Random(seed)
     watch = steps.watch(folder / "step", seed, linger_at)
@@ -120,20 +120,13 @@ def live(folder: Path, rng: random.Random) -> None:
     """A producer's life: started, killed; nearly always after it added something."""
     journal = folder / "journal"
     before, deadline = acknowledged(journal), time.monotonic() + LIFE_MAX_S * (rng.random() < 0.9)
-    seed, linger_at = rng.randrange(1 << 32), rng.choice(list(Step))
-    pid = os.fork()
-    if not pid:
-        try:
-            produce(folder, seed, linger_at)
-        except BaseException:  # noqa: BLE001  a child must not return into pytest
-            (folder / "error").write_text(traceback.format_exc())
-        finally:
-            os._exit(3)
+    seed, linger_at = rng.randrange(1 << 32), rng.choice(list(CommitStep))
+    child = Forked(lambda: produce(folder, seed, linger_at))
     while acknowledged(journal) == before and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(rng.random() * LIFE_S)
-    os.kill(pid, signal.SIGKILL)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1]), (folder / "error").read_text()
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.exit_code() == -signal.SIGKILL
 
 
 def numbers(store: logstore.Store[bytes]) -> list[int]:

@@ -13,7 +13,8 @@ import logstore
 from logstore.errors import CommittedError, DiskFullError, StoreFailedError
 from tests.crash import script
 from tests.crash.script import SCRIPT, State
-from tests.crash.twins import FailingFileSystem, in_place
+from tests.support.failing_files import FailingFileSystem
+from tests.support.watched_files import in_place
 
 CHANGES = ("write", "create", "rename", "truncate", "make_directory")
 

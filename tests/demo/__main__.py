@@ -28,7 +28,7 @@ from tests.demo import load as demo_load
 from tests.demo import of_spark as demo_spark
 from tests.demo import pipeline as demo_pipeline
 from tests.demo.data import StreamRows
-from tests.demo.forget import Forgetting, Step
+from tests.demo.forget import Forgetting, ForgettingStep
 from tests.demo.load import DemoError
 
 MIB = 1 << 20
@@ -115,7 +115,7 @@ class Demo:
         )
         return forgetting.left
 
-    def _tell(self, step: Step) -> None:
+    def _tell(self, step: ForgettingStep) -> None:
         self.say(
             f"{step.what:30}{step.removed:9,}{step.entries:9,}{step.disk_bytes:12,}"
             f"{step.seconds:6.1f}"

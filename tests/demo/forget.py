@@ -26,7 +26,7 @@ Choose: TypeAlias = Callable[[StreamRows], set[StreamID]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ForgettingStep:
     """What the store held after a step, and what the step took."""
 
     what: str
@@ -39,7 +39,9 @@ class Step:
 class Forgetting:
     """The steps on one store; ``left`` is what must still be there."""
 
-    def __init__(self, path: Path, streams: list[StreamRows], told: Callable[[Step], None]) -> None:
+    def __init__(
+        self, path: Path, streams: list[StreamRows], told: Callable[[ForgettingStep], None]
+    ) -> None:
         self.path = path
         self.left = streams
         flights = demo_data.flights_of(streams)
@@ -49,9 +51,9 @@ class Forgetting:
         self._off_clock = 0.0  # seconds of a step that were spent looking, not doing
         self._told = told
 
-    def run(self) -> list[Step]:
+    def run(self) -> list[ForgettingStep]:
         """All steps, in order."""
-        steps: list[Step] = []
+        steps: list[ForgettingStep] = []
         with open_store(self.path, encoding="utf-8", create=False) as store:
             for what, act in (
                 ("loaded", lambda _store: 0),
@@ -71,14 +73,16 @@ class Forgetting:
                 steps.append(step)
         return steps
 
-    def _measure(self, store: Store[str], what: str, seconds: float, removed: int) -> Step:
+    def _measure(
+        self, store: Store[str], what: str, seconds: float, removed: int
+    ) -> ForgettingStep:
         """Entries and bytes; DemoError if the entries are not as many as the CSV says."""
         entries = sum(len(store.stream(name)) for name in store.streams())
         wanted = sum(map(len, self.left))
         if entries != wanted:
             raise DemoError(f"{what}: {entries} entries are left, and {wanted} should be")
         info = store.info()
-        return Step(what, entries, info.disk_bytes, seconds, removed)
+        return ForgettingStep(what, entries, info.disk_bytes, seconds, removed)
 
     def _delete_cancelled(self, store: Store[str]) -> int:
         return self._delete(store, demo_data.cancelled)

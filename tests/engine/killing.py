@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support import preload
+from tests.support.processes import run_program
 
 ADDS = """
 import os, sys, logstore
@@ -62,13 +61,8 @@ def run_until_killed(
     made ten commits; what it told after them."""
     start = folder / "start"
     kill = {"KILL_AT": at, "KILL_HOW": how, "KILL_FROM": str(start)}
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(folder / "store"), sync, str(start)],
-        env={**os.environ, **preload.below(killer), **kill},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    env = {**os.environ, **preload.below(killer), **kill}
+    done = run_program(
+        script, folder / "store", sync, start, exits=-signal.SIGKILL, env=env, timeout=60
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
     return done.stdout.split()

@@ -6,8 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import logstore
 from logstore import format as fmt
+from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index.group_txn import FIRST, LAST
@@ -16,6 +19,10 @@ from logstore.log import log_reader
 from tests.support.inside import engine_of
 
 Store = logstore.Store[bytes]
+LANE_ONLY = [
+    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
+    pytest.mark.usefixtures("by_lane"),
+]
 
 
 def made(path: Path, *, lane: bool = True, entries: int = 450) -> Store:

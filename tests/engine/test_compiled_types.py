@@ -12,7 +12,7 @@ from logstore.engine import lane
 from logstore.engine.lane import lane_loading
 from logstore.engine.reading import pure_reader, reader_interface
 from logstore.engine.reading import reader_loading as reading_loading
-from tests.support.compiled import is_told, told
+from tests.support.compiled import has_parameters, parameter_names
 
 STUB = ast.parse((Path(lane.__file__).parent / "native.pyi").read_text())
 
@@ -33,15 +33,15 @@ def test_the_lane_takes_what_its_stub_says() -> None:
         pytest.skip("the lane was not compiled, or is not in use")
     for node in STUB.body:
         if isinstance(node, ast.FunctionDef):
-            assert told(getattr(module, node.name)) == names_of(node), node.name
+            assert parameter_names(getattr(module, node.name)) == names_of(node), node.name
         elif isinstance(node, ast.ClassDef):
             made = getattr(module, node.name)
             for each in node.body:
                 if isinstance(each, ast.FunctionDef) and each.name != "__init__":
                     found = getattr(made, each.name)
-                    assert told(found) == names_of(each), (node.name, each.name)
-                elif isinstance(each, ast.FunctionDef) and is_told(made):
-                    assert told(made) == names_of(each), node.name
+                    assert parameter_names(found) == names_of(each), (node.name, each.name)
+                elif isinstance(each, ast.FunctionDef) and has_parameters(made):
+                    assert parameter_names(made) == names_of(each), node.name
 
 
 def methods_of(kind: type) -> dict[str, list[str]]:
@@ -60,7 +60,7 @@ def test_the_read_core_takes_what_its_interface_says(kind: type) -> None:
         pytest.skip("the read core was not compiled, or is not in use")
     compiled = getattr(module, kind.__name__)
     for name, expected in methods_of(kind).items():
-        assert told(getattr(compiled, name)) == expected, name
+        assert parameter_names(getattr(compiled, name)) == expected, name
 
 
 def test_the_cache_in_python_takes_what_its_interface_says() -> None:

@@ -11,21 +11,27 @@ from pathlib import Path
 import logstore
 from logstore.clock import monotonic_ms
 from logstore.format import offset_of, segment_of
-from tests.crash import twins
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 from tests.support.threads import run_all
+from tests.support.waits import eventually
+from tests.support.watched_files import (
+    FileOperation,
+    OperationLog,
+    WatchedFileSystem,
+    in_place,
+)
 
 
 def test_threads_share_a_sync(tmp_path: Path) -> None:
     """Group commit: under ``always`` sixteen threads need far fewer syncs than operations."""
 
-    class Slow(twins.TwinFileSystem):
-        def synced(self, path: Path) -> None:
-            time.sleep(0.002)  # a disk
+    class SlowDisk(OperationLog):
+        def after(self, operation: FileOperation) -> None:
+            if operation.kind == "sync":
+                time.sleep(0.002)
 
-    twin = Slow()
-    with twins.in_place(twin), logstore.open(tmp_path / "store", sync="always") as store:
-        before = twin.counted
+    with in_place(SlowDisk()) as files, logstore.open(tmp_path / "store", sync="always") as store:
+        before = len(files.of("sync"))
 
         def add(name: str) -> None:
             for _ in range(25):
@@ -34,7 +40,7 @@ def test_threads_share_a_sync(tmp_path: Path) -> None:
         threads = [threading.Thread(target=add, args=(f"s{number}",)) for number in range(16)]
         run_all(threads)
         metrics = store.metrics()
-        syncs = twin.counted - before
+        syncs = len(files.of("sync")) - before
         assert metrics["operations"] == 16 * 25
         assert sum(len(store.stream(name)) for name in store.streams()) == 16 * 25
         assert syncs < 16 * 25 / 3, f"{syncs} syncs for 400 operations"
@@ -45,27 +51,24 @@ def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
     """Under ``always`` a reader that saw an entry could act on what a power cut takes back."""
     seen: list[int] = []
 
-    class Looking(twins.TwinFileSystem):
+    class ReadAtSync(WatchedFileSystem):
         store: logstore.Store[bytes] | None = None
 
-        def before(self, operation: str, path: Path) -> float | None:
-            if operation == "sync" and self.store is not None:
-                looker = threading.Thread(target=self.look, args=(self.store,))
-                looker.start()
-                looker.join()
-            return None
+        def before(self, operation: FileOperation) -> None:
+            if operation.kind == "sync" and self.store is not None:
+                run_all([threading.Thread(target=self.count, args=(self.store,))])
 
         @staticmethod
-        def look(store: logstore.Store[bytes]) -> None:
+        def count(store: logstore.Store[bytes]) -> None:
             seen.append(len(list(store.stream("a").range())))
 
-    twin = Looking()
+    files = ReadAtSync()
     path = tmp_path / "store"
-    with twins.in_place(twin), logstore.open(path, sync="always", background=False) as store:
-        twin.store = store
+    with in_place(files), logstore.open(path, sync="always", background=False) as store:
+        files.store = store
         for number in range(5):
             store.stream("a").add({"n": number})
-        twin.store = None
+        files.store = None
     assert seen == [0, 1, 2, 3, 4]
 
 
@@ -82,10 +85,8 @@ def test_everysec_outlives_the_process_that_promised_it(tmp_path: Path) -> None:
 
     child = Forked(die)
     os.waitpid(child.pid, 0)
-    twin = twins.TwinFileSystem()
-    synced: list[str] = []
-    twin.synced = lambda path: synced.append(path.name)  # type: ignore[method-assign]
-    with twins.in_place(twin), logstore.open(path, background=False) as store:
+    with in_place(OperationLog()) as files, logstore.open(path, background=False) as store:
+        synced = [each.path.name for each in files.of("sync")]
         assert synced[0].endswith(".log") or "STORE" in synced[0] or "BOOT" in synced[0]
         assert any(name.endswith(".log") for name in synced)
         assert len(store.stream("a")) == 10
@@ -110,10 +111,7 @@ def test_a_living_process_keeps_the_promise_of_a_dead_one(tmp_path: Path) -> Non
         os.waitpid(child.pid, 0)
         wake = store._live().engine.wake
         assert wake.durable_upto < wake.log().applied
-        deadline = time.monotonic() + 60
-        while wake.durable_upto < wake.log().applied:
-            assert time.monotonic() < deadline, "nobody made it durable"
-            time.sleep(0.05)
+        eventually(lambda: wake.durable_upto >= wake.log().applied)
         assert wake.oldest_unsynced_ms == 0
 
 
@@ -121,22 +119,22 @@ def test_the_time_of_a_commit_made_during_a_sync_runs_from_its_beginning(tmp_pat
     """Not from the end of the sync: the bound of ``everysec`` would be two syncs, not one."""
     made_ms: list[int] = []
 
-    class Meanwhile(twins.TwinFileSystem):
+    class AddAtSync(WatchedFileSystem):
         armed = False
 
-        def before(self, operation: str, path: Path) -> float | None:
-            if operation == "sync" and path.suffix == ".log" and self.armed:
+        def before(self, operation: FileOperation) -> None:
+            of_segment = operation.kind == "sync" and operation.path.suffix == ".log"
+            if of_segment and self.armed:
                 self.armed = False
                 made_ms.append(monotonic_ms())
                 store.stream("a").add({"n": 2})
                 time.sleep(0.05)  # the disk
-            return None
 
-    twin = Meanwhile()
+    files = AddAtSync()
     path = tmp_path / "store"
-    with twins.in_place(twin), logstore.open(path, sync="everysec", background=False) as store:
+    with in_place(files), logstore.open(path, sync="everysec", background=False) as store:
         store.stream("a").add({"n": 1})
-        twin.armed = True
+        files.armed = True
         store.sync()
         wake = store._live().engine.wake
         assert wake.durable_upto < wake.applied
@@ -152,10 +150,9 @@ def test_a_death_right_behind_the_index_is_not_taken_for_durable(tmp_path: Path)
         store.stream("a").add({"a": 1})
         words = store._live().engine.wake
         words.begin(words.log().commit + 1)  # as left by a writer that died before publishing
-        twin = twins.TwinFileSystem()
-        store._live().engine.fs = twin
+        files = store._live().engine.fs = OperationLog()
         assert words.durable_upto < words.log().applied
         applied = words.log().applied
         store.stream("a").add({"a": 2})
         assert words.durable_upto >= applied
-        assert twin.counted >= 1
+        assert files.of("sync")

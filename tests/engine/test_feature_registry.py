@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.house.repo import ROOT
+from tests.support.processes import run_program
 
 STORED = '''"""Labels of streams, as they are stored: a text each."""
 
@@ -197,11 +196,8 @@ def test_a_new_feature_is_two_modules_a_line_of_the_registry_and_its_format(tmp_
     layouts = package / "format.py"
     edit(layouts, "    TTL = 46\n", "    TTL = 46\n    LABEL = 47\n")
     edit(layouts, "RENAME_BODY = ", 'LABEL_BODY = struct.Struct("<Q")\nRENAME_BODY = ')
-    done = subprocess.run(
-        [sys.executable, "-c", USED, str(tmp_path / "store")],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run_program(USED, tmp_path / "store", env=env, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("whole\n", "")
     files = touched(package)
     assert files == {

@@ -16,6 +16,7 @@ import logstore
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
 from tests.support.inside import engine_of
+from tests.support.processes import run_program
 
 # In a process of its own: nothing is collected there, and nothing of other tests is open.
 LEFT = """
@@ -89,10 +90,8 @@ if len(sys.argv) > 2:
 
 
 def run(*arguments: Path) -> None:
-    """The work, and what it said."""
-    command = [sys.executable, "-c", LEFT + WORK, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """The work, in a process of its own."""
+    run_program(LEFT + WORK, *arguments)
 
 
 def test_nothing_is_open_or_mapped_behind_close(tmp_path: Path) -> None:
@@ -138,9 +137,7 @@ assert not left(), left()
 
 def test_the_error_of_a_commit_keeps_nothing_open(tmp_path: Path) -> None:
     """Its frames held the index that was valid then, mapped, until a garbage collection."""
-    command = [sys.executable, "-c", LEFT + FAILED, str(tmp_path / "store")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stderr
+    run_program(LEFT + FAILED, tmp_path / "store")
 
 
 def test_its_file_system_can_be_unmounted(mounted: Path) -> None:
@@ -164,7 +161,7 @@ def others_go_on(path: Path) -> None:
         "with logstore.open(sys.argv[1], background=False) as store:\n"
         "    [store.stream('s').add({'by': 'another'}) for _ in range(200)]\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    run_program(code, path)
 
 
 def test_a_reader_whose_slot_was_given_away_reads_on(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from logstore.engine import registry
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots import snapshot
 from logstore.recovery import replay
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
+from tests.support.threads import running
 
 
 def use(store: logstore.Store[bytes], name: str, count: int) -> None:
@@ -37,12 +38,10 @@ def test_handles_work_in_children(tmp_path: Path, method: str) -> None:
     with logstore.open(tmp_path / "store") as store:
         store.stream("parent").add({"a": 1})
         children = [context.Process(target=use, args=(store, f"c{n}", 30)) for n in range(3)]
+        with running(children, 60):
+            for number in range(30):
+                store.stream("parent").add({"n": number})
         for child in children:
-            child.start()
-        for number in range(30):
-            store.stream("parent").add({"n": number})
-        for child in children:
-            child.join(60)
             assert child.exitcode == 0
         assert [len(store.stream(f"c{n}")) for n in range(3)] == [30] * 3
         assert len(store.stream("parent")) == 31
@@ -148,14 +147,11 @@ def test_forks_while_other_threads_commit_and_read(tmp_path: Path) -> None:
 
         threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
         threads += [threading.Thread(target=read) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for number in range(15):
-            with Forked(lambda number=number: use(store, f"f{number}", 3)):
-                pass
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with running(threads):
+            for number in range(15):
+                with Forked(lambda number=number: use(store, f"f{number}", 3)):
+                    pass
+            stop.set()
         for number, count in enumerate(counts):
             found = [int(entry.fields[b"n"]) for entry in store.stream(f"t{number}").range()]
             assert found == list(range(count))

@@ -31,9 +31,9 @@ from logstore.index.txn import IndexTxn
 from logstore.log import file_names
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.engine.procs import Forked, Waiting
 from tests.faults.layer import KINDS, Kind, faulty
 from tests.support import inside
+from tests.support.processes import Forked, ForkedOnGo
 
 Store = logstore.Store[bytes]
 MOST = 8  # commits that the index may be behind
@@ -101,7 +101,7 @@ def _is_whole(path: Path, expected: list[int]) -> None:
 
 
 # -- how far it lags ------------------------------------------------------------------------------
-def test_it_lags_so_many_commits_and_no_more(tmp_path: Path) -> None:
+def test_the_index_lags_so_many_commits_and_no_more(tmp_path: Path) -> None:
     with _lagging(tmp_path / "s", 0) as store:
         lag = []
         for n in range(1, 4 * MOST + 1):
@@ -112,7 +112,9 @@ def test_it_lags_so_many_commits_and_no_more(tmp_path: Path) -> None:
     _is_whole(tmp_path / "s", list(range(n + 1)))
 
 
-def test_it_lags_so_many_bytes_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_lags_so_many_bytes_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside.let_lag(monkeypatch, 1000, 1000)
     with _lagging(tmp_path / "s", 0) as store:
         wake = inside.engine_of(store).wake
@@ -226,7 +228,9 @@ def _copy_index(store: Store) -> None:
 
 @pytest.mark.parametrize("name", NEXT)
 @pytest.mark.parametrize("cached", [True, False], ids=["from memory", "from the log"])
-def test_it_follows_before_anything_else_happens(tmp_path: Path, name: str, cached: bool) -> None:
+def test_the_index_follows_before_anything_else_happens(
+    tmp_path: Path, name: str, cached: bool
+) -> None:
     path, (work, expected) = tmp_path / "s", NEXT[name]
     with _lagging(path) as store:
         if not cached:
@@ -324,7 +328,7 @@ def test_two_processes_in_turn_add_without_the_index(tmp_path: Path) -> None:
             os.read(to_child[0], 1)
             assert _all(other) == list(range(-1, 2 * rounds))
 
-    with Waiting(child) as other:
+    with ForkedOnGo(child) as other:
         with _open(path) as store:
             _add(store, -1)
             os.write(other._go, b"x")
@@ -358,7 +362,7 @@ def test_what_another_did_besides_adding_is_not_passed_over(tmp_path: Path) -> N
             _add(other, 100)
             _add(other, 101)
 
-    with Waiting(others) as other, _lagging(path) as store:
+    with ForkedOnGo(others) as other, _lagging(path) as store:
         os.write(other._go, b"x")
         os.close(other._go)
         other.join()
@@ -418,7 +422,7 @@ def test_a_writer_dies_at_any_step_of_a_plain_commit(tmp_path: Path, point: str)
                 pipeline.Batch.over = property(lambda _: False, die)  # type: ignore[assignment]
             _add(other, 8)
 
-    with Waiting(work) as other, _lagging(path, sync="os") as store:
+    with ForkedOnGo(work) as other, _lagging(path, sync="os") as store:
         os.write(other._go, b"x")
         os.close(other._go)
         assert os.waitstatus_to_exitcode(os.waitpid(other.pid, 0)[1]) == -signal.SIGKILL

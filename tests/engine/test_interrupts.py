@@ -25,8 +25,8 @@ from logstore.errors import CommittedError, CommittedInterrupt, FileSystemError,
 from logstore.log import file_names
 from logstore.options import Sync
 from tests import seeds
-from tests.engine.procs import Forked
 from tests.support.inside import committer_of
+from tests.support.processes import Forked, run_program
 
 SEED = seeds.seed()
 INTERRUPTS = 400
@@ -385,13 +385,11 @@ def first_opener(path: Path) -> None:
 
 def test_an_open_store_is_closed_at_exit(tmp_path: Path) -> None:
     """A script that ends without closing leaves a clean store."""
-    import subprocess
-    import sys
 
     path = tmp_path / "store"
     code = f"import logstore; s = logstore.open({str(path)!r}); s.stream('a').add({{'a': 1}})"
     root = Path(__file__).resolve().parent.parent.parent
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+    run_program(code, cwd=root)
     with logstore.open(path) as store:
         assert store.recovery["index_trusted"]
         assert store.recovery["commits_finished"] == 0

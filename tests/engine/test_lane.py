@@ -33,7 +33,6 @@ from logstore.engine.shm.writer_lock import PASSED_OVER_MAX
 from logstore.log import file_names as names
 from logstore.log import log_reader
 from logstore.recovery.check import check
-from tests.engine.procs import Forked, Waiting
 from tests.support.inside import (
     FixedClock,
     committer_of,
@@ -42,7 +41,8 @@ from tests.support.inside import (
     lane_commits,
     roll,
 )
-from tests.support.room import room_for
+from tests.support.log_limit import room_for
+from tests.support.processes import Forked, ForkedInTurns, ForkedOnGo
 from tests.support.threads import run_all
 
 if native_or_none is None:
@@ -120,7 +120,7 @@ def test_other_adds_go_through_the_pipeline(store: Store, add: Callable[[Any], o
     assert len(read(store)) == before + 5
 
 
-def test_one_that_waits_for_the_lock_is_passed_over_a_few_times_only(store: Store) -> None:
+def test_a_process_that_waits_for_the_lock_is_passed_over_a_few_times_only(store: Store) -> None:
     stream, engine = store.stream("s"), engine_of(store)
     for number in range(1, 2 * PASSED_OVER_MAX + 3):
         engine.wake.announce_waiting()  # it was woken, found LOCK taken again, and says so again
@@ -519,32 +519,27 @@ def test_nodes_that_another_process_begins_leave_the_lane_what_it_holds(
     tmp_path: Path, store: Store, name: str
 ) -> None:
     """Its stream is looked up again, alone: each add is of the lane, and nothing counts twice."""
-    path, (mine, theirs) = Path(str(engine_of(store).path)), (os.pipe(), os.pipe())
+    path = Path(str(engine_of(store).path))
 
-    def play() -> None:
-        os.close(mine[1])
+    def play(turns: Iterator[None]) -> None:
         with logstore.open(path, background=False) as opened:
             opened.stream(name).add(ROW)
-            while os.read(mine[0], 1):
+            for _ in turns:
                 for _ in range(70):  # a node holds a hundred
                     opened.stream(name).add(ROW)
-                os.write(theirs[1], b"b")
 
     store.stream("other").add(ROW)
-    with Forked(play):
-        os.close(mine[0])
+    with ForkedInTurns(play) as other:
         warm(store)
         laned = added = 0
         for _ in range(20):
-            os.write(mine[1], b"a")
-            os.read(theirs[0], 1)
+            other.turn()
             lane_commits(store)
             for each in ("s", "own", "other"):
                 store.stream(each).add(ROW)
             laned += lane_commits(store)
             added += 3
             assert len(store.stream(name)) == len(read(store, name))
-        os.close(mine[1])
     assert laned >= added - 6
     before = {each: read(store, each) for each in ("s", "own", "other")}
     store.close()
@@ -556,33 +551,25 @@ def test_nodes_that_another_process_begins_leave_the_lane_what_it_holds(
 
 def test_two_processes_in_turn_stay_in_their_lanes(tmp_path: Path, store: Store) -> None:
     """Each takes in from the log what the other one added."""
-    other_turn, own_turn = os.pipe(), os.pipe()
     path = Path(str(engine_of(store).path))
 
-    def play() -> None:
-        os.close(other_turn[1])  # who dies lets the other one go
-        os.close(own_turn[0])
+    def play(turns: Iterator[None]) -> None:
         with logstore.open(path, background=False) as theirs:
             warm(theirs)
             laned = 0
-            while os.read(other_turn[0], 1) == b"a":
+            for _ in turns:
                 theirs.stream("s").add(ROW)
                 laned += lane_commits(theirs)
-                os.write(own_turn[1], b"b")
             assert laned > 100
 
-    child = Forked(play)
-    os.close(other_turn[0])
-    os.close(own_turn[1])
+    child = ForkedInTurns(play)
     time.sleep(1.0)
     before, laned = len(read(store)), 0
     warm(store)
     for _ in range(150):
         store.stream("s").add(ROW)
         laned += lane_commits(store)
-        os.write(other_turn[1], b"a")
-        assert os.read(own_turn[0], 1) == b"b"
-    os.write(other_turn[1], b"z")
+        child.turn()
     child.join()
     assert laned > 100
     assert len(read(store)) == before + 2 + 300
@@ -817,7 +804,7 @@ def test_a_child_has_a_lane_of_its_own(store: Store) -> None:
         assert lane_commits(store) >= 15
         assert inherited.add(b"s", dict(ROW), []) is None
 
-    child = Waiting(work)
+    child = ForkedOnGo(work)
     for _ in range(5):
         stream.add(ROW)
     child.go()  # to its end

@@ -25,9 +25,9 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm.wait_words import bucket_of
 from tests import seeds
 from tests.engine.lane_log import log_of, told_by, told_by_log
-from tests.engine.procs import Waiting
 from tests.support.inside import engine_of, follow, let_lag
-from tests.support.room import room_for
+from tests.support.log_limit import room_for
+from tests.support.processes import ForkedOnGo
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -101,15 +101,15 @@ def counts(store: Store) -> dict[str, int]:
     return {name: count for name, count in told.items() if name in OURS and count}
 
 
-def told(found: Any) -> Any:
+def plain_result(found: Any) -> Any:
     """All that a call gave."""
     if isinstance(found, list):
-        return [told(each) for each in found]
+        return [plain_result(each) for each in found]
     if isinstance(found, logstore.Delivery):
         given = (found.id, found.pairs, found.idle, found.delivery_count, found.deleted)
         return (*given, found.consumer, found._delivered_ms)
     if hasattr(found, "cursor"):
-        return found.cursor, told(found.entries), found.deleted
+        return found.cursor, plain_result(found.entries), found.deleted
     return found
 
 
@@ -133,7 +133,7 @@ class Script:
         some = draw.sample(given, min(len(given), few))
         what = draw.choices(list(STEPS), [weight for weight, _ in STEPS.values()])[0]
         try:
-            return what, told(STEPS[what][1](self, group, given, who, some))
+            return what, plain_result(STEPS[what][1](self, group, given, who, some))
         except logstore.Error as exc:
             return what, type(exc), str(exc)
 
@@ -242,7 +242,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_it_does_what_the_pipeline_does(tmp_path: Path, times: Times, settings: str) -> None:
+def test_claims_of_the_lane_do_what_the_pipeline_does(
+    tmp_path: Path, times: Times, settings: str
+) -> None:
     print(f"LOGSTORE_SEED={SEED}")
     one, two = pair(tmp_path)
     with one, two:
@@ -414,7 +416,7 @@ def test_processes_that_claim_in_turn_share_a_group(tmp_path: Path, seed: int) -
         lane: dict[str, int] = {}
         for turn in range(8):
             name, steps = f"{SEED} {seed} {turn}", draw.choice([1, 4, 30])
-            child = Waiting(lambda name=name, steps=steps: work(tmp_path / "store", name, steps))
+            child = ForkedOnGo(lambda name=name, steps=steps: work(tmp_path / "store", name, steps))
             run(mine, draw.choice([1, 3, 20]))
             child.go()
             run(mine, draw.choice([1, 3, 20]))

@@ -17,10 +17,10 @@ import pytest
 
 import logstore
 from logstore.engine.lane.lane_loading import native_or_none
-from tests.engine.procs import Forked
-from tests.scan.look import make_plan, split_rows
+from tests.scan.scanned_stores import make_plan, split_rows
 from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits
-from tests.support.room import room_for
+from tests.support.log_limit import room_for
+from tests.support.processes import Forked
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)

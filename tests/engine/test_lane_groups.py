@@ -22,15 +22,12 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.snapshots import snapshot
 from logstore.index import group_keys, group_txn
 from tests import seeds
-from tests.engine.lane_log import Store, counts, made, told_by, told_by_log
-from tests.engine.procs import Waiting
+from tests.engine.lane_log import LANE_ONLY, Store, counts, made, told_by, told_by_log
 from tests.support.inside import engine_of, follow
-from tests.support.room import room_for
+from tests.support.log_limit import room_for
+from tests.support.processes import ForkedOnGo
 
-pytestmark = [
-    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
-    pytest.mark.usefixtures("by_lane"),
-]
+pytestmark = LANE_ONLY
 SEED = seeds.seed()
 
 
@@ -226,7 +223,7 @@ class Script:
         return [entry.id for entry in group.read(who, count=3, min_idle=0)]
 
 
-def test_it_does_what_the_pipeline_does(tmp_path: Path) -> None:
+def test_groups_of_the_lane_do_what_the_pipeline_does(tmp_path: Path) -> None:
     seed = SEED
     print(f"LOGSTORE_SEED={seed}")
     with made(tmp_path / "one") as one, made(tmp_path / "two", lane=False) as two:
@@ -273,7 +270,7 @@ def test_groups_of_several_streams_are_never_given_what_was_deleted(tmp_path: Pa
                 if trims:
                     other.stream(name).trim(min_id=min(gone), approximate=False)
 
-            child = Waiting(work)
+            child = ForkedOnGo(work)
             for _ in range(30):
                 of = draw.choice(streams)
                 lane += given_next(store, of, live[of])
@@ -324,7 +321,7 @@ def test_processes_that_read_in_turn_share_a_group(
                 if draw.random() < 0.3:
                     other.stream(b"s").add({b"n": 0})
 
-        child = Waiting(work)
+        child = ForkedOnGo(work)
         for _ in range(choose.choice([1, 3, 30])):
             found = group.read(b"mine", count=1)
             seen += [entry.id for entry in found]
@@ -354,7 +351,7 @@ def test_what_another_process_let_the_index_follow_is_not_written_twice(
         other = logstore.open(tmp_path / "store", encoding=None, background=False)
         follow(other)
 
-    children = [Waiting(work) for _ in range(3)]
+    children = [ForkedOnGo(work) for _ in range(3)]
     group.ack(entries[0].id)
     for child in children:
         group.ack(entries.pop(1).id)
@@ -391,7 +388,7 @@ def test_who_passes_over_groups_does_not_read_them_as_they_were(
         assert [entry.id.ms for entry in stream.group(b"g").read(b"c", count=1)] == [4]
         assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
-    child = Waiting(work)
+    child = ForkedOnGo(work)
     group.read(b"c", count=1)
     os.write(child._go, b"x")
     os.read(ready[0], 1)
@@ -443,7 +440,7 @@ def test_a_group_that_the_index_has_is_looked_up_there(
         theirs.read(b"other", count=1)[0].ack()
         assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "theirs")
 
-    child = Waiting(work)
+    child = ForkedOnGo(work)
     group.read(b"mine", count=1)
     store.stream(b"s").group(b"h").read(b"mine", count=1)
     os.close(done[1])  # a child that fails is seen then
@@ -489,7 +486,7 @@ def test_a_group_of_the_same_name_is_not_taken_for_the_one_before(
         os.read(go[0], 1)
         assert told_by(other) == told_by_log(tmp_path / "store", tmp_path / "theirs")
 
-    child = Waiting(work)
+    child = ForkedOnGo(work)
     group.read(b"mine", count=1)
     os.close(done[1])
     os.write(child._go, b"x")

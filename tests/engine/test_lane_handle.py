@@ -24,7 +24,7 @@ from logstore.index.keys import OpenNode, StreamRecord
 from logstore.log import frame as frames
 from logstore.log.segment_writer import CommitBuffer, crc_seed
 from tests.codec.strategies import next_id, steps, texts
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)

@@ -22,9 +22,10 @@ from logstore.engine.snapshots import snapshot
 from logstore.format import Kind
 from logstore.log import log_reader
 from tests.engine import killing
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of, follow, lane_commits, let_lag
-from tests.waiting.crowd import eventually, group_of, key_of, owners, queue, reader, stop
+from tests.support.processes import Forked
+from tests.support.waits import eventually
+from tests.waiting.crowd import group_of, key_of, owners, queue, reader, stop
 from tests.waiting.readers import Reading
 
 if native_or_none is None:

@@ -23,9 +23,9 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds
-from tests.engine.procs import Forked
 from tests.support.inside import committer_of, engine_of, follow, indexed, lane_commits
-from tests.support.room import room_for
+from tests.support.log_limit import room_for
+from tests.support.processes import Forked
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -113,7 +113,7 @@ def test_the_index_lags_behind_it(store: Store, add: Callable[[Store], Any]) -> 
 
 
 @AT_ONCE
-def test_it_is_a_commit_of_the_lane_which_the_index_follows_at_once(
+def test_the_index_follows_a_new_node_of_the_lane_at_once(
     store: Store, add: Callable[[Store], Any]
 ) -> None:
     engine, before = engine_of(store), indexed(store)
@@ -230,15 +230,12 @@ def test_a_writer_is_killed(
     """What it appended counts, whatever it came to behind that."""
     before = {name: [e.id for e in store.stream(name).range()] for name in ("a", "b", "new")}
 
-    pid = os.fork()
-    if not pid:
-        try:
-            store.stream("b").add({"n": 7}, sync="os")
-            breaking(monkeypatch, where, lambda: os._exit(7))
-            add(store)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    def add_and_die() -> None:
+        store.stream("b").add({"n": 7}, sync="os")
+        breaking(monkeypatch, where, lambda: os._exit(7))
+        add(store)
+
+    assert Forked(add_and_die).exit_code() == 7
     there = {name: [e.id for e in store.stream(name).range()] for name in before}
     new = [id for name in there for id in there[name] if id not in before[name]]
     assert len(new) >= 1  # the add to "b"; the other one may have to be found yet
@@ -331,7 +328,7 @@ def test_streams_that_are_forgotten_are_made_once(store: Store) -> None:
     assert all(len(store.stream(name)) == 3 for name in names)
 
 
-class Beside:
+class OtherProcess:
     """Another process, which adds to the same store when it is told to, through its lane."""
 
     def __init__(self, path: Path) -> None:
@@ -363,7 +360,7 @@ class Beside:
 def test_processes_begin_nodes_and_streams_in_turn(store: Store) -> None:
     """Each takes in what the other one began, and the index follows only when it has to."""
     rng = random.Random(f"{seeds.seed()}")
-    other, there = Beside(engine_of(store).path), ids_of(store)
+    other, there = OtherProcess(engine_of(store).path), ids_of(store)
     lane_commits(store)
     mine = theirs = 0
     for n in range(400):
@@ -386,7 +383,7 @@ def test_processes_begin_nodes_and_streams_in_turn(store: Store) -> None:
 
 def test_a_name_that_others_took_while_handles_are_given_up(store: Store) -> None:
     """A call has the handle of a name that is given up, and made anew, before it decides."""
-    other = Beside(engine_of(store).path)
+    other = OtherProcess(engine_of(store).path)
     other.add("a", {"n": 3})
     store.stream("a").add({"n": 4})
     lane = engine_of(store).lane
@@ -440,7 +437,7 @@ def test_names_are_not_kept_for_ever(store: Store) -> None:
 
 @pytest.mark.parametrize("pace", [1, 10])
 def test_a_process_that_waits_keeps_little_of_what_others_begin(store: Store, pace: int) -> None:
-    other = Beside(engine_of(store).path)
+    other = OtherProcess(engine_of(store).path)
     other.add("a", {"n": 3})
     store.stream("a").add({"n": 4})
     lane = engine_of(store).lane
@@ -458,7 +455,7 @@ def test_a_process_that_waits_keeps_little_of_what_others_begin(store: Store, pa
 def test_a_stream_without_an_open_node_is_as_the_log_says(store: Store) -> None:
     """Its record, also where an open node began before the last one, is that of a rebuilt index."""
     path = engine_of(store).path
-    other = Beside(path)
+    other = OtherProcess(path)
     store.stream("s").add(LARGE)
     ids = [store.stream("s").add({"temp": "1", "hum": "2"}) for _ in range(3)]
     other.add("s", ALONE)

@@ -25,14 +25,20 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.index import group_txn
 from logstore.index.group_keys import PendingRun
 from tests import seeds
-from tests.engine.lane_log import Store, counts, frames_of, made, told_by, told_by_log, told_ids
-from tests.engine.procs import Waiting
+from tests.engine.lane_log import (
+    LANE_ONLY,
+    Store,
+    counts,
+    frames_of,
+    made,
+    told_by,
+    told_by_log,
+    told_ids,
+)
 from tests.support.inside import engine_of, follow
+from tests.support.processes import ForkedOnGo
 
-pytestmark = [
-    pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled"),
-    pytest.mark.usefixtures("by_lane"),
-]
+pytestmark = LANE_ONLY
 SEED = seeds.seed()
 
 
@@ -363,7 +369,7 @@ def test_processes_that_ack_in_turn_share_many_runs(store: Store, tmp_path: Path
             other = logstore.open(tmp_path / "store", encoding=None, background=False)
             work_on(other.stream(b"s").group(b"g"), draw, draw.choice([2, 20, 50]))
 
-        child = Waiting(work)
+        child = ForkedOnGo(work)
         stream.add_many({b"n": 0} for _ in range(300))
         work_on(group, choose, choose.choice([2, 20, 50]))
         child.go()

@@ -8,7 +8,6 @@ import errno
 import gc
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
@@ -29,8 +28,10 @@ from logstore.wire.server.held_adds import HELD_MAX_ADDS
 from tests import seeds
 from tests.support import preload
 from tests.support.inside import engine_of, follow, lane_commits
-from tests.support.room import room_for
-from tests.support.threads import run_all
+from tests.support.log_limit import room_for
+from tests.support.processes import Program, run_program
+from tests.support.threads import run_all, running
+from tests.support.waits import eventually
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -86,14 +87,6 @@ def disk(store: Store) -> Iterator[Disk]:
         native_or_none.simulate(None)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 class Threads:
     """Calls of threads, and what each gave."""
 
@@ -137,10 +130,10 @@ def behind_one(store: Store, disk: Disk, calls: list[Callable[[], object]]) -> I
     The add is the first of them; who leaves the block lets the sync end."""
     threads = Threads()
     threads.call(lambda: store.stream("a").add({"n": "leads"}))
-    until(lambda: disk.syncs == 1)
+    eventually(lambda: disk.syncs == 1)
     for place, call in enumerate(calls):
         threads.call(call)
-        until(lambda place=place: in_line(store) == place + 2)  # type: ignore[misc]
+        eventually(lambda place=place: in_line(store) == place + 2)  # type: ignore[misc]
     yield threads
     disk.free.release()
 
@@ -251,7 +244,7 @@ def test_a_sync_that_fails_is_told_to_all(store: Store, disk: Disk) -> None:
     calls = [lambda: store.stream("a").add({"n": 1})] * 3
     with behind_one(store, disk, calls) as threads:  # type: ignore[arg-type]
         pass
-    until(lambda: disk.syncs == 2)
+    eventually(lambda: disk.syncs == 2)
     applied, disk.fails["fdatasync"] = engine.wake.applied, errno.EIO
     disk.free.release(100)
     given = threads.end()
@@ -421,15 +414,8 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )  # fmt: skip
 def test_signals_in_the_line(tmp_path: Path, slow: Path, script: str) -> None:
     path = tmp_path / "slow"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT + script, str(path)],
-        env={**os.environ, **preload.below(slow)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_S,
-    )
-    assert not done.returncode, done.stderr
+    env = {**os.environ, **preload.below(slow)}
+    run_program(SCRIPT + script, path, env=env, timeout=WAIT_S)
     found = check(path)
     assert not found.damage, found.damage
 
@@ -447,13 +433,11 @@ def test_a_close_leaves_calls_in_the_line_whole(tmp_path: Path) -> None:
                     mine.append(stream.add({"n": 1}))
 
         threads = [threading.Thread(target=work, args=(mine,)) for mine in told]
+        with running(threads, WAIT_S):
+            eventually(lambda: all(map(len, told)))  # noqa: B023  it is over before the next round
+            time.sleep(delay_s)
+            store.close()
         for thread in threads:
-            thread.start()
-        until(lambda: all(map(len, told)))  # noqa: B023  it is over before the next round
-        time.sleep(delay_s)
-        store.close()
-        for thread in threads:
-            thread.join(WAIT_S)
             assert not thread.is_alive()
         with logstore.open(path, background=False) as again:
             there = {entry.id for entry in again.stream("s")}
@@ -587,15 +571,10 @@ for thread in threads: thread.start()
 @pytest.mark.parametrize("after_s", [0.05, 0.15, 0.3])
 def test_what_a_killed_process_told_is_there(tmp_path: Path, after_s: float) -> None:
     path = tmp_path / "killed"
-    process = subprocess.Popen(
-        [sys.executable, "-c", ADDING, str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
+    process = Program(ADDING, path)
+    first = process.answer()
     time.sleep(after_s)
-    process.kill()
-    told = [first.strip(), *process.stdout.read().split("\n")]
-    process.wait()
+    told = [first, *process.kill().split("\n")]
     told = [one for one in told[:-1] if one] if told[-1] else [one for one in told if one]
     with logstore.open(path, background=False) as store:
         there = [entry["n"].decode() for entry in store.stream("s")]

@@ -20,9 +20,9 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.log import log_reader
 from tests import seeds
 from tests.engine.lane_log import counts, frames_of, made, told_by, told_by_log, told_ids
-from tests.engine.procs import Forked
 from tests.support.inside import committer_of, engine_of, follow, lane_commits
-from tests.support.room import room_for
+from tests.support.log_limit import room_for
+from tests.support.processes import ForkedInTurns
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -228,29 +228,21 @@ def test_a_transaction_inside_of_a_call_is_refused(store: Store) -> None:
 
 def test_processes_take_in_each_others_transactions(tmp_path: Path, store: Store) -> None:
     """Each goes on in its lane behind a commit of the other one that has some frames."""
-    there, here = os.pipe(), os.pipe()
 
-    def play() -> None:
-        os.close(there[1])  # who dies lets the other one go
-        os.close(here[0])
+    def play(turns: Iterator[None]) -> None:
         with logstore.open(tmp_path / "store", background=False) as theirs:
             laned = 0
-            while os.read(there[0], 1) == b"a":
+            for _ in turns:
                 pair(theirs)
                 laned += lane_commits(theirs)
-                os.write(here[1], b"b")
             assert laned > 60
 
-    child = Forked(play)
-    os.close(there[0])
-    os.close(here[1])
+    child = ForkedInTurns(play)
     before, laned = all_of(store), 0
     for _ in range(100):
         pair(store)
         laned += lane_commits(store)
-        os.write(there[1], b"a")
-        assert os.read(here[0], 1) == b"b"
-    os.write(there[1], b"z")
+        child.turn()
     child.join()
     assert laned > 60
     after = all_of(store)

@@ -17,7 +17,8 @@ from logstore.api.store import Store
 from logstore.engine.runtime import newest
 from logstore.engine.streams import latest_entries
 from tests.support.inside import engine_of
-from tests.support.piped import Piped
+from tests.support.processes import Program
+from tests.support.threads import running
 
 KEYS = [b"k%d" % n for n in range(12)]
 OPENED = "store = logstore.open({!r}, sync='os', background=False, node_max_entries=4)"
@@ -40,7 +41,7 @@ class Shared:
         self.store = logstore.open(path, sync="os", background=False, node_max_entries=4)
         self.stream = self.store["s"]
         self.stream.configure(compact_by="k")
-        self.other = Piped(DO.format(OPENED.format(str(path))))
+        self.other = Program(DO.format(OPENED.format(str(path))))
         assert self.other.answer() == "done"
 
     def run(self, line: str) -> None:
@@ -128,7 +129,8 @@ def test_the_newest_entry_is_what_a_read_of_the_stream_finds(
                 if number % 10 == 0:
                     seen = reader["s"].latest(key)
                     assert (None if seen is None else seen.id.ms) == shared.newest(key), told
-        assert shared.other.end() == 0
+        shared.other.end()
+        assert shared.other.exit_code == 0
 
 
 @pytest.fixture
@@ -138,7 +140,9 @@ def store(tmp_path: Path) -> Iterator[Store[bytes]]:
         yield opened
 
 
-def test_it_is_remembered_and_bounded(store: Store[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_each_key_is_remembered_and_bounded(
+    store: Store[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def kept() -> list[int]:
         found = (engine_of(store).newest.of(number) for number in range(1, 20))
         return [len(each.keys) for each in found if each is not None]
@@ -172,15 +176,12 @@ def test_threads_look_while_entries_come(store: Store[bytes]) -> None:
                 seen[key] = now
 
     threads = [threading.Thread(target=look) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for n in range(1, 3001):
-        store["s"].add({"k": KEYS[n % len(KEYS)]}, f"{n}-0")
-        if n % 1000 == 0:
-            store.retain()
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with running(threads):
+        for n in range(1, 3001):
+            store["s"].add({"k": KEYS[n % len(KEYS)]}, f"{n}-0")
+            if n % 1000 == 0:
+                store.retain()
+        stop.set()
     assert failed == []
     assert [entry and entry.id.ms for entry in map(store["s"].latest, KEYS)] == [
         n for key in range(12) for n in range(3000, 2988, -1) if n % 12 == key

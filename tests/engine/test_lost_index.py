@@ -16,7 +16,8 @@ import pytest
 import logstore
 from logstore.fs import LOCAL
 from logstore.log import file_names
-from tests.engine.procs import Forked, Waiting
+from tests.support.processes import Forked, ForkedOnGo
+from tests.support.threads import running
 
 ROUNDS = 60
 State = dict[bytes, list[tuple[str, bytes]]]
@@ -67,7 +68,7 @@ def test_deleted_under_everybody(tmp_path: Path) -> None:
                 mine.stream("d").add({"v": b"2"})
 
         before = dump(store)
-        child = Waiting(other)
+        child = ForkedOnGo(other)
         assert dump(store) == before
         first = generation(path)
         shutil.rmtree(path / "index")
@@ -125,18 +126,15 @@ def test_deleted_while_many_write_and_read(tmp_path: Path) -> None:
 
     with logstore.open(path) as store:
         readers = [threading.Thread(target=read) for _ in range(2)]
-        for reader in readers:
-            reader.start()
-        for _ in range(8):
-            time.sleep(0.03)
-            shutil.rmtree(path / "index", ignore_errors=True)
-            with Forked(lambda: logstore.open(path).close()):
-                pass
-        for child in children:
-            child.join()
-        stop.set()
-        for reader in readers:
-            reader.join()
+        with running(readers):
+            for _ in range(8):
+                time.sleep(0.03)
+                shutil.rmtree(path / "index", ignore_errors=True)
+                with Forked(lambda: logstore.open(path).close()):
+                    pass
+            for child in children:
+                child.join()
+            stop.set()
         assert not errors, errors
         for number in range(writers):
             assert numbers(store, number) == list(range(ROUNDS))
@@ -155,7 +153,7 @@ def test_deleted_in_part(tmp_path: Path, left: str) -> None:
                 assert not mine.recovery["index_trusted"]
                 assert dump(mine) == before
 
-        child = Waiting(other)
+        child = ForkedOnGo(other)
         assert dump(store) == before
         number = generation(path)
         folder = path / "index" / str(number)
@@ -177,7 +175,7 @@ def test_replaced_by_an_older_copy_while_open(tmp_path: Path) -> None:
                 assert len(list(mine.stream("a").range())) == 241
                 mine.stream("z").add({"v": b"1"})
 
-        child = Waiting(other)
+        child = ForkedOnGo(other)
         store.stream("a").add({"v": b"0"})
         folder = path / "index" / str(generation(path))
         shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("lock.mdb"))
@@ -199,7 +197,7 @@ def test_who_moves_to_a_generation_that_is_gone(tmp_path: Path, reads: bool) -> 
     with logstore.open(path, segment_bytes=64 * 1024) as store:
         fill(store)
         before = dump(store)
-        child = Waiting(lambda: logstore.open(path).close())
+        child = ForkedOnGo(lambda: logstore.open(path).close())
         assert dump(store) == before
         shutil.rmtree(path / "index")
         child.go()  # n+1, in WAKE

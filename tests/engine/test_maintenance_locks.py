@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import logstore
 from logstore import fsinfo
 from logstore.engine.runtime import maintenance_locks
 from logstore.log import file_names
-from tests.engine.procs import Forked
+from tests.support.processes import Forked, Program
 
 
 def test_the_holder_of_the_care_lock_is_named(
@@ -95,16 +93,10 @@ while True:
 def test_the_owner_is_found_while_others_lock_and_unlock(tmp_path: Path) -> None:
     """Else a close gives nothing back now and then: a look may miss the line here, or have it more
     than once, as kernel and cores are."""
-    others = [
-        subprocess.Popen(
-            [sys.executable, "-c", LOCKING, str(tmp_path / str(number))], stdout=subprocess.PIPE
-        )
-        for number in range(3)
-    ]
+    others = [Program(LOCKING, tmp_path / str(number)) for number in range(3)]
     try:
         for other in others:
-            assert other.stdout is not None
-            assert other.stdout.readline()
+            assert other.answer()
         with (tmp_path / "held").open("w") as held:
             fcntl.flock(held, fcntl.LOCK_SH)
             found = {fsinfo.flock_owner(tmp_path / "held") for _ in range(500)}
@@ -112,4 +104,3 @@ def test_the_owner_is_found_while_others_lock_and_unlock(tmp_path: Path) -> None
     finally:
         for other in others:
             other.kill()
-            other.communicate()

@@ -16,7 +16,7 @@ from logstore.index import keys
 from logstore.index.keys import RUN, NodeFrame, OpenNode
 from logstore.recovery import compare
 from logstore.recovery.check import check
-from tests.store.look import everything, stream_nodes
+from tests.store.whole_store import everything, stream_nodes
 from tests.support.inside import delete_index, engine_of
 
 ROWS, PAD_BYTES = 90_000, 4000
@@ -106,7 +106,9 @@ def test_an_add_writes_what_it_adds(store: Store[Any]) -> None:
     assert len(stream_nodes(store, b"s")) == 1
 
 
-def test_it_is_the_same_after_everything(store: Store[Any], tmp_path: Path) -> None:
+def test_a_stream_without_node_limits_is_the_same_after_everything(
+    store: Store[Any], tmp_path: Path
+) -> None:
     """Another process, a lost index, deletes, and a node that is dropped and grows again."""
     stream = store.stream("s")
     for lap in range(2):

@@ -60,7 +60,7 @@ def test_entries_are_counted_once(tmp_path: Path) -> None:
 
 
 def _nodes(store: Store[Any]) -> list[tuple[Any, bytes]]:
-    from tests.store.look import stream_nodes
+    from tests.store.whole_store import stream_nodes
 
     return stream_nodes(store, b"work")
 

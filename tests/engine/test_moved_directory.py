@@ -25,9 +25,8 @@ from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery.check import check
 from logstore.store_path import Directory
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
-from tests.support.piped import Piped
+from tests.support.processes import Forked, Program
 
 WRITER = """
 import sys, logstore
@@ -55,7 +54,7 @@ for part in sys.stdin:
 Store = logstore.Store[bytes]
 
 
-class Writer(Piped):
+class Writer(Program):
     """A process that adds as many entries as it is told to, and says how many it has added."""
 
     def __init__(self, path: Path, how: str = "") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,8 @@ from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import NotFree
 from logstore.engine.streams import add
 from logstore.errors import IDOrderError
+from tests.support.threads import running
+from tests.support.waits import eventually
 
 JOIN_S = 60
 
@@ -66,7 +67,7 @@ def held_by_another_thread(store: logstore.Store[bytes]) -> Iterator[None]:
         thread.join(JOIN_S)
 
 
-def test_it_commits_when_nobody_else_does_and_gives_the_lock_back(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_gives_the_lock_back(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding=None, background=False) as store:
         store.stream(b"s").add({"n": 0})
         for _ in range(3):
@@ -91,7 +92,7 @@ def test_where_it_would_wait_nothing_happens(tmp_path: Path) -> None:
         assert len(store.stream(b"s")) == 3
 
 
-def test_it_never_waits_for_the_disk(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_never_waits_for_the_disk(tmp_path: Path) -> None:
     """Neither for the sync of ``always`` nor for that of a segment that is full."""
     with logstore.open(tmp_path / "a", encoding=None, sync="always") as store:
         store.stream(b"s").add({"n": 0})
@@ -136,32 +137,27 @@ def test_beside_threads_that_wait_each_commit_counts_once(tmp_path: Path) -> Non
                 store.stream(b"s").add({"n": 1})
 
         threads = [threading.Thread(target=adds) for _ in range(3)]
+        with running(threads, JOIN_S):
+            done = 0
+            while any(thread.is_alive() for thread in threads):
+                try:
+                    at_once(store)
+                    done += 1
+                except NotFree:
+                    pass
         for thread in threads:
-            thread.start()
-        done = 0
-        while any(thread.is_alive() for thread in threads):
-            try:
-                at_once(store)
-                done += 1
-            except NotFree:
-                pass
-        for thread in threads:
-            thread.join(JOIN_S)
             assert not thread.is_alive()
         assert len(store.stream(b"s")) == 1 + 3 * rounds + done
 
 
-def test_it_does_not_take_the_lead_from_who_waits_for_the_mutex(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_takes_no_lead_from_who_waits(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding=None, background=False) as store:
         store.stream(b"s").add({"n": 0})
         committer, added = opened_of(store).live().committer, list[object]()
         thread = threading.Thread(target=lambda: added.append(store.stream(b"s").add({"n": 1})))
         with committer.mutex:
             thread.start()
-            end = time.monotonic() + JOIN_S
-            while committer.queue.leader is None:
-                assert time.monotonic() < end
-                time.sleep(0.001)
+            eventually(lambda: committer.queue.leader is not None)
             with pytest.raises(NotFree):
                 at_once(store)
         thread.join(JOIN_S)

@@ -23,11 +23,11 @@ from logstore.engine.runtime.overlaid_rows import DatabaseRows, OverlaidRows
 from logstore.engine.snapshots import snapshot
 from logstore.ids import StreamID
 from tests import seeds
-from tests.engine.procs import Forked
-from tests.scan.look import make_plan, split_rows
-from tests.store.look import everything
+from tests.scan.scanned_stores import make_plan, split_rows
+from tests.store.whole_store import everything
 from tests.support import inside
 from tests.support.lagging import Lagging, commits_behind
+from tests.support.processes import Forked
 
 STREAMS = (b"a", b"b", b"c")
 NOW_MS = time.time_ns() // 1_000_000  # tasks of a plan ask the system's clock

@@ -15,9 +15,8 @@ import pytest
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.process_identity import GONE, RUNS, STOPPED, WATCHED_MAX
 from logstore.fsinfo import SystemFile
-from tests.engine.procs import Forked
-
-SOON_S = 60.0
+from tests.support.processes import Forked
+from tests.support.waits import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +38,7 @@ def held() -> int:
 
 def becomes(child: Forked, start: int, state: int) -> None:
     """Wait until it is seen in this state."""
-    deadline = time.monotonic() + SOON_S
-    while process_identity.state_of(child.pid, start) != state:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    eventually(lambda: process_identity.state_of(child.pid, start) == state)
 
 
 def test_what_it_does_is_seen_at_once() -> None:
@@ -95,9 +91,7 @@ def test_a_name_tells_nothing_of_the_state() -> None:
         time.sleep(600)
 
     child = Forked(work)
-    deadline = time.monotonic() + SOON_S
-    while "Z" not in Path(f"/proc/{child.pid}/comm").read_text():
-        assert time.monotonic() < deadline
+    eventually(lambda: "Z" in Path(f"/proc/{child.pid}/comm").read_text())
     start = process_identity.start_ticks(child.pid)
     assert [process_identity.state_of(child.pid, start) for _ in range(3)] == [RUNS] * 3
     child.kill()
@@ -119,7 +113,7 @@ def hide_others() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /proc with hidepid")
-def test_one_that_proc_hides_lives_as_long_as_there_is_one_of_its_pid(tmp_path: Path) -> None:
+def test_a_process_that_proc_hides_lives_while_its_pid_exists(tmp_path: Path) -> None:
     """Prevents a writer, a waiter or a pin of another user from being taken for dead."""
     told = tmp_path / "told"
     telling = told.open("w")  # nobody else may enter the folder

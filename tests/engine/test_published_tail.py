@@ -22,9 +22,9 @@ from logstore.errors import CorruptFrameError, CorruptionError
 from logstore.ids import StreamID
 from logstore.index import keys
 from logstore.log import file_names
-from tests.engine.procs import Forked
 from tests.support import inside
 from tests.support.lagging import Lagging, commits_behind, follow
+from tests.support.processes import Forked
 
 COUNT = 20
 

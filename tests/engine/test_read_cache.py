@@ -25,8 +25,8 @@ from logstore.engine.streams import read as ranges
 from logstore.errors import ClosedError
 from logstore.ids import StreamID
 from tests import seeds
-from tests.engine.procs import Forked
 from tests.support.inside import FixedClock, engine_of
+from tests.support.processes import Forked
 
 IDS = [StreamID(ms, 0) for ms in range(1, 8)]
 LAST, HERE = IDS[-1], IDS[3]

@@ -68,7 +68,7 @@ def test_an_interrupt_anywhere_leaves_it_open_once_the_step_was_repeated() -> No
     raise AssertionError("it never ended")
 
 
-def test_it_is_opened_by_who_shut_it_alone() -> None:
+def test_the_gate_is_opened_only_by_who_shut_it() -> None:
     gate = Gate()
     assert gate.shut()
     assert not shut_elsewhere(gate)

@@ -22,10 +22,10 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.reading import reader_loading
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
-from tests.engine.procs import Forked
 from tests.model.store import StoreModel
 from tests.seeds import seed
 from tests.support.inside import roll
+from tests.support.processes import Forked
 
 STEPS = 60
 LIMITS: tuple[dict[str, int], ...] = (

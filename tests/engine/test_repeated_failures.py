@@ -6,8 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 import logstore
 from logstore.engine.runtime import background
 from logstore.engine.runtime.background import AGAIN_MAX_S, AGAIN_S, OVER_S, Repeated
+from tests.support.processes import Program
 
 HOLDING = """
 import sys, time, logstore
@@ -81,20 +80,16 @@ def test_a_stopped_writer_is_told_of_once(
     monkeypatch.setattr(background, "OVER_S", 1.0)
     with logstore.open(path, lock_timeout=0.1) as store:
         store.stream("s").add({"a": "1"})
-        writer = subprocess.Popen(
-            [sys.executable, "-c", HOLDING, str(path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert writer.stdout is not None
+        writer = Program(HOLDING, path)
         try:
-            assert writer.stdout.readline() == "held\n"
+            assert writer.answer() == "held"
             os.kill(writer.pid, signal.SIGSTOP)
             until(caplog, "keeping the promise of everysec failed", 1)
             time.sleep(2.0)  # some six tries more, on an idle machine
             assert count(caplog, "keeping the promise of everysec") == 1
         finally:
             os.kill(writer.pid, signal.SIGCONT)
-            writer.communicate("\n")
+            writer.end("\n")
         until(caplog, "keeping the promise of everysec works again", 1)
         assert count(caplog, "keeping the promise of everysec") == 2
 

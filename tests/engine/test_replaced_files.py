@@ -17,7 +17,7 @@ from logstore.log import file_names
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import salvage
 from tests.support.inside import engine_of
-from tests.support.piped import Piped
+from tests.support.processes import Program
 
 WRITER = """
 import sys, logstore
@@ -47,7 +47,7 @@ HOW = ["lane", "pipeline"]
 LOOKED_S = 0.01  # longer than a process trusts its last look at the log's end
 
 
-class Writer(Piped):
+class Writer(Program):
     """Another process that has the store open, and does what it is told; it ends with its locks."""
 
     def __init__(self, path: Path, how: str = "lane") -> None:

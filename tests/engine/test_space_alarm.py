@@ -12,7 +12,7 @@ from logstore.api.opening import opened_of
 from logstore.engine.runtime import disk_space
 from logstore.engine.runtime.disk_space import AGAIN_S, LOOK_S, SpaceAlarm
 from logstore.errors import OptionError
-from tests.waiting.crowd import eventually
+from tests.support.waits import eventually
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -27,7 +27,7 @@ def test_the_thread_in_the_background_warns(
     assert str(tmp_path / "s") in caplog.text
 
 
-def test_it_is_told_at_once_then_each_hour_and_when_it_is_over(
+def test_low_space_is_told_at_once_each_hour_and_when_it_is_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -14,9 +14,9 @@ import logstore
 from logstore.engine.shm import control_block as words
 from logstore.engine.shm.control_block import Wake
 from logstore.fs import LOCAL
-from tests.engine.procs import Forked
 from tests.support import inside
 from tests.support.dying import killed_at
+from tests.support.processes import Forked
 
 STORED = 60_000  # times
 VALUES = (3, 1 << 40 | 5)
@@ -94,7 +94,7 @@ def _words(store: Store) -> tuple[int, int]:
     return engine.wake.indexed_upto, engine.wake.applied
 
 
-def test_it_follows_every_kind_of_commit(tmp_path: Path) -> None:
+def test_the_word_follows_every_kind_of_commit(tmp_path: Path) -> None:
     with _open(tmp_path / "s") as store:
         assert _words(store) == (0, 0)
         stream = store.stream("a")
@@ -107,7 +107,7 @@ def test_it_follows_every_kind_of_commit(tmp_path: Path) -> None:
         assert _words(store) == (inside.indexed(store),) * 2
 
 
-def test_it_is_known_when_a_store_is_opened_again(tmp_path: Path) -> None:
+def test_the_word_is_known_when_a_store_is_opened_again(tmp_path: Path) -> None:
     for again in range(3):
         with _open(tmp_path / "s") as store:
             assert _words(store) == (inside.indexed(store),) * 2

@@ -45,7 +45,7 @@ def test_a_release_that_nobody_waits_for_starts_the_count_anew(tmp_path: Path) -
         assert not lock.owes_a_turn
 
 
-def test_one_that_waits_gets_the_lock_beside_one_that_never_rests(tmp_path: Path) -> None:
+def test_a_waiting_process_gets_the_lock_beside_one_that_never_rests(tmp_path: Path) -> None:
     wake, busy, waiting = made(tmp_path)
     over = threading.Event()
 

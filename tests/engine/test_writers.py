@@ -22,7 +22,7 @@ from logstore.engine.shm import control_block, writer_lock
 from logstore.errors import IDOrderError, LockTimeoutError, OptionError
 from logstore.fs import FileSystem
 from logstore.options import Sync
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 from tests.support.threads import run_all
 
 THREADS, PROCESSES, ROUNDS = 4, 3, 40

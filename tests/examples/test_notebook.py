@@ -14,7 +14,7 @@ nbclient = pytest.importorskip("nbclient")
 NOTEBOOK = EXAMPLES / "analysis.ipynb"
 
 
-def told(notebook: Any) -> list[str]:
+def outputs_of(notebook: Any) -> list[str]:
     """What its cells gave."""
     return [
         output["data"]["text/plain"] if "data" in output else output["text"]
@@ -29,8 +29,8 @@ def test_the_notebook_says_what_it_shows(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    shown = told(notebook)
+    shown = outputs_of(notebook)
     assert len(shown) == 5
     where = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
-    assert told(notebook) == shown
+    assert outputs_of(notebook) == shown

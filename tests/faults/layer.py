@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 import lmdb
@@ -144,10 +143,10 @@ class Faults:
             raise kind.raised(what.removeprefix("index: "))
 
 
-class _Module:
-    """A module with some functions of our own."""
+class _Wrapped:
+    """A module or an object with some functions of our own."""
 
-    def __init__(self, real: ModuleType, faults: Faults) -> None:
+    def __init__(self, real: Any, faults: Faults) -> None:
         self._real = real
         self._faults = faults
 
@@ -155,7 +154,7 @@ class _Module:
         return getattr(self._real, name)
 
 
-class _Os(_Module):
+class _Os(_Wrapped):
     """System calls on files."""
 
     def __init__(self, faults: Faults) -> None:
@@ -230,26 +229,26 @@ class _Os(_Module):
         os.makedirs(path, exist_ok=exist_ok)
 
 
-class _Fcntl(_Module):
+class _Fcntl(_Wrapped):
     def flock(self, fd: int, how: int) -> None:
         self._faults.meet("lock", "")
         fcntl.flock(fd, how)
 
 
-class _Mmap(_Module):
+class _Mmap(_Wrapped):
     def mmap(self, fd: int, size: int, **options: Any) -> mmap.mmap:
         self._faults.meet("map", "")
         return mmap.mmap(fd, size, **options)
 
 
-class _Shutil(_Module):
+class _Shutil(_Wrapped):
     def rmtree(self, path: str) -> None:
         if os.path.exists(path):
             self._faults.meet("remove", os.path.basename(path))
         shutil.rmtree(path)
 
 
-class _Tempfile(_Module):
+class _Tempfile(_Wrapped):
     def mkdtemp(self, prefix: str) -> str:
         self._faults.meet("make a directory", prefix)
         return tempfile.mkdtemp(prefix=prefix)
@@ -292,14 +291,7 @@ class _Transaction:
             self.commit()
 
 
-class _Environment:
-    def __init__(self, real: Any, faults: Faults) -> None:
-        self._real = real
-        self._faults = faults
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
+class _Environment(_Wrapped):
     def begin(self, *, write: bool = False) -> Any:
         self._faults.meet("index: begin" if write else "index: begin reading", "")
         return _Transaction(self._real.begin(write=True), self._faults) if write else (
@@ -314,7 +306,7 @@ class _Environment:
         self._faults.meet("index: sync", "")
 
 
-class _Lmdb(_Module):
+class _Lmdb(_Wrapped):
     def open(self, path: str, **options: Any) -> _Environment:
         self._faults.meet("index: open", Path(path).name)
         return _Environment(lmdb.open(path, **options), self._faults)

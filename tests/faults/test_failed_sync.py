@@ -17,9 +17,11 @@ from logstore import format as fmt
 from logstore.errors import CommittedError, FileSystemError, StoreFailedError
 from logstore.recovery.check import check
 from tests import figures
-from tests.crash.twins import FailingFileSystem, in_place
 from tests.faults.layer import KINDS, Faults, Kind, faulty
 from tests.support import inside
+from tests.support.failing_files import FailingFileSystem
+from tests.support.processes import Program
+from tests.support.watched_files import in_place
 
 OTHER = """
 import json, sys
@@ -53,36 +55,26 @@ store.close()
 """
 
 
-class Other:
+class OtherProcess:
     """Another process with the store."""
 
     def __init__(self, path: Path, when: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", OTHER, str(path), when],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._line() == "ready\n"
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+        self._program = Program(OTHER, path, when)
+        assert self._program.answer() == "ready"
 
     def go_on(self) -> None:
         """Past the next wait."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self._program.send()
 
-    def told(self) -> dict[str, list[object]]:
+    def answers(self) -> dict[str, list[object]]:
         """What it was told when it tried everything."""
-        self.go_on()
-        found: dict[str, list[object]] = json.loads(self._line())
+        found: dict[str, list[object]] = json.loads(self._program.ask())
         return found
 
     def end(self) -> None:
         """It closes the store."""
-        self.go_on()
-        assert self._process.wait(30) == 0
+        self._program.end("\n")
+        assert self._program.exit_code == 0
 
 
 @pytest.fixture
@@ -105,12 +97,12 @@ def test_every_process_is_told(tmp_path: Path, failing: FailingFileSystem) -> No
         store.stream("a").group("g").create("0")
         store.stream("a").group("g").read("me", count=1)
         durable = fmt.position_parts(store._engine().wake.durable_upto)
-        early = Other(path, "before")
+        early = OtherProcess(path, "before")
         fail_next_sync(failing)
         with pytest.raises(CommittedError, match="opened again"):
             store.stream("a").add({"v": b"2"}, id="2-1")
-        late = Other(path, "after")
-        for found in (early.told(), late.told()):
+        late = OtherProcess(path, "after")
+        for found in (early.answers(), late.answers()):
             assert found.pop("read") == ["1-1"]
             for what, answer in found.items():
                 assert answer[0] == "StoreFailedError", (what, answer)
@@ -228,7 +220,7 @@ def test_old_entries_of_a_node_that_is_stated_again_are_not_at_risk(
 
 
 @pytest.mark.parametrize("call", ["index: begin", "index: begin reading"])
-def test_it_can_be_tried_again(tmp_path: Path, call: str) -> None:
+def test_an_opening_that_failed_can_be_tried_again(tmp_path: Path, call: str) -> None:
     """Also while the error of the first try is kept."""
     path = tmp_path / "store"
     with logstore.open(path, background=False) as store:
@@ -278,7 +270,7 @@ INNOCENT = ("index: begin", 0)  # of the operation itself: nothing has happened 
 
 @pytest.mark.parametrize("sync", ["os", "always"])
 @pytest.mark.parametrize("failures", [1, 2, 3])
-def test_it_is_made_good(
+def test_a_failed_commit_is_made_good_by_a_later_call(
     tmp_path: Path,
     failures: int,
     sync: logstore.options.Sync,

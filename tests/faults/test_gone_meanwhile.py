@@ -14,38 +14,37 @@ import pytest
 import logstore
 from logstore.engine.runtime.engine import REBUILD_TRIES
 from logstore.errors import DamagedStoreError
-from logstore.fs import File, FileSystem
 from logstore.log import file_names as names
 from logstore.recovery.check import check
-from tests.crash.twins import in_place
+from tests.support.watched_files import FileOperation, WatchedFileSystem, in_place
 
 
-class Removing(FileSystem):
-    """Somebody removes the segment behind the look at all heads, just before it is read."""
+class RemovedBeforeRead(WatchedFileSystem):
+    """Another process removes a segment after all heads were read, just before its body is."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.removed = 0
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
-        if path == self._path.with_suffix(".hint"):  # asked for just before the segment is read
-            path.with_suffix(".log").unlink(missing_ok=True)
+    def before(self, operation: FileOperation) -> None:
+        hint = self._path.with_suffix(".hint")  # opened just before the segment is read
+        if operation.kind == "open" and operation.path == hint:
+            self._path.unlink(missing_ok=True)
             self.removed += 1
-        return super().open(path, write=write, create=create, exclusive=exclusive)
 
 
-class Teasing(Removing):
-    """It is back each time the segments are listed."""
+class BackWhenListed(RemovedBeforeRead):
+    """The segment is there again each time the segments are listed."""
 
     def __init__(self, path: Path, copy: Path) -> None:
         super().__init__(path)
         self._copy = copy
 
-    def names(self, path: Path) -> list[str]:
-        if path == self._path.parent and not self._path.exists():
+    def before(self, operation: FileOperation) -> None:
+        listed = operation.kind == "list" and operation.path == self._path.parent
+        if listed and not self._path.exists():
             shutil.copy(self._copy, self._path)
-        return super().names(path)
+        super().before(operation)
 
 
 def left_by_a_drop(tmp_path: Path) -> tuple[Path, Path]:
@@ -68,20 +67,20 @@ def left_by_a_drop(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_segment_that_goes_meanwhile(tmp_path: Path) -> None:
     segment, _ = left_by_a_drop(tmp_path)
     path = tmp_path / "store"
-    twin = Removing(segment)
-    with in_place(twin), logstore.open(path, background=False) as store:
+    files = RemovedBeforeRead(segment)
+    with in_place(files), logstore.open(path, background=False) as store:
         assert store.recovery["rebuilt"]
         assert not store.recovery["damage"]
         assert [str(entry.id) for entry in store.stream("a")] == ["500-0"]
-    assert twin.removed
+    assert files.removed
     assert check(path).as_dict()["clean"]
 
 
-def test_one_that_comes_and_goes_is_a_typed_error(tmp_path: Path) -> None:
+def test_a_segment_that_comes_and_goes_is_a_typed_error(tmp_path: Path) -> None:
     segment, copy = left_by_a_drop(tmp_path)
-    twin = Teasing(segment, copy)
-    with in_place(twin), pytest.raises(DamagedStoreError, match="try again"):
+    files = BackWhenListed(segment, copy)
+    with in_place(files), pytest.raises(DamagedStoreError, match="try again"):
         logstore.open(tmp_path / "store", background=False)
-    assert twin.removed == REBUILD_TRIES
+    assert files.removed == REBUILD_TRIES
     with logstore.open(tmp_path / "store", background=False) as store:
         assert [str(entry.id) for entry in store.stream("a")] == ["500-0"]

@@ -23,7 +23,7 @@ from logstore.errors import CommittedError, DiskFullError, FileSystemError
 from logstore.index import env
 from logstore.recovery.check import check
 from tests import figures
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 NOBODY = 65534
 
@@ -33,7 +33,7 @@ def ids(store: logstore.Store[bytes], name: str = "a") -> list[str]:
     return [str(entry.id) for entry in store.stream(name)]
 
 
-def _told(error: logstore.Error, what: str = "make room") -> None:
+def _says(error: logstore.Error, what: str = "make room") -> None:
     assert what in str(error)
 
 
@@ -67,7 +67,7 @@ def test_short_writes_of_the_log(tmp_path: Path, limit_bytes: int) -> None:
                 store.stream("a").add({"v": os.urandom(9_000)}, id=f"{n}-0")
                 expected.append(f"{n}-0")
             except DiskFullError as exc:
-                _told(exc)
+                _says(exc)
                 refused += 1
             assert ids(store) == expected
         assert refused > 10
@@ -93,10 +93,10 @@ def test_short_writes_of_the_index(tmp_path: Path) -> None:
                 store.create(f"stream {n}")
                 counted.append(f"stream {n}")
             except CommittedError as exc:
-                _told(exc, "do not repeat")
+                _says(exc, "do not repeat")
                 counted.append(f"stream {n}")
             except DiskFullError as exc:
-                _told(exc)
+                _says(exc)
             assert ids(store) == ["1-0"]
         assert len(counted) < 400
         limit_file_size(resource.RLIM_INFINITY)
@@ -131,7 +131,7 @@ def test_no_file_can_be_opened(tmp_path: Path) -> None:
                 store.checkpoint()
                 store.compact()
             except FileSystemError as exc:
-                _told(exc, "ulimit")
+                _says(exc, "ulimit")
                 refused += 1
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -240,11 +240,11 @@ def test_the_map_of_the_index_is_full(tmp_path: Path, monkeypatch: pytest.Monkey
             store.stream(f"stream {n}").add({"v": "x"}, id="1-0")
             made.append(f"stream {n}")
         except CommittedError as exc:
-            _told(exc, "do not repeat")
+            _says(exc, "do not repeat")
             unsure.append(f"stream {n}")
         except DiskFullError as exc:
-            _told(exc, "writing the index")
-            _told(exc)
+            _says(exc, "writing the index")
+            _says(exc)
             break
     assert 100 < len(made) < 5000
     assert len(unsure) <= 1

@@ -18,7 +18,7 @@ import logstore
 from logstore.errors import ClosedError, CommittedError, StoreFailedError
 from logstore.log import file_names
 from logstore.recovery.check import check
-from tests.crash.states.look import Content
+from tests.crash.states.store_content import Content
 from tests.crash.states.workload import Do, Session, Workload
 from tests.faults.layer import Faults
 

@@ -36,7 +36,7 @@ def _table() -> Table:
     return table_of("redis-8.2")
 
 
-def _told(users: Users) -> bytes:
+def _user_lines(users: Users) -> bytes:
     return b"\n".join(map(bytes, users.in_order()))
 
 
@@ -46,12 +46,12 @@ def one(data: bytes) -> None:
     try:
         users.load(data, "users.acl")
     except RuleError:
-        assert _told(users) == _told(Users(_table(), b"a password"))
+        assert _user_lines(users) == _user_lines(Users(_table(), b"a password"))
         return
-    saved = _told(users)
+    saved = _user_lines(users)
     again = Users(_table(), b"another")
     again.load(saved, "users.acl")
-    assert _told(again) == saved
+    assert _user_lines(again) == saved
     for name, user in users.by_name.items():
         other = again.by_name[name]
         for words in ASKED:

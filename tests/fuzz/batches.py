@@ -6,7 +6,7 @@ An input is one byte of the last master ID before it, then keys and listpacks as
 from __future__ import annotations
 
 from logstore.codec import Codec, native_or_none, pure
-from tests.codec.batches import stored, told
+from tests.codec.batches import batch_facts, stored
 
 CODECS: list[Codec] = [each for each in (pure, native_or_none) if each is not None]
 SEEDS = [bytes((before,)) + stored(seed, 3)[0] for seed in range(4) for before in (0, 9)]
@@ -16,5 +16,5 @@ def one(data: bytes) -> None:
     """Both do the same with it."""
     before = data[0] if data else 0
     master, top = ((before, 1), (before, 2)) if before else (None, (0, 0))
-    found = [told(codec, data[1:], master=master, top=top) for codec in CODECS]
+    found = [batch_facts(codec, data[1:], master=master, top=top) for codec in CODECS]
     assert found[0] == found[-1]

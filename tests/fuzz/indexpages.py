@@ -46,7 +46,7 @@ SEEDS = _seeds()
 def _made() -> tuple[Path, shop.Shop]:
     folder = Path(tempfile.mkdtemp(prefix="logstore-fuzz-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    made = pickle.loads(_told(lambda: pickle.dumps(shop.make(folder / "made", 20)))[1])
+    made = pickle.loads(_run_in_child(lambda: pickle.dumps(shop.make(folder / "made", 20)))[1])
     return folder, made
 
 
@@ -62,7 +62,7 @@ def damage(data: bytearray, changes: bytes) -> None:
         at += size
 
 
-def _told(work: Callable[[], bytes]) -> tuple[int, bytes]:
+def _run_in_child(work: Callable[[], bytes]) -> tuple[int, bytes]:
     """Run something in a child: how it ended (a signal below 0), and what it told."""
     read, write = os.pipe()
     pid = os.fork()
@@ -116,12 +116,12 @@ def one(data: bytes) -> None:
     content = bytearray(file.read_bytes())
     damage(content, data)
     file.write_bytes(content)
-    code, told = _told(lambda: _use(path, made))
+    code, told = _run_in_child(lambda: _use(path, made))
     if code >= 0:
         assert code == 0, told.decode()
         seen[told.decode()] += 1
         return
     assert -code in ENDS, f"ended by signal {-code}"
     seen["ended"] += 1
-    code, told = _told(lambda: _all_there(path, made))
+    code, told = _run_in_child(lambda: _all_there(path, made))
     assert code == 0, f"ended by {code} once more: {told.decode()}"

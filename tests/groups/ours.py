@@ -26,14 +26,21 @@ from logstore.errors import (
 )
 from logstore.ids import StreamID, parse_id
 from tests.crash import steps
-from tests.crash.steps import Step
+from tests.crash.steps import CommitStep
 from tests.groups.answers import Answer, Group, Ms, Refused, Trim
 from tests.groups.side import Claim
-from tests.store.look import stream_nodes
+from tests.store.whole_store import stream_nodes
 from tests.support.inside import delete_index, engine_of
+from tests.support.processes import Forked
 
 REFUSALS = (UsageError, StreamNotFoundError, GroupNotFoundError, GroupExistsError)
-DEATHS = (Step.HALF_APPENDED, Step.APPENDED, Step.INDEXING, Step.INDEXED, Step.PUBLISHED)
+DEATHS = (
+    CommitStep.HALF_APPENDED,
+    CommitStep.APPENDED,
+    CommitStep.INDEXING,
+    CommitStep.INDEXED,
+    CommitStep.PUBLISHED,
+)
 NOT_KILLED = 7
 FULL_NAMES = {
     "length", "radix-tree-keys", "radix-tree-nodes", "last-generated-id", "max-deleted-entry-id",
@@ -374,32 +381,20 @@ class Ours:
         target = DEATHS[step]
         if not living:
             self.store.close()
-        pid = os.fork()
-        if not pid:
-            try:
-                self._die_at(target, operation, words)
-            finally:
-                os._exit(1)
-        status = os.waitpid(pid, 0)[1]
+        code = Forked(lambda: self._die_at(target, operation, words)).exit_code()
         if not living:
             self._open()
         # Readers wait for a writer to finish it.
         self.store._opened.commit(lambda state: None, None)
-        if os.WIFSIGNALED(status):
-            assert os.WTERMSIG(status) == signal.SIGKILL
-            return target != Step.HALF_APPENDED
-        assert os.WEXITSTATUS(status) == NOT_KILLED, f"{operation} failed in another process"
+        if code < 0:
+            assert code == -signal.SIGKILL
+            return target != CommitStep.HALF_APPENDED
+        assert code == NOT_KILLED, f"{operation} failed in another process"
         return False
 
-    def _die_at(self, target: Step, operation: str, words: tuple[object, ...]) -> None:
-        watch = steps.watch(self.path.with_name("step"), 0, Step.OUTSIDE)
+    def _die_at(self, target: CommitStep, operation: str, words: tuple[object, ...]) -> None:
+        watch = steps.watch(self.path.with_name("step"), 0, CommitStep.OUTSIDE)
         self._open()
-        watch.opening = False
-
-        def at(step: Step) -> None:
-            if step == target:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        watch.at = at  # type: ignore[method-assign]
+        watch.die_at(target)
         getattr(self, operation)(*words)
         os._exit(NOT_KILLED)

@@ -129,3 +129,14 @@ class Side(Protocol):
 
     def die(self, step: int, living: bool, operation: str, words: tuple[object, ...]) -> bool:
         """Do the operation in a process killed at the step; whether it happened nevertheless."""
+
+
+class ServerSide:
+    """What a server goes through where a store is closed, killed, and opened again."""
+
+    def restart(self, how: str) -> None:
+        """Nothing: servers stay."""
+
+    def die(self, step: int, living: bool, operation: str, words: tuple[object, ...]) -> bool:
+        """Nothing happened: the operation is still to be done."""
+        return False

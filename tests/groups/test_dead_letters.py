@@ -22,10 +22,10 @@ from logstore.errors import EntryNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
 from logstore.wire.command_runner import Runner
 from logstore.wire.steps import Change
-from tests.engine.procs import Forked
 from tests.groups.shop import numbers, shop
-from tests.store.look import stream_nodes
+from tests.store.whole_store import stream_nodes
 from tests.support.inside import delete_index, log_bytes
+from tests.support.processes import Forked
 from tests.support.threads import run_all
 
 
@@ -523,7 +523,7 @@ def store(tmp_path: Path) -> Any:
         yield opened
 
 
-def test_they_come_back_as_they_were(store: Any) -> None:
+def test_dead_letters_come_back_as_they_were(store: Any) -> None:
     dead = die(store, 5)
     new = store.requeue("dead", dead[3], dead[1], dead[3])
     assert [store.stream("jobs").get(id).pairs for id in new] == [
@@ -600,7 +600,7 @@ def test_of_two_who_ask_one_gets_it(store: Any) -> None:
     assert len(store.stream("jobs")) == 40
 
 
-def test_it_survives_a_kill_and_the_loss_of_the_index(tmp_path: Path) -> None:
+def test_a_requeue_survives_a_kill_and_the_loss_of_the_index(tmp_path: Path) -> None:
     path = tmp_path / "store"
 
     def work() -> None:

@@ -133,7 +133,7 @@ def _fill(client: Any) -> None:
     client.execute_command("XACK", "s", "h", *read)
 
 
-def _told(client: Any) -> Any:
+def _server_content(client: Any) -> Any:
     return (
         client.xrange("s"), client.xinfo_stream("s")["length"],
         [client.execute_command("XPENDING", "s", group) for group in ("g", "h")],
@@ -169,4 +169,4 @@ def test_as_one_by_one(words: tuple[str, ...], tmp_path: Path) -> None:
                 assert [row[0] for row in said] == [row[0] for row in expected]
             else:
                 assert said == expected
-            assert _told(many) == _told(single)
+            assert _server_content(many) == _server_content(single)

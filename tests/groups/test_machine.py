@@ -9,15 +9,11 @@ With LOGSTORE_SHRINK=1 a failing run is made shorter, which may take minutes.
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from tests import figures
 from tests.groups import profile
@@ -26,14 +22,13 @@ from tests.groups.ours import Ours
 from tests.groups.side import Side
 from tests.groups.theirs import Theirs
 from tests.peers.servers import Peer
+from tests.support.machines import machine_seed, run_machine
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
-MORE = int(os.environ.get("LOGSTORE_TORTURE") or 0)
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (random.getrandbits(32) if MORE else 20250801)
+SEED = machine_seed(20250801)
 RUNS, STEPS = 150, 80
 LEAST_STEPS = 10_000
-PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK"))]
 
 
 def play(known: profile.Profile, peer: Peer, runs: int) -> None:
@@ -51,28 +46,22 @@ def play(known: profile.Profile, peer: Peer, runs: int) -> None:
             super().teardown()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    Played.done.clear()
-    print(f"seed {SEED}: LOGSTORE_SEED={SEED} plays the same")
-    how = settings(
-        max_examples=runs * (MORE or 1), stateful_step_count=STEPS, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck), phases=PHASES,
-    )  # fmt: skip
     try:
-        run_state_machine_as_test(seed(SEED)(Played), settings=how)
+        run_machine(Played, SEED, runs, STEPS)
     finally:
         Theirs(peer, 4096, 100)  # empties it, with the sizes that other tests expect
     print(peer.version, dict(Played.done))
     figures.record(f"groups {peer.name}", steps=Played.done["step"], differences=0)
 
 
-@pytest.mark.timeout(3600 if MORE else 900)
+@pytest.mark.timeout(3600 if figures.times() > 1 else 900)
 def test_groups_are_those_of_redis(redis_peer: Peer) -> None:
     """Redis 8.2 is the reference."""
     play(profile.REDIS, redis_peer, RUNS)
     assert Machine.done["step"] >= LEAST_STEPS
 
 
-@pytest.mark.timeout(3600 if MORE else 900)
+@pytest.mark.timeout(3600 if figures.times() > 1 else 900)
 def test_groups_are_those_of_valkey(valkey_peer: Peer) -> None:
     """Valkey has the groups of Redis 7.2, and what differs stands in one table."""
     play(profile.VALKEY, valkey_peer, RUNS)

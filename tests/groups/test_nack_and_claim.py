@@ -31,7 +31,7 @@ RUNS, STEPS = 12, 120
 WHO = (b"alice", b"bob", b"carol")
 
 
-class Run:
+class GroupBesideModel:
     """A store with one stream and one group, and the model of them."""
 
     def __init__(self, path: Path, chance: random.Random) -> None:
@@ -195,7 +195,7 @@ def test_random_operations(tmp_path: Path, part: int) -> None:
     print(f"seed {SEED}: LOGSTORE_SEED={SEED} plays the same")
     done: Counter[str] = Counter()
     for number in range(part, RUNS * figures.times(), 3):
-        run = Run(tmp_path / str(number), random.Random(f"{SEED} {number}"))
+        run = GroupBesideModel(tmp_path / str(number), random.Random(f"{SEED} {number}"))
         try:
             for _ in range(STEPS):
                 run.step()

@@ -101,7 +101,7 @@ def test_runs_hold_what_a_dictionary_would(script: list[Any]) -> None:
         store._opened.commit(play, None)
 
 
-def look(store: Any) -> Any:
+def group_content(store: Any) -> Any:
     """All that is told of the group, but for times that pass."""
     engine = store._engine()
 
@@ -120,7 +120,7 @@ def random_step(chance: random.Random, store: Any) -> None:
     """One random operation on the group."""
     who = chance.choice([b"a", b"b", b"c"])
     count = chance.randint(1, 90)
-    rows = look(store)[1]
+    rows = group_content(store)[1]
     some = [row.id for row in chance.sample(rows, min(len(rows), count))]
     moves: list[Any] = [
         lambda t: deliver.read_new(t, b"s", b"g", who, count=count),
@@ -155,12 +155,12 @@ def test_a_rebuild_gives_the_groups_back(tmp_path: Path) -> None:
                 store.checkpoint()
                 for _ in range(10):
                     random_step(chance, store)
-            expected = look(store)
+            expected = group_content(store)
         assert expected[0].pending == len(expected[1])
         if round_number != 4:
             shutil.rmtree(path / "index")
         with logstore.open(path) as store:
-            assert look(store) == expected
+            assert group_content(store) == expected
 
 
 def test_a_dropped_stream_takes_its_groups_along(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_dropped_stream_takes_its_groups_along(tmp_path: Path) -> None:
             store.stream("s").add({"a": 1})
             store._opened.commit(lambda t: admin.create(t, b"s", b"g", ZERO_ID), None)
             store._opened.commit(lambda t: deliver.read_new(t, b"s", b"g", b"a"), None)
-            assert look(store)[0].pending == 1
+            assert group_content(store)[0].pending == 1
             store.drop("s")
             engine = store._engine()
             left = snapshot.read(engine, lambda view: list(view.index.groups.all_groups()))

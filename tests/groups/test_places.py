@@ -16,7 +16,7 @@ STEPS, MOST = 120, 3
 NAMES = ("a", "b", "c")
 
 
-class Run:
+class RandomCalls:
     """Random calls, and what must be so after each."""
 
     def __init__(self, path: Path, seed: int) -> None:
@@ -114,7 +114,7 @@ class Run:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_each_entry_is_in_one_place(tmp_path: Path, seed: int) -> None:
-    run = Run(tmp_path / "store", seed)
+    run = RandomCalls(tmp_path / "store", seed)
     for _ in range(STEPS):
         run.step()
         run.check()

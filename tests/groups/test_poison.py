@@ -19,8 +19,8 @@ import logstore
 from logstore import aio
 from logstore.engine.waiting.wait_session import GroupRead
 from tests.conftest import ROOT
-from tests.engine.procs import Forked
 from tests.groups.shop import NOW_MS, numbers, shop
+from tests.support.processes import Forked
 
 WORKER = """
 import os, signal, sys
@@ -131,7 +131,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_it_sleeps_until_that_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_reader_sleeps_until_the_moment_of_a_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against a reader that looks again and again: with a clock that runs, it looks a few times,
     and is there in time."""
     with logstore.open(tmp_path / "s", sync="os") as store:

@@ -14,7 +14,7 @@ from logstore.engine.groups import admin
 from logstore.engine.runtime import identity
 from logstore.engine.streams import add
 from logstore.ids import ZERO_ID
-from tests.engine.procs import Waiting
+from tests.support.processes import ForkedOnGo
 
 ROWS = [{"n": str(number)} for number in range(250)]
 
@@ -43,7 +43,7 @@ def test_names_that_another_process_gave_to_others(tmp_path: Path) -> None:
                     group.add_consumer("c")
                 stream.add({"n": "7" if name == "a" else "8"})
 
-    other = Waiting(work)
+    other = ForkedOnGo(work)
     with open_store(path) as store:
         stream = store.stream("a")
         group = stream.group("g", start="0")
@@ -111,7 +111,7 @@ def test_a_node_that_changed_while_it_was_read(
         with open_store(path) as store:
             change(store.stream("s"))
 
-    other = None if where == "here" else Waiting(work)
+    other = None if where == "here" else ForkedOnGo(work)
     with open_store(path) as store:
         stream = store.stream("s")
         group = stream.group("g", start="0")

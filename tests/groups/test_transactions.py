@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,10 @@ import pytest
 import logstore
 from logstore import DeleteOutcome
 from tests.crash import steps
-from tests.crash.steps import Step
+from tests.crash.steps import CommitStep
 from tests.groups.shop import numbers, shop
 from tests.support.inside import delete_index, log_bytes
+from tests.support.processes import killed
 
 
 def test_a_stalled_worker_leaves_nothing(tmp_path: Path) -> None:
@@ -282,23 +281,22 @@ def test_outcomes_have_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 @pytest.mark.parametrize(
-    "step", [Step.HALF_APPENDED, Step.APPENDED, Step.INDEXING, Step.INDEXED, Step.PUBLISHED]
+    "step",
+    [
+        CommitStep.HALF_APPENDED,
+        CommitStep.APPENDED,
+        CommitStep.INDEXING,
+        CommitStep.INDEXED,
+        CommitStep.PUBLISHED,
+    ],
 )
-def test_a_kill_leaves_all_or_nothing(tmp_path: Path, step: Step, rebuilt: bool) -> None:
+def test_a_kill_leaves_all_or_nothing(tmp_path: Path, step: CommitStep, rebuilt: bool) -> None:
     """At each step of the commit; the next one to open finds the whole of it, or nothing."""
     with shop(tmp_path, 10) as (store, group, _):
         prepared(store, group)
         before = everything(store)
         store.checkpoint()
-    pid = os.fork()
-    if not pid:
-        try:
-            _killed_at(step, tmp_path)
-        finally:
-            os._exit(1)
-    status = os.waitpid(pid, 0)[1]
-    assert os.WIFSIGNALED(status)
-    assert os.WTERMSIG(status) == signal.SIGKILL
+    killed(lambda: _commit_and_die_at(step, tmp_path))
     if rebuilt:
         delete_index(tmp_path / "store")
     with shop(tmp_path) as (store, _, _):
@@ -309,19 +307,13 @@ def test_a_kill_leaves_all_or_nothing(tmp_path: Path, step: Step, rebuilt: bool)
             for _, each in STEPS:
                 each(tx.stream)
         after = everything(store)
-    assert found == (before if step == Step.HALF_APPENDED else after)
+    assert found == (before if step == CommitStep.HALF_APPENDED else after)
 
 
-def _killed_at(target: Step, path: Path) -> None:
-    watch = steps.watch(path / "step", 0, Step.OUTSIDE)
+def _commit_and_die_at(target: CommitStep, path: Path) -> None:
+    watch = steps.watch(path / "step", 0, CommitStep.OUTSIDE)
     with shop(path) as (store, _, _):
-        watch.opening = False
-
-        def at(step: Step) -> None:
-            if step == target:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        watch.at = at  # type: ignore[method-assign]
+        watch.die_at(target)
         with store.transaction() as tx:
             for _, each in STEPS:
                 each(tx.stream)

@@ -9,7 +9,7 @@ import redis
 
 from logstore.ids import MAX_ID, StreamID
 from tests.groups.answers import Answer, Group, Ms, Refused, Trim, entry_id
-from tests.groups.side import Claim
+from tests.groups.side import Claim, ServerSide
 from tests.peers.dump import parse_dump
 from tests.peers.servers import Peer
 
@@ -64,7 +64,7 @@ def _full_consumer(reply: list[Any]) -> dict[str, Any]:
     return row
 
 
-class Theirs:
+class Theirs(ServerSide):
     """One server."""
 
     def __init__(self, peer: Peer, node_bytes: int, node_entries: int) -> None:
@@ -283,10 +283,3 @@ class Theirs:
             return None
         nodes, metadata = parse_dump(found)
         return tuple(nodes), tuple(metadata[:5])
-
-    def restart(self, how: str) -> None:
-        """Nothing: servers stay."""
-
-    def die(self, step: int, living: bool, operation: str, words: tuple[object, ...]) -> bool:
-        """Nothing happened: the operation is still to be done."""
-        return False

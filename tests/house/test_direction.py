@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.house.repo import MAPPED, ROOMS, modules, project, tree
+from tests.support.processes import run_program
 
 
 def layered() -> list[str]:
@@ -83,15 +82,13 @@ def test_a_store_needs_three_packages(tmp_path: Path) -> None:
     blocked = sorted(others | {"redis", "valkey", "pyarrow", "pyspark", "pandas", "numpy"})
     code = f"import sys\nfor name in {blocked}: sys.modules[name] = None\n"
     code += USED.format(path=str(tmp_path / "store"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_program(code).stderr == ""
 
 
 @pytest.mark.parametrize("blocked", ["pyarrow", "pyspark", "pandas", "numpy"])
 def test_the_core_is_imported_without(blocked: str) -> None:
     code = f"import sys; sys.modules[{blocked!r}] = None; import logstore, logstore.tools.commands"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_program(code)
 
 
 def imported(module: ast.Module) -> set[str]:

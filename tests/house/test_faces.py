@@ -52,7 +52,7 @@ WIDER = {
 }  # fmt: skip
 
 
-def told(kind: Any) -> str:
+def type_text(kind: Any) -> str:
     """A type as it is written, on one line."""
     return " ".join(str(kind).split())
 
@@ -60,7 +60,7 @@ def told(kind: Any) -> str:
 def arguments(function: Callable[..., Any]) -> dict[str, tuple[Any, Any, str]]:
     """Of each argument its kind, what it is by default, and its type."""
     return {
-        name: (each.kind, each.default, told(each.annotation))
+        name: (each.kind, each.default, type_text(each.annotation))
         for name, each in parameters(function).items()
     }
 
@@ -82,13 +82,13 @@ def test_what_one_face_has_the_other_has(plain: type, name: str) -> None:
             found[argument] = (*found[argument][:2], before)
     if not name.startswith("__"):
         assert found == expected
-    result = told(inspect.signature(function).return_annotation)
+    result = type_text(inspect.signature(function).return_annotation)
     for before, after in TYPES:
         if f"Async{before}" not in result:
             result = result.replace(before, after)
     declared = getattr(theirs, "__wrapped__", None)
     if declared is None:
-        given = told(inspect.signature(theirs).return_annotation)
+        given = type_text(inspect.signature(theirs).return_annotation)
         assert given == result or name in DUNDERS
     else:  # the types of what is declared by the plain face follow from it
         assert declared is function

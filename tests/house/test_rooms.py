@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import rooms
+from tests import draw, rooms
 
 ROOT = rooms.ROOT
 FOLDERS = {path.parts[1] for path in rooms.test_files()}
@@ -63,6 +63,14 @@ def test_every_room_has_a_quick_test(package: str) -> None:
     assert quick & reaching(package)
 
 
+def test_what_is_quick_takes_below_a_minute_together() -> None:
+    """By the table of durations; three processes take it in turn on two cores."""
+    table = {**draw.load("alone"), **draw.load("beside")}
+    files = [path.relative_to("tests").as_posix() for path in rooms.quick()]
+    costs = [table.get(file, draw.UNKNOWN) for file in files]
+    assert sum(each.of(each.tests) for each in costs) <= rooms.QUICK_MOST_S
+
+
 def test_nothing_quick_is_long_or_needs_spark() -> None:
     assert not {"fuzz", "interleaving", "power", "spark"} & set(rooms.QUICK)
 
@@ -72,7 +80,7 @@ def test_a_change_runs_what_imports_it() -> None:
     assert Path("tests/model/test_model.py") in found
     assert Path("tests/crash/states/test_states.py") not in found  # long, and not changed
     assert Path("tests/crash/states/test_states.py") in rooms.tests_for(
-        [Path("tests/crash/states/look.py")]
+        [Path("tests/crash/states/store_content.py")]
     )
     assert rooms.tests_for([Path("tests/groups/test_face.py")]) == [
         Path("tests/groups/test_face.py")

@@ -5,12 +5,11 @@ What is loaded decides how long a short command takes: most of it is loading.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from logstore.codec import codec_name
 from tests.house.repo import ROOT
+from tests.support.processes import run_program
 
 LISTED = ROOT / "tests" / "house" / "loaded_modules.txt"
 # Each takes as long to load as a good part of all else.
@@ -49,8 +48,7 @@ with logstore.open({path!r}, background=False) as store:
 def loaded(code: str) -> set[str]:
     """What some code loads on top of what the interpreter has loaded by itself."""
     told = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(run_program(told).stdout.split())
 
 
 def test_an_import_alone_loads_nothing_of_ours_yet() -> None:
@@ -211,7 +209,6 @@ assert crc32c(b"123456789") == 0xE3069283
 
 def test_a_warning_loads_logging_and_is_told() -> None:
     code = "from logstore.logger import Logger; Logger('logstore').warning('%d of it', 3)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "3 of it\n"
+    assert run_program(code).stderr == "3 of it\n"
     quiet = "from logstore.logger import Logger; Logger('logstore').info('nobody hears')"
     assert "logging" not in loaded(quiet)

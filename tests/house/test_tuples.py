@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-import subprocess
-import sys
 import typing
 from typing import Any, Generic, TypeVar
 
 import pytest
 
 from logstore import tuples
+from tests.support.processes import run_program
 
 T = TypeVar("T")
 
@@ -142,5 +141,4 @@ with logstore.open({str(tmp_path / "store")!r}, background=False) as store:
     store.stream("s").add({{"a": "1"}})
 print(*made)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"
+    assert run_program(code).stdout == "\n"

@@ -35,7 +35,7 @@ Books = dict[str, dict[str, Work]]  # works by scene
 _context = multiprocessing.get_context("fork")
 
 
-class Got(NamedTuple):
+class WorkResult(NamedTuple):
     """How a piece of work ended."""
 
     answer: Any = None
@@ -84,7 +84,7 @@ class Actor(AbstractContextManager["Actor"]):
         self._here.send((name, point))
 
     def hear(self, timeout_s: float = PATIENCE_S) -> Any:
-        """A ``Got``, or ``Stopped``; after it the points that were seen come with ``points``."""
+        """A ``WorkResult`` or ``Stopped``; ``points`` then has the points that were passed."""
         assert self._here.poll(timeout_s), f"process {self.pid} hangs"
         return self._here.recv()
 
@@ -92,12 +92,12 @@ class Actor(AbstractContextManager["Actor"]):
         """Whether there is something to hear within that time."""
         return self._here.poll(timeout_s)
 
-    def do(self, name: str) -> Got:
+    def do(self, name: str) -> WorkResult:
         """Tell, and hear how it ended."""
         self.tell(name)
         assert self.heard(PATIENCE_S), f"{name} hangs"
         found = self.hear()
-        assert isinstance(found, Got), found
+        assert isinstance(found, WorkResult), found
         return found
 
     def go(self) -> None:
@@ -156,11 +156,11 @@ def _serve(
         pipe.send(found)
 
 
-def _did(work: Callable[[], Any]) -> Got:
+def _did(work: Callable[[], Any]) -> WorkResult:
     try:
-        return Got(work())
+        return WorkResult(work())
     except logstore.Error as exc:
         owner = exc.owner_pid if isinstance(exc, logstore.LockTimeoutError) else None
-        return Got(refused=type(exc).__name__, message=str(exc), owner=owner)
+        return WorkResult(refused=type(exc).__name__, message=str(exc), owner=owner)
     except BaseException:  # noqa: BLE001  it is told where somebody can see it
-        return Got(broke=traceback.format_exc())
+        return WorkResult(broke=traceback.format_exc())

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from logstore.log import file_names
 from logstore.recovery.check import check
-from tests.crash.states import look
+from tests.crash.states import store_content
 from tests.crash.states.model import begun as model_of
-from tests.crash.states.model import told
+from tests.crash.states.model import model_content
 from tests.interleaving import works
-from tests.interleaving.actor import LOCK_S, Actor, Got, Stopped
+from tests.interleaving.actor import LOCK_S, Actor, Stopped, WorkResult
 from tests.interleaving.handle import StoreHandle, Work, begin
 from tests.interleaving.points import Point
 from tests.interleaving.scenes import DEAD, ROLLED, ROLLING, SCENES, Scene, others
@@ -35,7 +35,7 @@ LATER = works.add("a", 810)
 OPEN = works.nothing("open", lambda at: setattr(at, "store", at.open()))
 FOLLOWING = works.nothing("open read-only", works.FOLLOW.do)
 READ_NEWLY = works.opened(works.READ, "read newly")
-Step = tuple[Work, Got]
+Step = tuple[Work, WorkResult]
 
 
 class Outcome(NamedTuple):
@@ -158,7 +158,9 @@ class Encounter:
         order = self._judge(did, answer)
         return Outcome(stopped, {work.name: _cell(got, stopped, order) for work, got in did})
 
-    def _excuse(self, work: Work, got: Got, stopped: Stopped, *, there: bool, lost: bool) -> None:
+    def _excuse(
+        self, work: Work, got: WorkResult, stopped: Stopped, *, there: bool, lost: bool
+    ) -> None:
         what = f"{work.name} was refused while A held {stopped}: {got.refused}: {got.message}"
         if got.refused == "NotAStoreError" and not there:
             return
@@ -173,7 +175,7 @@ class Encounter:
             assert got.owner == self.a.pid, what
 
     # -- was it right? ------------------------------------------------------------------------
-    def _judge(self, did: list[Step], answer: Got) -> str:
+    def _judge(self, did: list[Step], answer: WorkResult) -> str:
         """Which order fits: A ``before`` the others, or ``after`` them."""
         scene = self.scene
         final = None
@@ -187,8 +189,8 @@ class Encounter:
         for order, steps in _orders(scene, did, answer, self._works["dead"]):
             model = self._model()
             bad = _differs(model, steps)
-            if not bad and final.answer != told(model):
-                bad = f"in the end: {_difference(final.answer, told(model))}"
+            if not bad and final.answer != model_content(model):
+                bad = f"in the end: {_difference(final.answer, model_content(model))}"
             if not bad:
                 self._afterwards(model)
                 return order
@@ -231,7 +233,7 @@ class Encounter:
 
 
 def _orders(
-    scene: Scene, did: list[Step], answer: Got, dead: Work
+    scene: Scene, did: list[Step], answer: WorkResult, dead: Work
 ) -> Iterator[tuple[str, list[Step]]]:
     """A before the others and behind them; the commit of one who was killed anywhere before A."""
     a: list[Step] = [] if answer.refused else [(scene.work, answer)]
@@ -239,7 +241,7 @@ def _orders(
         yield "after", [*did, *a]
         yield "before", [*a, *did]
         return
-    ended: Step = (dead._replace(name="dead"), Got())
+    ended: Step = (dead._replace(name="dead"), WorkResult())
     for place in range(len(did) + 1):
         yield "after", [*did[:place], ended, *did[place:], *a]
     yield "before", [ended, *a, *did]
@@ -269,21 +271,21 @@ def _difference(found: Any, expected: Any) -> str:
     return f"{found} and not {expected}"
 
 
-def _fine(got: Got) -> None:
+def _fine(got: WorkResult) -> None:
     assert not got.broke, got.broke
     assert not got.refused, f"{got.refused}: {got.message}"
 
 
-def _agrees_to(got: Got, expected: Any, when: str = "") -> None:
+def _agrees_to(got: WorkResult, expected: Any, when: str = "") -> None:
     _fine(got)
     assert got.answer == expected, f"{when}: {_difference(got.answer, expected)}"
 
 
-def _agrees(got: Got, model: StoreModel, when: str) -> None:
-    _agrees_to(got, told(model), when)
+def _agrees(got: WorkResult, model: StoreModel, when: str) -> None:
+    _agrees_to(got, model_content(model), when)
 
 
-def _cell(got: Got, stopped: Stopped, order: str) -> str:
+def _cell(got: WorkResult, stopped: Stopped, order: str) -> str:
     if got.refused == "NotAStoreError":
         return "none"
     if got.refused:
@@ -296,4 +298,4 @@ def begun(path: Path) -> Any:
     begin(path)
     at = StoreHandle(path, PATIENT_S)
     with at.open() as at.store:
-        return look.plain(look.content(at.store, at.clock))
+        return store_content.plain(store_content.content(at.store, at.clock))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import logstore
 from logstore.log import file_names
-from tests.crash.states import look
-from tests.crash.states.model import pairs, text, told, value
+from tests.crash.states import store_content
+from tests.crash.states.model import model_content, pairs, text, value
 from tests.model.store import StoreModel
 from tests.support.inside import FixedClock
 
@@ -43,7 +43,7 @@ class StoreHandle:
 
     def content(self) -> Answer:
         """All that can be read."""
-        return look.plain(look.content(self.store, self.clock))
+        return store_content.plain(store_content.content(self.store, self.clock))
 
 
 class Work(NamedTuple):
@@ -69,7 +69,7 @@ def added(model: StoreModel, name: str, n: int, size: int = 30) -> str:
 
 def seen(model: StoreModel) -> Answer:
     """What a reader must see."""
-    return told(model)
+    return model_content(model)
 
 
 def begin(path: Path) -> None:

@@ -19,12 +19,12 @@ from logstore.errors import SnapshotExpiredError
 from logstore.recovery.check import check
 from tests import figures
 from tests.crash.states.model import value
-from tests.engine.procs import Forked
 from tests.interleaving import works
-from tests.interleaving.actor import Actor, Got
-from tests.interleaving.found import WORKS, stopped
-from tests.interleaving.handle import LIMITS, Answer, StoreHandle, Work, begin
-from tests.scan.look import make_plan, split_rows
+from tests.interleaving.actor import Actor, WorkResult
+from tests.interleaving.handle import LIMITS, Answer, StoreHandle, Work
+from tests.interleaving.two_actors import stopped, two_actors
+from tests.scan.scanned_stores import make_plan, split_rows
+from tests.support.processes import Forked
 
 SEED = int(os.environ.get("LOGSTORE_STOPS", "5"))
 
@@ -32,9 +32,7 @@ SEED = int(os.environ.get("LOGSTORE_STOPS", "5"))
 def test_a_stopped_owner_is_named_and_loses_nothing(tmp_path: Path) -> None:
     """SIGSTOP in the midst of a commit: readers go on, writers are told who it is."""
     path = tmp_path / "store"
-    begin(path)
-    with Actor(path, WORKS) as owner, Actor(path, WORKS) as other:
-        assert owner.do("open") == other.do("open") == Got()
+    with two_actors(path) as (owner, other):
         before = other.do("read").answer
         assert stopped(owner, "add", "commit: write the rest of segment").held
         os.kill(owner.pid, signal.SIGSTOP)
@@ -173,7 +171,7 @@ def test_readers_that_stay_while_others_compact(tmp_path: Path) -> None:
         a = store.stream("a")
         a.add_many([(f"{n}-1", {"v": value(n, 100)}) for n in range(1, ENTRIES + 1)])
         with Actor(path, BESIDE) as other, logstore.open(path, readonly=True) as follower:
-            assert other.do("open") == Got()
+            assert other.do("open") == WorkResult()
             before = [(str(entry.id), entry.pairs) for entry in a.range()]
             made = make_plan(store, b"a")
             staying, following, backwards = (
@@ -195,7 +193,7 @@ def test_readers_that_stay_while_others_compact(tmp_path: Path) -> None:
             for found in seen:
                 _check(found)
             assert split_rows(made) == before
-            assert other.do("purge") == Got()
+            assert other.do("purge") == WorkResult()
             with pytest.raises(SnapshotExpiredError):
                 split_rows(made)
             assert [str(entry.id) for entry in a.range()] == there

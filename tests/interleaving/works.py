@@ -18,11 +18,11 @@ from logstore.engine.commit import durability
 from logstore.engine.runtime import maintenance_locks
 from logstore.log import file_names
 from logstore.recovery import check as checking
-from tests.crash.states import look
+from tests.crash.states import store_content
 from tests.crash.states.model import text
 from tests.interleaving.handle import Answer, StoreHandle, Work, added, fields, seen
 from tests.model.store import StoreModel
-from tests.scan.look import make_plan, split_rows
+from tests.scan.scanned_stores import make_plan, split_rows
 
 
 # -- commits -------------------------------------------------------------------------------------
@@ -142,19 +142,19 @@ def retain() -> Work:
 # -- readers -------------------------------------------------------------------------------------
 def _readonly(at: StoreHandle) -> Answer:
     with at.open(readonly=True) as store:
-        return look.plain(look.content(store, at.clock))
+        return store_content.plain(store_content.content(store, at.clock))
 
 
 def _following(at: StoreHandle) -> Answer:
     if at.reading is None:
         at.reading = at.open(readonly=True)
-    return look.plain(look.content(at.reading, at.clock))
+    return store_content.plain(store_content.content(at.reading, at.clock))
 
 
 def _scan(at: StoreHandle) -> Answer:
     """A plan, read after it was made; what it read is what there was."""
     made = make_plan(at.store, b"a")
-    return [(id, look.short(pairs)) for id, pairs in split_rows(made, at.clock.now_ms)]
+    return [(id, store_content.short(pairs)) for id, pairs in split_rows(made, at.clock.now_ms)]
 
 
 def _checked(at: StoreHandle) -> Answer:
@@ -215,7 +215,7 @@ def _backup(at: StoreHandle) -> Answer:
     at.store.backup(target)
     copied = StoreHandle(target, at.lock_timeout)
     with copied.open(background=False) as store:
-        found = look.plain(look.content(store, copied.clock))
+        found = store_content.plain(store_content.content(store, copied.clock))
     shutil.rmtree(target.parent)
     return found
 

@@ -24,7 +24,7 @@ import logstore
 from logstore.jobs import gone
 from logstore.jobs import huey as of_huey
 from logstore.jobs.huey import StoreHuey
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 # Left out: a test that looks into the memory of huey's storage in memory.
 INSIDE = {"test_chord_bookkeeping_cleared"}

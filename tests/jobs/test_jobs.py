@@ -20,7 +20,7 @@ from logstore.api.worker import process_ended, process_name
 from logstore.jobs import Job, Jobs
 from logstore.jobs import gone as gone_workers
 from logstore.jobs import job_worker as worker
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 
 @pytest.fixture(params=["utf-8", None, "latin-1"])

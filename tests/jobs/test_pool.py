@@ -106,7 +106,7 @@ def test_a_drained_queue_and_names_that_are_none(tmp_path: Path, jobs: Jobs) -> 
             load(name)
 
 
-def there(path: Path, running: subprocess.Popen[str]) -> None:
+def wait_for_file(path: Path, running: subprocess.Popen[str]) -> None:
     """Wait until a job of a pool has left its file; the test's own limit ends this."""
     while not path.exists():
         assert running.poll() is None
@@ -145,7 +145,7 @@ def test_a_drain_takes_over_the_last_job_of_a_killed_worker(tmp_path: Path, jobs
     """The one that took its place ended before the job was free to be taken."""
     held.delay(str(tmp_path / "begun"))
     running = pool(tmp_path / "s", "--drain")
-    there(tmp_path / "begun", running)
+    wait_for_file(tmp_path / "begun", running)
     for pid in workers(running):
         os.kill(pid, signal.SIGKILL)
     code, told, err = told_of(running)
@@ -169,7 +169,7 @@ def test_a_drain_that_is_stopped_says_what_is_left(tmp_path: Path, jobs: Jobs) -
     """A zero would be taken for all jobs done."""
     held.delay(str(tmp_path / "begun"))
     running = pool(tmp_path / "s", "--drain", "--grace", "0.1")
-    there(tmp_path / "begun", running)
+    wait_for_file(tmp_path / "begun", running)
     running.terminate()
     code, told, err = told_of(running)
     assert (code, told["finished"], told["workers_killed"]) == (1, 0, 1)

@@ -16,7 +16,7 @@ from taskiq.exceptions import ResultGetError
 from logstore.errors import UsageError
 from logstore.jobs import taskiq as of_taskiq
 from logstore.jobs.taskiq import StoreBroker
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 
 async def add_one(value: int) -> int:

@@ -111,7 +111,7 @@ def test_an_id_that_is_given_again_has_no_old_time(tmp_path: Path) -> None:
         sound(store)
 
 
-def test_it_survives_a_lost_index_checkpoints_renaming_and_backups(tmp_path: Path) -> None:
+def test_the_lifetime_of_an_entry_survives_a_lost_index_and_backups(tmp_path: Path) -> None:
     """The time is in the log, as the entry is."""
     clock, path = FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:

@@ -35,7 +35,7 @@ class Held(NamedTuple):
 State = dict[str, Held]
 
 
-class Run:
+class StoreBesideModel:
     """One store and its model."""
 
     def __init__(self, store: Store[Any], clock: FixedClock, chance: random.Random) -> None:
@@ -100,13 +100,13 @@ class Run:
     def check(self) -> None:
         """The store is as the model says."""
         state = held(self.model)
-        assert told(self.store) == state
+        assert store_state(self.store) == state
         for name in NAMES:
             assert (name in self.store) == (name in state)
 
 
 def held(model: StoreModel) -> State:
-    """What a model holds, as ``told`` tells of a store."""
+    """What a model holds, as ``store_state`` tells of a store."""
     found: State = {}
     for name in model.names():
         of = model.streams[name]
@@ -115,7 +115,7 @@ def held(model: StoreModel) -> State:
     return found
 
 
-def told(store: Store[Any]) -> State:
+def store_state(store: Store[Any]) -> State:
     """What a store holds."""
     found: State = {}
     for name in store.streams():
@@ -128,14 +128,14 @@ def told(store: Store[Any]) -> State:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
+def test_a_store_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
     chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     model = StoreModel(clock.ms)
     for round_ in range(6):
         if chance.random() < 0.4 and round_:
             delete_index(path)
         with opened(path, clock) as store:
-            run = Run(store, clock, chance)
+            run = StoreBesideModel(store, clock, chance)
             run.model = model
             run.check()
             for _ in range(25):
@@ -146,9 +146,11 @@ def test_it_is_the_same_however_it_is_opened(tmp_path: Path, seed: int) -> None:
         assert check(path).index == compare.AGREES
     with logstore.open(path, encoding="utf-8", readonly=True, clock=clock) as store:
         state = held(model)
-        assert told(store) == state
+        assert store_state(store) == state
         clock.ms += FAR_MS * 2
-        assert told(store) == {name: each for name, each in state.items() if not each.expires_ms}
+        assert store_state(store) == {
+            name: each for name, each in state.items() if not each.expires_ms
+        }
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -159,7 +161,7 @@ def test_a_checkpoint_while_all_changes(
     one after a replay from its position."""
     chance, clock, path = random.Random(seed), FixedClock(), tmp_path / "s"
     with opened(path, clock) as store:
-        run = Run(store, clock, chance)
+        run = StoreBesideModel(store, clock, chance)
         for _ in range(20):
             run.step()
         read, busy = snapshot.read, False
@@ -221,10 +223,10 @@ def test_a_new_stream_gets_back_a_name_that_another_had_by_turns(
         store.checkpoint()
         monkeypatch.undo()
         assert pages == 3
-        expected = told(store)
+        expected = store_state(store)
     delete_index(path)
     with opened(path, clock) as store:
-        assert told(store) == expected == {"n": Held(("old",)), "m": Held(("new",))}
+        assert store_state(store) == expected == {"n": Held(("old",)), "m": Held(("new",))}
     assert check(path).index == compare.AGREES
 
 
@@ -248,13 +250,13 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
             store.stream(name).add({"n": name})
         store.stream("x").expire(after=1)
         clock.ms += 2000
-        states.append(told(store))
+        states.append(store_state(store))
 
         killed_at(point, store, lambda: DEATHS[what](store))
         assert store._engine().wake.log().in_progress
         store.stream("other").add({"n": "1"})  # whoever comes next settles it
         store.drop("other")
-        after = told(store)
+        after = store_state(store)
         if point != "announced" and what == "drop what expired":
             assert store._engine().index().entries()["streams"] == 2
         if point == "announced":
@@ -269,7 +271,7 @@ def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point:
                 assert after["x"] == Held(("new",))
     delete_index(path)
     with opened(path, clock) as store:
-        assert told(store) == after
+        assert store_state(store) == after
     assert check(path).index == compare.AGREES
 
 
@@ -281,11 +283,11 @@ def test_a_backup_holds_names_and_times(tmp_path: Path) -> None:
         store.rename("a", "b")
         store.stream("b").expire(after=10)
         store.backup(tmp_path / "copy")
-        expected = told(store)
+        expected = store_state(store)
     with opened(tmp_path / "copy", clock) as store:
-        assert told(store) == expected
+        assert store_state(store) == expected
         clock.ms += 10_000
-        assert told(store) == {}
+        assert store_state(store) == {}
 
 
 def test_check_sees_a_time_that_the_index_lost(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from logstore.log import chain, checkpoint_file, file_names, hint, log_reader, p
 from logstore.log.checkpoint_file import CheckpointHead
 from logstore.log.pinfile import Pin
 from logstore.log.segment_writer import crc_seed
-from tests.recovery.order import Told
+from tests.support.watched_files import DurableOrder
 
 UUID = bytes(range(16))
 HEAD = CheckpointHead(fmt.position(3, 700), 12, 600, 1234)
@@ -171,7 +171,7 @@ def test_a_hint_of_which_somebody_took_the_name_is_left_to_them(
     for fs in (Renamed(), Another()):
         hint.write(fs, path, uuid, crc_seed(uuid), link)
         assert not place.exists()
-    told = Told()
+    told = DurableOrder()
     hint.write(told, path, uuid, crc_seed(uuid), link)
     temporary = place.name + file_names.TEMPORARY
     assert told.done == [("sync", temporary), ("rename", place.name), ("directory", file_names.LOG)]
@@ -181,7 +181,7 @@ def test_a_hint_of_which_somebody_took_the_name_is_left_to_them(
 def test_a_pin_lives_on_when_half_of_its_time_is_over(tmp_path: Path) -> None:
     (tmp_path / file_names.PINS).mkdir()
     pin = Pin(pinfile.new_id(), frozenset({3, 1}), 1000, 500, 77)
-    fs = Told()
+    fs = DurableOrder()
     pinfile.write(fs, tmp_path, pin)
     synced, renamed, directory = fs.done
     assert synced[0] == "sync"

@@ -12,13 +12,13 @@ import logstore
 from logstore import format as fmt
 from logstore.errors import CorruptFrameError, CorruptionError, FormatVersionError, NotAStoreError
 from logstore.format import Kind
-from logstore.fs import LOCAL, File, FileSystem
+from logstore.fs import LOCAL
 from logstore.log import chain, file_names, frame, hint, log_reader, segment, storefile
 from logstore.log.segment import SegmentHead
 from logstore.log.segment_writer import CommitBuffer
 from logstore.log.storefile import StoreFile
 from logstore.options import StoreLimits
-from tests.recovery.order import Told
+from tests.support.watched_files import DurableOrder, FileOperation, WatchedFileSystem
 
 UUID = bytes(range(16))
 HEAD = SegmentHead(fmt.Role.MAIN, 3, UUID, 5, 6, 7)
@@ -47,7 +47,7 @@ def test_what_lies_under_a_temporary_name_is_written_over(tmp_path: Path) -> Non
     (tmp_path / file_names.LOG).mkdir()
     place = file_names.segment(tmp_path, 3)
     place.with_name(place.name + file_names.TEMPORARY).write_bytes(b"x" * 500)
-    told = Told()
+    told = DurableOrder()
     file = segment.create(told, tmp_path, HEAD)
     assert file.path == place  # what an error of it names
     file.close()
@@ -57,25 +57,18 @@ def test_what_lies_under_a_temporary_name_is_written_over(tmp_path: Path) -> Non
     assert [each.name for each in (tmp_path / file_names.LOG).iterdir()] == [place.name]
 
 
-class Failing(FileSystem):
-    """Whose files cannot be synced."""
+class SyncFails(WatchedFileSystem):
+    """A file system whose files cannot be synced."""
 
-    def open(
-        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
-    ) -> File:
-        file = super().open(path, write=write, create=create, exclusive=exclusive)
-
-        def fail() -> None:
+    def before(self, operation: FileOperation) -> None:
+        if operation.kind == "sync":
             raise OSError(5, "fails")
-
-        file.sync = fail  # type: ignore[method-assign]
-        return file
 
 
 def test_after_a_failed_sync_the_next_try_begins_anew(tmp_path: Path) -> None:
     (tmp_path / file_names.LOG).mkdir()
     with pytest.raises(OSError, match="fails"):
-        segment.create(Failing(), tmp_path, HEAD)
+        segment.create(SyncFails(), tmp_path, HEAD)
     assert list((tmp_path / file_names.LOG).iterdir()) == []
 
 

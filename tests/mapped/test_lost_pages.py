@@ -109,12 +109,6 @@ print("whole")
 """
 
 
-@pytest.mark.parametrize("size", [0, 8192, 40_960])
-def test_an_index_that_is_cut_is_built_anew(path: Path, size: int) -> None:
-    code, out, err = run(READ, path, size)
-    assert (code, out) == (0, "whole\n"), (code, err)
-
-
 WRITE = """
 import os, sys, logstore
 from logstore.errors import CorruptionError
@@ -138,8 +132,11 @@ print("whole")
 
 
 @pytest.mark.parametrize("size", [0, 8192, 40_960])
-def test_a_commit_is_not_decided_by_an_index_that_is_cut(path: Path, size: int) -> None:
-    code, out, err = run(WRITE, path, size)
+@pytest.mark.parametrize("program", [READ, WRITE], ids=["reads", "writes"])
+def test_an_index_that_is_cut_is_built_anew_and_decides_no_commit(
+    path: Path, program: str, size: int
+) -> None:
+    code, out, err = run(program, path, size)
     assert (code, out) == (0, "whole\n"), (code, err)
 
 

@@ -18,7 +18,7 @@ from tests.model.groups import ID, Pairs
 from tests.tools.commands import ok
 
 if TYPE_CHECKING:
-    from tests.model.both import Both
+    from tests.model.beside_model import StoreAndModel
 
 # The command opens the store without writing, and builds an index of its own: it tells of that one.
 APART = {"index_bytes": "of a private index", "index_generation": "of a private index"}
@@ -127,7 +127,7 @@ def _held(wanted: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def look_at_commands(both: Both) -> None:
+def look_at_commands(both: StoreAndModel) -> None:
     """All that the command tells of the closed store, by the system's clock."""
     model, before = both.model, both.model.now
     model.now = now_ms = time.time_ns() // 1_000_000
@@ -152,7 +152,7 @@ def look_at_commands(both: Both) -> None:
         model.now = before
 
 
-def compare(both: Both, arguments: list[str], wanted: Any) -> None:
+def compare(both: StoreAndModel, arguments: list[str], wanted: Any) -> None:
     """Run the command in both forms."""
     printed = json.loads(ok("info", both.path, *arguments, "--json"))
     apart = {} if arguments else expected_info.APART["StoreInfo"] | APART

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.model.both import Both
+from tests.model.beside_model import StoreAndModel
 from tests.model.commands import look_at_commands
 from tests.model.groups import ID, ZERO, Group, Pairs
 
@@ -52,7 +52,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(limits=st.sampled_from([(4096, 100), (4096, 5), (600, 100), (0, 3)]))
     def start(self, limits: tuple[int, int]) -> None:
         """A store with a stream and two groups."""
-        self.both = both = Both(self.folder, *limits)
+        self.both = both = StoreAndModel(self.folder, *limits)
         both.add_many(b"a", [self.row(5) for _ in range(8)], 3)
         for group in GROUPS:
             self.create(b"a", group, None, None, make=True)

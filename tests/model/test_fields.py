@@ -13,7 +13,7 @@ import logstore
 from logstore.api import info
 from logstore.engine.shm.metrics import COUNTERS
 from tests.model import expected_info
-from tests.model.both import START_MS, Both
+from tests.model.beside_model import START_MS, StoreAndModel
 from tests.model.commands import look_at_commands
 from tests.model.groups import Group
 from tests.model.walk import Tally
@@ -29,9 +29,9 @@ def kinds() -> dict[str, set[str]]:
     return found
 
 
-def small(tmp_path: Path) -> Both:
+def small(tmp_path: Path) -> StoreAndModel:
     """A store with something of everything."""
-    both = Both(tmp_path, 4096, 5)
+    both = StoreAndModel(tmp_path, 4096, 5)
     both.add_many(b"s", [((b"n", b"%d" % number),) for number in range(20)], 7)
     both.add_once(b"s", ((b"n", b"x"),), b"p", b"1")
     both.schedule(b"s", ((b"n", b"y"),), 500)

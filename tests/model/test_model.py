@@ -8,22 +8,15 @@ With LOGSTORE_SHRINK=1 a failing run is made shorter, which may take minutes.
 
 from __future__ import annotations
 
-import os
-import random
-
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from tests import figures
 from tests.model.machine import Machine
+from tests.support.machines import machine_seed, run_machine
 
 TIMES = figures.times()
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
-    random.getrandbits(32) if TIMES > 1 else 20261121
-)
+SEED = machine_seed(20261121)
 RUNS, STEPS = 60, 50
-PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK"))]
 
 
 MET = (  # what the numbers depend on
@@ -37,13 +30,7 @@ MET = (  # what the numbers depend on
 @pytest.mark.slow
 @pytest.mark.timeout(3600 if TIMES > 1 else 900)
 def test_every_number_is_that_of_the_model() -> None:
-    Machine.done.clear()
-    print(f"seed {SEED}: LOGSTORE_SEED={SEED} plays the same")
-    how = settings(
-        max_examples=RUNS * TIMES, stateful_step_count=STEPS, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck), phases=PHASES,
-    )  # fmt: skip
-    run_state_machine_as_test(seed(SEED)(Machine), settings=how)
+    run_machine(Machine, SEED, RUNS, STEPS)
     done = dict(Machine.done)
     print(done)
     assert not [each for each in MET if not done.get(each)], "not everything was met"

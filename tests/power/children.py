@@ -66,7 +66,7 @@ def add(path: Path, first: int, last: int, **options: Any) -> logstore.Store[byt
     return store
 
 
-def look(path: Path) -> dict[str, Any]:
+def numbers_and_recovery(path: Path) -> dict[str, Any]:
     """The numbers that the stream "a" holds, each with its own bytes, and what opening did.
 
     A refusal is told by the name of its error.

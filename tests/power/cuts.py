@@ -244,7 +244,12 @@ class Rig:
         """What the store says of itself, in a process of its own: a torn index may end that."""
         result = self.outside / "found"
         work = partial(
-            _look, path, result, self.life, self.segment_bytes, deep=self.rng.random() < 0.2
+            _open_after_cut,
+            path,
+            result,
+            self.life,
+            self.segment_bytes,
+            deep=self.rng.random() < 0.2,
         )
         pid = load.spawn(self.outside, "judge", work)
         status = os.waitpid(pid, 0)[1]
@@ -281,7 +286,7 @@ def _open(path: Path, segment_bytes: int) -> None:
         return
 
 
-def _look(path: Path, result: Path, life: int, segment_bytes: int, *, deep: bool) -> None:
+def _open_after_cut(path: Path, result: Path, life: int, segment_bytes: int, *, deep: bool) -> None:
     """Open it after a cut, and write down all that can be read."""
     began = time.perf_counter()
     store = logstore.open(path, segment_bytes=segment_bytes, background=False)
@@ -294,7 +299,7 @@ def _look(path: Path, result: Path, life: int, segment_bytes: int, *, deep: bool
         said["voided"] = any(tails.previous_end(path, each) == at for each in segments)
         said["kinds"] = tails.kinds_of(path, Path(store.recovery["saved_to"]), life)
     said["order"] = load.read_tagged(store, ORDER)
-    said["owned"] = {slot: load.look(store, slot).as_json() for slot in range(WRITERS)}
+    said["owned"] = {slot: load.read_own_stream(store, slot).as_json() for slot in range(WRITERS)}
     store.close()
     if deep:
         damage = check(path).damage

@@ -138,7 +138,7 @@ def _must_reach(rounds: dict[int, Round], cut_at: float) -> _Reach:
     """A commit under ``always`` makes all before it durable, and so does ``sync``.
 
     Not if it was acknowledged while the power was cut, which takes milliseconds: the system says so
-    of syncs then that are not kept, also where there is no store (``tests.power.bare``).
+    of syncs then that are not kept, also where there is no store (``tests.power.plain_file_cuts``).
     """
     found = _Reach()
     for its in rounds.values():

@@ -146,7 +146,7 @@ class Writer:
         self.order = self.store.stream(ORDER)
         self.mine = self.store.stream(own(plan.slot))
         self.group = self.mine.group(GROUP, start="0")
-        self.now = look(self.store, plan.slot)
+        self.now = read_own_stream(self.store, plan.slot)
         self.held = {_id(each.id): each for each in self.group.backlog(CONSUMER)}
 
     def next(self) -> Op:
@@ -205,7 +205,7 @@ def _id(found: Any) -> ID:
     return found.ms, found.seq
 
 
-def look(store: logstore.Store[bytes], slot: int) -> Owned:
+def read_own_stream(store: logstore.Store[bytes], slot: int) -> Owned:
     """What the store says of a writer's own stream; every entry's bytes are compared."""
     stream = store.stream(own(slot))
     entries = read_tagged(store, own(slot))

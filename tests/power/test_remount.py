@@ -37,7 +37,7 @@ def over(path: Path, data: bytes) -> None:
 
 def expect(folder: Path, store: Path, last: int) -> dict[str, object]:
     """It holds the numbers up to the last, and nothing else; what opening did."""
-    found = children.run(folder, partial(children.look, store))
+    found = children.run(folder, partial(children.numbers_and_recovery, store))
     assert found["numbers"] == list(range(1, last + 1)), found
     recovery: dict[str, object] = found["recovery"]
     return recovery
@@ -115,7 +115,7 @@ def test_a_copy_of_yesterday_restored(
     shutil.copytree(store, copy)
     children.killed(tmp_path, partial(children.add, store, LAST + 1, last))
     _restore(copy, store, way)
-    found = children.run(tmp_path, partial(children.look, store))
+    found = children.run(tmp_path, partial(children.numbers_and_recovery, store))
     yesterday = list(range(FIRST, LAST + 1))
     if way == "instead":
         assert found["numbers"] == yesterday

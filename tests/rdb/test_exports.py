@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +27,7 @@ from logstore.rdb.value import StreamValue
 from logstore.recovery.check import check
 from tests.store.conftest import OpenStore
 from tests.support.inside import delete_index
+from tests.support.processes import Forked
 
 
 def fill(store: Store[bytes], name: str, count: int, seed: int = 1) -> logstore.Stream[bytes]:
@@ -57,7 +56,7 @@ def test_a_missing_stream_is_refused(store: Store[bytes]) -> None:
         store.stream("s").dump()
 
 
-def test_it_comes_back_from_its_own_value(store: Store[bytes]) -> None:
+def test_a_stream_comes_back_from_its_own_value(store: Store[bytes]) -> None:
     """What DUMP cannot carry too: the line of entries that were given back."""
     fill(store, "s", 300)
     value = exports.read(store._engine(), b"s")
@@ -272,15 +271,9 @@ def test_a_kill_leaves_the_stream_before_or_the_one_after(open_store: OpenStore)
     rng = random.Random(4)
     seen: set[int] = set()
     for turn in range(9):
-        pid = os.fork()
-        if not pid:
-            try:
-                _restore_for_ever(store.path, payloads)
-            finally:
-                os._exit(3)
+        child = Forked(lambda: _restore_for_ever(store.path, payloads))
         time.sleep(rng.uniform(0.05, 0.25))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        child.kill()
         with logstore.open(store.path, sync="os", background=False) as again:
             seen.add(payloads.index(again.stream("s").dump()))
             assert again.streams() == [b"s"]

@@ -51,7 +51,7 @@ def payload(version: int, kind: int = 21) -> bytes:
     return body + crc64(body).to_bytes(8, "little")
 
 
-def told(store: Store[bytes], name: str) -> tuple[list[Any], list[bytes]]:
+def entries_and_groups(store: Store[bytes], name: str) -> tuple[list[Any], list[bytes]]:
     stream = store.stream(name)
     return ([(entry.id, dict(entry)) for entry in stream.range()],
             [group.name for group in stream.groups()])  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_payload_of_valkey_9_2_is_known(
 ) -> None:
     """RDB version 81 was refused, so that nothing could be taken over from it."""
     store.restore("s", payload(81))
-    assert told(store, "s") == HELD
+    assert entries_and_groups(store, "s") == HELD
     assert warned() == []
 
 
@@ -88,7 +88,7 @@ def test_a_newer_version_is_taken_with_a_warning(
     """The type says what the bytes are; a version that is not known yet was refused."""
     for name in ("s", "t"):
         store.restore(name, payload(version))
-        assert told(store, name) == HELD
+        assert entries_and_groups(store, name) == HELD
     (text,) = warned()
     assert text.startswith(f"RDB version {version} is newer than {known}")
 
@@ -107,7 +107,7 @@ def test_a_file_of_a_newer_version_is_imported(
     data = head + FILE[9:]
     path.write_bytes(data + crc64(data).to_bytes(8, "little"))
     report = import_file(store, path)
-    assert told(store, "s") == HELD
+    assert entries_and_groups(store, "s") == HELD
     newer = [note for note in report.notes if "newer than" in note]
     assert len(newer) == (head != b"VALKEY081")
 
@@ -173,7 +173,7 @@ def test_a_file_in_an_envelope_is_imported(store: Store[bytes], tmp_path: Path, 
     """Files that Valkey 9.2 writes with rdbcompression lz4 were no RDB files here."""
     golden = {"golden LZ4": GOLDEN_LZ4, "golden Zstandard": GOLDEN_ZSTD}
     report = imported(store, tmp_path / "dump.rdb", (ENVELOPES | golden)[name])
-    assert told(store, "s") == HELD
+    assert entries_and_groups(store, "s") == HELD
     assert (report.streams, report.notes) == (1, [])
     assert file_reader.verify(pieces((ENVELOPES | golden)[name], 3)) == 1
 
@@ -215,7 +215,7 @@ def test_a_damaged_envelope_imports_nothing(store: Store[bytes], tmp_path: Path,
             DESCRIPTOR + 1,
         )  # a hint of sizes in it may change nothing of what is inside
         assert name == "Zstandard"
-        assert told(store, "s") == HELD
+        assert entries_and_groups(store, "s") == HELD
         store.drop("s")
     with pytest.raises(InvalidPayloadError, match="behind its end"):
         imported(store, tmp_path / "more.rdb", whole + b"x")

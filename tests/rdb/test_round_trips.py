@@ -84,7 +84,7 @@ def test_both_go_on_alike(peer: Peer, store: Store[bytes], seed: int) -> None:
 
 
 @pytest.mark.peers
-def test_it_survives_reopen_checkpoint_and_the_loss_of_the_index(
+def test_a_restored_stream_survives_reopening_a_checkpoint_and_a_lost_index(
     peer: Peer, open_store: OpenStore
 ) -> None:
     fill(peer, "s", 7)

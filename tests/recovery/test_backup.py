@@ -13,7 +13,7 @@ from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery import backup
 from logstore.recovery.check import check
-from tests.recovery.order import Told
+from tests.support.watched_files import DurableOrder
 
 
 @pytest.mark.parametrize("limit", [None, 0, 1, 9, 10, 11, 25])
@@ -25,7 +25,7 @@ def test_a_copy_has_as_many_bytes_as_it_should(
     monkeypatch.setattr(backup, "COPY_BYTES", 4)
     source, target = tmp_path / "from", tmp_path / "to"
     source.write_bytes(b"0123456789")
-    fs = Told()
+    fs = DurableOrder()
     if limit is not None and limit > 10:
         with pytest.raises(DamagedStoreError, match="shorter than it was"):
             backup._copy(fs, source, fs.open_new(target), limit)
@@ -59,7 +59,7 @@ def test_a_backup_is_durable_before_it_is_a_store(tmp_path: Path) -> None:
         store.stream("s").add({"n": 1})
         store.checkpoint()
         engine = store._engine()
-        fs = engine.fs = Told()
+        fs = engine.fs = DurableOrder()
         backup.take(engine, Committer(engine), copy)
         engine.fs = LOCAL
     made = fs.done.index(("rename", file_names.STORE))

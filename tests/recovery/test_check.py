@@ -25,14 +25,14 @@ from logstore.log.segment import SegmentHead
 from logstore.recovery import check as checking
 from logstore.recovery.check import check
 from tests.corruption import frames
-from tests.recovery import forged, little
+from tests.recovery import forged, small_store
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Opened as copies only; without an index."""
     path = tmp_path_factory.mktemp("findings") / "store"
-    little.make(path)
+    small_store.make(path)
     shutil.rmtree(path / "index")
     (path / file_names.WAKE).unlink()  # it says how far the log was published
     return path
@@ -151,7 +151,7 @@ def test_damage_that_comes_after_a_segment_was_looked_at_is_told(path: Path) -> 
     def meanwhile(done: int, total: int) -> None:
         looks.append(done)
         if done == total and len(looks) < 5:
-            little.cut(path, victim)
+            small_store.cut(path, victim)
 
     found = check(path, progress=meanwhile)
     assert next(each[:3] for each in found.damage) == (1, victim.offset, victim.end_offset)

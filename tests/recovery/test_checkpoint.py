@@ -20,6 +20,7 @@ from logstore.log import checkpoint_file, file_names
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from tests.compaction.dumps import Dump, dump
+from tests.support.threads import running
 
 
 def rebuilt(path: Path) -> tuple[Dump, int]:
@@ -73,7 +74,7 @@ def test_the_answers_are_the_same_with_and_without(tmp_path: Path, seed: int) ->
     assert found == expected
 
 
-def test_it_may_be_taken_while_others_write(tmp_path: Path) -> None:
+def test_a_checkpoint_may_be_taken_while_others_write(tmp_path: Path) -> None:
     path = tmp_path / "store"
     # A close that compacted would join nodes, which the dump tells of.
     with logstore.open(path, segment_bytes=1 << 16, compact_rate=None) as store:
@@ -87,13 +88,10 @@ def test_it_may_be_taken_while_others_write(tmp_path: Path) -> None:
                 turn += 10
 
         threads = [threading.Thread(target=write, args=(1000 * n,)) for n in (1, 2)]
-        for thread in threads:
-            thread.start()
-        for _ in range(12):
-            store.checkpoint()
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with running(threads):
+            for _ in range(12):
+                store.checkpoint()
+            stop.set()
         expected = dump(store)
     found, position = rebuilt(path)
     assert position

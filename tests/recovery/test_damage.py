@@ -25,7 +25,7 @@ from logstore.recovery.report import RecoveryReport
 from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames as stored
 from tests.corruption import shop
-from tests.engine.procs import Forked
+from tests.support.processes import Forked
 
 
 @pytest.fixture

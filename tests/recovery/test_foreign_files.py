@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import logstore
 from logstore.recovery.check import check
+from tests.support.processes import run_program
 
 SECRET = b"not of the store"
 OPEN_S = 60
@@ -57,9 +56,7 @@ def untouched(folder: Path) -> bool:
 
 def use(path: Path) -> str:
     """Open and add in a process of its own, which must not hang."""
-    done = subprocess.run([sys.executable, "-c", USE, str(path)], capture_output=True, text=True,
-                          timeout=OPEN_S, check=True)  # fmt: skip
-    return done.stdout.strip()
+    return run_program(USE, path, timeout=OPEN_S).stdout.strip()
 
 
 TEMPORARIES = (

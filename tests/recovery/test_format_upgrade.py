@@ -23,10 +23,11 @@ from logstore.recovery import index_validity
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from tests.compaction.dumps import dump
-from tests.crash.twins import CrashFileSystem, Cut, in_place
 from tests.golden.store_v1.generate import CONTENT, STORE, content
 from tests.recovery.shipped import names_and_bytes
-from tests.scan.look import make_plan, split_rows
+from tests.scan.scanned_stores import make_plan, split_rows
+from tests.support.failing_files import PowerCut, PowerCutFileSystem
+from tests.support.watched_files import CHANGES, OperationLog, in_place
 
 EXPECTED: dict[str, Any] = json.loads(CONTENT.read_text(encoding="utf-8"))
 NEWER = fmt.FORMAT_VERSION + 1
@@ -146,28 +147,28 @@ def test_a_kill_or_power_cut_in_the_upgrade(old: Path, tmp_path: Path) -> None:
     seen: list[int] = []
     for at in range(1, 100):
         path = Path(shutil.copytree(old, tmp_path / f"cut-{at}"))
-        twin = CrashFileSystem(path, at)
+        files = PowerCutFileSystem(path, at)
         for folder in (path, path / "log", path / "checkpoint"):
             for file in folder.iterdir():
-                twin.synced(file) if file.is_file() else None
-            twin.directory_synced(folder)
+                files.synced(file) if file.is_file() else None
+            files.directory_synced(folder)
         try:
-            with in_place(twin):
+            with in_place(files):
                 logstore.open(path, background=False).close()
-        except Cut:
+        except PowerCut:
             pass
         clone = tmp_path / f"clone-{at}"
-        twin.clone(clone)
-        twin.close()
+        files.clone(clone)
+        files.close()
         for left in (path, clone):
             seen.append(version_of(left))
             assert content(logstore.open(left, readonly=True)) == EXPECTED
             with logstore.open(left) as store:
                 assert content(store) == EXPECTED
             assert version_of(left) == fmt.FORMAT_VERSION
-        if not twin.over:
+        if not files.over:
             break
-    assert not twin.over
+    assert not files.over
     assert set(seen) == {1, fmt.FORMAT_VERSION}
 
 
@@ -185,15 +186,13 @@ def test_a_temporary_that_was_not_renamed_is_nothing(old: Path) -> None:
 def test_nothing_is_written_before_the_version(old: Path) -> None:
     """Whatever the new format puts into the store must be behind the marker."""
 
-    class Watching(CrashFileSystem):
-        def before(self, operation: str, path: Path) -> float | None:
-            if path.is_relative_to(old) and path.name not in {"LOCK", "USERS"}:
-                order.append((operation, path.name))
-            return super().before(operation, path)
-
-    order: list[tuple[str, str]] = []
-    with in_place(Watching(old)):
+    with in_place(OperationLog()) as files:
         logstore.open(old, background=False).close()
+    order = [
+        (kind, path.name)
+        for kind, path, *_ in files.of(*CHANGES)
+        if path.is_relative_to(old) and path.name not in {"LOCK", "USERS"}
+    ]
     temporary = "STORE.tmp"
     assert order[:6] == [
         ("remove", temporary), ("create", temporary), ("write", temporary), ("sync", temporary),

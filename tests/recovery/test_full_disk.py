@@ -7,9 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +21,8 @@ from logstore.recovery import backup
 from logstore.recovery.backup import FOLDERS, filling
 from logstore.recovery.check import check
 from logstore.recovery.salvage.run import salvage
-from tests.waiting.crowd import eventually
+from tests.support.processes import Program, run_program
+from tests.support.waits import eventually
 
 DISK_BYTES = 16 << 20
 FILL = """
@@ -117,12 +116,9 @@ def fill(disk: Path) -> None:
 
 def filled(path: Path) -> int:
     """A store whose writer added until the disk was full, and was killed; how many entries."""
-    writer = subprocess.Popen([sys.executable, "-c", FILL, str(path)], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, text=True)  # fmt: skip
-    assert writer.stdout is not None
-    done = int(writer.stdout.readline())
-    writer.send_signal(signal.SIGKILL)
-    writer.communicate()
+    writer = Program(FILL, path)
+    done = int(writer.answer())
+    writer.kill()
     return done
 
 
@@ -142,11 +138,7 @@ def test_a_full_disk_locks_nobody_out(disk: Path, command: str, how: str) -> Non
         shutil.rmtree(path / names.INDEX)
     if "WAKE" in how:
         (path / names.WAKE).unlink()
-    used = subprocess.run(
-        [sys.executable, "-c", USE, str(path), how, command, str(done)], capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert used.stdout.strip() == "ok", (used.returncode, used.stderr[-3000:])
+    assert run_program(USE, path, how, command, done).stdout == "ok\n"
     assert check(path).damage == []
 
 
@@ -157,21 +149,9 @@ def test_without_what_was_set_aside_it_opens_and_can_be_read(disk: Path, how: st
     done = filled(path)
     (path / names.RESERVE).unlink(missing_ok=True)
     fill(disk)
-    read = [
-        sys.executable,
-        "-c",
-        USE.split("    ids = ", maxsplit=1)[0],
-        str(path),
-        how,
-        "open",
-        str(done),
-    ]
-    used = subprocess.run(read, capture_output=True, text=True, check=False)
-    assert used.returncode == 0, used.stderr[-3000:]
+    run_program(USE.split("    ids = ", maxsplit=1)[0], path, how, "open", done)
     os.truncate(disk / "filler", max(0, (disk / "filler").stat().st_size - (2 << 20)))
-    use = [sys.executable, "-c", USE, str(path), how, "open", str(done)]
-    used = subprocess.run(use, capture_output=True, text=True, check=False)
-    assert used.stdout.strip() == "ok", (used.returncode, used.stderr[-3000:])
+    assert run_program(USE, path, how, "open", done).stdout == "ok\n"
     assert check(path).damage == []
 
 
@@ -195,10 +175,7 @@ def test_a_process_that_is_open_keeps_no_space_of_a_segment_that_is_gone(
         stream = store.stream("s")
         with pytest.raises(logstore.DiskFullError):
             stream.add_many(({"pad": os.urandom(8000)} for _ in range(10_000)), batch=10)
-        emptied = subprocess.run(
-            [sys.executable, "-c", EMPTY, str(path)], capture_output=True, text=True, check=False
-        )
-        assert emptied.returncode == 0, emptied.stderr[-3000:]
+        run_program(EMPTY, path)
         if background:
             eventually(lambda: shutil.disk_usage(disk).free > DISK_BYTES // 2)
         stream.add({"pad": os.urandom(8000)})

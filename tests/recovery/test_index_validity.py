@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,9 +26,12 @@ from logstore.recovery.check import check
 from logstore.recovery.index_validity import ShutdownMarker
 from logstore.recovery.report import Damage
 from logstore.recovery.salvage.run import salvage
-from tests.crash import script, twins
+from tests.crash import script
 from tests.crash.script import State
-from tests.recovery import little
+from tests.recovery import small_store
+from tests.support import processes
+from tests.support.processes import Forked, Program, run_program
+from tests.support.watched_files import OperationLog, in_place
 
 FIRST = {b"a": [(f"{number}-1", b"x" * number) for number in range(1, 30)]}
 
@@ -51,15 +51,13 @@ def made(path: Path) -> Path:
 
 def killed(path: Path, work: Callable[[logstore.Store[bytes]], None]) -> None:
     """Another process works on the store and is killed."""
-    pid = os.fork()
-    if not pid:
-        try:
-            store = logstore.open(path, background=False)
-            work(store)
-            os.kill(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+    def then_die() -> None:
+        store = logstore.open(path, background=False)
+        work(store)
+        processes.die()
+
+    processes.killed(then_die)
 
 
 def test_check_says_what_becomes_of_an_index_that_was_not_closed(tmp_path: Path) -> None:
@@ -94,10 +92,9 @@ def test_a_clean_open_reads_no_segment_body(tmp_path: Path) -> None:
         for number in range(1, 12):
             store.stream("a").add({"v": b"x" * 20_000}, id=f"{number}-1")
     assert len(file_names.segments(LOCAL, path)) > 3
-    twin = twins.TwinFileSystem()
-    with twins.in_place(twin), script.open_store(path, "everysec") as store:
-        read = [(name, size, offset) for name, size, offset in twin.reads if name.endswith(".log")]
-        assert sum(size for _, size, _ in read) <= 64 + 32  # the header, and that of the last frame
+    with in_place(OperationLog()) as files, script.open_store(path, "everysec") as store:
+        read = [each.size_bytes for each in files.of("read") if each.path.suffix == ".log"]
+        assert sum(read) <= 64 + 32  # the header, and that of the last frame
         assert store._live().engine.segments.body_reads == 0
         assert store.recovery["index_trusted"]
         assert not store.recovery["rebuilt"]
@@ -271,13 +268,7 @@ def test_the_last_closer_leaves_the_mark(tmp_path: Path) -> None:
     """While another process has the store open it is not clean."""
     path = made(tmp_path / "store")
     with script.open_store(path, "everysec") as store:
-        pid = os.fork()
-        if not pid:
-            try:
-                logstore.open(path, background=False).close()
-            finally:
-                os._exit(0)
-        os.waitpid(pid, 0)
+        Forked(lambda: logstore.open(path, background=False).close()).join()
         known = index_validity.read_marker(LOCAL, path)
         assert known is not None
         assert not known.clean_applied
@@ -374,19 +365,12 @@ def left_behind(tmp_path: Path) -> tuple[Path, int]:
     path = tmp_path / "store"
     with logstore.open(path, background=False, segment_bytes=64 << 10) as store:
         store.stream("a").add_many([{"n": str(n)} for n in range(3000)])
-    other = subprocess.Popen(
-        [sys.executable, "-c", GOES_ON, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert other.stdout is not None
-    assert other.stdout.readline() == "open\n"
-    built = subprocess.run([sys.executable, "-c", BUILDER, str(path)], check=False)
-    assert built.returncode == -signal.SIGKILL
-    out, _ = other.communicate("\n")
-    assert other.returncode == -signal.SIGKILL
-    return path, int(out)
+    other = Program(GOES_ON, path)
+    assert other.answer() == "open"
+    run_program(BUILDER, path, exits=-signal.SIGKILL)
+    entries = int(other.end("\n"))
+    assert other.exit_code == -signal.SIGKILL
+    return path, entries
 
 
 def test_who_opens_it_builds_an_index_of_what_is_there(left_behind: tuple[Path, int]) -> None:
@@ -425,7 +409,7 @@ X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A store that was closed cleanly."""
-    little.make(tmp_path / "store")
+    small_store.make(tmp_path / "store")
     return tmp_path / "store"
 
 
@@ -521,12 +505,12 @@ def test_an_index_that_is_not_as_it_was_closed_is_not_used(
     _changed(path, _meta(**values))
     copied = shutil.copytree(path, tmp_path / "copy")
     assert salvage(path, tmp_path / "new").index == "built from what the log still says"
-    assert little.held(tmp_path / "new") == {b"x": X, b"y": Y}
+    assert small_store.held(tmp_path / "new") == {b"x": X, b"y": Y}
     with logstore.open(path, background=False) as store:
         assert store.recovery["rebuilt"]
         assert "not as it was when it was closed" in str(store.recovery["why_not_trusted"])
-    assert little.held(path) == {b"x": X, b"y": Y}
-    assert little.held(copied) == {b"x": X, b"y": Y}
+    assert small_store.held(path) == {b"x": X, b"y": Y}
+    assert small_store.held(copied) == {b"x": X, b"y": Y}
 
 
 def test_boot_is_whole_or_none(path: Path) -> None:
@@ -557,7 +541,7 @@ def test_zeros_are_no_boot(path: Path) -> None:
     (path / file_names.BOOT).write_bytes(bytes(4))
     assert index_validity.read_marker(LOCAL, path) is None
     assert index_validity.marker_is_damaged(LOCAL, path)
-    assert little.held(path) == {b"x": X, b"y": Y}
+    assert small_store.held(path) == {b"x": X, b"y": Y}
 
 
 def test_what_boot_says_comes_back(path: Path) -> None:
@@ -641,4 +625,4 @@ def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:
             (file_names.generation(path, number + 5)).mkdir()
             assert replay.copy_used(engine) == number + 6
             engine.rebuild_locked(replay.copy_used)
-    assert little.held(path) == {b"x": X, b"y": Y}
+    assert small_store.held(path) == {b"x": X, b"y": Y}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,8 @@ from logstore.recovery import index_validity, store_opening
 from logstore.recovery.recover import recover
 from logstore.recovery.report import RecoveryReport
 from tests.corruption import frames
-from tests.recovery import little
+from tests.recovery import small_store
+from tests.support import processes
 
 Store = logstore.Store[bytes]
 
@@ -130,7 +130,7 @@ def test_an_index_that_went_is_built_anew_for_all(path: Path) -> None:
 
 def test_a_damaged_store_is_not_recovered_while_another_one_has_it_open(path: Path) -> None:
     before = sorted((path / file_names.LOG).iterdir())
-    little.cut(path, frames.everything(path)[3])
+    small_store.cut(path, frames.everything(path)[3])
     with _other(path):
         shutil.rmtree(path / "index")
         with pytest.raises(StoreInUseError, match="open in another process"):
@@ -145,20 +145,13 @@ def test_a_damaged_store_is_not_recovered_while_another_one_has_it_open(path: Pa
 
 def _dies(path: Path) -> None:
     """One more process, which dies when its commit stands in the log and nowhere else."""
-    pid = os.fork()
-    if not pid:
-        try:
-            store = _open(path)
-            engine = store._engine()
 
-            def die(*_: object) -> None:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def add_and_die() -> None:
+        store = _open(path)
+        store._engine().sync_file = lambda *_: processes.die()  # type: ignore[method-assign]
+        store.stream("s").add({b"f": b"v"}, "6-0")
 
-            engine.sync_file = die  # type: ignore[method-assign]
-            store.stream("s").add({b"f": b"v"}, "6-0")
-        finally:
-            os._exit(0)
-    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    processes.killed(add_and_die)
 
 
 def test_a_commit_whose_writer_died_is_finished_by_who_joins(path: Path) -> None:

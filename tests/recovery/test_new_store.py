@@ -13,18 +13,18 @@ from logstore.fs import LOCAL, FileSystem
 from logstore.log import file_names
 from logstore.options import StoreLimits
 from logstore.recovery import create
-from tests.recovery.order import Told
+from tests.support.watched_files import DurableOrder
 
 LIMITS = StoreLimits()
 
 
 def test_a_new_store_is_durable_from_the_outside_in(tmp_path: Path) -> None:
     """The directories above it, its own name, its folders, the first segment, and STORE last."""
-    fs = Told()
+    fs = DurableOrder()
     place = tmp_path / "a" / "b" / "store"
     create.make_place(fs, place)
     assert fs.done == [("directory", name) for name in (tmp_path.name, "a", "b")]
-    fs.done.clear()
+    fs.operations.clear()
     create.create_store(fs, place, LIMITS, 1)
     assert fs.done[0] == ("directory", "b")
     number = fs.done.index(("rename", file_names.segment(place, 1).name))

@@ -27,10 +27,10 @@ from logstore.recovery.salvage import salvaged_nodes
 from logstore.recovery.salvage.run import salvage
 from logstore.recovery.salvage.salvaged_nodes import WantedNode
 from tests.corruption import frames, shop
-from tests.recovery import little
+from tests.recovery import small_store
 
 
-class Kept(FileSystem):
+class OpenedFiles(FileSystem):
     """Keeps every file that was opened, so that none closes itself; but for those in the cache of
     segments, which are closed by their last user."""
 
@@ -74,43 +74,43 @@ def _opened(path: Path, fs: FileSystem) -> Engine:
 
 
 @pytest.fixture
-def fs() -> Iterator[Kept]:
+def fs() -> Iterator[OpenedFiles]:
     """All of it must be closed in the end, and something must have been opened."""
-    kept = Kept()
+    kept = OpenedFiles()
     yield kept
     assert kept.files
     assert kept.left == []
 
 
-def test_a_check(path: Path, fs: Kept) -> None:
+def test_a_check(path: Path, fs: OpenedFiles) -> None:
     assert check(path, fs=fs).damage == []
-    little.cut(path, frames.everything(path)[-5])
+    small_store.cut(path, frames.everything(path)[-5])
     assert check(path, fs=fs).damage
     frames.flip(frames.file(path, frames.segments(path)[0]), 20)
     assert check(path, fs=fs).damage
 
 
-def test_a_recovery(path: Path, fs: Kept) -> None:
-    little.cut(path, frames.everything(path)[-5])
+def test_a_recovery(path: Path, fs: OpenedFiles) -> None:
+    small_store.cut(path, frames.everything(path)[-5])
     assert recover(path, fs=fs).damage
 
 
-def test_a_recovery_that_scans(path: Path, fs: Kept) -> None:
+def test_a_recovery_that_scans(path: Path, fs: OpenedFiles) -> None:
     for hint in (path / file_names.LOG).glob("*.hint"):
         hint.unlink()
     shutil.rmtree(path / file_names.CHECKPOINTS)
-    little.cut(path, frames.everything(path)[20])
-    little.cut(path, frames.of(path, frames.segments(path)[-1])[-5])
+    small_store.cut(path, frames.everything(path)[20])
+    small_store.cut(path, frames.of(path, frames.segments(path)[-1])[-5])
     assert recover(path, fs=fs).damage
 
 
-def test_a_salvage(path: Path, tmp_path: Path, fs: Kept) -> None:
-    little.cut(path, frames.everything(path)[20])
+def test_a_salvage(path: Path, tmp_path: Path, fs: OpenedFiles) -> None:
+    small_store.cut(path, frames.everything(path)[20])
     frames.flip(frames.file(path, frames.segments(path)[0]), 20)
     assert salvage(path, tmp_path / "new", fs=fs).damage
 
 
-def test_a_reader(path: Path, fs: Kept) -> None:
+def test_a_reader(path: Path, fs: OpenedFiles) -> None:
     options = StoreOptions(readonly=True, background=False)
     engine, _ = readonly.open_engine(fs, path, options)
     with logstore.open(path, background=False) as store:
@@ -120,7 +120,7 @@ def test_a_reader(path: Path, fs: Kept) -> None:
     readonly.close_engine(engine)
 
 
-def test_an_opening_and_a_closing(path: Path, fs: Kept) -> None:
+def test_an_opening_and_a_closing(path: Path, fs: OpenedFiles) -> None:
     for _ in range(2):
         store_opening.close_engine(_opened(path, fs))
     (path / file_names.LOCK).unlink()
@@ -131,7 +131,7 @@ def test_an_opening_and_a_closing(path: Path, fs: Kept) -> None:
     users.close()
 
 
-def test_a_compaction(path: Path, fs: Kept) -> None:
+def test_a_compaction(path: Path, fs: OpenedFiles) -> None:
     engine = _opened(path, fs)
     committer = Committer(engine)
     runner.run(engine, committer, threshold=0.0)
@@ -140,14 +140,14 @@ def test_a_compaction(path: Path, fs: Kept) -> None:
     store_opening.close_engine(engine)
 
 
-def test_a_pin(tmp_path: Path, fs: Kept) -> None:
+def test_a_pin(tmp_path: Path, fs: OpenedFiles) -> None:
     (tmp_path / file_names.PINS).mkdir()
     pin = pinfile.Pin(pinfile.new_id(), None, 1000, 500, 77)
     pinfile.write(fs, tmp_path, pin)
     assert pinfile.renew(fs, tmp_path, pin.id, 999).expires_ms == 1499
 
 
-def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: Kept) -> None:
+def test_parts_that_read_the_log(path: Path, tmp_path: Path, fs: OpenedFiles) -> None:
     """One by one, with the engine still open."""
     engine = _opened(path, fs)
     held = set(fs.left)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +16,7 @@ from logstore.engine.runtime.engine import REBUILD_TRIES, Engine
 from logstore.engine.shm import process_identity
 from logstore.engine.snapshots import snapshot
 from logstore.errors import CorruptFrameError, DamagedStoreError
-from logstore.fs import LOCAL, File, FileSystem
+from logstore.fs import LOCAL, FileSystem
 from logstore.index.txn import IndexTxn
 from logstore.log import file_names, frame
 from logstore.options import StoreOptions
@@ -26,9 +24,10 @@ from logstore.recovery import index_validity, readonly
 from logstore.recovery.check import check
 from tests.compaction.dumps import dump
 from tests.corruption import frames
-from tests.engine.procs import Forked
-from tests.recovery import forged, little
+from tests.recovery import forged, small_store
 from tests.recovery.shipped import names_and_bytes
+from tests.support.processes import Forked, Program
+from tests.support.watched_files import FileOperation, WatchedFileSystem
 
 
 def test_it_follows_writers_and_compactions(tmp_path: Path) -> None:
@@ -165,18 +164,12 @@ def test_those_of_the_dead_are_removed(tmp_path: Path, monkeypatch: pytest.Monke
     foreign[2].mkdir()
     before = set(temporary.iterdir())
     assert before == set(foreign)
-    readers = [
-        subprocess.Popen([sys.executable, "-c", READER, str(path)], stdin=subprocess.PIPE,
-                         stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]  # fmt: skip
+    readers = [Program(READER, path) for _ in range(3)]
     for reader in readers:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "1\n"
+        assert reader.answer() == "1"
     assert len(set(temporary.iterdir()) - before) == 3
     for reader in readers[:2]:
         reader.kill()
-        reader.communicate()
     assert len(set(temporary.iterdir()) - before) == 3
     with logstore.open(path, readonly=True) as store:
         assert len(store.stream("s")) == 1
@@ -184,8 +177,7 @@ def test_those_of_the_dead_are_removed(tmp_path: Path, monkeypatch: pytest.Monke
         with Forked(lambda: len(store.stream("s"))):
             pass
         assert len(store.stream("s")) == 1
-    said = readers[2].communicate(timeout=60)[0]
-    assert said == "1\n"
+    assert readers[2].end() == "1\n"
     logstore.open(path, readonly=True).close()  # the child of the fork never closed its own
     assert set(temporary.iterdir()) == before
     assert os.listdir(path)
@@ -287,7 +279,7 @@ def test_what_compaction_dropped_is_read_anew(tmp_path: Path, reader: Opened) ->
 def alone(tmp_path: Path) -> Path:
     """A directory that nobody has open, in which no process of this boot published anything."""
     path = tmp_path / "alone"
-    little.make(path)
+    small_store.make(path)
     shutil.rmtree(path / "index")
     (path / file_names.WAKE).unlink()
     return path
@@ -333,7 +325,7 @@ def test_a_number_that_does_not_follow_is_not_taken(alone: Path, reader: Opened)
 def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -> None:
     """A writer of this boot says how far it is; one of another boot says nothing."""
     path = tmp_path / "store"
-    little.make(path)
+    small_store.make(path)
     here = process_identity.boot_id()
     if not here:
         pytest.skip("this system does not tell its boots apart")
@@ -370,7 +362,7 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
 def test_up_to_what_was_published_it_is_built(tmp_path: Path, reader: Opened) -> None:
     """Also behind it, whole commits stand in the log: their writer may not be through."""
     path = tmp_path / "store"
-    little.make(path)
+    small_store.make(path)
     end = 1 << 32 | frames.everything(path)[-1].end_offset
     forged.append(path, RECORD)
     engine = reader(path)
@@ -379,28 +371,30 @@ def test_up_to_what_was_published_it_is_built(tmp_path: Path, reader: Opened) ->
     assert (meta.applied, meta.active_segment) == (end, 1)
 
 
-class Gone(FileSystem):
-    """Segments that are gone so many times when somebody looks for them."""
+def opens_segment(operation: FileOperation) -> bool:
+    path = operation.path
+    return operation.kind == "open" and path.suffix == file_names.segment(path, 1).suffix
+
+
+class SegmentsMissing(WatchedFileSystem):
+    """The first so many openings of a segment find none."""
 
     def __init__(self, times: int) -> None:
         self.times = times
 
-    def open(
-        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
-    ) -> File:
-        if path.suffix == file_names.segment(path, 1).suffix and self.times:
+    def before(self, operation: FileOperation) -> None:
+        if self.times and opens_segment(operation):
             self.times -= 1
-            raise FileNotFoundError(path)
-        return super().open(path, write=write, create=create, exclusive=exclusive)
+            raise FileNotFoundError(operation.path)
 
 
 def test_a_store_that_changes_while_it_is_read_is_read_again(alone: Path, reader: Opened) -> None:
     for times in range(4):
-        assert _added(reader(alone, Gone(times))) == 10
+        assert _added(reader(alone, SegmentsMissing(times))) == 10
 
 
-class Here(FileSystem):
-    """Segments that are there to be listed, and gone when they are read."""
+class SegmentsGoWhenRead(WatchedFileSystem):
+    """Segments are there to be listed, and missing when they are read."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -410,26 +404,23 @@ class Here(FileSystem):
         self.homes.append(super().temporary_directory())
         return self.homes[-1]
 
-    def open(
-        self, path: Path, *, write: bool = False, create: bool = False, exclusive: bool = False
-    ) -> File:
-        if path.suffix == file_names.segment(path, 1).suffix:
+    def before(self, operation: FileOperation) -> None:
+        if opens_segment(operation):
             self.opened += 1
             if self.opened % 2 == 0:
-                raise FileNotFoundError(path)
-        return super().open(path, write=write, create=create, exclusive=exclusive)
+                raise FileNotFoundError(operation.path)
 
 
 def test_why_a_store_cannot_be_read_is_told(alone: Path) -> None:
     """And the private directory is removed."""
-    fs = Here()
+    fs = SegmentsGoWhenRead()
     with pytest.raises(DamagedStoreError, match="go while they are read") as caught:
         readonly.open_engine(fs, alone, OPTIONS)
     assert isinstance(caught.value.__cause__, FileNotFoundError)
     assert fs.opened == 2 * REBUILD_TRIES * readonly.BUILD_TRIES
     assert [each.exists() for each in fs.homes] == [False]
     file_names.segment(alone, 1).unlink()
-    fs = Here()
+    fs = SegmentsGoWhenRead()
     with pytest.raises(DamagedStoreError, match="has no segment"):
         readonly.open_engine(fs, alone, OPTIONS)
     assert [each.exists() for each in fs.homes] == [False]

@@ -24,7 +24,7 @@ from logstore.recovery.recover import recover
 from logstore.recovery.report import Damage, RecoveryReport
 from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames
-from tests.recovery import little
+from tests.recovery import small_store
 
 ROWS = [(f"{ms}-{ms}", {b"n": b"%d" % ms}) for ms in range(1, 21)]
 
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 def _built(path: Path) -> int:
     """Of which checkpoint the index is built; all entries are there."""
-    assert little.held(path) == {b"s": list(range(1, 21))}
+    assert small_store.held(path) == {b"s": list(range(1, 21))}
     shutil.rmtree(path / "index")
     with _open(path) as store:
         return store._live().report.checkpoint_position
@@ -85,7 +85,7 @@ def test_a_checkpoint_of_nothing_is_passed_over(tmp_path: Path) -> None:
         store.checkpoint()
         store.stream("s").add({b"n": b"1"}, "1-1")
     shutil.rmtree(path / "index")
-    assert little.held(path) == {b"s": [1]}
+    assert small_store.held(path) == {b"s": [1]}
     shutil.rmtree(path / "index")
     with _open(path) as store:
         assert store._live().report.checkpoint_position == 0
@@ -133,7 +133,7 @@ def test_a_segment_ends_where_the_next_one_says(path: Path) -> None:
         assert rows[1].total_bytes == last.end_offset
         assert (meta.active_segment, meta.applied, meta.commit) == (2, end, last.commit)
         assert (meta.last_frame, meta.last_crc) == (last.position, last.crc)
-        assert little.held(path) == {b"s": list(range(1, 21))}
+        assert small_store.held(path) == {b"s": list(range(1, 21))}
         shutil.rmtree(path / "index")
         for position in left:
             file_names.checkpoint(path, position).unlink()
@@ -194,10 +194,10 @@ def test_the_nodes_of_a_segment_and_what_stands_behind_damage(moved: Compacted) 
         why = "no valid frame"
         for nth in (0, 1, 2, len(places) - 1):
             at = moved.nodes[nth]
-            little.cut(moved.path, at)
+            small_store.cut(moved.path, at)
             damage = [Damage(moved.number, at.offset, at.end_offset, why)]
             assert look() == (places[:nth], places[nth + 1 :], damage)
-            little.cut(moved.path, at)
+            small_store.cut(moved.path, at)
         file_names.segment(moved.path, moved.number).rename(moved.path / "away")
         found = look()
         assert found[:2] == ([], [])
@@ -214,7 +214,7 @@ S = [1, *range(4, 20)]
 
 
 def _held(path: Path) -> dict[bytes, list[int]]:
-    return {name: ids for name, ids in little.held(path).items() if name != b"t"}
+    return {name: ids for name, ids in small_store.held(path).items() if name != b"t"}
 
 
 @pytest.mark.parametrize("nth", [0, 1, 2])
@@ -225,7 +225,7 @@ def test_behind_damage_in_a_compacted_segment_nothing_is_lost(
     path = moved.path
     for each in [*(path / "log").glob("*.hint"), *(path / "index").iterdir()]:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
-    little.cut(path, moved.nodes[nth])
+    small_store.cut(path, moved.nodes[nth])
     report = salvage(path, tmp_path / "new")
     held = _held(tmp_path / "new")[b"s"]
     body: Any = moved.nodes[nth].body()

@@ -24,7 +24,7 @@ from logstore.recovery.check import check
 from logstore.recovery.repaired_view import Repaired, RepairedView
 from logstore.recovery.salvage.run import salvage
 from tests.corruption import frames
-from tests.recovery import little
+from tests.recovery import small_store
 
 X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
 
@@ -69,7 +69,7 @@ def test_files_that_are_others(tmp_path: Path) -> None:
 def path(tmp_path: Path) -> Path:
     """Two main segments, the second with entries of stream z; no index, no hints."""
     path = tmp_path / "store"
-    little.make(path)
+    small_store.make(path)
     last = frames.everything(path)[-1]
     end = fmt.position(1, last.end_offset)
     head = segment.SegmentHead(fmt.Role.MAIN, 2, frames.uuid(path), end, last.commit, 5)
@@ -117,7 +117,7 @@ def test_a_header_is_made_anew_from_what_is_around_it(
         assert head.created_ms == (0 if number in numbers else true[number][0].created_ms)
     assert not found.fs.moved
     report = salvage(path, tmp_path / "new")
-    assert little.held(tmp_path / "new") == ALL
+    assert small_store.held(tmp_path / "new") == ALL
     assert [each[:3] for each in report.damage] == [(number, 0, 64) for number in numbers]
     assert report.gone == []
 
@@ -141,7 +141,7 @@ def test_a_segment_without_a_frame_is_left_out(path: Path, tmp_path: Path) -> No
 def test_behind_damage_the_active_segment_gets_an_end(path: Path, tmp_path: Path) -> None:
     """As if another one began behind its last whole commit."""
     log = frames.of(path, 2)
-    little.cut(path, log[1])
+    small_store.cut(path, log[1])
     found = _repaired(path, tmp_path)
     head, size = chain.heads(found.fs, path, found.content.uuid)[3]
     assert size == fmt.SEGMENT_HEAD_BYTES
@@ -150,8 +150,8 @@ def test_behind_damage_the_active_segment_gets_an_end(path: Path, tmp_path: Path
         chain.heads(LOCAL, path, found.content.uuid)[2][0].created_ms,
     )  # fmt: skip
     assert not file_names.segment(path, 3).exists()
-    little.cut(path, log[1])
-    little.cut(path, log[-1])  # nothing valid is behind it: a torn tail, as far as is known
+    small_store.cut(path, log[1])
+    small_store.cut(path, log[-1])  # nothing valid is behind it: a torn tail, as far as is known
     assert not _repaired(path, tmp_path).fs.moved
 
 
@@ -164,7 +164,7 @@ def test_a_marker_that_is_lost_or_damaged_is_made_anew(path: Path, tmp_path: Pat
     assert [each[:3] for each in found.damage] == [(0, 0, 0)]
     assert "its limits are the defaults now" in found.damage[0].why
     report = salvage(path, tmp_path / "new")
-    assert little.held(tmp_path / "new") == ALL
+    assert small_store.held(tmp_path / "new") == ALL
     assert [each[:3] for each in report.damage] == [(0, 0, 0)]
     frames.flip(frames.file(path, 1), 20)  # of one header the store's identity is left
     assert _repaired(path, tmp_path).content.uuid == content.uuid
@@ -181,9 +181,9 @@ def test_with_a_hint_damage_is_told_once(path: Path) -> None:
     assert file_names.hint(path, 1).exists()
     assert check(path).damage == []
     log = frames.of(path, 1)
-    little.cut(path, log[5])
+    small_store.cut(path, log[5])
     assert [each[:3] for each in check(path).damage] == [(1, log[5].offset, log[5].end_offset)]
-    little.cut(path, log[5])
+    small_store.cut(path, log[5])
     frames.flip(file_names.hint(path, 1), 200)
     (found,) = check(path).damage
     assert found[:3] == (1, 0, 0)

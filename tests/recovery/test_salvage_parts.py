@@ -34,9 +34,9 @@ from logstore.recovery.salvage import salvaged_nodes as left_nodes
 from logstore.recovery.salvage.lost import _DamagedFrame
 from logstore.recovery.salvage.salvaged_nodes import WantedNode
 from tests.corruption import frames
-from tests.recovery import forged, little
-from tests.recovery.order import Told
+from tests.recovery import forged, small_store
 from tests.support.inside import add_frame
+from tests.support.watched_files import DurableOrder
 
 
 def _store(path: Path, **options: int) -> logstore.Store[bytes]:
@@ -55,7 +55,7 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
         before = [(path.read_bytes(), path.stat().st_ino) for path in files]
         left = files[1].with_name(files[1].name + file_names.TEMPORARY)
         left.write_bytes(bytes(len(before[1][0]) + 9000))  # of a run that did not end
-        fs = engine.fs = Told()
+        fs = engine.fs = DurableOrder()
         assert unsynced.rewrite(engine, fmt.position(links[1].number, 99)) == len(links) - 1
         assert engine.wake.failed_at == 0
         for path, (data, inode) in list(zip(files, before, strict=True))[1:]:
@@ -224,15 +224,15 @@ def test_the_first_segment_follows_none(tmp_path: Path) -> None:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Without an index."""
-    little.make(tmp_path / "store")
+    small_store.make(tmp_path / "store")
     shutil.rmtree(tmp_path / "store" / "index")
     return tmp_path / "store"
 
 
 def test_a_damaged_segment_is_durable_before_another_says_where_it_ends(path: Path) -> None:
     log = frames.everything(path)
-    little.cut(path, log[5])
-    fs = Told()
+    small_store.cut(path, log[5])
+    fs = DurableOrder()
     recover(path, fs=fs)
     begun = fs.done.index(("rename", file_names.segment(path, 2).name))
     assert ("sync", file_names.segment(path, 1).name) in fs.done[:begun]
@@ -253,7 +253,7 @@ def test_behind_a_segment_without_a_commit_none_came_before(tmp_path: Path) -> N
         store.stream("s").add({b"n": b"1"}, "1-1")
     shutil.rmtree(path / "index")
     for each in frames.everything(path):
-        little.cut(path, each)
+        small_store.cut(path, each)
     assert recover(path).damage
     head = chain.heads(LOCAL, path, frames.uuid(path))[2][0]
     assert head.previous_end == fmt.position(1, fmt.SEGMENT_HEAD_BYTES)

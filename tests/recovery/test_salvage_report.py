@@ -25,7 +25,7 @@ from logstore.recovery.salvage.lost import merged
 from logstore.recovery.salvage.run import UNSEEN, SalvageReport, salvage
 from tests.corruption import frames, shop
 from tests.corruption.shop import FAR_MS, Shop
-from tests.recovery import little
+from tests.recovery import small_store
 
 X, Y, ALL_Y = [1, 4, 5, 6, 7, 8, 10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], list(range(1, 11))
 BY_FRAME = "by the damaged frame itself"
@@ -62,7 +62,7 @@ FRAMES: list[tuple[Kind, list[Told], list[int], list[int]]] = [
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Opened as copies only; without an index."""
     path = tmp_path_factory.mktemp("told") / "store"
-    little.make(path)
+    small_store.make(path)
     shutil.rmtree(path / "index")
     assert [each.kind for each in frames.everything(path)] == [each[0] for each in FRAMES]
     return path
@@ -85,11 +85,11 @@ def test_what_a_frame_alone_held_is_told(nth: int, made: Path, tmp_path: Path) -
     path = shutil.copytree(made, tmp_path / "store")
     log = frames.everything(path)
     frame, last_of_x = log[nth], log[-1]
-    little.cut(path, frame)
+    small_store.cut(path, frame)
     done: list[tuple[int, int]] = []
     report = salvage(path, tmp_path / "new", progress=lambda *each: done.append(each))
     names = _names(nth)
-    assert little.held(tmp_path / "new") == dict(zip(names, (x, y), strict=True))
+    assert small_store.held(tmp_path / "new") == dict(zip(names, (x, y), strict=True))
     assert [
         (each.stream, each.first.ms, each.last.ms, each.entries, each.why) for each in report.gone
     ] == gone
@@ -121,7 +121,7 @@ def test_past_a_damaged_frame_all_others_are_recovered(
     kind, _, x, y = FRAMES[nth]
     path = shutil.copytree(made, tmp_path / "store")
     log = frames.everything(path)
-    little.cut(path, log[nth])
+    small_store.cut(path, log[nth])
     report = recover(path)
     assert report.rebuilt
     assert 0 <= report.rebuild_ms < 600_000  # not a point in time
@@ -130,7 +130,7 @@ def test_past_a_damaged_frame_all_others_are_recovered(
     if kind == Kind.NODE and nth < 13:
         first = _master(log[nth])
         left = [ms for ms in x if not first <= ms < first + 4]
-    assert little.held(path) == dict(zip(_names(nth), (left, y), strict=True))
+    assert small_store.held(path) == dict(zip(_names(nth), (left, y), strict=True))
 
 
 def test_a_segment_that_is_missing_takes_its_entries_along(made: Path, tmp_path: Path) -> None:
@@ -150,26 +150,26 @@ def test_a_segment_that_is_missing_takes_its_entries_along(made: Path, tmp_path:
     for hint in (path / "log").glob("*.hint"):
         hint.unlink()
     report = salvage(path, tmp_path / "new")
-    assert little.held(tmp_path / "new") == {b"z": list(range(20, 26))}
+    assert small_store.held(tmp_path / "new") == {b"z": list(range(20, 26))}
     assert [(each.stream, each.segment) for each in report.gone] == [(b"", 1)]
     assert [each[:3] for each in report.damage] == [(1, 0, 0)]
     assert not report.whole
     again = recover(path)
     assert {each[:3] for each in again.damage} == {(1, 0, 0)}
-    assert little.held(path) == {b"z": list(range(20, 26))}
+    assert small_store.held(path) == {b"z": list(range(20, 26))}
 
 
 def test_of_a_stream_that_was_dropped_nothing_is_told_to_be_gone(tmp_path: Path) -> None:
     """Its number says no name: the bytes are told, under none."""
     path = tmp_path / "store"
-    little.make(path)
+    small_store.make(path)
     with logstore.open(path, background=False) as store:
         store.drop("y")
     shutil.rmtree(path / "index")
     log = frames.everything(path)
-    little.cut(path, log[14])
+    small_store.cut(path, log[14])
     report = salvage(path, tmp_path / "new")
-    assert little.held(tmp_path / "new") == {b"x": X}
+    assert small_store.held(tmp_path / "new") == {b"x": X}
     (gone,) = report.gone
     assert (gone.stream, gone.entries, gone.offset) == (b"", None, log[14].offset)
     assert "cannot be told" in gone.why
@@ -250,7 +250,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Shop:
         store.stream("short").expire(at=FAR_MS)
         store.create("empty")
         store.stream("once").add([(b"n", b"1")], producer="p", idempotent_id="one")
-        shop.look(store, found)
+        shop.take_down(store, found)
     return found
 
 
@@ -284,7 +284,7 @@ def test_all_of_it_is_there(
     assert (report.groups, report.pending, report.scheduled) == (2, 5, 6)
     found = Shop(tmp_path / "new")
     with logstore.open(tmp_path / "new", background=False) as store:
-        shop.look(store, found)
+        shop.take_down(store, found)
     for part in PARTS:
         assert getattr(found, part) == getattr(whole, part), part
     assert _kept(tmp_path / "new") == kept

@@ -21,7 +21,7 @@ from logstore.log.log_reader import LogFrame
 from logstore.recovery.salvage.run import salvage
 from logstore.recovery.salvage.salvaged_nodes import SalvageableNodes
 from tests.corruption import frames
-from tests.recovery import little
+from tests.recovery import small_store
 
 X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
 Told = tuple[bytes, int, int, int | None]
@@ -48,7 +48,7 @@ DAMAGED: dict[tuple[int, ...], tuple[list[Told], list[int], list[int], list[str]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Opened as copies only."""
     path = tmp_path_factory.mktemp("own") / "store"
-    little.make(path)
+    small_store.make(path)
     return path
 
 
@@ -62,10 +62,10 @@ def test_what_is_gone_is_told_to_the_entry(
         pass  # a copy's index is built anew, and closed cleanly
     log = frames.everything(path)
     for nth in damaged:
-        little.cut(path, log[nth])
+        small_store.cut(path, log[nth])
     report = salvage(path, tmp_path / "new")
     assert report.index == "its own"
-    assert little.held(tmp_path / "new") == {b"x": x, b"y": y}
+    assert small_store.held(tmp_path / "new") == {b"x": x, b"y": y}
     assert [
         (each.stream, each.first.ms, each.last.ms, each.entries) for each in report.gone
     ] == gone
@@ -97,12 +97,12 @@ def test_every_node_of_a_damaged_segment_is_looked_at(tmp_path: Path) -> None:
             store.stream("b").add({b"n": b"%d" % ms}, f"{ms}-{ms}")
     for each in frames.of(path, 2):
         if each.kind == Kind.NODE and each.payload[0] == 3:
-            little.cut(path, each)
+            small_store.cut(path, each)
     report = salvage(path, tmp_path / "new")
     assert report.index == "its own"
     assert (report.gone, report.unsure) == ([], [])
     assert len(report.damage) == 2
-    assert little.held(tmp_path / "new") == {b"a": Y[:8], b"b": Y[:9]}
+    assert small_store.held(tmp_path / "new") == {b"a": Y[:8], b"b": Y[:9]}
 
 
 def _node(*rows: int) -> tuple[StreamID, bytes]:
@@ -159,7 +159,7 @@ def test_an_index_of_an_older_format_is_not_the_stores_own(
     report = salvage(path, tmp_path / "new")
     assert report.index == "built from what the log still says"
     assert report.gone == []
-    assert little.held(tmp_path / "new") == {b"x": X, b"y": Y}
+    assert small_store.held(tmp_path / "new") == {b"x": X, b"y": Y}
 
 
 def test_of_a_node_whose_delete_is_lost_as_well_nothing_is_given(tmp_path: Path) -> None:
@@ -178,14 +178,14 @@ def test_of_a_node_whose_delete_is_lost_as_well_nothing_is_given(tmp_path: Path)
     whole = shutil.copytree(path, tmp_path / "whole")
     with logstore.open(whole, background=False):
         pass  # a copy's index is built anew, and closed cleanly
-    little.cut(whole, node)
+    small_store.cut(whole, node)
     assert salvage(whole, tmp_path / "again").whole
-    assert little.held(tmp_path / "again") == {b"x": [1, *range(3, 10)]}
-    little.cut(path, node)
-    little.cut(path, deleted)
+    assert small_store.held(tmp_path / "again") == {b"x": [1, *range(3, 10)]}
+    small_store.cut(path, node)
+    small_store.cut(path, deleted)
     report = salvage(path, tmp_path / "new")
     assert report.index == "its own"
     assert [(each.stream, each.first.ms, each.last.ms, each.entries) for each in report.gone] == [
         (b"x", 1, 4, 3)
     ]
-    assert little.held(tmp_path / "new") == {b"x": [5, 6, 7, 8, 9]}
+    assert small_store.held(tmp_path / "new") == {b"x": [5, 6, 7, 8, 9]}

@@ -29,7 +29,7 @@ from logstore.recovery.report import RecoveryReport
 from logstore.recovery.salvage import salvaged_nodes as nodes
 from logstore.recovery.salvage.salvaged_nodes import WantedNode
 from tests.corruption import frames
-from tests.recovery import little
+from tests.recovery import small_store
 
 
 def test_a_node_is_found_by_its_frames(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_live_bits_count_the_nodes_of_a_segment(role: int, made: Path, tmp_path:
         assert loaded(0b1111, nodes[2].position)[0] == ([1, 5] if main else [1, 5, 9, 13])
         for hint in (path / "log").glob("*.hint"):
             hint.unlink()
-        little.cut(path, nodes[1])
+        small_store.cut(path, nodes[1])
         masters, unsure = loaded(0b1111, nodes[3].position)
         assert masters == [1]
         assert [each.position for each in unsure] == [
@@ -254,12 +254,12 @@ def test_a_stream_of_which_only_nodes_are_left_gets_a_name(tmp_path: Path) -> No
     for link in chain.main_links(LOCAL, path, frames.uuid(path))[:-1]:
         frames.file(path, link.number).unlink()
     report = recover(path)
-    assert little.held(path) == {b"stream-1-whose-name-was-lost": list(range(1, 17))}
+    assert small_store.held(path) == {b"stream-1-whose-name-was-lost": list(range(1, 17))}
     assert len([each for each in report.unsure if each.startswith("node ")]) == 4
     with logstore.open(path, encoding=None, background=False) as store:
         store.stream("fresh").add({b"n": b"1"}, "1-1")
         assert store.stream("stream-1-whose-name-was-lost").last_id == StreamID(16, 16)
-    assert little.held(path) == {
+    assert small_store.held(path) == {
         b"fresh": [1], b"stream-1-whose-name-was-lost": list(range(1, 17)),
     }  # fmt: skip
 
@@ -376,7 +376,7 @@ def test_with_a_hint_only_what_cannot_be_read_is_gone(
     path = shutil.copytree(with_open_node, tmp_path / "store")
     log = _log(path)
     for nth in cut:
-        little.cut(path, log[nth])
+        small_store.cut(path, log[nth])
     report = recover(path)
     assert report.hints_used == 1
     assert report.segments_scanned == 0
@@ -397,7 +397,7 @@ def test_without_one_no_delete_hits_another_entry(
         hint.unlink()
     log = _log(path)
     for nth in cut:
-        little.cut(path, log[nth])
+        small_store.cut(path, log[nth])
     report = recover(path)
     assert report.hints_used == 0
     assert report.segments_scanned == 1
@@ -415,10 +415,10 @@ def test_a_delete_behind_damage_counts_up_to_what_cannot_be_read(
         store.stream("f").add({b"pad": b"1"})
         store.stream("x").delete("3-3", "8-8")
     shutil.rmtree(path / "index")
-    little.cut(path, _log(path)[A4])
+    small_store.cut(path, _log(path)[A4])
     *_, before, delete, _ = frames.of(path, 2)
     assert (before.payload[:4], delete.kind) == (b"\x02\0\0\0", Kind.TOMBSTONE)
-    little.cut(path, before)
+    small_store.cut(path, before)
     report = recover(path)
     assert (report.hints_used, report.segments_scanned) == (1, 1)
     assert _left(path) == [1, 7, 8]
@@ -432,7 +432,7 @@ def test_a_stream_without_its_name_has_all_else(
     if not hinted:
         for hint in (path / "log").glob("*.hint"):
             hint.unlink()
-    little.cut(path, _log(path)[CREATE])
+    small_store.cut(path, _log(path)[CREATE])
     recover(path)
     assert _left(path, b"x" if hinted else b"stream-1-whose-name-was-lost") == ALL
 
@@ -452,7 +452,7 @@ def test_a_checkpoint_knows_of_an_open_node_that_is_lost(
     assert _left(whole) == ALL
     for hint in (path / "log").glob("*.hint"):
         hint.unlink()
-    little.cut(path, _log(path)[OPEN])
+    small_store.cut(path, _log(path)[OPEN])
     report = recover(path)
     assert [(each.first.ms, each.last.ms, each.segment) for each in report.gone] == [(1, 9, 1)]
     assert _left(path) == []

@@ -264,7 +264,7 @@ def view(uri: object) -> Store[bytes]:
     return logstore.open(str(uri), readonly=True)
 
 
-def there(uri: Path) -> list[tuple[str, bytes]]:
+def shipped_files(uri: Path) -> list[tuple[str, bytes]]:
     files = [each for each in sorted(uri.rglob("*")) if each.is_file()]
     return [(str(each), each.read_bytes()) for each in files]
 
@@ -330,10 +330,10 @@ def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
             ship(store, uri)
             with pytest.raises(SnapshotExpiredError, match="again"):
                 ids(unread)
-        bytes_there = there(uri)
+        bytes_there = shipped_files(uri)
         with view(uri) as opened:
             assert ids(opened) == ids(store)
-        assert there(uri) == bytes_there
+        assert shipped_files(uri) == bytes_there
 
 
 def test_what_is_no_shipped_store_is_told(tmp_path: Path) -> None:

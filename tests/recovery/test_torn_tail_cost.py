@@ -18,7 +18,6 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.codec import Codec, native_or_none, pure
-from logstore.fs import File, FileSystem
 from logstore.log import file_names, log_reader
 from logstore.log import frame as frames
 from logstore.log.segment_writer import CommitBuffer, crc_seed
@@ -27,6 +26,7 @@ from logstore.recovery import store_opening
 from logstore.recovery.check import check
 from tests.log.heldbytes import Held
 from tests.support.inside import add_frame
+from tests.support.watched_files import FileOperation, WatchedFileSystem
 
 MIB = 1 << 20
 _HEAD = struct.Struct("<IIQQIBBH")
@@ -59,31 +59,17 @@ def heads(size: int, *, spacing: int = fmt.FRAME_HEAD_BYTES, most: int = 1 << 32
     return b"".join(parts)
 
 
-class _Counted(File):
-    def __init__(self, below: File, fs: Counting) -> None:
-        super().__init__(below.fd, below.path)
-        below.fd = -1
-        self._fs = fs
-
-    def pread(self, size_bytes: int, offset: int) -> bytes:
-        data = super().pread(size_bytes, offset)
-        if self.path.suffix == ".log":
-            self._fs.read_bytes += len(data)
-            self._fs.largest_bytes = max(self._fs.largest_bytes, size_bytes)
-        return data
-
-
-class Counting(FileSystem):
+class SegmentReads(WatchedFileSystem):
     """Counts what is read of segments."""
 
     def __init__(self) -> None:
         self.read_bytes = self.largest_bytes = 0
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
-        """Open it, to be counted."""
-        found = super().open(path, write=write, create=create, exclusive=exclusive)
-        return _Counted(found, self)
+    def after(self, operation: FileOperation) -> None:
+        """Count it."""
+        if operation.kind == "read" and operation.path.suffix == ".log":
+            self.read_bytes += len(operation.data)
+            self.largest_bytes = max(self.largest_bytes, operation.size_bytes)
 
 
 TAILS = {
@@ -101,7 +87,7 @@ TAILS = {
 def test_an_opening_reads_a_tail_a_few_times(tmp_path: Path, kind: str) -> None:
     """Two scans, one search, one copy; whatever stands there."""
     tail = TAILS[kind]()
-    path, fs = torn(tmp_path, tail), Counting()
+    path, fs = torn(tmp_path, tail), SegmentReads()
     engine, report = store_opening.open_engine(
         fs, path, StoreOptions(background=False), create=False, limits=StoreLimits()
     )
@@ -115,7 +101,7 @@ def test_an_opening_reads_a_tail_a_few_times(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["heads", "random bytes"])
 def test_tools_read_a_tail_a_few_times(tmp_path: Path, kind: str) -> None:
     tail = TAILS[kind]()
-    path, fs = torn(tmp_path, tail), Counting()
+    path, fs = torn(tmp_path, tail), SegmentReads()
     assert check(path, fs=fs).tail_bytes == len(tail)
     assert fs.read_bytes <= 8 * len(tail) + 8 * MIB
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +17,10 @@ from logstore.errors import LockTimeoutError, OptionError
 from logstore.log import file_names
 from logstore.recovery.check import check
 from tests import seeds
-from tests.engine.procs import Forked
-from tests.retention.look import ids_of, nodes_of, opened, soon
+from tests.retention.retained import ids_of, nodes_of, opened
 from tests.support.inside import FixedClock
+from tests.support.processes import Forked, Program
+from tests.support.waits import eventually
 from tests.tools.commands import ok
 
 KILLS = 6
@@ -38,24 +36,24 @@ with logstore.open(sys.argv[1], sync="os", node_max_entries=10, segment_bytes=1 
 """
 
 
-def test_it_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
+def test_retention_happens_by_itself_and_follows_the_clock(tmp_path: Path) -> None:
     clock = FixedClock()
     with opened(tmp_path / "store", clock, background=True) as store:
         stream = store.stream("s")
         stream.add_many({"n": n} for n in range(500))
         stream.configure(max_entries=45)
-        soon(lambda: len(stream) == 50)
+        eventually(lambda: len(stream) == 50)
         stream.configure(max_entries=None, max_bytes=1)
-        soon(lambda: len(nodes_of(store, b"s")) == 1)
+        eventually(lambda: len(nodes_of(store, b"s")) == 1)
         assert len(stream) == 10
         stream.configure(max_bytes=None, max_age=timedelta(hours=1))
         clock.ms += 3_600_000
         stream.add({"n": "new"})
-        soon(lambda: not stream.range(count=1) or len(stream) == 11)
+        eventually(lambda: not stream.range(count=1) or len(stream) == 11)
         assert len(stream) == 11, "not older than an hour, but just that"
         clock.ms += 1
         stream.add({"n": "newer"})
-        soon(lambda: len(stream) == 2)
+        eventually(lambda: len(stream) == 2)
         assert store.metrics()["retained_entries"] == 450 + 40 + 10
 
 
@@ -103,15 +101,10 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
         store.stream("s").configure(max_entries=100, create=True)
     dropped = False
     for turn in range(KILLS):
-        child = subprocess.Popen(
-            [sys.executable, "-c", WRITE, str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
+        child = Program(WRITE, path)
+        assert child.answer() == "open"
         time.sleep(0.15 + chance.random() * 0.4)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        child.kill()
         if turn % 2:
             shutil.rmtree(path / "index")
         with opened(path, FixedClock()) as store:
@@ -126,7 +119,7 @@ def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> N
     assert check(path).damage == []
 
 
-def test_one_that_finds_another_at_it_leaves_it(tmp_path: Path) -> None:
+def test_a_process_that_finds_another_at_retention_leaves_it(tmp_path: Path) -> None:
     from logstore.engine.features.retention import Retention
 
     with opened(tmp_path / "store", FixedClock()) as store:

@@ -46,7 +46,7 @@ def fill(store: Store[Any], count: int = 40, keys: int = 5) -> None:
 KEYS = (b"a", b"b", b"c", b"5", b"x" * 300)
 
 
-class Kept:
+class CompactStream:
     """A store with one stream that is kept compact, beside the model of it."""
 
     def __init__(self, path: Path, seed: int) -> None:
@@ -123,7 +123,7 @@ def test_only_the_newest_entry_of_each_key_stays(
 ) -> None:
     """With adds, deletes, lost indexes, checkpoints and compaction in between, at any time."""
     monkeypatch.setattr(latest_entries, "ENTRIES_A_COMMIT", 7)
-    kept = Kept(tmp_path / "s", seed)
+    kept = CompactStream(tmp_path / "s", seed)
     steps = (kept.add, kept.add, kept.add, kept.delete, kept.keep, kept.again)
     for _ in range(60):
         kept.rng.choice(steps)()

@@ -14,7 +14,7 @@ import pytest
 import logstore
 from logstore.recovery.check import check
 from tests import seeds
-from tests.retention.look import ids_of, kept, nodes_of, opened
+from tests.retention.retained import ids_of, kept, nodes_of, opened
 from tests.support.inside import START_MS, FixedClock
 
 RULES: list[dict[str, int]] = [

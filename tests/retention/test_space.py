@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,9 +20,10 @@ from logstore.engine.runtime.background import StoppedError, Throttle, no_pause
 from logstore.recovery.check import check
 from tests import seeds
 from tests.compaction.dumps import dump
-from tests.engine.procs import Forked
-from tests.retention.look import opened, soon
+from tests.retention.retained import opened
 from tests.support.inside import FixedClock
+from tests.support.processes import Forked, Program
+from tests.support.waits import eventually
 
 SEGMENT = 1 << 16
 MINUTE_MS = 60_000
@@ -51,7 +49,7 @@ def churn(
         stream.add_many([{"n": each, "pad": os.urandom(100)} for each in range(500)], batch=50)
         clock.ms += MINUTE_MS
         if n % 3 == 2 and wait_for is not None:
-            soon(lambda: store.info().log_bytes < wait_for)
+            eventually(lambda: store.info().log_bytes < wait_for)
         elif n % 3 == 2:
             time.sleep(0.25)
         largest = max(largest, store.info().log_bytes)
@@ -75,10 +73,10 @@ def test_the_disk_stays_bounded_while_a_stream_churns(tmp_path: Path, rate: int 
             return
         assert largest < 0.5 * written
         clock.ms += MINUTE_MS
-        soon(lambda: store.info().log_bytes < 12 * SEGMENT)
+        eventually(lambda: store.info().log_bytes < 12 * SEGMENT)
         assert store.info().compacted_bytes > 0.5 * written
         assert store.info().compacted_ms
-        soon(lambda: len(store.stream("s")) <= 1010)  # a whole node more than asked for, at most
+        eventually(lambda: len(store.stream("s")) <= 1010)  # a node more, at most
     # Not while that one is open: under load its retention may still be dropping nodes.
     with opened(path, clock) as store:
         assert not store.recovery["rebuilt"]
@@ -99,7 +97,7 @@ def test_space_of_deleted_entries_comes_back(tmp_path: Path) -> None:
         full = store.info().log_bytes
         stream.delete(*(each for n, each in enumerate(ids) if n % 10 > 2))
         clock.ms += 2 * MINUTE_MS
-        soon(lambda: store.info().log_bytes < full // 2)
+        eventually(lambda: store.info().log_bytes < full // 2)
         assert [entry.id for entry in stream] == [each for n, each in enumerate(ids) if n % 10 <= 2]
 
 
@@ -138,7 +136,7 @@ def test_what_lives_is_moved_and_young_segments_are_left(tmp_path: Path) -> None
     assert check(path).damage == []
 
 
-def test_it_waits_for_nobody_and_two_do_not_meet(tmp_path: Path) -> None:
+def test_compaction_in_the_background_waits_for_nobody(tmp_path: Path) -> None:
     clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
@@ -214,7 +212,7 @@ def test_closing_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
         half_dead(store, clock)
         before = dump(store).entries
     with opened(tmp_path / "store", clock, background=True, compact_rate=1) as store:
-        soon(lambda: taken(store))
+        eventually(lambda: taken(store))
         store.stream("long").add({"n": "more"})  # and holds nothing meanwhile
         started = time.monotonic()
     print(f"closed in {time.monotonic() - started:.3f} s")
@@ -258,10 +256,7 @@ def test_an_index_that_is_mostly_free_pages_is_copied(
 def reopened(path: Path, clock: FixedClock) -> None:
     with logstore.open(path, background=False, clock=clock) as store:
         assert len(store.stream("s")) >= 50
-        end = time.monotonic() + 120
-        while store.stream("s").info().entries_added < 8_001:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        eventually(lambda: store.stream("s").info().entries_added >= 8_001)
         store.stream("s").add({"n": "from another"})
 
 
@@ -270,13 +265,13 @@ def test_who_calls_for_a_compaction_does_not_wait_for_the_end_of_it(tmp_path: Pa
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
     with opened(tmp_path / "store", clock, background=True, compact_rate=1) as store:
-        soon(lambda: taken(store))
+        eventually(lambda: taken(store))
         assert store.compact().segments_dropped
         assert store.checkpoint()
         store.backup(tmp_path / "copy")
 
 
-def test_it_keeps_to_its_rate(tmp_path: Path) -> None:
+def test_compaction_in_the_background_keeps_to_its_rate(tmp_path: Path) -> None:
     done = []
     throttle = Throttle(1_000_000, threading.Event(), lambda: done.append(1))
     started = time.monotonic()
@@ -324,19 +319,16 @@ def test_killed_in_the_midst_of_it_nothing_is_lost(tmp_path: Path) -> None:
     with opened(path, clock) as store:
         store.stream("s").configure(max_entries=500, create=True)
     for turn in range(4):
-        with subprocess.Popen(
-            [sys.executable, "-c", CHURN, str(path)], stdout=subprocess.PIPE, text=True
-        ) as child:
-            try:
-                assert child.stdout is not None
-                assert child.stdout.readline() == "open\n"
-                there = set((path / "log").glob("*.log"))
-                if turn != 3:  # once it is killed wherever it is, else behind the end of a round
-                    # Any of them: the oldest may be a compacted one in which all lives.
-                    soon(lambda: there - set((path / "log").glob("*.log")))  # noqa: B023
-                time.sleep(chance.random() * 0.5)
-            finally:
-                child.send_signal(signal.SIGKILL)
+        child = Program(CHURN, path)
+        try:
+            assert child.answer() == "open"
+            there = set((path / "log").glob("*.log"))
+            if turn != 3:  # once it is killed wherever it is, else behind the end of a round
+                # Any of them: the oldest may be a compacted one in which all lives.
+                eventually(lambda: there - set((path / "log").glob("*.log")))  # noqa: B023
+            time.sleep(chance.random() * 0.5)
+        finally:
+            child.kill()
         if turn % 2:
             shutil.rmtree(path / "index")
         with opened(path, clock) as store:

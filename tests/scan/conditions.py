@@ -21,7 +21,7 @@ DAY = datetime(2026, 1, 2, tzinfo=UTC)
 SIGNS = ("==", "!=", "<", "<=", ">", ">=")
 
 
-class Case(NamedTuple):
+class ConditionCase(NamedTuple):
     """One row of the table."""
 
     text: str | None
@@ -31,19 +31,19 @@ class Case(NamedTuple):
     answer: bool
 
 
-def _ordered(kind: Any, operand: Any, rows: dict[str | None, str]) -> list[Case]:
+def _ordered(kind: Any, operand: Any, rows: dict[str | None, str]) -> list[ConditionCase]:
     """Rows of all signs: of each text the answers in the order of SIGNS, 1 or 0."""
     return [
-        Case(text, kind, sign, operand, answer == "1")
+        ConditionCase(text, kind, sign, operand, answer == "1")
         for text, answers in rows.items()
         for sign, answer in zip(SIGNS, answers, strict=True)
     ]
 
 
-def _sets(kind: Any, operand: list[Any], rows: dict[str | None, str]) -> list[Case]:
+def _sets(kind: Any, operand: list[Any], rows: dict[str | None, str]) -> list[ConditionCase]:
     """Rows of ``in`` and ``not in``, in this order."""
     return [
-        Case(text, kind, sign, operand, answer == "1")
+        ConditionCase(text, kind, sign, operand, answer == "1")
         for text, answers in rows.items()
         for sign, answer in zip(("in", "not in"), answers, strict=True)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from logstore.api.store import Store
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 

@@ -18,7 +18,7 @@ from logstore.errors import OptionError
 from logstore.scan import scan_columns, split_reads
 from logstore.scan.record_batches import Gather
 from tests import seeds
-from tests.scan.look import make_plan, make_store
+from tests.scan.scanned_stores import make_plan, make_store
 from tests.scan.shapes import REPEATED, SHAPES, random_ids
 
 NUMBERS = itertools.count()

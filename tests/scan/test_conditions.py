@@ -22,8 +22,8 @@ from logstore.api.store import Store
 from logstore.codec import native_or_none, pure
 from logstore.errors import OptionError
 from logstore.tools.commands import main
-from tests.scan.conditions import CASES, DAY, NAN, TEXT_CASES, Case
-from tests.scan.look import make_store
+from tests.scan.conditions import CASES, DAY, NAN, TEXT_CASES, ConditionCase
+from tests.scan.scanned_stores import make_store
 from tests.scan.shapes import OPERATORS, TEXTS
 
 QUESTIONS = [
@@ -96,7 +96,7 @@ def test_every_evaluator_answers_as_the_table(values: Store[bytes], evaluator: A
     assert not wrong, "\n".join(wrong)
 
 
-def compared(cases: list[Case], found: list[int]) -> list[str]:
+def compared(cases: list[ConditionCase], found: list[int]) -> list[str]:
     """What is not as in the table."""
     return [
         f"{case} answered {not case.answer}"

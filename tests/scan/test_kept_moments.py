@@ -15,7 +15,7 @@ from logstore.engine.runtime import pins
 from logstore.errors import OptionError, ReadOnlyError, SnapshotExpiredError, StreamNotFoundError
 from logstore.ids import StreamID
 from tests import seeds
-from tests.scan.look import make_plan, make_store, rows_of, split_rows
+from tests.scan.scanned_stores import make_plan, make_store, rows_of, split_rows
 
 TRIES = 1000 if os.environ.get("LOGSTORE_TORTURE") else 12
 SEED = seeds.seed()

@@ -29,7 +29,7 @@ from logstore.scan.split_plan import Plan
 from tests import seeds
 from tests.corruption import frames
 from tests.corruption.injections import INJECTIONS
-from tests.scan.look import Row, batch_rows, make_plan, make_store, rows_of
+from tests.scan.scanned_stores import Row, batch_rows, make_plan, make_store, rows_of
 
 ROUNDS = 2
 OF_SEGMENTS = 12  # of the injections: the others are of what no task reads

@@ -25,7 +25,7 @@ from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import pinfile
 from logstore.scan import split_reads
 from logstore.scan.record_batches import Gather
-from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
+from tests.scan.scanned_stores import flip, make_plan, make_store, rows_of, split_rows
 from tests.support.threads import run_all
 
 NOW, TTL = 1_700_000_000_000, 1000

@@ -17,7 +17,7 @@ from logstore.errors import OptionError, StreamNotFoundError
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.scan import listing, split_plan
-from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
+from tests.scan.scanned_stores import batch_rows, make_plan, make_store, rows_of, split_rows
 
 NUMBERS = itertools.count()
 STREAMS = st.lists(

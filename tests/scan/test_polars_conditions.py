@@ -21,7 +21,7 @@ import logstore.polars
 from logstore.api.store import Store
 from tests import seeds
 from tests.scan.conditions import INF, NAN
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 COUNT = 60
 EXACT_MAX = 1 << 53

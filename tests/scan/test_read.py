@@ -19,7 +19,7 @@ from logstore.log import pinfile
 from logstore.scan import split_reads
 from logstore.scan.record_batches import Gather, Losses
 from logstore.scan.split_plan import Plan
-from tests.scan.look import flip, make_plan, make_store, rows_of, split_rows
+from tests.scan.scanned_stores import flip, make_plan, make_store, rows_of, split_rows
 
 WITHOUT_INDEX = """
 import sys

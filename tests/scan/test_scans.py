@@ -21,7 +21,7 @@ from logstore.errors import ClosedError, InvalidIDError, OptionError, StreamNotF
 from logstore.ids import MAX_ID, U64_MAX, ZERO_ID, StreamID
 from logstore.scan import conditions, live
 from logstore.scan.conditions import TS_MAX_MS, FilterRange
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 # Both sides of where `ts`, and then `ms`, become null.
 TOPS = (0, 5, TS_MAX_MS, TS_MAX_MS + 1, (1 << 63) - 1, 1 << 63, U64_MAX)

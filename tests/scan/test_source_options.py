@@ -15,7 +15,7 @@ from logstore.errors import Error, FileSystemError, NotAStoreError, OptionError,
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.scan import conversion
 from logstore.spark_io import spark_options
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 U64 = 2**64 - 1
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,8 @@ from logstore.ids import StreamID
 from logstore.log import storefile
 from logstore.log.segment_writer import crc_seed
 from logstore.scan import listing, live, record_batches
-from tests.scan.look import batch_rows, make_plan, make_store, rows_of, split_rows
+from tests.scan.scanned_stores import batch_rows, make_plan, make_store, rows_of, split_rows
+from tests.support.processes import run_program
 
 NUMBERS = itertools.count()
 ROOT = Path(__file__).parent.parent.parent
@@ -176,11 +175,7 @@ def test_batches_are_bounded_by_bytes(store: Store[bytes]) -> None:
 
 def test_the_memory_of_a_scan_is_bounded(tmp_path: Path) -> None:
     count = 1_500_000  # about 170 MB of segments
-    done = subprocess.run(
-        [sys.executable, "-c", SCAN_A_LOT, str(tmp_path / "s"), str(count)], cwd=ROOT,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = run_program(SCAN_A_LOT, tmp_path / "s", count, cwd=ROOT)
     rows, most = map(int, done.stdout.split())
     assert rows == count
     assert most < ANON_MAX_KB, f"{most} kB of anonymous memory"
@@ -321,9 +316,7 @@ with logstore.open({str(tmp_path / "s")!r}) as store:
     store["x"].add_many(((n, 0), {{"n": n}}) for n in range(1, 1001))
     print(store["x"].count((3, 0), (900, 0)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
-    )
+    done = run_program(code, cwd=ROOT)
     assert done.stdout.strip() == "898"
 
 

@@ -21,7 +21,7 @@ from logstore.api.store import Store
 from logstore.errors import EntryTypeError, OptionError, StreamNotFoundError, UsageError
 from logstore.ids import StreamID
 from logstore.scan import live
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 COUNT = 2000
 BEGIN_MS = 1_700_000_000_000

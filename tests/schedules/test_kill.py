@@ -16,8 +16,8 @@ from logstore.engine.shm.control_block import Wake
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests import seeds
-from tests.engine.procs import Forked
 from tests.support.inside import delete_index
+from tests.support.processes import Forked
 
 NAMES = ("a", "b")
 WORKERS = 4

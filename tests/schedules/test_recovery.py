@@ -23,7 +23,7 @@ from tests.support.inside import START_MS, FixedClock, delete_index, do_due_work
 NAMES = ("a", "b", "c")
 
 
-def told(store: Store[Any]) -> dict[str, tuple[list[str], list[str], int]]:
+def all_of_store(store: Store[Any]) -> dict[str, tuple[list[str], list[str], int]]:
     """All that a store holds: entries, what waits, how many of them."""
     return {
         name: (values(stream), waiting(stream), stream.info().scheduled)
@@ -78,16 +78,16 @@ def test_a_checkpoint_while_all_changes(
         for _ in range(30):
             step(store, clock, chance)
         store.checkpoint()
-        before = told(store)
+        before = all_of_store(store)
         monkeypatch.undo()
         for _ in range(seed % 3):
             step(store, clock, chance)
-            before = told(store)
+            before = all_of_store(store)
     assert pages
     delete_index(tmp_path / "s")
     with opened(tmp_path / "s", clock) as store:
         assert store.recovery["rebuilt"]
-        assert told(store) == before
+        assert all_of_store(store) == before
         clock.ms += 100
         do_due_work(store)
         every = [text for added, _, _ in before.values() for text in added]

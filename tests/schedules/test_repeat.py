@@ -19,9 +19,9 @@ from logstore.features.cron import Repeat
 from logstore.ids import MAX_ID
 from logstore.recovery.check import check
 from tests import seeds
-from tests.engine.procs import Forked
 from tests.schedules.due import opened, values, waiting
 from tests.support.inside import START_MS, FixedClock, delete_index, do_due_work
+from tests.support.processes import Forked
 
 
 def dues(store: Store[Any], name: str = "a") -> list[int]:
@@ -43,7 +43,7 @@ def test_what_comes_while_it_is_listed_is_not_listed_twice(
     assert list(listed) == []
 
 
-def test_it_comes_each_time_once_and_missed_times_are_one(
+def test_a_repeated_entry_comes_once_each_time_and_missed_times_are_one(
     store: Store[Any], clock: FixedClock
 ) -> None:
     """In step with its first time; the next time is in the commit of the entry."""
@@ -160,7 +160,7 @@ def test_what_is_no_schedule_is_refused(store: Store[Any]) -> None:
     assert "a" not in store
 
 
-def test_one_that_cannot_be_added_or_whose_time_zone_is_unknown_waits(
+def test_a_repeated_entry_that_cannot_be_added_waits(
     store: Store[Any], clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps nobody else waiting, adds nothing, and goes on in step."""

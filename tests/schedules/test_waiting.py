@@ -24,7 +24,9 @@ from logstore.engine.features import due_entries
 from logstore.engine.maintenance import background_work
 from logstore.engine.shm.waiters import PACE
 from logstore.errors import DiskFullError
-from tests.engine.procs import Forked
+from tests.support.inside import patient_waiters
+from tests.support.processes import Forked
+from tests.support.waits import eventually
 
 PATIENT_S = 900.0
 LATE_MAX_MS = 60_000  # on a busy machine; who slept through it would wait for a quarter of an hour
@@ -41,10 +43,8 @@ def store(tmp_path: Path) -> Iterator[Store[Any]]:
 @pytest.fixture(autouse=True)
 def patient() -> Iterator[None]:
     """Waiters sleep until they are woken, or until they know that something is due."""
-    before = PACE.slice_s
-    PACE.set(PATIENT_S)
-    yield
-    PACE.set(before)
+    with patient_waiters(PATIENT_S):
+        yield
 
 
 def in_time(entry: Any, due_ms: int) -> None:
@@ -247,10 +247,7 @@ def test_a_process_in_the_background_adds(tmp_path: Path) -> None:
         late = stream.schedule({"n": "2"}, at=time.time_ns() // 1_000_000 - 60_000)
         assert key is not None
         assert late is not None
-        end = time.monotonic() + PATIENT_S
-        while len(stream) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        eventually(lambda: len(stream) >= 2)
         assert [entry.fields["n"] for entry in stream] == ["2", "1"]
         last = stream.last
         assert last is not None

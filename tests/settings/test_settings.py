@@ -153,7 +153,7 @@ def test_wrong_settings_of_a_group(tmp_path: Path, settings: dict[str, Any], tol
             store.stream("s").group("none").configure(min_idle=1)
 
 
-def test_they_are_told_as_json(tmp_path: Path) -> None:
+def test_settings_are_told_as_json(tmp_path: Path) -> None:
     fill(tmp_path / "store")
     with logstore.open(tmp_path / "store") as store:
         told = json.loads(json.dumps(store.stream("a").info().as_dict()))["settings"]

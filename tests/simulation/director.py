@@ -26,8 +26,8 @@ from typing import Any
 from logstore.engine.shm.wait_words import BUCKETS_OFFSET
 from tests.simulation import watch
 from tests.simulation.actor import GROUPED, LATER, STREAMS, Op, start
-from tests.simulation.cast import Hand, Process
 from tests.simulation.draw import draw
+from tests.simulation.hands import Hand, Process
 from tests.simulation.judge import COUNTS, REFUSED, Call, Judge, Wrong
 from tests.simulation.system import SHORT, Clock
 
@@ -142,7 +142,7 @@ class History:
                 else:
                     self._unlocked(hand.process, rest[0])
             if hand.call is None or hand.call.op[0] != "check":  # which has a copy of its own
-                watch.look(self.setup.path, told, self.synced)
+                watch.check_words(self.setup.path, told, self.synced)
             if told[0] != "wake":
                 break
             hand.line.send((self._left(), self._wake(told[1], told[2])))

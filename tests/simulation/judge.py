@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.collections import sealed
-from tests.crash.states.model import told
+from tests.crash.states.model import model_content
 from tests.model.store import StoreModel
 from tests.simulation.actor import GROUP, GROUPED, STREAMS, Op, row
 
@@ -192,7 +192,7 @@ class Judge:
                 number = self.numbers[name, id]
                 model.add(name.encode(), tuple(fields(number)), id)
             model.delete(name.encode(), [id for id in self.rows[name] if id not in there])
-        expected = told(model)
+        expected = model_content(model)
         for name in STREAMS:
             rows = expected.get(name, {"rows": []})["rows"]
             found = [(f"{id[0]}-{id[1]}", pairs) for id, pairs in self.end[name]["rows"]]

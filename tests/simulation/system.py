@@ -43,6 +43,18 @@ _get_ident = threading.get_ident
 _lock, _rlock = threading.Lock, threading.RLock
 
 
+def _shared_word(number: int) -> Any:
+    """A word of the memory of a clock, as an attribute."""
+
+    def read(clock: Clock) -> int:
+        return clock._words[number]
+
+    def write(clock: Clock, value: int) -> None:
+        clock._words[number] = value
+
+    return property(read, write)
+
+
 class Clock:
     """Nanoseconds, and how many points there were, in memory that all processes share."""
 
@@ -54,23 +66,8 @@ class Clock:
         self._words[0] += LOOK_NS
         return self._words[0]
 
-    @property
-    def ns(self) -> int:
-        """What it is."""
-        return self._words[0]
-
-    @ns.setter
-    def ns(self, value: int) -> None:
-        self._words[0] = value
-
-    @property
-    def points(self) -> int:
-        """Points of all hands."""
-        return self._words[1]
-
-    @points.setter
-    def points(self, value: int) -> None:
-        self._words[1] = value
+    ns = _shared_word(0)  # what it is
+    points = _shared_word(1)  # of all hands
 
 
 class Hand:

@@ -25,7 +25,7 @@ from tests.simulation.system import STORED
 PUBLISHED = ("publish", *(control_block._LOG_OFFSET + 8 * each for each in range(4)))
 
 
-def look(store: Path, at: tuple[object, ...], synced: Mapping[str, int]) -> None:
+def check_words(store: Path, at: tuple[object, ...], synced: Mapping[str, int]) -> None:
     """``Wrong`` if something is not so now.
 
     Args:

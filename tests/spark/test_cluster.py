@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark import clusters
 from tests.spark.clustered_driver import EXECUTORS, SCHEMA
 from tests.spark.conftest import SCRATCH

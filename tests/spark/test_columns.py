@@ -14,7 +14,7 @@ import pytest
 
 from logstore.ids import StreamID
 from tests import seeds
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.scan.shapes import REPEATED, SHAPES, random_ids
 
 Load = Callable[..., Any]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from tests.scan.conditions import CASES
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.scan.shapes import OPERATORS
 
 WHOLE_STAGE = "spark.sql.codegen.wholeStage"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NEEDED = ("google.rpc", "grpc", "grpc_status", "zstandard")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.corruption import frames
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.tables import source_of
 
 SCHEMA = (

@@ -16,7 +16,7 @@ import pytest
 from logstore.errors import CorruptionError
 from logstore.format import Kind
 from tests.corruption import frames
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.tables import rows as table_rows
 from tests.spark.tables import source_of
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from logstore.errors import SnapshotExpiredError
-from tests.compaction.erased import ENTRIES, ERASED, fill, is_segment, stepping
-from tests.scan.look import make_store
+from tests.compaction.erased import ENTRIES, ERASED, before_name_changes, fill, is_segment
+from tests.scan.scanned_stores import make_store
 from tests.spark.streamed import reader_of, rows
 
 LIVING = [*range(ERASED, ENTRIES + 1), 0]  # the last one is in an open node
@@ -29,7 +29,7 @@ def erase(path: Path, between: Callable[[], None]) -> None:
             if len(unlinked) == 2:
                 between()
 
-    with stepping(before), make_store(path, background=False) as store:
+    with before_name_changes(before), make_store(path, background=False) as store:
         store["x"].delete(*[(n, 0) for n in range(1, ERASED)])
         store.compact(purge=True)
         assert len(unlinked) > 2

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOUND = """

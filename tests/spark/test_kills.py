@@ -26,7 +26,7 @@ from logstore.engine.runtime import pins
 from logstore.engine.shm import process_identity
 from logstore.fs import LOCAL
 from logstore.log import pinfile
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark import killed_driver
 from tests.spark.conftest import SCRATCH
 from tests.spark.killed_driver import PAD_BYTES, ROWS, ROWS_A_BATCH, WRITTEN

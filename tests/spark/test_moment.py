@@ -22,7 +22,7 @@ from logstore.clock import SYSTEM_CLOCK
 from logstore.engine.runtime import pins
 from logstore.engine.shm import process_identity
 from logstore.fs import LOCAL
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.conftest import SCRATCH
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 
 @pytest.fixture(scope="module")

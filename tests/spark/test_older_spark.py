@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.conftest import SCRATCH
 
 ROOT = SCRATCH.parent.parent

@@ -14,7 +14,7 @@ from logstore.errors import NotAStoreError, OptionError
 from logstore.spark_io import planning, spark_options
 from logstore.spark_io.split_tasks import SplitPartition
 from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.stores import rows
 
 SCHEMA = "id string, a string, n int"

@@ -16,7 +16,7 @@ import pytest
 import logstore
 from logstore.errors import NotAStoreError
 from logstore.log import pinfile
-from tests.scan.look import make_store, rows_of
+from tests.scan.scanned_stores import make_store, rows_of
 from tests.tools.commands import ok
 
 Write = Callable[..., None]

@@ -17,7 +17,7 @@ import pytest
 import logstore
 from logstore.log import pinfile
 from logstore.scan import split_reads as read
-from tests.scan.look import make_store, rows_of
+from tests.scan.scanned_stores import make_store, rows_of
 
 Load = Callable[..., Any]
 BIG = 2**63

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.scan.look import make_store, rows_of
+from tests.scan.scanned_stores import make_store, rows_of
 
 
 def test_insert_into_a_table_and_a_view(spark: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from logstore.errors import Error, NotAStoreError, OptionError, StreamNotFoundError
 from logstore.spark_io import spark_options
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.stores import rows
 from tests.spark.tables import source_of
 

@@ -14,7 +14,7 @@ import pytest
 
 from logstore.errors import OptionError
 from logstore.log.stagefile import StagedRun
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 
 
 def entries(path: Path, name: str) -> list[bytes]:

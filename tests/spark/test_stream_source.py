@@ -12,7 +12,7 @@ import pytest
 
 from logstore.errors import OptionError, SnapshotExpiredError
 from logstore.redis import Redis
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.streamed import batch, reader_of, rows
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError
-from tests.scan.look import make_store
+from tests.scan.scanned_stores import make_store
 from tests.spark.tables import rows, source_of
 
 

@@ -20,7 +20,7 @@ from logstore.ids import MAX_ID, StreamID
 from tests.codec.strategies import next_id
 from tests.peers.dump import Metadata, parse_dump
 from tests.peers.servers import Peer
-from tests.store.look import dump_payload, stream_nodes
+from tests.store.whole_store import dump_payload, stream_nodes
 from tests.support.inside import FixedClock, delete_index, roll
 
 NAMES = (b"s", b"\x00/../t")

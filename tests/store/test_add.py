@@ -22,7 +22,7 @@ from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add
 from logstore.ids import MAX_ID, U64_MAX
 from tests.store.conftest import OpenStore
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import FixedClock
 from tests.support.threads import run_all
 

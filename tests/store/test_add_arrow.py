@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store[str]]:
         yield opened
 
 
-def told(store: Store[str], name: str) -> list[dict[str, str]]:
+def all_fields(store: Store[str], name: str) -> list[dict[str, str]]:
     return [dict(entry.fields) for entry in store.stream(name)]
 
 
@@ -72,16 +72,16 @@ def told(store: Store[str], name: str) -> list[dict[str, str]]:
 def test_what_is_arrow_is_added(store: Store[str], name: str, form: Any) -> None:
     ids = store.stream(name).add_arrow(form(TABLE), batch=2)
     assert list(ids) == [entry.id for entry in store.stream(name)]
-    assert told(store, name) == FIELDS
+    assert all_fields(store, name) == FIELDS
 
 
 def test_data_frames_are_added(store: Store[str]) -> None:
     few = TABLE.select(["rider", "speed"])
     wanted = [{key: row[key] for key in ("rider", "speed") if key in row} for row in FIELDS]
     store.stream("polars").add_many(pl.from_arrow(few))
-    assert told(store, "polars") == wanted
+    assert all_fields(store, "polars") == wanted
     store.stream("pandas").add_arrow(few.select(["rider"]).slice(0, 1).to_pandas())
-    assert told(store, "pandas") == [{"rider": "Castilla"}]
+    assert all_fields(store, "pandas") == [{"rider": "Castilla"}]
 
 
 def test_what_a_scan_reads_can_be_added(store: Store[str]) -> None:
@@ -111,11 +111,11 @@ def test_ids_of_a_column(store: Store[str], column: str, values: Any, ids: list[
     stream = store.stream(f"by {column}")
     stream.add_arrow(table, id_column="when" if column == "when" else "", batch=2)
     assert [str(entry.id) for entry in stream] == ids
-    assert told(store, stream.name) == [{"n": "1"}, {"n": "2"}, {"n": "3"}]
+    assert all_fields(store, stream.name) == [{"n": "1"}, {"n": "2"}, {"n": "3"}]
     with pytest.raises(IDOrderError):
         stream.add_arrow(table, id_column="when" if column == "when" else "")
     stream.add_arrow(pa.table({"ms": [1], "n": [4]}), id_column="*")
-    assert told(store, stream.name)[3] == {"ms": "1", "n": "4"}
+    assert all_fields(store, stream.name)[3] == {"ms": "1", "n": "4"}
 
 
 @pytest.mark.parametrize(

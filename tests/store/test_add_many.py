@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
@@ -16,8 +14,9 @@ import pytest
 from logstore import IDOrderError, IDRuns, InvalidEntryError, InvalidIDError, StreamID
 from logstore.api.store import Store, open_store
 from logstore.ids import U64_MAX
-from tests.store.look import everything, stream_nodes
+from tests.store.whole_store import everything, stream_nodes
 from tests.support.inside import FixedClock, engine_of
+from tests.support.processes import run_program
 
 
 def test_rows_with_and_without_ids(store: Store[bytes], clock: FixedClock) -> None:
@@ -217,8 +216,7 @@ with logstore.open(sys.argv[1], sync="os") as store:
 @pytest.mark.parametrize("ids", ["with", "without"])
 def test_memory_does_not_hold_the_ids(tmp_path: Path, ids: str) -> None:
     """Prevents 108 bytes for each ID that was given: they are told again, four bytes each."""
-    command = [sys.executable, "-c", MANY, str(tmp_path / "s"), ids]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_program(MANY, tmp_path / "s", ids)
     count, grown_mib = done.stdout.split()
     assert int(count) == 600_000
     assert float(grown_mib) < 16, f"{grown_mib} MiB more after 600,000 rows"

@@ -6,8 +6,6 @@ import inspect
 import os
 import resource
 import struct
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,11 +35,12 @@ from logstore import format as fmt
 from logstore.api.store import Store
 from logstore.codec import native_or_none
 from logstore.fsinfo import mount_type
-from tests.store import odd
+from tests.store import odd_arguments
 from tests.store.conftest import OpenStore
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import FixedClock, log_bytes
 from tests.support.parameters import parameters
+from tests.support.processes import run_program
 
 Call = Callable[[Any], Any]
 U64 = 2**64
@@ -126,7 +125,7 @@ TABLE: list[tuple[str, type[Error], str, Call]] = [
 @pytest.mark.parametrize(
     ("kind", "words", "call"), [line[1:] for line in TABLE], ids=[line[0] for line in TABLE]
 )
-def test_it_is_refused_and_changes_nothing(
+def test_bad_input_is_refused_and_changes_nothing(
     store: Store[bytes], kind: type[Error], words: str, call: Call
 ) -> None:
     store.stream("s").add_many(((ms, 0), {"n": ms}) for ms in range(1, 6))
@@ -174,9 +173,8 @@ def test_what_is_too_large_is_refused_before_memory_is_taken(
     """In a process of its own: what others took before hid that a gigabyte was copied first."""
     if codec == "native" and native_or_none is None:
         pytest.skip("the compiled codec is not there")
-    command = [sys.executable, "-c", LARGE, codec, way, str(tmp_path / "store")]
     environment = {**os.environ, "LOGSTORE_CODEC": codec}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    done = run_program(LARGE, codec, way, tmp_path / "store", env=environment)
     grown_kib, told = done.stdout.split(" ", 1)
     assert "split it" in told
     assert int(grown_kib) < 100 << 10, f"{int(grown_kib) >> 10} MiB"
@@ -209,21 +207,21 @@ def test_errors_name_the_stream_and_are_one_tree(open_store: OpenStore) -> None:
 
 
 MAX = 2**63 - 1
-HINT = "see what it is, then write it: python -m tests.store.odd"
+HINT = "see what it is, then write it: python -m tests.store.odd_arguments"
 
 
 def test_every_odd_argument_has_the_outcome_that_is_pinned(tmp_path: Path) -> None:
     """The same file is compared, by `make test-pure`, where nothing is compiled."""
-    found = odd.lines(tmp_path / "store")
+    found = odd_arguments.lines(tmp_path / "store")
     assert [each for each in found if "BARE" in each or "AND CHANGED" in each] == []
-    assert found == odd.PINNED.read_text(encoding="utf-8").splitlines(), HINT
+    assert found == odd_arguments.PINNED.read_text(encoding="utf-8").splitlines(), HINT
 
 
 def test_no_method_that_takes_arguments_is_left_out() -> None:
-    known = {f"{face.__name__}.{method}" for face, method, _ in odd.cases()}
+    known = {f"{face.__name__}.{method}" for face, method, _ in odd_arguments.cases()}
     missing = [
         f"{face.__name__}.{name}"
-        for face in odd.FACES
+        for face in odd_arguments.FACES
         for name, method in inspect.getmembers(face, inspect.isfunction)
         if not name.startswith("_") and f"{face.__name__}.{name}" not in known
         and parameters(method)
@@ -248,7 +246,7 @@ OPENED = [
 @pytest.mark.parametrize("name", [*OPENED, "compact_rate"])
 def test_odd_options_of_open(tmp_path: Path, name: str) -> None:
     refused: set[type] = set()
-    for place, value in enumerate(odd.ODD.values()):
+    for place, value in enumerate(odd_arguments.ODD.values()):
         path = tmp_path / str(place)
         try:
             with logstore.open(path, **{"background": False, name: value}):
@@ -286,7 +284,7 @@ TOLD = [-1, 2**63, 2**64, 253_402_300_800_000, None, "0", 1.5, True, float("nan"
 
 @pytest.mark.parametrize("told", TOLD, ids=repr)
 def test_a_clock_that_tells_no_time_is_an_error_of_ours(tmp_path: Path, told: Any) -> None:
-    clock: Any = FixedClock(odd.NOW_MS)
+    clock: Any = FixedClock(odd_arguments.NOW_MS)
     with logstore.open(tmp_path / "store", sync="os", background=False, clock=clock) as store:
         stream = store.stream("s")
         group = stream.group("g", "0")

@@ -51,7 +51,7 @@ def fill(store: Store) -> None:
             entry.ack()
 
 
-def told(store: Store, name: bytes) -> dict[str, Any]:
+def stream_and_nodes(store: Store, name: bytes) -> dict[str, Any]:
     """A stream but for its name, and how its entries lie in nodes."""
     stream = store.stream(name)
     info = stream.info().as_dict()
@@ -102,7 +102,7 @@ def test_a_large_stream_is_copied_as_it_is(store: Store, monkeypatch: pytest.Mon
     assert store.copy(b"s", b"t")
     assert begun == [1]
     assert seen == [(1, False)], "the half copy was seen"
-    assert told(store, b"t") == told(store, b"s")
+    assert stream_and_nodes(store, b"t") == stream_and_nodes(store, b"s")
     assert store.stream(b"t").expires_at is not None
     assert not store.copy(b"s", b"t")
     assert store.copy(b"s", b"t", replace=True)
@@ -154,7 +154,7 @@ def test_a_copy_is_of_one_moment(store: Store, what: str, monkeypatch: pytest.Mo
     begun = others(monkeypatch, lambda: None, lambda: None, lambda: call(store))
     assert store.copy(b"s", b"t")
     assert len(begun) == tries
-    assert told(store, b"t") == told(store, b"s")
+    assert stream_and_nodes(store, b"t") == stream_and_nodes(store, b"s")
     assert not temporaries(store)
     checked = check(engine_of(store).path)
     assert checked.as_dict()["clean"], checked.as_dict()
@@ -177,7 +177,7 @@ def test_an_erasure_beside_a_copy_leaves_nothing_in_it(
     assert store.copy(b"s", b"t")
     assert not any(b"secret" in entry.fields for entry in store.stream(b"s"))
     assert everywhere(path, b"to be erased") == []
-    assert told(store, b"t") == told(store, b"s")
+    assert stream_and_nodes(store, b"t") == stream_and_nodes(store, b"s")
 
 
 def lost_row(store: Store) -> None:
@@ -263,7 +263,7 @@ def test_a_copy_that_began_in_an_erasure_has_no_byte_of_what_is_erased(
         standing.go_on()
     assert standing.copied == [True]
     assert everywhere(path, b"to be erased") == []
-    assert told(store, b"t") == told(store, b"s")
+    assert stream_and_nodes(store, b"t") == stream_and_nodes(store, b"s")
     assert not temporaries(store)
 
 
@@ -345,7 +345,7 @@ def test_beside_deletes_without_end_one_commit_copies(
     begun = others(monkeypatch, *[lambda: store.stream(b"s").delete(first(store))] * 100)
     assert store.copy(b"s", b"t")
     assert len(begun) == copies.TRIES
-    assert told(store, b"t") == told(store, b"s")
+    assert stream_and_nodes(store, b"t") == stream_and_nodes(store, b"s")
     assert not temporaries(store)
 
 
@@ -372,7 +372,7 @@ def test_who_interrupts_a_copy_is_not_told_that_it_counts(store: Store, at: int)
 def test_a_copy_that_cannot_be_leaves_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = told(store, b"s")
+    before = stream_and_nodes(store, b"s")
     with monkeypatch.context() as patched:
         others(patched, lambda: store.stream(b"t").add(ROWS[0]))
         assert not store.copy(b"s", b"t")
@@ -384,7 +384,7 @@ def test_a_copy_that_cannot_be_leaves_nothing(
     assert not temporaries(store)
     assert sorted(store.streams()) == [b"t"]
     fill(store)
-    assert len(told(store, b"s")["entries"]) == len(before["entries"])
+    assert len(stream_and_nodes(store, b"s")["entries"]) == len(before["entries"])
 
 
 KILLED = """
@@ -421,22 +421,22 @@ def test_a_copy_that_is_killed_at_any_write_is_there_whole_or_not(
     with logstore.open(path, encoding=None, background=False, **SMALL) as store:
         fill(store)
         store.stream(b"t").add({b"old": b"one"})
-        whole, old = told(store, b"s"), told(store, b"t")
+        whole, old = stream_and_nodes(store, b"s"), stream_and_nodes(store, b"t")
     while True:
         writes += 1
         done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(writes), side],
                               check=False)  # fmt: skip
         with logstore.open(path, encoding=None, background=False) as store:
-            assert told(store, b"s") == whole
+            assert stream_and_nodes(store, b"s") == whole
             assert sorted(store.streams()) == [b"s", b"t"]
-            found = told(store, b"t")
+            found = stream_and_nodes(store, b"t")
             if not done.returncode:
                 break
             assert found in (whole, old)
             if found == whole:
                 store.drop(b"t")
                 store.stream(b"t").add({b"old": b"one"})
-                old = told(store, b"t")
+                old = stream_and_nodes(store, b"t")
     assert writes > 5
     assert found == whole
     with logstore.open(path, encoding=None, background=False) as store:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ import logstore
 from logstore import ClosedError, OptionError, ReadOnlyError
 from logstore.api.store import Store
 from tests.store.conftest import OpenStore
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import engine_of, is_open
+from tests.support.processes import run_program
 
 
 def test_a_closed_store_refuses_everything(store: Store[bytes]) -> None:
@@ -159,7 +158,7 @@ def test_imports_are_lazy() -> None:
         "try: logstore.open\n"
         "except ImportError: print('fine')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_program(code)
     assert (done.stdout, done.stderr) == ("fine\n", "")
 
 

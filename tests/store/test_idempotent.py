@@ -27,9 +27,10 @@ from logstore.errors import (
     UsageError,
 )
 from logstore.features.idempotent_ids import ProducerRows
-from tests.crash.twins import FailingFileSystem, in_place
 from tests.store.conftest import OpenStore
+from tests.support.failing_files import FailingFileSystem
 from tests.support.inside import FixedClock, engine_of
+from tests.support.watched_files import in_place
 
 
 def rows_kept(store: Store[Any]) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logstore import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.api.store import Store
 from tests.store.conftest import OpenStore
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import delete_index
 
 NAMES = [

@@ -14,8 +14,8 @@ from logstore.index.keys import OpenNode, StreamRecord
 from tests.peers.dump import parse_dump
 from tests.peers.servers import Peer
 from tests.store.conftest import OpenStore
-from tests.store.look import dump_payload, everything, stream_nodes
 from tests.store.mirror import Mirror
+from tests.store.whole_store import dump_payload, everything, stream_nodes
 from tests.support.inside import delete_index, engine_of, roll
 
 

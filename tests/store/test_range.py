@@ -81,7 +81,7 @@ def test_all_forms_of_ends(store: Store[bytes]) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_it_reads_a_batch_at_a_time(
+def test_a_range_reads_a_batch_at_a_time(
     store: Store[bytes], reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = filled(store)

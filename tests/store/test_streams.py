@@ -12,7 +12,7 @@ from logstore.api.describe import radix_tree
 from logstore.api.store import Store
 from logstore.ids import ZERO_ID, StreamID
 from tests.store.conftest import OpenStore
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import delete_index
 
 

@@ -10,7 +10,7 @@ from logstore import IDOrderError, OptionError, UsageError
 from logstore.api.store import Store
 from logstore.options import Sync
 from tests.store.conftest import OpenStore
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import FixedClock, delete_index, engine_of, log_bytes
 
 

@@ -15,7 +15,7 @@ import logstore
 from logstore import OptionError
 from logstore.api.store import Store
 from logstore.recovery.check import check
-from tests.store.look import everything
+from tests.store.whole_store import everything
 from tests.support.inside import FixedClock
 
 

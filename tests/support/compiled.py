@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def told(compiled: Any) -> list[str]:
+def parameter_names(compiled: Any) -> list[str]:
     """The names of the parameters of a compiled function, method or class."""
     line = (compiled.__doc__ or "()").partition("\n")[0]
     parts = line.partition("(")[2].removesuffix(")").split(", ")
@@ -13,6 +13,6 @@ def told(compiled: Any) -> list[str]:
     return [name for name in names if name not in {"self", "cls", "/", "*"}]
 
 
-def is_told(compiled: Any) -> bool:
+def has_parameters(compiled: Any) -> bool:
     """Whether the docstring begins with parameters; that of a class without any does not."""
     return "(" in (compiled.__doc__ or "").partition("\n")[0]

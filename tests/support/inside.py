@@ -24,6 +24,7 @@ from logstore.engine.features.stream_sweep import KeyCompaction
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.waiters import PACE
 from logstore.index.txn import IndexTxn
 from logstore.log import frame as frames
 from logstore.log.segment_writer import CommitBuffer
@@ -90,6 +91,17 @@ def close_gives_back(dead_min_bytes: int = 4096) -> Iterator[None]:
         yield
     finally:
         closing.DEAD_MIN_BYTES, closing.INDEX_FREE_BYTES, closing.SEGMENT_SHARE = before
+
+
+@contextmanager
+def patient_waiters(seconds: float) -> Iterator[None]:
+    """Who waits looks by itself only after so long, or when it knows that something is due."""
+    before = PACE.slice_s
+    PACE.set(seconds)
+    try:
+        yield
+    finally:
+        PACE.set(before)
 
 
 def indexed(store: Store[Any]) -> int:

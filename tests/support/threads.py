@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
-def run_all(threads: Iterable[threading.Thread]) -> None:
-    """Start them all, then wait for all of them."""
-    made = list(threads)
-    for each in made:
+@contextmanager
+def running(threads: Iterable[threading.Thread], patience_s: float | None = None) -> Iterator[None]:
+    """Start them all, and wait for all of them at the end of the block, each so long at most."""
+    started = list(threads)
+    for each in started:
         each.start()
-    for each in made:
-        each.join()
+    yield
+    for each in started:
+        each.join(patience_s)
+
+
+def run_all(threads: Iterable[threading.Thread], patience_s: float | None = None) -> None:
+    """Start them all, then wait for all of them."""
+    with running(threads, patience_s):
+        pass

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
-def told(*words: object) -> dict[str, object]:
+def json_report(*words: object) -> dict[str, object]:
     """What a command reports as JSON."""
     found: dict[str, object] = json.loads(ok(*words, "--json"))
     return found
@@ -58,11 +58,11 @@ DESTROYING = (
 @pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
 def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str, ...]) -> None:
     command, *rest = words
-    told("schedule", store, "orders", "n=1", "--every", "1h", "--name", "waiting")
+    json_report("schedule", store, "orders", "n=1", "--every", "1h", "--name", "waiting")
     done = invoke(*command.split(), store, *rest)
     assert (done.exit_code, "give --yes" in done.stderr) == (2, True)
     assert len(ids(store)) == 10
-    assert told("schedule", store, "orders")["name"] == "waiting"
+    assert json_report("schedule", store, "orders")["name"] == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,10 @@ def test_on_a_terminal_it_asks(store: Path, answer: bytes, left: int) -> None:
 
 
 def test_delete(store: Path) -> None:
-    assert told("delete", store, "orders", "1-0", "2-0", "99-0", "--yes") == {"deleted": 2}
-    assert told("delete", store, "orders", "--range", "(3-0", "5-0", "--yes") == {"deleted": 2}
+    assert json_report("delete", store, "orders", "1-0", "2-0", "99-0", "--yes") == {"deleted": 2}
+    assert json_report("delete", store, "orders", "--range", "(3-0", "5-0", "--yes") == {
+        "deleted": 2
+    }
     assert ids(store)[0] == "3-0"
     assert invoke("delete", store, "orders", "--yes").exit_code == 2
     assert invoke("delete", store, "orders", "4-0", "--range", "1", "2", "--yes").exit_code == 2
@@ -143,9 +145,9 @@ def test_seconds_delete_nothing(store: Path, words: tuple[str, ...], number: str
 
 
 def test_trim(store: Path) -> None:
-    assert told("trim", store, "orders", "--max-entries", "7", "--yes") == {"trimmed": 3}
-    assert told("trim", store, "orders", "--min-id", "6-0", "--yes") == {"trimmed": 2}
-    assert told("trim", store, "orders", "--max-age", "1h30m", "--yes") == {"trimmed": 5}
+    assert json_report("trim", store, "orders", "--max-entries", "7", "--yes") == {"trimmed": 3}
+    assert json_report("trim", store, "orders", "--min-id", "6-0", "--yes") == {"trimmed": 2}
+    assert json_report("trim", store, "orders", "--max-age", "1h30m", "--yes") == {"trimmed": 5}
     assert (
         invoke("trim", store, "orders", "--max-entries", "1", "--min-id", "2", "--yes").exit_code
         == 2
@@ -155,30 +157,30 @@ def test_trim(store: Path) -> None:
 
 
 def test_drop_rename_copy(store: Path) -> None:
-    assert told("copy", store, "orders", "spare") == {"copied": True}
-    assert told("rename", store, "spare", "spare2") == {"renamed": True}
+    assert json_report("copy", store, "orders", "spare") == {"copied": True}
+    assert json_report("rename", store, "spare", "spare2") == {"renamed": True}
     assert len(ids(store, "spare2")) == 10
     for words in (("copy", "orders", "spare2"), ("rename", "orders", "spare2")):
         command, *rest = words
         done = invoke(command, store, *rest)
         assert (done.exit_code, "--replace" in done.stderr) == (1, True)
-    assert told("drop", store, "spare2", "--yes") == {"dropped": True}
+    assert json_report("drop", store, "spare2", "--yes") == {"dropped": True}
     done = invoke("drop", store, "spare2", "--yes")
     assert (done.exit_code, "logstore streams" in done.stderr) == (1, True)
 
 
 def test_configure(store: Path) -> None:
-    found = told(
+    found = json_report(
         "configure", store, "orders", "--max-age", "7d", "--max-entries", "5000000", "--yes"
     )
     assert (found["max_age_ms"], found["max_entries"]) == (7 * 86_400_000, 5_000_000)
-    assert told("configure", store, "orders", "--max-age", "none")["max_age_ms"] is None
-    assert told("configure", store, "orders")["max_entries"] == 5_000_000
+    assert json_report("configure", store, "orders", "--max-age", "none")["max_age_ms"] is None
+    assert json_report("configure", store, "orders")["max_entries"] == 5_000_000
     group = ("configure", store, "orders", "--group", "g")
-    found = told(*group, "--max-deliveries", "5", "--dead-letter", "dead")
+    found = json_report(*group, "--max-deliveries", "5", "--dead-letter", "dead")
     assert (found["max_deliveries"], found["dead_letter"]) == (5, "dead")
-    assert told(*group, "--min-idle", "30s")["min_idle_ms"] == 30_000
-    assert told(*group, "--backoff", "5s", "--backoff-max", "1m")["backoff_max_ms"] == 60_000
+    assert json_report(*group, "--min-idle", "30s")["min_idle_ms"] == 30_000
+    assert json_report(*group, "--backoff", "5s", "--backoff-max", "1m")["backoff_max_ms"] == 60_000
     assert invoke("configure", store, "orders", "--max-deliveries", "5").exit_code == 2
     assert invoke("configure", store, "orders", "--max-entries", "-5").exit_code == 2
     for wrong in (("--max-deliveries", "3"), ("--dead-letter", "orders", "--max-deliveries", "3")):
@@ -197,7 +199,7 @@ def test_configure(store: Path) -> None:
     [("5000", 5000), ("64k", 64 << 10), ("1.5MiB", 3 << 19), ("10GB", 10**10), ("2 TiB", 2 << 40)],
 )
 def test_a_size_is_typed_with_its_unit(store: Path, typed: str, size: int) -> None:
-    assert told("configure", store, "orders", "--max-bytes", typed)["max_bytes"] == size
+    assert json_report("configure", store, "orders", "--max-bytes", typed)["max_bytes"] == size
 
 
 def test_a_size_that_is_none_tells_how_to_write_one(store: Path) -> None:
@@ -217,11 +219,11 @@ def test_ping_and_doctor_tell_that_a_disk_is_full(small_disk: Path) -> None:
     path = small_disk / "events"
     with logstore.open(path, background=False) as opened:
         opened.stream("s").add({"n": "1"})
-    assert told("ping", path, "--write")["ok"] is True
+    assert json_report("ping", path, "--write")["ok"] is True
     with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 12))
-    assert told("ping", path)["ok"] is True
+    assert json_report("ping", path)["ok"] is True
     done = invoke("ping", path, "--write")
     assert (done.exit_code, "logstore compact" in done.stderr) == (1, True)
     done = invoke("doctor", path, "--watch", "0")
@@ -238,29 +240,37 @@ def test_settings_that_drop_entries_are_asked_for(store: Path) -> None:
         done = invoke("expire", store, "orders", *moment)
         assert (done.exit_code, "--yes" in done.stderr) == (2, True), moment
     assert ids(store, "orders") == before
-    assert told("configure", store, "orders", "--max-entries", "1000")["max_entries"] == 1000
-    assert told("configure", store, "orders", "--max-entries", "3", "--yes")["max_entries"] == 3
-    assert told("configure", store, "orders", "--max-entries", "5")["max_entries"] == 5  # not lower
-    assert told("expire", store, "orders", "--after", "0s", "--yes") == {"expires_at": "gone"}
+    assert json_report("configure", store, "orders", "--max-entries", "1000")["max_entries"] == 1000
+    assert (
+        json_report("configure", store, "orders", "--max-entries", "3", "--yes")["max_entries"] == 3
+    )
+    assert (
+        json_report("configure", store, "orders", "--max-entries", "5")["max_entries"] == 5
+    )  # not lower
+    assert json_report("expire", store, "orders", "--after", "0s", "--yes") == {
+        "expires_at": "gone"
+    }
 
 
 def test_expire_and_schedule(store: Path) -> None:
-    assert told("expire", store, "orders") == {"expires_at": "never"}
-    at = told("expire", store, "orders", "--at", "2099-01-01T00:00Z")["expires_at"]
+    assert json_report("expire", store, "orders") == {"expires_at": "never"}
+    at = json_report("expire", store, "orders", "--at", "2099-01-01T00:00Z")["expires_at"]
     assert at == "2099-01-01T00:00:00+00:00"
-    assert told("expire", store, "orders")["expires_at"] == at
-    assert told("expire", store, "orders", "--never") == {"expires_at": "never"}
+    assert json_report("expire", store, "orders")["expires_at"] == at
+    assert json_report("expire", store, "orders", "--never") == {"expires_at": "never"}
     assert invoke("expire", store, "orders", "--never", "--after", "1d").exit_code == 2
     with logstore.open(store, background=False) as opened:
         key = opened.stream("orders").schedule({"later": "1"}, after=3600)
     (found,) = objects(ok("schedule", store, "orders", "--json"))
     assert (found["key"], found["fields"]) == (str(key), {"later": "1"})
     assert "later=1" in ok("schedule", store, "orders")
-    assert told("schedule", store, "orders", "--cancel", str(key), "--yes") == {"cancelled": 1}
+    assert json_report("schedule", store, "orders", "--cancel", str(key), "--yes") == {
+        "cancelled": 1
+    }
     assert ok("schedule", store, "orders") == ""
-    made = told("schedule", store, "orders", "n=1", "--every", "1h", "--name", "hourly")
+    made = json_report("schedule", store, "orders", "n=1", "--every", "1h", "--name", "hourly")
     assert {"key", "due"} == set(made)
-    told("schedule", store, "orders", "n=2", "--cron", "0 3 * * *", "--name", "nightly")
+    json_report("schedule", store, "orders", "n=2", "--cron", "0 3 * * *", "--name", "nightly")
     done = invoke("schedule", store, "orders", "n=2", "--cron", "0 3 * * *")
     assert (done.exit_code, "--name" in done.stderr) == (2, True)
     rows = {row["name"]: row for row in objects(ok("schedule", store, "orders", "--json"))}
@@ -288,7 +298,7 @@ def test_groups_pending_ack_claim(store: Path) -> None:
     rows = objects(ok("pending", store, "orders", "g", "--json"))
     assert [(row["id"], row["consumer"]) for row in rows] == [(f"{n}-0", "c") for n in (1, 2, 3)]
     assert objects(ok("pending", store, "orders", "g", "--min-idle", "1h", "--json")) == []
-    assert told("ack", store, "orders", "g", "1-0", "7-0") == {"acknowledged": 1}
+    assert json_report("ack", store, "orders", "g", "1-0", "7-0") == {"acknowledged": 1}
     claimed = objects(ok("claim", store, "orders", "g", "d", "--min-idle", "0", "--json"))
     assert [entry["id"] for entry in claimed] == ["2-0", "3-0"]
     claimed = objects(ok("claim", store, "orders", "g", "e", "3-0", "--min-idle", "0", "--json"))
@@ -300,11 +310,11 @@ def test_groups_pending_ack_claim(store: Path) -> None:
 
 def test_a_backup_is_verified_and_restored(store: Path, tmp_path: Path) -> None:
     saved, again = tmp_path / "saved", tmp_path / "again"
-    assert int(str(told("backup", store, saved)["bytes"])) > 0
-    found = told("verify", saved)
+    assert int(str(json_report("backup", store, saved)["bytes"])) > 0
+    found = json_report("verify", saved)
     assert (found["whole"], found["streams"], found["entries"]) == (True, 1, 10)
     ok("trim", store, "orders", "--max-entries", "0", "--yes")
-    assert told("restore", saved, again)["entries"] == 10
+    assert json_report("restore", saved, again)["entries"] == 10
     assert ids(again) == [f"{n}-0" for n in range(1, 11)]
     with logstore.open(again, readonly=True) as opened:
         assert opened.stream("orders").group("g").pending().count == 3
@@ -349,9 +359,9 @@ def test_a_restore_that_is_killed_leaves_no_store(tmp_path: Path) -> None:
 
 
 def test_checkpoint_and_ping(store: Path, tmp_path: Path) -> None:
-    assert int(str(told("checkpoint", store)["checkpoint_bytes"])) > 0
+    assert int(str(json_report("checkpoint", store)["checkpoint_bytes"])) > 0
     for more in ((), ("--write",)):
-        found = told("ping", store, *more)
+        found = json_report("ping", store, *more)
         assert (found["ok"], found["streams"]) == (True, 1)
     done = invoke("ping", tmp_path / "none")
     assert (done.exit_code, "no such directory" in done.stderr) == (1, True)

@@ -7,13 +7,13 @@ import os
 import pty
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from logstore.tools.command_output import Output
 from logstore.tools.commands import COMMANDS, SECTIONS
+from tests.support.processes import run_program
 from tests.tools.commands import (
     COMMAND,
     contents,
@@ -67,7 +67,7 @@ def test_the_list_of_commands_is_short_and_loads_none_of_them() -> None:
         "except SystemExit: pass\n"
         "print(*(name for name in sys.modules if name.startswith('logstore.')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program(code)
     assert not {"logstore.api.store", "rich", "logging"} & set(done.stdout.splitlines()[-1].split())
 
 

@@ -30,7 +30,7 @@ def ids(store: Path) -> list[str]:
     return [found["id"] for found in objects(ok("dead", "list", store, "dead", "--json"))]
 
 
-def test_they_are_listed_and_shown(store: Path) -> None:
+def test_dead_letters_are_listed_and_shown(store: Path) -> None:
     (found,) = objects(ok("dead", "list", store, "--json"))
     assert found == {"name": "dead", "length": 3, "groups": ["jobs/workers"]}
     assert "jobs/workers" in ok("dead", "list", store)
@@ -53,7 +53,7 @@ def test_a_terminal_shows_first_where_one_came_from_and_why_it_died(store: Path)
     assert letter.endswith("\n    no such article\n    n=0\n")
 
 
-def test_they_are_given_back(store: Path) -> None:
+def test_dead_letters_are_given_back(store: Path) -> None:
     first, second, third = ids(store)
     assert json.loads(ok("dead", "retry", store, "dead", second, "--json")) == {"requeued": 1}
     assert ids(store) == [first, third]
@@ -68,7 +68,7 @@ def test_they_are_given_back(store: Path) -> None:
         assert [entry["n"] for entry in opened.stream("looked at")] == ["2"]
 
 
-def test_they_are_dropped_when_somebody_says_so(store: Path) -> None:
+def test_dead_letters_are_dropped_when_somebody_says_so(store: Path) -> None:
     first, *_ = ids(store)
     asked = invoke("dead", "drop", store, "dead", first)
     assert (asked.exit_code, "--yes" in asked.stderr) == (2, True)

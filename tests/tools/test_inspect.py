@@ -69,7 +69,7 @@ def test_every_frame_of_a_whole_store(made: shop.Shop, everything: list[LogFrame
 
 
 @pytest.mark.parametrize("inject", INJECTIONS)
-def test_it_goes_on_past_every_damage(
+def test_inspect_goes_on_past_every_damage(
     made: shop.Shop, other: Path, everything: list[LogFrame], tmp_path: Path, inject: Inject
 ) -> None:
     copy = tmp_path / "store"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +15,7 @@ import logstore
 from logstore.api import store as store_module
 from logstore.api.opening import opened_of
 from logstore.api.store import open_to_look
+from tests.support.processes import Program
 from tests.tools.commands import contents, environment, invoke, ok
 from tests.tools.conftest import ODD_NAME
 
@@ -31,19 +30,10 @@ with logstore.open(sys.argv[1]) as store:
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """The store is open in another process."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == b"open\n"
+    with Program(HOLD, path, env=environment()) as holder:
+        assert holder.answer() == "open"
         yield
-    finally:
-        process.communicate()
-        assert process.returncode == 0
+    assert holder.exit_code == 0
 
 
 def joined(path: Path) -> bool:

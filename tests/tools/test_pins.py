@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 
-from tests.scan.look import make_plan, make_store
+from tests.scan.scanned_stores import make_plan, make_store
 from tests.tools.commands import invoke, objects, ok, on_a_terminal
 
 

@@ -30,6 +30,7 @@ from logstore.tools.interchange.text_lines import read_json
 from logstore.tools.interchange.text_rows import ImportRow, RowIDs, one_by_one
 from logstore.tools.views import segment_map
 from logstore.tools.views.segment_map import Picture
+from tests.support.threads import running
 from tests.tools.commands import invoke, objects, ok, on_a_terminal
 
 EVIL = "evil\x1b[7mred\x1b[2J\nline"
@@ -116,12 +117,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     delivery.ack()
 
         threads = [threading.Thread(target=work) for work in (adds, waits)]
-        for thread in threads:
-            thread.start()
-        yield path
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with running(threads):
+            yield path
+            stop.set()
 
 
 def test_a_terminal_that_cannot_draw_over_gets_one_picture(busy: Path) -> None:

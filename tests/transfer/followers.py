@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,14 +15,6 @@ from tests.transfer.durable import DurableServer
 WAIT_S = 120.0
 FOLLOWER = "follower"  # the thread that follows
 QUICK = {"look_s": 0.1, "settle_s": 0.05}
-
-
-def until(found: Callable[[], Any]) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + WAIT_S
-    while not found():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 @contextmanager

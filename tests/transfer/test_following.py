@@ -18,9 +18,10 @@ import logstore
 from logstore.api.store import Store
 from logstore.errors import IDOrderError
 from tests.store.conftest import OpenStore
+from tests.support.waits import eventually
 from tests.tools.commands import COMMAND, environment, invoke
 from tests.transfer.durable import DurableServer
-from tests.transfer.followers import FOLLOWER, WAIT_S, add, followed, ids, until
+from tests.transfer.followers import FOLLOWER, WAIT_S, add, followed, ids
 
 pytestmark = pytest.mark.peers
 
@@ -31,20 +32,20 @@ def test_what_is_there_and_what_comes(
     add(client, "s", 1, 2, 3)
     client.execute_command("XGROUP", "CREATE", "s", "g", "2-1")
     with followed(store, durable, b"s", b"new*"):
-        until(lambda: len(store.stream("s")) == 3)
+        eventually(lambda: len(store.stream("s")) == 3)
         add(client, "s", 4, 5)
         add(client, "new", 7)
         add(client, "other", 7)
-        until(lambda: len(store.stream("s")) == 5 and b"new" in store.streams())
+        eventually(lambda: len(store.stream("s")) == 5 and b"new" in store.streams())
         add(client, "new", 8)
-        until(lambda: len(store.stream("new")) == 2)
+        eventually(lambda: len(store.stream("new")) == 2)
     assert ids(store, "s") == [f"{n}-1" for n in range(1, 6)]
     assert store.streams() == [b"new", b"s"]
     assert store.stream("s")["5-1"].pairs == [(b"n", b"5"), (b"n", b"again")]
     assert [group.name for group in store.stream("s").info_full().group_infos] == [b"g"]
     add(client, "s", 6)
     with followed(store, durable, b"s"):
-        until(lambda: ids(store, "s")[-1] == "6-1")
+        eventually(lambda: ids(store, "s")[-1] == "6-1")
 
 
 def test_only_what_groups_are_done_with_is_trimmed(
@@ -62,15 +63,15 @@ def test_only_what_groups_are_done_with_is_trimmed(
         return [entry[0] for entry in client.execute_command("XRANGE", "s", "-", "+")]
 
     with followed(store, durable, trim="acked"):
-        until(lambda: left()[0] == b"6-1")
+        eventually(lambda: left()[0] == b"6-1")
         client.execute_command("XACK", "s", "g", "6-1")
-        until(lambda: left() == [b"9-1", b"10-1"])
-        until(lambda: client.execute_command("XLEN", "free") == 0)
+        eventually(lambda: left() == [b"9-1", b"10-1"])
+        eventually(lambda: client.execute_command("XLEN", "free") == 0)
         add(client, "s", 11)
-        until(lambda: ids(store, "s")[-1] == "11-1")
+        eventually(lambda: ids(store, "s")[-1] == "11-1")
     assert left() == [b"9-1", b"10-1", b"11-1"]
     with followed(store, durable, trim="all"):
-        until(lambda: not left())
+        eventually(lambda: not left())
     assert ids(store, "s") == [f"{n}-1" for n in range(1, 12)]
 
 
@@ -80,10 +81,10 @@ def test_what_is_not_here_is_not_trimmed_there(
     """An entry that was deleted here, and that the server still has."""
     add(client, "s", 1, 2, 3)
     with followed(store, durable):
-        until(lambda: b"s" in store.streams())
+        eventually(lambda: b"s" in store.streams())
     store.stream("s").delete("2-1")
     with followed(store, durable, trim="all") as report:
-        until(lambda: any("not trimmed" in note for note in report.notes))
+        eventually(lambda: any("not trimmed" in note for note in report.notes))
     assert client.execute_command("XLEN", "s") == 3
 
 
@@ -94,7 +95,7 @@ def test_another_stream_of_the_name_is_kept_beside(
     add(client, "s", 1, 2, 3)
     store.stream("s").add_many([((1, 1), {"a": 1}), ((9, 1), {"a": 1})])
     with followed(store, durable, trim="all") as report:
-        until(lambda: report.trimmed == 3)
+        eventually(lambda: report.trimmed == 3)
     assert ids(store, "s") == ["1-1", "2-1", "3-1"]
     assert ids(store, "s:until:9-1") == ["1-1", "9-1"]
 
@@ -115,10 +116,10 @@ def test_nothing_is_trimmed_before_it_is_durable(
     monkeypatch.setattr(type(store), "sync", sync)
     add(client, "s", 1, 2)
     with followed(store, durable, trim="all") as report:
-        until(lambda: len(store.stream("s")) == 2)
+        eventually(lambda: len(store.stream("s")) == 2)
         assert client.execute_command("XLEN", "s") == 2
         held.set()
-        until(lambda: report.trimmed == 2)
+        eventually(lambda: report.trimmed == 2)
     engine = store._engine()
     assert engine.wake.durable_upto == engine.wake.log().applied
 
@@ -128,19 +129,19 @@ def test_deletes_are_kept_or_applied_and_trims_are_kept(
 ) -> None:
     add(client, "s", *range(1, 21))
     with followed(store, durable):
-        until(lambda: len(store.stream("s")) == 20)
+        eventually(lambda: len(store.stream("s")) == 20)
         client.execute_command("XDEL", "s", "5-1")
     assert len(store.stream("s")) == 20
     client.execute_command("XTRIM", "s", "MINID", "3")
     with followed(store, durable, deletes="apply") as report:
-        until(lambda: report.deleted == 1)
+        eventually(lambda: report.deleted == 1)
         client.execute_command("XDEL", "s", "9-1", "10-1", "20-1")
-        until(lambda: report.deleted == 3)
+        eventually(lambda: report.deleted == 3)
         client.execute_command("XTRIM", "s", "MAXLEN", "4")
         add(client, "s", 21)
-        until(lambda: ids(store, "s")[-1] == "21-1")
+        eventually(lambda: ids(store, "s")[-1] == "21-1")
         client.execute_command("XDEL", "s", "18-1")
-        until(lambda: report.deleted >= 4)
+        eventually(lambda: report.deleted >= 4)
     gone = {5, 9, 10, 18, 20}
     found = [n for n in range(1, 22) if n not in gone]
     assert ids(store, "s") == [f"{n}-1" for n in found]
@@ -154,10 +155,10 @@ def test_somebody_else_who_adds_here_is_an_error(
         pytest.raises(IDOrderError, match="somebody else"),
         followed(store, durable),
     ):
-        until(lambda: len(store.stream("s")) == 1)
+        eventually(lambda: len(store.stream("s")) == 1)
         store.stream("s").add({"mine": 1}, "50-0")
         add(client, "s", 2)
-        until(lambda: FOLLOWER not in [each.name for each in threading.enumerate()])
+        eventually(lambda: FOLLOWER not in [each.name for each in threading.enumerate()])
 
 
 def test_the_server_is_killed_and_comes_back(
@@ -165,15 +166,15 @@ def test_the_server_is_killed_and_comes_back(
 ) -> None:
     add(client, "s", 1, 2)
     with followed(store, durable, trim="acked") as report:
-        until(lambda: len(store.stream("s")) == 2)
+        eventually(lambda: len(store.stream("s")) == 2)
         for number in (3, 4):
             durable.kill()
-            until(lambda wanted=number - 2: report.reconnects >= wanted)
+            eventually(lambda wanted=number - 2: report.reconnects >= wanted)
             durable.start()
             again = durable.client()
             add(again, "s", number)
             again.close()
-            until(lambda wanted=number: len(store.stream("s")) == wanted)
+            eventually(lambda wanted=number: len(store.stream("s")) == wanted)
     assert ids(store, "s") == ["1-1", "2-1", "3-1", "4-1"]
 
 
@@ -220,7 +221,7 @@ def test_nothing_is_lost_or_doubled_when_either_side_is_killed(
     try:
         for turn in range(8):
             process = _follower(path, durable)
-            until((path / "LOCK").exists)
+            eventually((path / "LOCK").exists)
             time.sleep(0.3 + rng.random() / 2)
             if turn % 3 == 2:
                 durable.kill()
@@ -234,7 +235,7 @@ def test_nothing_is_lost_or_doubled_when_either_side_is_killed(
         if process is not None:
             process.kill()
     process = _follower(path, durable)
-    until(lambda: _caught_up(path, writers.acknowledged))
+    eventually(lambda: _caught_up(path, writers.acknowledged))
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 0
     client = durable.client()
@@ -271,7 +272,7 @@ def test_a_signal_ends_it_cleanly(
     add(client, "s", 1)
     path = tmp_path / "archive"
     process = _follower(path, durable)
-    until(lambda: client.execute_command("XLEN", "s") == 0)
+    eventually(lambda: client.execute_command("XLEN", "s") == 0)
     os.kill(process.pid, number)
     assert process.wait(WAIT_S) == 0
     with logstore.open(path) as store:

@@ -9,8 +9,9 @@ import pytest
 from logstore.api.store import Store
 from logstore.ids import parse_id
 from logstore.transfer import Report
+from tests.support.waits import eventually
 from tests.transfer.durable import DurableServer
-from tests.transfer.followers import add, followed, ids, until
+from tests.transfer.followers import add, followed, ids
 
 pytestmark = pytest.mark.peers
 BURST = 60_000
@@ -49,9 +50,9 @@ def test_what_a_burst_trimmed_is_counted_and_told(
 ) -> None:
     burst(client, "s", 1, KEPT + 1)
     with followed(store, durable) as report:
-        until(lambda: len(store.stream("s")) == KEPT)
+        eventually(lambda: len(store.stream("s")) == KEPT)
         burst(client, "s", KEPT + 1, KEPT + BURST + 1)
-        until(lambda: ids(store, "s")[-1] == f"{KEPT + BURST}-1")
+        eventually(lambda: ids(store, "s")[-1] == f"{KEPT + BURST}-1")
     assert store.streams() == [b"s"]
     accounted(report, numbers(store, "s"), 1, KEPT + BURST)
     assert store.stream("s").info().entries_added == KEPT + BURST
@@ -59,7 +60,7 @@ def test_what_a_burst_trimmed_is_counted_and_told(
     assert sum(each["entries"] for each in report.as_dict().get("gaps", ())) == report.missed
     with followed(store, durable) as again:
         add(client, "s", KEPT + BURST + 1)
-        until(lambda: ids(store, "s")[-1] == f"{KEPT + BURST + 1}-1")
+        eventually(lambda: ids(store, "s")[-1] == f"{KEPT + BURST + 1}-1")
     assert again.missed == 0  # it was told before
 
 
@@ -69,13 +70,13 @@ def test_a_burst_in_one_transaction_is_missed_for_certain(
     """Also on a server that removes other keys all the time."""
     add(client, "s", *range(1, 6))
     with followed(store, durable, b"s") as report:
-        until(lambda: len(store.stream("s")) == 5)
+        eventually(lambda: len(store.stream("s")) == 5)
         for turn in range(1, 4):
             pipe = client.pipeline(transaction=True)
             for number in range(turn * 100, turn * 100 + 50):
                 pipe.execute_command("XADD", "s", "MAXLEN", 10, f"{number}-1", "n", number)
             pipe.execute()
-            until(lambda last=f"{turn * 100 + 49}-1": ids(store, "s")[-1] == last)
+            eventually(lambda last=f"{turn * 100 + 49}-1": ids(store, "s")[-1] == last)
             client.execute_command("SET", "other", turn)
             client.execute_command("DEL", "other")
     assert store.streams() == [b"s"]
@@ -93,14 +94,14 @@ def test_what_was_deleted_before_it_was_read_is_counted(
     add(client, "s", 1, 2, 3)
     add(client, "t", 1)
     with followed(store, durable):
-        until(lambda: store.streams() == [b"s", b"t"])
+        eventually(lambda: store.streams() == [b"s", b"t"])
     add(client, "s", 4, 5, 6)
     add(client, "t", 2)
     client.execute_command("XDEL", "s", "5-1")
     client.execute_command("XDEL", "t", "2-1")
     with followed(store, durable) as report:
-        until(lambda: report.missed == 2)
-        until(lambda: ids(store, "s")[-1] == "6-1")
+        eventually(lambda: report.missed == 2)
+        eventually(lambda: ids(store, "s")[-1] == "6-1")
     assert ids(store, "s") == ["1-1", "2-1", "3-1", "4-1", "6-1"]
     assert {gap.stream: gap.entries for gap in report.gaps} == {b"s": 1, b"t": 1}
     in_order = sorted(report.gaps, key=lambda each: each.stream)
@@ -157,14 +158,14 @@ def test_two_histories_are_never_joined(
         )
 
     with followed(store, durable) as report:
-        until(first)
+        eventually(first)
         if not stopped:
             made_anew(client, way, names)
-            until(second)
+            eventually(second)
     if stopped:
         made_anew(client, way, names)
         with followed(store, durable) as report:
-            until(second)
+            eventually(second)
     for name in names:
         (kept,) = report.set_aside[name.encode()]
         assert ids(store, kept.decode()) == [f"{n}-1" for n in ANOTHER[name][0]]
@@ -179,10 +180,10 @@ def test_what_was_made_anew_is_not_trimmed_by_the_old_place(
 ) -> None:
     add(client, "s", *range(50, 60))
     with followed(store, durable, trim="all") as report:
-        until(lambda: report.trimmed == 10)
+        eventually(lambda: report.trimmed == 10)
         client.execute_command("DEL", "s")
         add(client, "s", 1, 2, 3)
-        until(lambda: report.trimmed == 13)
+        eventually(lambda: report.trimmed == 13)
     assert ids(store, "s") == ["1-1", "2-1", "3-1"]
     assert len(store.streams()) == 2
 
@@ -198,8 +199,8 @@ def test_what_is_trimmed_after_every_read_is_one_history(
                 client.execute_command("SET", "other", "1")
                 client.execute_command("DEL", "other")
                 add(client, "s", number)
-                until(lambda last=f"{number}-1": ids(store, "s")[-1:] == [last])
-                until(lambda: client.execute_command("XLEN", "s") == 0)
+                eventually(lambda last=f"{number}-1": ids(store, "s")[-1:] == [last])
+                eventually(lambda: client.execute_command("XLEN", "s") == 0)
         assert report.missed == 0
         assert not report.set_aside
     assert len(store.stream("s")) == 7
@@ -212,13 +213,13 @@ def test_of_groups_it_is_said_that_they_are_not_followed(
     for group in ("read", "gone", "still"):
         client.execute_command("XGROUP", "CREATE", "s", group, "1-1")
     with followed(store, durable) as report:
-        until(lambda: b"s" in store.streams())
+        eventually(lambda: b"s" in store.streams())
         client.execute_command("XREADGROUP", "GROUP", "read", "c", "STREAMS", "s", ">")
         client.execute_command("XGROUP", "DESTROY", "s", "gone")
         client.execute_command("XGROUP", "CREATE", "s", "new", "0")
-        until(lambda: len(report.notes) == 3)
+        eventually(lambda: len(report.notes) == 3)
         add(client, "s", 4)
-        until(lambda: ids(store, "s")[-1] == "4-1")
+        eventually(lambda: ids(store, "s")[-1] == "4-1")
     here = {group.name: group for group in store.stream("s").info_full().group_infos}
     assert set(here) == {b"read", b"gone", b"still"}
     assert str(here[b"read"].last_delivered_id) == "1-1"
@@ -226,7 +227,7 @@ def test_of_groups_it_is_said_that_they_are_not_followed(
     assert ["'gone'" in told[0], "'new'" in told[1], "'read'" in told[2]] == [True] * 3
     assert all("groups are not followed" in note for note in told)
     with followed(store, durable) as again:
-        until(lambda: len(again.notes) == 3)  # said again by a follower that is started later
+        eventually(lambda: len(again.notes) == 3)  # said again by a follower that is started later
     assert sorted(again.notes) == told
 
 

@@ -34,6 +34,7 @@ from tests.peers.servers import Peer, binary_of
 from tests.rdb.bodies import body
 from tests.rdb.workload import fill, full_info
 from tests.support.inside import FixedClock
+from tests.support.waits import eventually
 from tests.tools.commands import COMMAND, environment, invoke, objects, ok
 from tests.transfer.dumps import dumps, ours
 from tests.transfer.durable import DurableServer
@@ -237,9 +238,6 @@ def test_an_export_that_is_killed_is_begun_again_and_goes_on(
     client.close()
 
 
-START_S = 60
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate of 127.0.0.1 that signs itself, and its key."""
@@ -345,10 +343,7 @@ def on_a_socket(name: str, folder: Path) -> Iterator[Path]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        end = time.monotonic() + START_S
-        while not path.exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        eventually(path.exists)
         yield path
     finally:
         process.terminate()

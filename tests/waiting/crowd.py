@@ -14,19 +14,12 @@ from logstore.api.store import Store
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.waiters import FREE, NO_ONE
 from logstore.engine.waiting import wait_session
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.processes import Forked
+from tests.support.waits import eventually
 
 SOON_S = 60.0  # what is prompt takes milliseconds, on a busy machine some seconds: far below this
 LONG_S = 300.0  # a time-out is a last look, too: it must not come before a test gives up
-
-
-def eventually(condition: Callable[[], bool], seconds: float = SOON_S) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.001)
 
 
 def group_of(store: Store[Any], name: str = "work") -> Group[Any]:

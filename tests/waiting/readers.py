@@ -12,8 +12,9 @@ import logstore
 from logstore.api.store import Store
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.wait_words import Waits
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.processes import Forked
+from tests.support.waits import eventually
 from tests.waiting import crowd
 
 
@@ -28,7 +29,7 @@ class Reading(threading.Thread):
         self.got: list[int] | None = None
         before = store.metrics()["waits"]
         self.start()
-        crowd.eventually(lambda: store.metrics()["waits"] > before)
+        eventually(lambda: store.metrics()["waits"] > before)
 
     def run(self) -> None:
         """Read."""
@@ -85,7 +86,7 @@ def killed_handing_over(store: Store[Any], *, published: bool) -> Forked:
     return _dies(when, store)
 
 
-class Again(threading.Thread):
+class ReadsTwice(threading.Thread):
     """A thread that waits, was served once when it was made, and waits again when it is told to."""
 
     def __init__(self, store: Store[Any], who: str) -> None:
@@ -95,7 +96,7 @@ class Again(threading.Thread):
         self.once, self.goes_on = threading.Event(), threading.Event()
         self.got: list[int] = []
         self.start()
-        crowd.eventually(lambda: len(crowd.takers(store)) == 1)
+        eventually(lambda: len(crowd.takers(store)) == 1)
         add(store, 0)
         assert self.once.wait(crowd.SOON_S)
 
@@ -111,3 +112,17 @@ class Again(threading.Thread):
         """What it got."""
         self.join(crowd.SOON_S)
         return self.got
+
+
+def reads_in_its_turn(store: Store[Any], again: Any, goes_on: Callable[[], None]) -> None:
+    """Who was served once stands, when it waits again, behind who waits, and before who comes."""
+    first = Reading(store, "first", count=1)
+    goes_on()
+    eventually(lambda: len(crowd.takers(store)) == 2)
+    last = Reading(store, "last", count=1)
+    add(store, 1)
+    assert first.wait() == [1]
+    add(store, 2)
+    assert again.wait() == [0, 2]
+    add(store, 3)
+    assert last.wait() == [3]

@@ -15,6 +15,7 @@ from logstore.aio.store import THREADS, AsyncGroup
 from logstore.api.store import Store
 from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
+from tests.support.waits import eventually_async
 from tests.waiting import crowd
 from tests.waiting.crowd import SOON_S
 
@@ -31,11 +32,6 @@ def go(path: Path, work: Work) -> None:
                 await work(store, store._store)
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    await asyncio.to_thread(crowd.eventually, condition)
 
 
 async def steps_end(store: aio.AsyncStore) -> None:
@@ -58,7 +54,7 @@ async def task(store: aio.AsyncStore, who: str, **options: Any) -> asyncio.Task[
     made = asyncio.create_task(
         (await group(store)).read(who, **{"count": 1, "timeout": crowd.LONG_S, **options})
     )
-    await until(lambda: len(crowd.queue(plain)) > before)
+    await eventually_async(lambda: len(crowd.queue(plain)) > before)
     return made
 
 

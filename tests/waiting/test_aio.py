@@ -16,8 +16,9 @@ import pytest
 import logstore
 from logstore import aio
 from logstore.api import worker
-from tests.engine.procs import Forked
-from tests.waiting.crowd import LONG_S, SOON_S, eventually
+from tests.support.processes import Forked
+from tests.support.waits import eventually_async
+from tests.waiting.crowd import LONG_S, SOON_S
 
 Work = Callable[[aio.AsyncStore], Awaitable[None]]
 
@@ -31,11 +32,6 @@ def go(path: Path, work: Work) -> None:
                 await work(store)
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    await asyncio.to_thread(eventually, condition)
 
 
 def watchers() -> int:
@@ -97,7 +93,7 @@ def test_an_add_of_another_process_wakes_it(tmp_path: Path) -> None:
 
     async def work(store: aio.AsyncStore) -> None:
         reading = asyncio.create_task(store.read({"a": "$", "b": "$"}, timeout=LONG_S))
-        await until(lambda: store._store.metrics()["waits"] == 1)
+        await eventually_async(lambda: store._store.metrics()["waits"] == 1)
         os.write(wake, b"x")
         found = await reading
         assert [each.id.ms for each in found[b"a"]] == [5]
@@ -150,7 +146,7 @@ def test_many_waiters_need_few_threads_and_the_watcher_ends(tmp_path: Path) -> N
         tasks = [
             asyncio.create_task(store.stream(f"s{n}").read(timeout=LONG_S)) for n in range(200)
         ]
-        await until(lambda: watchers() == 1)
+        await eventually_async(lambda: watchers() == 1)
         await asyncio.sleep(0.5)
         ours = [each for each in threading.enumerate() if each.name.startswith("logstore-aio")]
         assert 0 < len(ours) <= aio.store.THREADS + 1
@@ -159,7 +155,7 @@ def test_many_waiters_need_few_threads_and_the_watcher_ends(tmp_path: Path) -> N
         for each in range(200):
             await store.stream(f"s{each}").add({"a": "b"})
         assert all(await asyncio.gather(*tasks))
-        await until(lambda: watchers() == 0)
+        await eventually_async(lambda: watchers() == 0)
 
     go(tmp_path, work)
 
@@ -182,7 +178,7 @@ def test_a_cancelled_waiter_loses_nothing(tmp_path: Path) -> None:
         await group.read("c")
         assert [each.id.ms for each in await group.backlog("c")] == [*range(1, 31)]
         assert sorted(set(got)) == sorted(got)
-        await until(lambda: not store._watcher._queued)
+        await eventually_async(lambda: not store._watcher._queued)
 
     go(tmp_path, work)
 
@@ -222,7 +218,7 @@ def test_tasks_are_served_in_the_order_they_came(tmp_path: Path) -> None:
         tasks = []
         for number in range(1, 11):
             tasks.append(asyncio.create_task(one(number)))
-            await until(lambda: store._store.metrics()["waits"] == len(tasks))
+            await eventually_async(lambda: store._store.metrics()["waits"] == len(tasks))
         for at in range(1, 11):
             await stream.add({"a": "b"}, f"{at}-0")
         await asyncio.gather(*tasks)
@@ -253,7 +249,7 @@ def test_waiting_writes_nothing(tmp_path: Path) -> None:
             asyncio.create_task(group.read(f"c{idle}", timeout=1, min_idle=idle))
             for idle in (None, 100)
         ]
-        await until(lambda: store._store.metrics()["waits"] == len(tasks))
+        await eventually_async(lambda: store._store.metrics()["waits"] == len(tasks))
         before = store._store.metrics()["commits"]
         await asyncio.gather(*tasks)
         assert store._store.metrics()["commits"] == before
@@ -282,7 +278,7 @@ def test_closing_ends_waiters(tmp_path: Path) -> None:
                 await asyncio.wait_for(task, 60)
         with pytest.raises(logstore.ClosedError):
             await store.streams()
-        await until(lambda: watchers() == 0)
+        await eventually_async(lambda: watchers() == 0)
 
     asyncio.run(main())
 

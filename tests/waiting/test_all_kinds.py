@@ -19,8 +19,9 @@ import logstore
 from logstore import aio
 from logstore.api.store import Store
 from logstore.redis import Redis
-from tests.engine.procs import Forked
-from tests.waiting.crowd import LONG_S, eventually, group_of, key_of, owners, queue, stop
+from tests.support.processes import Forked
+from tests.support.waits import eventually
+from tests.waiting.crowd import LONG_S, group_of, key_of, owners, queue, stop
 from tests.wire.lines import Line, request
 from tests.wire.wired import InProcess
 

@@ -19,6 +19,8 @@ from logstore.api.store import Store
 from logstore.engine.shm.waiters import SERVED
 from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
+from tests.support.threads import running
+from tests.support.waits import eventually
 from tests.waiting import crowd
 from tests.waiting.readers import Reading, add, commits, killed_handing_over
 
@@ -31,11 +33,11 @@ def test_one_commit_serves_all_that_wait(store: Store[Any]) -> None:
     with ExitStack() as stack:
         for who in range(10):
             stack.enter_context(crowd.reader(store, f"w{who}"))
-        crowd.eventually(lambda: len(crowd.takers(store)) == 10)
+        eventually(lambda: len(crowd.takers(store)) == 10)
         with store._live().committer.locked():  # who joined has committed so
             before = commits(store)
         add(store, *range(10))
-        crowd.eventually(lambda: len(crowd.owners(store)) == 10)
+        eventually(lambda: len(crowd.owners(store)) == 10)
         assert commits(store) == before + 2  # the add, and the read of the first
     assert crowd.owners(store) == [f"w{who}" for who in range(10)]
     assert crowd.queue(store) == []
@@ -102,7 +104,7 @@ def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> Non
     killed.kill()
     add(store, 0)
     with crowd.reader(store, "second"):
-        crowd.eventually(lambda: crowd.owners(store) == ["second"])
+        eventually(lambda: crowd.owners(store) == ["second"])
     os.kill(stopped.pid, signal.SIGCONT)
     add(store, 1)
     stopped.join()
@@ -124,7 +126,7 @@ def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
     first, second = Reading(store, "first", count=1), Reading(store, "second", count=1)
     add(store, 0, 1)
     assert first.wait() == [0]
-    crowd.eventually(lambda: store.metrics()["handed"] == 1 and len(crowd.queue(store)) == 1)
+    eventually(lambda: store.metrics()["handed"] == 1 and len(crowd.queue(store)) == 1)
     assert second.is_alive()
     add(store, 2)
     assert second.wait() == [2]
@@ -155,14 +157,11 @@ def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> Non
                 mine.append(each.id)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for n in range(0, count, 4):
-        add(store, n, n + 1, n + 2, n + 3)
-        time.sleep(0.001 * (n % 5))
-    done.set()
-    for thread in threads:
-        thread.join(crowd.LONG_S)
+    with running(threads, crowd.LONG_S):
+        for n in range(0, count, 4):
+            add(store, n, n + 1, n + 2, n + 3)
+            time.sleep(0.001 * (n % 5))
+        done.set()
     pending = {each.id: each.consumer for each in group.pending_entries()}
     assert {id: f"w{n}".encode() for n in range(6) for id in got[n]} == pending
     assert sum(map(len, got)) == len(pending) == count
@@ -187,7 +186,7 @@ def test_who_is_told_to_stop_takes_along_what_it_was_handed(
     first = Reading(store, "first", count=1)
     second = threading.Thread(target=work)
     second.start()
-    crowd.eventually(lambda: len(crowd.queue(store)) == 2)
+    eventually(lambda: len(crowd.queue(store)) == 2)
     stopped.append(True)
     add(store, 0, 1)
     second.join(crowd.SOON_S)

@@ -22,11 +22,13 @@ from logstore.engine.shm.wait_words import Waits, bucket_of
 from logstore.engine.waiting import handoff
 from logstore.engine.waiting.wait_session import WaitSession
 from tests.compaction.dumps import everywhere
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.processes import Forked
+from tests.support.threads import running
+from tests.support.waits import eventually, eventually_async
 from tests.waiting import crowd
 from tests.waiting.readers import Reading, add, commits, kill_self
-from tests.waiting.tasks import go, task, until
+from tests.waiting.tasks import go, task
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -74,16 +76,13 @@ def test_all_groups_of_all_streams_of_a_commit_are_served(store: Store[Any]) -> 
 
     pairs = [(stream, name) for stream in streams[::30] for name in ("g", "h")]
     threads = [threading.Thread(target=read, args=pair) for pair in pairs]
-    for thread in threads:
-        thread.start()
-    crowd.eventually(lambda: store.metrics()["waits"] == len(pairs))
-    before = commits(store)
-    with store.transaction() as tx:
-        for n, stream in enumerate(streams):
-            tx.stream(stream).add({"n": n})
-            tx.stream(stream).add({"n": -n})
-    for thread in threads:
-        thread.join(crowd.SOON_S)
+    with running(threads, crowd.SOON_S):
+        eventually(lambda: store.metrics()["waits"] == len(pairs))
+        before = commits(store)
+        with store.transaction() as tx:
+            for n, stream in enumerate(streams):
+                tx.stream(stream).add({"n": n})
+                tx.stream(stream).add({"n": -n})
     assert got == {
         stream + name: [n, -n] for n, stream in enumerate(streams) for name in "gh" if n % 30 == 0
     }
@@ -101,7 +100,7 @@ def test_a_group_of_another_stream_is_left_alone(store: Store[Any]) -> None:
 
     thread = threading.Thread(target=read)
     thread.start()
-    crowd.eventually(lambda: store.metrics()["waits"] == 1)
+    eventually(lambda: store.metrics()["waits"] == 1)
     (first,) = reading(store, "first")
     add(store, 0)
     assert first.wait() == [0]
@@ -124,7 +123,7 @@ def test_who_waits_is_woken_for_what_a_commit_before_left(store: Store[Any]) -> 
     with store._live().committer.locked():
         waits.bump_locked([b"work"], set())
         waits.bump_locked([b"work"], {key})
-    crowd.eventually(lambda: store.metrics()["wakeups"] == woken + 1)
+    eventually(lambda: store.metrics()["wakeups"] == woken + 1)
     add(store, 0)
     assert first.wait() == [0]
 
@@ -293,7 +292,7 @@ def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
 def test_tasks_are_served_by_who_adds(tmp_path: Path) -> None:
     async def work(store: Any, plain: Store[Any]) -> None:
         first, second = await task(store, "first"), await task(store, "second")
-        await until(lambda: len(crowd.takers(plain)) == 2)
+        await eventually_async(lambda: len(crowd.takers(plain)) == 2)
         before = commits(plain)
         plain.stream("work").add_many([{"n": 0}, {"n": 1}])
         assert len(await first) == len(await second) == 1

@@ -15,7 +15,9 @@ from logstore.engine.groups import admin
 from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.waiting import probe
 from tests.support.inside import engine_of
-from tests.waiting.crowd import SOON_S, eventually, group_of, key_of, owners
+from tests.support.threads import running
+from tests.support.waits import eventually
+from tests.waiting.crowd import SOON_S, group_of, key_of, owners
 from tests.waiting.readers import Reading, add, commits
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
@@ -43,7 +45,9 @@ def test_who_was_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
     assert owners(store) == ["c", "c"]
 
 
-def test_who_was_not_is_written_down(store: Store[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_that_was_not_seen_lately_is_written_down(
+    store: Store[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     served_once(store)
     monkeypatch.setattr(admin, "SEEN_MS", 0)
     time.sleep(0.02)  # the lane has its own ten milliseconds
@@ -160,12 +164,9 @@ def test_who_joins_a_store_that_is_being_closed_is_told_so(tmp_path: Path) -> No
         for name in names:
             served_once(store, name)
         threads = [threading.Thread(target=work, args=(store, name)) for name in names]
-        for thread in threads:
-            thread.start()
-        time.sleep(turn % 20 / 1000)
-        store.close()
-        for thread in threads:
-            thread.join(60)
+        with running(threads, 60):
+            time.sleep(turn % 20 / 1000)
+            store.close()
     assert {type(error) for error in errors} == {logstore.ClosedError}
     assert len(errors) == 160
 

@@ -27,9 +27,10 @@ from logstore.engine.txn import pel
 from logstore.engine.waiting import handoff
 from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
+from tests.support.waits import eventually, eventually_async
 from tests.waiting import crowd
 from tests.waiting.readers import Reading, add, killed_handing_over
-from tests.waiting.tasks import Held, go, task, until
+from tests.waiting.tasks import Held, go, task
 
 pytestmark = pytest.mark.usefixtures("left_to_readers")
 
@@ -108,7 +109,7 @@ def test_an_offer_of_the_dead_is_withdrawn_if_another_read_it(
         waits.mailboxes.offer_locked(record.number, had.id, had.id, time_ms)
         waits.waiters.count_up(record.number)
     waits.waiters.wake(record.number)
-    crowd.eventually(lambda: waits.mailboxes.state(record.number) == NOTHING)
+    eventually(lambda: waits.mailboxes.state(record.number) == NOTHING)
     add(store, 1)
     assert waiting.wait() == [1]
 
@@ -128,7 +129,7 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
     """It would lie there, while others could have it."""
     crowd.group_of(store)
     stopped = crowd.reader(store, "stopped")
-    crowd.eventually(lambda: engine_of(store).wake.waits.mailboxes.read(0).consumer != NO_ONE)
+    eventually(lambda: engine_of(store).wake.waits.mailboxes.read(0).consumer != NO_ONE)
     crowd.stop(stopped.pid)
     try:
         assert hand_off(store, 1) == [NOTHING]
@@ -213,7 +214,7 @@ def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) ->
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         first = await asyncio.to_thread(killed_handing_over, plain, published=published)
         tasks = [await task(store, f"task {n}") for n in range(3)]
-        await until(lambda: plain.metrics()["waits"] == 3)
+        await eventually_async(lambda: plain.metrics()["waits"] == 3)
         await asyncio.to_thread(add, plain, *range(4))
         await asyncio.to_thread(os.waitpid, first.pid, 0)
         found = await asyncio.wait_for(asyncio.gather(*tasks), 60)

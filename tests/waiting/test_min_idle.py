@@ -21,8 +21,9 @@ from logstore.engine.shm.wait_words import bucket_of
 from logstore.engine.shm.waiters import NEW_ONLY
 from logstore.engine.snapshots import snapshot
 from logstore.engine.waiting import probe
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.processes import Forked
+from tests.support.waits import eventually
 from tests.waiting import crowd
 
 IDLE_S = 4.0  # nobody has it before all stand in the queue, on a busy machine too
@@ -46,9 +47,9 @@ def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any
         crowd.reader(store, "second"),
         crowd.reader(store, "claims", min_idle=IDLE_S),
     ):
-        crowd.eventually(lambda: crowd.owners(store) == ["claims"])
+        eventually(lambda: crowd.owners(store) == ["claims"])
         assert time.monotonic() - began >= IDLE_S - 0.05
-        crowd.eventually(lambda: len(crowd.queue(store)) == 2)
+        eventually(lambda: len(crowd.queue(store)) == 2)
         store.stream("work").add_many([("2-0", {"a": "b"}), ("3-0", {"a": "b"})])
     assert crowd.owners(store) == ["claims", "first", "second"]
 
@@ -57,7 +58,7 @@ def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
     deliver(store, "1-0")
     with crowd.reader(store, "first"), crowd.reader(store, "claims", min_idle=1_000):
         crowd.group_of(store).nack("1-0")
-        crowd.eventually(lambda: crowd.owners(store) == ["claims"])
+        eventually(lambda: crowd.owners(store) == ["claims"])
         store.stream("work").add({"a": "b"}, "2-0")
     assert crowd.owners(store) == ["claims", "first"]
 
@@ -71,7 +72,7 @@ def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
     ):
         crowd.stop(first.pid)
         store.stream("work").add({"a": "b"}, "2-0")
-        crowd.eventually(lambda: crowd.owners(store) == ["claims"])
+        eventually(lambda: crowd.owners(store) == ["claims"])
         time.sleep(0.1)
         assert crowd.owners(store) == ["claims"]
         os.kill(first.pid, signal.SIGCONT)
@@ -89,7 +90,7 @@ def test_equals_claim_in_the_order_they_came(store: Store[Any]) -> None:
         crowd.reader(store, "c", min_idle=1_000),
     ):
         assert len(crowd.group_of(store).claim("gone", *ids, min_idle=0, idle=999)) == 3
-        crowd.eventually(lambda: crowd.owners(store) == ["a", "b", "c"])
+        eventually(lambda: crowd.owners(store) == ["a", "b", "c"])
         store.stream("work").add({"a": "b"}, "4-0")
     assert crowd.owners(store) == ["a", "b", "c", "plain"]
 
@@ -100,9 +101,9 @@ def test_the_less_patient_is_served_before_the_more_patient(store: Store[Any]) -
         crowd.reader(store, "long", min_idle=1_000),
         crowd.reader(store, "short", min_idle=IDLE_S),
     ):
-        crowd.eventually(lambda: crowd.owners(store) == ["short"])
+        eventually(lambda: crowd.owners(store) == ["short"])
         crowd.group_of(store).nack("1-0")  # this suits both
-        crowd.eventually(lambda: crowd.owners(store) == ["long"])
+        eventually(lambda: crowd.owners(store) == ["long"])
 
 
 def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
@@ -175,7 +176,7 @@ def test_threads_of_one_process_are_told_apart_as_well(store: Store[Any]) -> Non
     group = crowd.group_of(store)
     new = threading.Thread(target=group.read, args=("first",), kwargs={"timeout": crowd.LONG_S})
     new.start()
-    crowd.eventually(lambda: len(crowd.queue(store)) == 1)
+    eventually(lambda: len(crowd.queue(store)) == 1)
     began = time.monotonic()
     assert [each.id.ms for each in group.read("claims", timeout=crowd.LONG_S, min_idle=IDLE_S)] == [
         1
@@ -209,7 +210,7 @@ def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) 
     with crowd.queued(store, fail), crowd.queued(store, fail):
         thread = threading.Thread(target=work)
         thread.start()
-        crowd.eventually(lambda: len(crowd.queue(store)) == 3)
+        eventually(lambda: len(crowd.queue(store)) == 3)
         with crowd.queued(store, fail):
             if how == "drop":
                 store.drop("work")
@@ -219,7 +220,7 @@ def test_all_waiters_of_a_group_that_goes_are_told(store: Store[Any], how: str) 
                 with store.transaction() as tx:
                     tx.stream("work").group("g").destroy()
                     tx.stream("work").group("g").create("0")
-                crowd.eventually(lambda: len(crowd.queue(store)) == 4)
+                eventually(lambda: len(crowd.queue(store)) == 4)
                 store.stream("work").add_many([{"a": "b"}] * 4)
             thread.join(crowd.SOON_S)
             assert len(told) == 1
@@ -253,5 +254,5 @@ def test_readers_of_several_streams_in_several_processes_all_wake(
         time.sleep(0.3)  # asleep, as a rule; else they find it by their first look
         for name, due in (("c", {2, 3, 4}), ("b", {1, 2, 3, 4}), ("a", {0, 1, 2, 3, 4})):
             store.stream(name).add({"a": "b"})
-            crowd.eventually(lambda due=due: woken() == due)  # type: ignore[misc]
+            eventually(lambda due=due: woken() == due)  # type: ignore[misc]
     assert not waits.pending

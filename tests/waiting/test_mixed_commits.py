@@ -17,7 +17,8 @@ from logstore.engine.shm.waiters import NOTHING
 from logstore.errors import Error
 from logstore.log.segment_writer import CommitBuffer
 from tests.support.inside import engine_of
-from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, owners
+from tests.support.waits import eventually
+from tests.waiting.crowd import LONG_S, SOON_S, group_of, owners
 from tests.waiting.readers import Reading, add
 
 pytestmark = pytest.mark.usefixtures("patient")

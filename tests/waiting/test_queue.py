@@ -18,8 +18,10 @@ from logstore.api.store import Store
 from logstore.engine.shm import waiters
 from logstore.engine.shm.waiters import FREE, PACE
 from logstore.engine.waiting.wait_session import WaitSession
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.processes import Forked
+from tests.support.threads import running
+from tests.support.waits import eventually
 from tests.waiting import crowd
 
 WAITERS = 10
@@ -35,7 +37,7 @@ def test_processes_are_served_in_the_order_they_came(store: Store[Any]) -> None:
         for n in range(WAITERS // 2):
             store.stream("work").add({"n": n})
         store.stream("work").add_many({"n": n} for n in range(WAITERS // 2, WAITERS))
-        crowd.eventually(lambda: len(crowd.owners(store)) == WAITERS)
+        eventually(lambda: len(crowd.owners(store)) == WAITERS)
     assert crowd.owners(store) == NAMES
     assert crowd.queue(store) == []
 
@@ -52,7 +54,7 @@ def test_threads_are_served_in_the_order_they_came(store: Store[Any]) -> None:
             )
         )
         threads[-1].start()
-        crowd.eventually(lambda place=place: len(crowd.queue(store, key)) == place + 1)  # type: ignore[misc]
+        eventually(lambda place=place: len(crowd.queue(store, key)) == place + 1)  # type: ignore[misc]
     store.stream("work").add_many({"n": n} for n in range(WAITERS // 2))
     for n in range(WAITERS // 2, WAITERS):
         store.stream("work").add({"n": n})
@@ -71,11 +73,11 @@ def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
         nonlocal served
         served += 1
         store.stream("work").add({"n": served})
-        crowd.eventually(lambda: len(crowd.owners(store)) == served)
+        eventually(lambda: len(crowd.owners(store)) == served)
         if comes_back:
-            crowd.eventually(lambda: crowd.queue(store, key)[-1] == pid)
+            eventually(lambda: crowd.queue(store, key)[-1] == pid)
         else:
-            crowd.eventually(lambda: pid not in crowd.queue(store, key))
+            eventually(lambda: pid not in crowd.queue(store, key))
 
     with ExitStack() as stack:
         lasting = [stack.enter_context(crowd.reader(store, who, 3)).pid for who in NAMES[:-1]]
@@ -91,17 +93,17 @@ def test_each_gets_its_turn_again_and_again(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_one_that_was_killed_asleep_costs_nothing(store: Store[Any]) -> None:
+def test_a_reader_killed_asleep_costs_nothing(store: Store[Any]) -> None:
     crowd.group_of(store)
     first = crowd.reader(store, "first")
     with crowd.reader(store, "second"):
         first.kill()
         store.stream("work").add({"a": "b"})
-        crowd.eventually(lambda: crowd.owners(store) == ["second"])
+        eventually(lambda: crowd.owners(store) == ["second"])
 
 
 @pytest.mark.usefixtures("left_to_readers")
-def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
+def test_a_reader_killed_awake_costs_a_slice(store: Store[Any]) -> None:
     """The wake-up died with it: the next one finds that out by looking, in this test alone."""
     crowd.group_of(store)
 
@@ -115,12 +117,12 @@ def test_one_that_was_killed_awake_costs_a_slice(store: Store[Any]) -> None:
         with crowd.reader(store, "second"):
             store.stream("work").add({"a": "b"})
             os.waitpid(first.pid, 0)
-            crowd.eventually(lambda: crowd.owners(store) == ["second"])
+            eventually(lambda: crowd.owners(store) == ["second"])
     finally:
         PACE.set(PACE.slice_s)
 
 
-def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[Any]) -> None:
+def test_a_dead_reader_leaves_new_entries_to_one_that_claims_too(store: Store[Any]) -> None:
     """The second looked for what it may take past the first, found nothing, and slept again."""
     crowd.group_of(store)
     PACE.stale_ms = 900_000
@@ -132,7 +134,7 @@ def test_one_that_died_leaves_what_is_new_to_one_that_claims_too(store: Store[An
             time.sleep(0.3)
             assert crowd.owners(store) == []
             first.kill()
-            crowd.eventually(lambda: crowd.owners(store) == ["second"])
+            eventually(lambda: crowd.owners(store) == ["second"])
     finally:
         PACE.set(PACE.slice_s)
 
@@ -153,7 +155,7 @@ def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
             time.sleep(0.3)
             assert crowd.owners(store) == []
             os.kill(first.pid, signal.SIGCONT)
-            crowd.eventually(lambda: crowd.owners(store) == ["first"])
+            eventually(lambda: crowd.owners(store) == ["first"])
             store.stream("work").add_many([{"a": "b"}] * 2)
         assert crowd.owners(store) == ["first", "second", "third"]
     finally:
@@ -165,7 +167,7 @@ def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) 
     with crowd.reader(store, "first") as first, crowd.reader(store, "second"):
         crowd.stop(first.pid)
         store.stream("work").add({"a": "b"})
-        crowd.eventually(lambda: crowd.owners(store) == ["second"])
+        eventually(lambda: crowd.owners(store) == ["second"])
         os.kill(first.pid, signal.SIGCONT)
         store.stream("work").add({"a": "b"})
     assert crowd.owners(store) == ["second", "first"]
@@ -184,7 +186,7 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(
         found = attempt(self, ahead)
         if self._read.consumer == b"first" and not tried.is_set():
             tried.set()
-            crowd.eventually(lambda: len(crowd.queue(store, key)) == 2)
+            eventually(lambda: len(crowd.queue(store, key)) == 2)
             store.stream("work").add({"a": "b"})
             time.sleep(timeout)
         return found
@@ -193,13 +195,13 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(
     given: list[Any] = []
     first = threading.Thread(target=lambda: given.append(crowd.take(store, "first", timeout)))
     first.start()
-    crowd.eventually(lambda: len(crowd.queue(store, key)) == 1)
+    eventually(lambda: len(crowd.queue(store, key)) == 1)
     second = threading.Thread(
         target=crowd.group_of(store).read, args=("second",), kwargs={"timeout": crowd.LONG_S}
     )
     second.start()
     first.join(crowd.SOON_S)
-    crowd.eventually(lambda: crowd.owners(store) == ["second"])
+    eventually(lambda: crowd.owners(store) == ["second"])
     second.join(crowd.SOON_S)
     assert tried.is_set()
     assert given == [[]]
@@ -227,12 +229,12 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
 
     first = threading.Thread(target=work)
     first.start()
-    crowd.eventually(lambda: len(crowd.queue(store, key)) == 1)
+    eventually(lambda: len(crowd.queue(store, key)) == 1)
     second = threading.Thread(
         target=group.read, args=("second",), kwargs={"timeout": crowd.LONG_S, "min_idle": 3600}
     )
     second.start()
-    crowd.eventually(lambda: len(crowd.queue(store, key)) == 2)
+    eventually(lambda: len(crowd.queue(store, key)) == 2)
     stopped.append(True)
     store.stream("work").add_many([{"a": "b"}] * (2 if how == "leaves some" else 1))
     second.join(crowd.SOON_S)
@@ -267,7 +269,7 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
                 doomed.pop(chosen.randrange(len(doomed))).kill()
                 doomed.append(Forked(lambda n=n: work(f"x{n}")))  # type: ignore[misc]
         group = crowd.group_of(store)
-        crowd.eventually(lambda: group.info().lag == 0 and group.pending().count == 0, 20)
+        eventually(lambda: group.info().lag == 0 and group.pending().count == 0, 20)
     finally:
         for child in steady + doomed:
             child.kill()
@@ -321,7 +323,7 @@ def test_each_wakes_the_one_behind_it(store: Store[Any], at_once: bool) -> None:
             store.stream("work").add_many({"n": n} for n in range(FEW))
         for n in range(0 if at_once else FEW):
             store.stream("work").add({"n": n})
-        crowd.eventually(lambda: len(crowd.owners(store)) == FEW)
+        eventually(lambda: len(crowd.owners(store)) == FEW)
     assert crowd.owners(store) == FEW_NAMES
     assert crowd.queue(store) == []
 
@@ -329,7 +331,9 @@ def test_each_wakes_the_one_behind_it(store: Store[Any], at_once: bool) -> None:
 @pytest.mark.usefixtures("left_to_readers")
 @pytest.mark.usefixtures("own_pace")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_one_that_cannot_take_its_turn_stands_in_nobodys_way(store: Store[Any], how: int) -> None:
+def test_a_reader_that_cannot_take_its_turn_stands_in_nobodys_way(
+    store: Store[Any], how: int
+) -> None:
     crowd.group_of(store)
     if how == signal.SIGKILL:
         PACE.stale_ms = 900_000  # seen to be dead, and not merely to have done nothing
@@ -338,7 +342,7 @@ def test_one_that_cannot_take_its_turn_stands_in_nobodys_way(store: Store[Any], 
         with store._live().committer.locked():
             os.kill(first.pid, how)
         store.stream("work").add({"a": "b"})
-        crowd.eventually(lambda: crowd.owners(store) == ["second"])
+        eventually(lambda: crowd.owners(store) == ["second"])
     first.kill()
 
 
@@ -357,7 +361,7 @@ def test_a_wake_up_that_died_with_the_woken_is_not_lost(store: Store[Any]) -> No
     with crowd.reader(store, "second"):
         store.stream("work").add({"a": "b"})
         os.waitpid(first.pid, 0)
-        crowd.eventually(lambda: crowd.owners(store) == ["second"])
+        eventually(lambda: crowd.owners(store) == ["second"])
 
 
 @pytest.mark.usefixtures("left_to_readers")
@@ -368,7 +372,7 @@ def test_records_of_the_dead_are_used_again(store: Store[Any], monkeypatch: Any)
     for number in range(3):
         child = Forked(lambda number=number: _waits(store, f"w{number}"))  # type: ignore[misc]
         table, key = engine_of(store).wake.waits.waiters, crowd.key_of(store)
-        crowd.eventually(lambda: child.pid in [each.pid for each in table.waiting(key)])  # noqa: B023
+        eventually(lambda: child.pid in [each.pid for each in table.waiting(key)])  # noqa: B023
         child.kill()
         time.sleep(0.3)
     assert engine_of(store).wake.waits.waiters._used() == 1
@@ -388,15 +392,15 @@ def test_a_place_is_kept_over_time_outs(store: Store[Any]) -> None:
     def first() -> None:
         assert crowd.take(store, "first", 0.05) == []
         second.start()
-        crowd.eventually(lambda: len(crowd.queue(store)) == 1)
+        eventually(lambda: len(crowd.queue(store)) == 1)
         assert crowd.take(store, "first")
 
     thread = threading.Thread(target=first)
     thread.start()
-    crowd.eventually(lambda: len(crowd.queue(store)) == 2)
+    eventually(lambda: len(crowd.queue(store)) == 2)
     for n in (1, 2):
         store.stream("work").add({"n": n})
-        crowd.eventually(lambda n=n: len(crowd.owners(store)) == n)  # type: ignore[misc]
+        eventually(lambda n=n: len(crowd.owners(store)) == n)  # type: ignore[misc]
     for each in (thread, second):
         each.join(crowd.SOON_S)
     assert crowd.owners(store) == ["first", "second"]
@@ -404,7 +408,7 @@ def test_a_place_is_kept_over_time_outs(store: Store[Any]) -> None:
 
 @pytest.mark.usefixtures("left_to_readers")
 @pytest.mark.usefixtures("patient")
-def test_one_that_is_between_two_calls_is_passed_over(store: Store[Any]) -> None:
+def test_a_reader_between_two_calls_is_passed_over(store: Store[Any]) -> None:
     crowd.group_of(store)
     assert crowd.take(store, "first", 0.05) == []
     timer = threading.Timer(0.1, lambda: store.stream("work").add({"a": "b"}))
@@ -448,12 +452,9 @@ def test_many_threads_and_none_is_left_waiting(store: Store[Any]) -> None:
             taken.extend(each.id for each in crowd.take(store, who, 0.3))
 
     threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for n in range(count):
-        store.stream("work").add({"n": n})
-        if n % 5 == 0:
-            time.sleep(0.002)
-    for thread in threads:
-        thread.join(crowd.SOON_S)
+    with running(threads, crowd.SOON_S):
+        for n in range(count):
+            store.stream("work").add({"n": n})
+            if n % 5 == 0:
+                time.sleep(0.002)
     assert len(taken) == len(set(taken)) == count

@@ -16,8 +16,10 @@ import pytest
 import logstore
 from logstore.api.store import Store
 from logstore.engine.shm.wait_words import bucket_of
-from tests.engine.procs import Forked
-from tests.waiting.crowd import LONG_S, SOON_S, eventually
+from tests.support.processes import Forked
+from tests.support.threads import running
+from tests.support.waits import eventually
+from tests.waiting.crowd import LONG_S, SOON_S
 
 
 def later(
@@ -238,14 +240,11 @@ def test_nothing_is_lost_between_threads(store: Store[Any]) -> None:
                 return
 
     threads = [threading.Thread(target=read, args=(mine,)) for mine in seen]
-    for thread in threads:
-        thread.start()
-    for n in range(count):
-        store.stream("a").add({"n": n})
-        if n % 7 == 0:
-            time.sleep(0.001)
-    for thread in threads:
-        thread.join(SOON_S)
+    with running(threads, SOON_S):
+        for n in range(count):
+            store.stream("a").add({"n": n})
+            if n % 7 == 0:
+                time.sleep(0.001)
     assert seen == [list(range(count))] * readers
 
 

@@ -14,36 +14,28 @@ from logstore.engine.shm.waiters import BARE_MAX, Waiters
 from logstore.engine.waiting import probe
 from logstore.engine.waiting.wait_session import WaitSession
 from tests.support.inside import engine_of
+from tests.support.waits import eventually
 from tests.waiting import crowd
-from tests.waiting.readers import Again, Reading, add, commits
+from tests.waiting.readers import Reading, ReadsTwice, add, commits, reads_in_its_turn
 
 pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
 
 
 def test_who_was_served_waits_again_without_lock(store: Store[Any]) -> None:
-    waiting = Again(store, "c")
+    waiting = ReadsTwice(store, "c")
     key, before = crowd.key_of(store), commits(store)
     with store._live().committer.locked():  # of this process and of all others
         waiting.goes_on.set()
-        crowd.eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
+        eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
     assert commits(store) == before
     add(store, 1)
     assert waiting.wait() == [0, 1]
     assert crowd.owners(store) == ["c", "c"]
 
 
-def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
-    again = Again(store, "again")
-    first = Reading(store, "first", count=1)
-    again.goes_on.set()
-    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
-    last = Reading(store, "last", count=1)
-    add(store, 1)
-    assert first.wait() == [1]
-    add(store, 2)
-    assert again.wait() == [0, 2]
-    add(store, 3)
-    assert last.wait() == [3]
+def test_a_reader_that_rejoins_stands_behind_those_who_wait(store: Store[Any]) -> None:
+    again = ReadsTwice(store, "again")
+    reads_in_its_turn(store, again, again.goes_on.set)
 
 
 @pytest.mark.parametrize("looked", [False, True])
@@ -51,7 +43,7 @@ def test_what_is_added_while_it_joins_it_gets_once(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looked: bool
 ) -> None:
     """Before it looked, or behind that: it is handed the entry, and must not read another."""
-    waiting, drained = Again(store, "c"), probe.drained
+    waiting, drained = ReadsTwice(store, "c"), probe.drained
 
     def slow(*args: Any) -> int:
         found = drained(*args) if looked else 0
@@ -68,11 +60,11 @@ def test_what_is_added_while_it_joins_it_gets_once(
     assert crowd.queue(store) == []
 
 
-def test_it_is_called_before_it_can_look(
+def test_a_reader_that_rejoins_is_called_before_it_can_look(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between being seen to wait and looking: the call counts from before it was seen."""
-    waiting, fence = Again(store, "c"), Waiters.fence
+    waiting, fence = ReadsTwice(store, "c"), Waiters.fence
 
     def slow(self: Waiters) -> None:
         monkeypatch.setattr(Waiters, "fence", fence)
@@ -83,14 +75,14 @@ def test_it_is_called_before_it_can_look(
 
     monkeypatch.setattr(Waiters, "fence", slow)
     waiting.goes_on.set()
-    crowd.eventually(lambda: waiting.got == [0, 1])
+    eventually(lambda: waiting.got == [0, 1])
     waiting.join()
 
 
 def test_what_was_there_when_it_comes_it_reads(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = Again(store, "c")
+    waiting = ReadsTwice(store, "c")
     add(store, 1, 2)
     before = commits(store)
     waiting.goes_on.set()
@@ -98,11 +90,11 @@ def test_what_was_there_when_it_comes_it_reads(
     assert commits(store) == before + 1
 
 
-def test_one_that_was_killed_stands_in_nobodys_way(store: Store[Any]) -> None:
+def test_a_killed_reader_stands_in_nobodys_way(store: Store[Any]) -> None:
     crowd.group_of(store)
     child = crowd.reader(store, "dies", times=2)
     add(store, 0)
-    crowd.eventually(lambda: crowd.owners(store) == ["dies"] and crowd.queue(store) == [child.pid])
+    eventually(lambda: crowd.owners(store) == ["dies"] and crowd.queue(store) == [child.pid])
     child.kill()
     waiting = Reading(store, "lives", count=1)
     add(store, 1)
@@ -141,6 +133,6 @@ def test_what_was_deleted_since_it_was_handed_is_gone(
     monkeypatch.setattr(WaitSession, "_collect", late)
     waiting = Reading(store, "c", count=1)
     add(store, 7)
-    crowd.eventually(lambda: store.metrics()["handed"] == 1)
+    eventually(lambda: store.metrics()["handed"] == 1)
     add(store, 8)
     assert waiting.wait() == [8]

@@ -23,8 +23,9 @@ from logstore.api.store import Store
 from logstore.engine.shm import waiters
 from logstore.engine.shm.waiters import PACE
 from tests.support.inside import engine_of
+from tests.support.waits import eventually, eventually_async
 from tests.waiting import crowd
-from tests.waiting.tasks import go, group, steps_end, task, until, used
+from tests.waiting.tasks import go, group, steps_end, task, used
 
 IDLE_S = 0.5
 
@@ -42,13 +43,13 @@ def test_tasks_threads_and_processes_stand_in_one_queue(tmp_path: Path, at_once:
             kwargs={"count": 1, "timeout": crowd.LONG_S},
         )
         thread.start()
-        await until(lambda: len(crowd.queue(plain)) == 4)
+        await eventually_async(lambda: len(crowd.queue(plain)) == 4)
         third = await task(store, "task 3")
         if at_once:
             plain.stream("work").add_many({"n": n} for n in range(5))
         for n in range(0 if at_once else 5):
             plain.stream("work").add({"n": n})
-            await until(lambda n=n: len(crowd.owners(plain)) == n + 1)  # type: ignore[misc]
+            await eventually_async(lambda n=n: len(crowd.owners(plain)) == n + 1)  # type: ignore[misc]
         found = await asyncio.gather(first, second, third)
         assert [int(each.fields[b"n"]) for (each,) in found] == [0, 2, 4]
         await asyncio.to_thread(child.join)
@@ -74,7 +75,7 @@ def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -
 
         first = threading.Thread(target=fail)
         first.start()
-        await until(lambda: len(crowd.queue(plain)) == 1)
+        await eventually_async(lambda: len(crowd.queue(plain)) == 1)
         second = await task(store, "second")
         plain.stream("work").add({"a": "b"})
         assert await asyncio.wait_for(second, 60)
@@ -102,7 +103,7 @@ def test_who_waits_for_long_keeps_its_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_pace")
-def test_one_that_died_before_it_leaves_it_its_turn(tmp_path: Path) -> None:
+def test_a_dead_process_leaves_its_turn_to_the_task_behind_it(tmp_path: Path) -> None:
     PACE.stale_ms = 900_000  # it is seen to be dead, and not merely to have done nothing for long
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
@@ -146,7 +147,7 @@ def test_a_task_keeps_its_place_over_time_outs(tmp_path: Path) -> None:
             return found
 
         first = asyncio.create_task(patiently())
-        await until(lambda: bool(crowd.queue(plain)))
+        await eventually_async(lambda: bool(crowd.queue(plain)))
         second = await task(store, "second")
         await asyncio.sleep(0.3)
         plain.stream("work").add_many({"n": n} for n in range(2))
@@ -189,7 +190,7 @@ def test_tasks_without_a_record_are_served_in_order_over_event_loops(
     threads = [threading.Thread(target=work, args=(who,), daemon=True) for who in names]
     for n, thread in enumerate(threads, 1):
         thread.start()
-        crowd.eventually(lambda n=n: store.metrics()["waits"] == 2 * n)  # type: ignore[misc]
+        eventually(lambda n=n: store.metrics()["waits"] == 2 * n)  # type: ignore[misc]
     store.stream("work").add_many({"n": n} for n in range(3))
     for thread in threads:
         thread.join(crowd.SOON_S)
@@ -211,7 +212,7 @@ def test_without_a_record_it_finds_what_time_alone_brings(
         full(plain)
         options: dict[str, Any] = {"timeout": crowd.LONG_S, "min_idle": IDLE_S}
         new_only = asyncio.create_task((await group(store)).read("new", timeout=crowd.LONG_S))
-        await until(lambda: plain.metrics()["waits"] == 2)
+        await eventually_async(lambda: plain.metrics()["waits"] == 2)
         if who == "task":
             reading = (await group(store)).read("late", **options)
         else:

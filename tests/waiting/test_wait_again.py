@@ -26,10 +26,12 @@ from logstore.engine.lane.lane_loading import native_or_none
 from logstore.engine.shm.waiters import OFFERED, PACE
 from logstore.engine.waiting import wait_session
 from logstore.engine.waiting.wait_session import WaitSession
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of, let_lag
+from tests.support.processes import Forked
+from tests.support.threads import running
+from tests.support.waits import eventually
 from tests.waiting import crowd
-from tests.waiting.readers import Reading
+from tests.waiting.readers import Reading, reads_in_its_turn
 
 if native_or_none is None:
     pytest.skip("the lane was not compiled", allow_module_level=True)
@@ -58,7 +60,7 @@ def add(store: Store[Any], *numbers: int) -> None:
         store.stream("work").add({"n": number})
 
 
-class Again(threading.Thread):
+class ReadsAgain(threading.Thread):
     """A thread that was served once when this is made, and reads once more when it is told to."""
 
     def __init__(self, store: Store[Any], who: str, **options: Any) -> None:
@@ -69,7 +71,7 @@ class Again(threading.Thread):
         self.got: list[int] = []
         self.failed: BaseException | None = None
         self.start()
-        crowd.eventually(lambda: len(crowd.takers(store)) == 1)
+        eventually(lambda: len(crowd.takers(store)) == 1)
         add(store, 0)
         assert self._once.wait(crowd.SOON_S)
 
@@ -89,9 +91,7 @@ class Again(threading.Thread):
         """Let it read; it stands in the queue when this returns."""
         self._goes_on.set()
         key, waits = crowd.key_of(self._store), engine_of(self._store).wake.waits
-        crowd.eventually(
-            lambda: any(each.pid == os.getpid() for each in waits.waiters.waiting(key))
-        )
+        eventually(lambda: any(each.pid == os.getpid() for each in waits.waiters.waiting(key)))
 
     def read(self) -> None:
         """Let it read, wherever that ends."""
@@ -138,9 +138,11 @@ def behind_again(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) ->
     monkeypatch.setattr(WaitSession, "again", instead)
 
 
-def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list[bytes]) -> None:
+def test_a_reader_that_waits_again_gets_what_is_added_while_it_sleeps(
+    store: Store[Any], sessions: list[bytes]
+) -> None:
     """And then once more, with the same record."""
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     before, records = store.metrics(), crowd.used(store)
     again.begin()
     add(store, 1)
@@ -157,7 +159,7 @@ def test_it_gets_what_is_added_while_it_sleeps(store: Store[Any], sessions: list
 
 
 def test_what_was_there_when_it_comes_it_reads(store: Store[Any], sessions: list[bytes]) -> None:
-    again = Again(store, "c", count=1)
+    again = ReadsAgain(store, "c", count=1)
     add(store, 1, 2)
     again.read()
     assert again.wait() == [0, 1]
@@ -165,25 +167,16 @@ def test_what_was_there_when_it_comes_it_reads(store: Store[Any], sessions: list
     assert crowd.owners(store) == ["c", "c"]
 
 
-def test_it_waits_behind_those_who_wait(store: Store[Any]) -> None:
-    again = Again(store, "again")
-    first = Reading(store, "first", count=1)
-    again.read()
-    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
-    last = Reading(store, "last", count=1)
-    add(store, 1)
-    assert first.wait() == [1]
-    add(store, 2)
-    assert again.wait() == [0, 2]
-    add(store, 3)
-    assert last.wait() == [3]
+def test_a_reader_that_waits_again_stands_behind_those_who_wait(store: Store[Any]) -> None:
+    again = ReadsAgain(store, "again")
+    reads_in_its_turn(store, again, again.read)
 
 
 def test_a_consumer_that_is_not_known_lately_comes_through_the_session(
     store: Store[Any], sessions: list[bytes]
 ) -> None:
     """That it was seen is to be written down. The record is used again."""
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     lane_of(store).lately_ms = 0
     records = crowd.used(store)
     again.begin()
@@ -199,7 +192,7 @@ def test_at_its_deadline_it_keeps_its_place(
 ) -> None:
     """Within a slice, or behind one, which does not count anew."""
     PACE.set(0.15)
-    again = Again(store, "c", timeout=timeout)
+    again = ReadsAgain(store, "c", timeout=timeout)
     began = time.monotonic()
     again.read()
     assert again.wait() == [0]
@@ -215,7 +208,7 @@ def test_behind_a_slice_the_session_goes_on_at_the_same_place(
 ) -> None:
     """It never left the queue, and so nobody who came later gets past it."""
     PACE.set(0.1)
-    again, key = Again(store, "c"), crowd.key_of(store)
+    again, key = ReadsAgain(store, "c"), crowd.key_of(store)
     waits, goes_on, stands = engine_of(store).wake.waits, threading.Event(), threading.Event()
 
     def slow() -> None:
@@ -241,7 +234,7 @@ def test_several_entries_are_told_by_the_session(
 ) -> None:
     """A commit handed out two, in the midst of its slice or behind it."""
     PACE.set(slice_s)
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     again.begin()
     store.stream("work").add_many([{"n": 1}, {"n": 2}])
     assert again.wait() == [0, 1, 2]
@@ -253,7 +246,7 @@ def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it comes, before the session knows of it: the entries are its own already."""
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     behind_again(monkeypatch, lambda: crowd.group_of(store).configure(min_idle=3600))
     again.begin()
     store.stream("work").add_many([{"n": 1}, {"n": 2}])
@@ -263,7 +256,7 @@ def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
 
 def handed_at_a_kept_place(store: Store[Any]) -> tuple[WaitSession, logstore.StreamID]:
     """The session of one that gave up, was handed an entry at that moment, and comes again."""
-    again = Again(store, "c", timeout=0.05)
+    again = ReadsAgain(store, "c", timeout=0.05)
     again.read()
     assert again.wait() == [0]
     group, waits, owner = crowd.group_of(store), engine_of(store).wake.waits, (again.ident, b"c")
@@ -305,7 +298,7 @@ def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_config
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, joined: bool
 ) -> None:
     """Behind its joining, before the commit that reads; in compiled code, or by the session."""
-    again, joins = Again(store, "c"), WaitSession._joins
+    again, joins = ReadsAgain(store, "c"), WaitSession._joins
     lane_of(store).lately_ms = 0
     if not joined:
         monkeypatch.setattr(wait_session, "kept_record", lambda *_: None)
@@ -333,7 +326,7 @@ def test_an_interrupt_behind_the_wait_gives_the_record_back(
 ) -> None:
     """As it stands in the queue: who comes behind it is handed what is added."""
     PACE.set(0.1)
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -348,9 +341,9 @@ def test_an_interrupt_behind_the_wait_gives_the_record_back(
     assert other.wait() == [1]
 
 
-def test_one_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None:
+def test_a_reader_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None:
     """A handler of signals reads as the consumer for which the call below it waits."""
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     again.begin()
     owner, group = (again.ident, b"c"), crowd.group_of(store)
     inner = group._waiting(b"c", 0).session(owner)
@@ -373,7 +366,7 @@ def test_one_that_kept_two_records_leaves_none_behind(store: Store[Any]) -> None
 
 def test_an_entry_that_is_deleted_meanwhile_is_not_given(store: Store[Any]) -> None:
     """Neither is the next one in its place: the wait goes on."""
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     again.begin()
     stream = store.stream("work")
     stream.delete(stream.add({"n": 1}))
@@ -383,7 +376,7 @@ def test_an_entry_that_is_deleted_meanwhile_is_not_given(store: Store[Any]) -> N
 
 def test_a_close_ends_it(store: Store[Any]) -> None:
     PACE.set(0.1)
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     again.begin()
     store.close()
     again.wait()
@@ -416,7 +409,7 @@ def test_an_interrupt_gives_the_record_back(store: Store[Any]) -> None:
     child = Forked(work)
     os.close(say)
     assert os.read(ready, 1) == b"x"
-    crowd.eventually(lambda: len(crowd.takers(store)) == 1)
+    eventually(lambda: len(crowd.takers(store)) == 1)
     os.kill(child.pid, signal.SIGINT)
     assert os.read(ready, 1) == b"y"
     os.close(ready)
@@ -426,15 +419,15 @@ def test_an_interrupt_gives_the_record_back(store: Store[Any]) -> None:
 
 def test_a_killed_giver_is_settled_by_the_session(store: Store[Any], sessions: list[bytes]) -> None:
     """The mailbox says OFFERED, and nobody commits: the entry is read by a commit of its own."""
-    again = Again(store, "c")
+    again = ReadsAgain(store, "c")
     again.begin()
     waits = engine_of(store).wake.waits
     (record,) = waits.waiters.waiting(crowd.key_of(store))
     waits.mailboxes.offer_locked(record.number, logstore.StreamID(1, 1), logstore.StreamID(1, 1), 1)
     waits.waiters.count_up(record.number)
     waits.waiters.wake(record.number)
-    crowd.eventually(lambda: sessions == [b"c", b"c"])
-    crowd.eventually(lambda: waits.mailboxes.state(record.number) != OFFERED)
+    eventually(lambda: sessions == [b"c", b"c"])
+    eventually(lambda: waits.mailboxes.state(record.number) != OFFERED)
     add(store, 1)
     assert again.wait() == [0, 1]
 
@@ -463,15 +456,12 @@ def test_threads_that_wait_again_and_again_get_each_entry_once(store: Store[Any]
         got[number] += consume(store, f"c{number}", over.is_set)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for each in threads:
-        each.start()
-    for number in range(count):
-        add(store, number)
-        if not number % 7:
-            time.sleep(0.001)
-    over.set()
-    for each in threads:
-        each.join(crowd.LONG_S)
+    with running(threads, crowd.LONG_S):
+        for number in range(count):
+            add(store, number)
+            if not number % 7:
+                time.sleep(0.001)
+        over.set()
     assert sorted(chain.from_iterable(got)) == list(range(count))
     assert all(each == sorted(each) for each in got)
     info = group.info()
@@ -499,7 +489,7 @@ def test_processes_that_wait_again_and_again_get_each_entry_once(
         return [int(line) for line in (tmp_path / name).read_text().split()]
 
     children = [Forked(partial(work, name)) for name in names]
-    crowd.eventually(lambda: len(crowd.queue(store, key)) == len(names))
+    eventually(lambda: len(crowd.queue(store, key)) == len(names))
     for number in range(count):
         add(store, number)
         if number == count // 2:

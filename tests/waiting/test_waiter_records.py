@@ -23,12 +23,13 @@ from logstore.engine.shm.waiters import BARE_MAX, NEW_ONLY, PACE, WAITING, Mailb
 from logstore.engine.waiting import probe
 from logstore.engine.waiting import wait_queue as ticket
 from logstore.engine.waiting.wait_queue import NONE, Ticket
-from tests.engine.procs import Forked
 from tests.support.inside import engine_of
+from tests.support.processes import Forked
+from tests.support.waits import eventually, eventually_async
 from tests.waiting import crowd
-from tests.waiting.crowd import LONG_S, SOON_S, eventually, group_of, key_of, owners, queue
-from tests.waiting.readers import Again, Reading, add
-from tests.waiting.tasks import Held, go, group, task, until, used
+from tests.waiting.crowd import LONG_S, SOON_S, group_of, key_of, owners, queue
+from tests.waiting.readers import Reading, ReadsTwice, add
+from tests.waiting.tasks import Held, go, group, task, used
 
 
 def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None:
@@ -62,11 +63,11 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
         held = Held(monkeypatch, "give_up")
         late = asyncio.create_task((await group(store)).read("c", count=1, timeout=0.05))
         owner = id(late), b"c"
-        await until(held.reached.is_set)
+        await eventually_async(held.reached.is_set)
         late.cancel()
         await asyncio.gather(late, return_exceptions=True)
         held.goes_on.set()
-        await until(lambda: not used(plain))
+        await eventually_async(lambda: not used(plain))
         other = await task(store, "other")
         engine = engine_of(plain)
         assert Ticket(engine, b"work", key_of(plain), 5, owner).waiter == NONE
@@ -85,7 +86,7 @@ def test_cancelled_when_it_is_served_it_does_not_free_the_record_of_another(
         held = Held(monkeypatch, "step", after=True)
         first = await task(store, "first")
         add(plain, 0)
-        await until(held.reached.is_set)
+        await eventually_async(held.reached.is_set)
         second = await task(store, "second")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
@@ -108,13 +109,13 @@ def test_all_tasks_are_cancelled_while_a_step_runs(
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         held = Held(monkeypatch, "begin")
         reading = asyncio.create_task((await group(store)).read("c", timeout=LONG_S))
-        await until(held.reached.is_set)
+        await eventually_async(held.reached.is_set)
         for each in asyncio.all_tasks() - {asyncio.current_task()}:
             each.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         held.goes_on.set()
-        await until(lambda: plain.metrics()["waits"] == 1)
-        await until(lambda: not used(plain))
+        await eventually_async(lambda: plain.metrics()["waits"] == 1)
+        await eventually_async(lambda: not used(plain))
 
     go(tmp_path, work)
 
@@ -128,7 +129,7 @@ def test_the_loop_is_closed_while_a_step_runs(
     async def main() -> None:
         theirs = await aio.open(store.path, sync="os", background=False)
         reading = asyncio.create_task((await group(theirs)).read("c", timeout=LONG_S))
-        await until(held.reached.is_set)
+        await eventually_async(held.reached.is_set)
         reading.cancel()
 
     asyncio.run(main())
@@ -208,7 +209,7 @@ def test_who_watches_sees_what_is_given_behind_its_look(
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
         first = await asyncio.to_thread(Reading, plain, "first", count=1)
         second = await task(store, "second")
-        await until(lambda: plain.metrics()["waits"] == 2)
+        await eventually_async(lambda: plain.metrics()["waits"] == 2)
         await asyncio.sleep(0.1)
         monkeypatch.setattr(Waits, "given_locked", given_late)
         monkeypatch.setattr(Watcher, "_call", call_late)
@@ -241,7 +242,7 @@ def test_a_task_that_is_done_keeps_no_place(tmp_path: Path) -> None:
         work = await group(store)
         tasks = [asyncio.create_task(work.read(f"c{n}", timeout=0.01)) for n in range(20)]
         assert await asyncio.gather(*tasks) == [[]] * 20
-        await until(lambda: not used(plain))
+        await eventually_async(lambda: not used(plain))
         assert await work.read("c", timeout=0.01) == []
         assert await work.read("c", timeout=0.01) == []
         assert len(used(plain)) == 1  # it may come back
@@ -274,20 +275,20 @@ def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
             return await reads.read("a", count=5, timeout=crowd.LONG_S)
 
         first = asyncio.create_task(twice())
-        await until(lambda: len(crowd.queue(plain)) == 1)
+        await eventually_async(lambda: len(crowd.queue(plain)) == 1)
         add(plain, 0)
-        await until(held.reached.is_set)
+        await eventually_async(held.reached.is_set)
         first.cancel()
         await asyncio.sleep(0.05)
         monkeypatch.undo()
         held.goes_on.set()
-        await until(lambda: not crowd.used(plain))
+        await eventually_async(lambda: not crowd.used(plain))
         second = Reading(plain, "b", count=1)
         (record,) = engine_of(plain).wake.waits.waiters.waiting(crowd.key_of(plain))
-        await until(lambda: taker_of(plain, record.number)[0] > 0)
+        await eventually_async(lambda: taker_of(plain, record.number)[0] > 0)
         before = taker_of(plain, record.number)
         again.set()
-        await until(lambda: len(crowd.queue(plain)) == 2)
+        await eventually_async(lambda: len(crowd.queue(plain)) == 2)
         assert taker_of(plain, record.number) == before
         add(plain, 1, 2, 3)
         assert await asyncio.to_thread(second.wait) == [1]
@@ -319,14 +320,14 @@ def test_interrupted_as_it_was_served_it_leaves_the_record_to_others(
     monkeypatch.setattr(Ticket, "served", cut_off)
     thread = threading.Thread(target=read)
     thread.start()
-    crowd.eventually(lambda: len(crowd.queue(store)) == 1)
+    eventually(lambda: len(crowd.queue(store)) == 1)
     add(store, 0)
-    crowd.eventually(lambda: Ticket.served is served and crowd.used(store) == [])
+    eventually(lambda: Ticket.served is served and crowd.used(store) == [])
     assert engine_of(store).wake.waits.saved._bare == {}
     second = Reading(store, "b", count=1)
-    crowd.eventually(lambda: len(crowd.takers(store)) == 1)
+    eventually(lambda: len(crowd.takers(store)) == 1)
     told.set()
-    crowd.eventually(lambda: len(crowd.takers(store)) == 2)
+    eventually(lambda: len(crowd.takers(store)) == 2)
     add(store, 1, 2, 3)
     assert second.wait() == [1]
     thread.join(crowd.SOON_S)
@@ -386,14 +387,14 @@ def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
 
         monkeypatch.setattr(Ticket, "pass_on", slow)
         first = asyncio.create_task(twice())
-        await until(reached.is_set)
-        await until(lambda: len(crowd.takers(plain)) == 1)
+        await eventually_async(reached.is_set)
+        await eventually_async(lambda: len(crowd.takers(plain)) == 1)
         (number,) = crowd.takers(plain)
         goes_on.set()
         await asyncio.sleep(0.1)
         assert crowd.takers(plain) == [number]
         second = await asyncio.to_thread(Reading, plain, "b", count=1)
-        await until(lambda: len(crowd.takers(plain)) == 2)
+        await eventually_async(lambda: len(crowd.takers(plain)) == 2)
         add(plain, 1, 2)
         assert [int(each.fields[b"n"]) for each in await first] == [1]
         assert await asyncio.to_thread(second.wait) == [2]
@@ -419,18 +420,16 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
             time.sleep(crowd.LONG_S)
 
     child = Forked(die)
-    crowd.eventually(lambda: len(waiters.waiting(key)) == dead)
+    eventually(lambda: len(waiters.waiting(key)) == dead)
     child.kill()
     before = store.metrics()["handed"]
     add(store, 0)  # is given to whoever comes
     assert crowd.group_of(store).read("lives", count=1)
-    crowd.eventually(lambda: not any(record.alive() for record in waiters.waiting(key)))
+    eventually(lambda: not any(record.alive() for record in waiters.waiting(key)))
     time.sleep(PACE.stale_ms / 1000)
     for n in (1, 2, 3):
         waiting = Reading(store, "lives", count=1)
-        crowd.eventually(
-            lambda: len([record for record in waiters.waiting(key) if record.alive()]) == 1
-        )
+        eventually(lambda: len([record for record in waiters.waiting(key) if record.alive()]) == 1)
         add(store, n)
         assert waiting.wait() == [n]
     assert store.metrics()["handed"] - before == 3
@@ -442,7 +441,7 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An add in that moment would pass it by, and serve one behind it."""
-    waiting, told = Again(store, "c"), Mailboxes.set_taker
+    waiting, told = ReadsTwice(store, "c"), Mailboxes.set_taker
     times: list[int] = []
 
     def noted(self: Mailboxes, number: int, consumer: int, most: int) -> None:
@@ -452,7 +451,7 @@ def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
     monkeypatch.setattr(Mailboxes, "set_taker", noted)
     metrics = store.metrics()["waits"]
     waiting.goes_on.set()
-    crowd.eventually(lambda: store.metrics()["waits"] > metrics)
+    eventually(lambda: store.metrics()["waits"] > metrics)
     assert len(times) == 1
     add(store, 1)
     assert waiting.wait() == [0, 1]
@@ -465,7 +464,7 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 ) -> None:
     """It was stopped between saying that it waits and looking, for longer than that holds."""
     PACE.set(0.05)
-    waiting, drained = Again(store, "c"), probe.drained
+    waiting, drained = ReadsTwice(store, "c"), probe.drained
 
     def slow(*args: Any) -> int:
         found = drained(*args)
@@ -497,7 +496,7 @@ def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
             add(store, n)
             assert waiting.wait() == [n]
         assert crowd.group_of(store).read("late", timeout=0.01) == []
-        crowd.eventually(lambda: crowd.used(store) == [])
+        eventually(lambda: crowd.used(store) == [])
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -521,7 +520,7 @@ def test_a_kept_place_follows_the_stream_to_its_new_name(store: Store[Any]) -> N
     key = crowd.key_of(store)
     store.rename("work", "renamed")
     told.set()
-    crowd.eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
+    eventually(lambda: len(engine_of(store).wake.waits.waiters.waiting(key)) == 1)
     (record,) = engine_of(store).wake.waits.waiters.waiting(key)
     assert record.bucket == ticket.bucket_of(b"renamed")
     store.stream("renamed").add({"n": 1})

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import logstore
-from tests.scan.look import make_plan
+from tests.scan.scanned_stores import make_plan
 from tests.web.browser import Browser, installed
 from tests.web.serving import served
 

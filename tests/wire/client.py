@@ -14,7 +14,7 @@ import redis
 
 from logstore.ids import MAX_ID, StreamID
 from tests.groups.answers import Answer, Group, Ms, Refused, Trim, entry_id
-from tests.groups.side import Claim
+from tests.groups.side import Claim, ServerSide
 from tests.groups.theirs import REFERENCES
 from tests.peers.dump import parse_dump
 
@@ -58,7 +58,7 @@ def _moments(rows: Answer, place: int) -> Answer:
     return tuple((*row[:place], Ms(row[place]), *row[place + 1 :]) for row in rows)
 
 
-class Client:
+class Client(ServerSide):
     """One client object."""
 
     def __init__(self, client: Any) -> None:
@@ -247,14 +247,6 @@ class Client:
             return None
         nodes, metadata = parse_dump(found)
         return tuple(nodes), tuple(metadata[:5])
-
-    # -- only a store -------------------------------------------------------------------------
-    def restart(self, how: str) -> None:
-        """Nothing: servers stay."""
-
-    def die(self, step: int, living: bool, operation: str, words: tuple[object, ...]) -> bool:
-        """Nothing happened: the operation is still to be done."""
-        return False
 
 
 def _with_ids(row: dict[str, Any]) -> dict[str, Any]:

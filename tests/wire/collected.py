@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.waits import eventually
 from tests.wire.lines import Line, request
 from tests.wire.served import Served
 
@@ -22,7 +22,7 @@ def collected(served: Served) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_EX)
         _SENT[id(served)] = sent
         yield
-        wait_for(lambda: served.service.counts.commands - before >= sum(sent))
+        eventually(lambda: served.service.counts.commands - before >= sum(sent))
 
 
 _SENT: dict[int, list[int]] = {}
@@ -32,15 +32,6 @@ def send(served: Served, line: Line, *requests: list[bytes]) -> None:
     """Requests of a client, within ``collected``."""
     _SENT[id(served)].append(len(requests))
     line.send(b"".join(map(request, requests)))
-
-
-def wait_for(holds: object) -> None:
-    """Until it does; a limit only for what would never end."""
-    assert callable(holds)
-    end = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def xadd(key: bytes, value: bytes, id: bytes = b"*") -> list[bytes]:

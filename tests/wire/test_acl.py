@@ -21,12 +21,12 @@ from logstore.wire.catalogue import table_of, users_of
 from logstore.wire.server.listening import Listen
 from logstore.wire.table import Command
 from tests.peers.servers import Peer
+from tests.support.waits import eventually
 from tests.wire.lines import Line, Refusal, Reply, request
 from tests.wire.served import Served, serving
 
 STEPS = int(os.environ.get("LOGSTORE_WIRE_STEPS", "4000")) // 2
 SEED = int(os.environ.get("LOGSTORE_SEED", "0")) or 20261122
-WAITS_S = 60
 HASH = b"5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"  # of "password"
 
 
@@ -53,7 +53,7 @@ def told_by(info: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def here(command: Command) -> tuple[Any, ...]:
+def table_facts(command: Command) -> tuple[Any, ...]:
     """The same of a command of the table."""
     has_keys = bool(command.keys[0]) or "movablekeys" in command.flags
     access = command.access or ("w" if "write" in command.flags else "r",)
@@ -73,7 +73,7 @@ def test_each_command_needs_the_rights_that_it_needs_in_redis(redis_peer: Peer) 
         pairs = [(command, info)]
         pairs += [(each, subs[each.name]) for each in command.subcommands.values()]
         for ours, theirs in pairs:
-            mine, other = here(ours), told_by(theirs)
+            mine, other = table_facts(ours), told_by(theirs)
             if ours.name.startswith("cluster|"):  # refused in any case
                 mine, other = ((row[0] & {"admin"}, row[2]) for row in (mine, other))
             if mine != other:
@@ -384,11 +384,8 @@ def test_random_users_may_what_they_may_in_redis(redis_peer: Peer, served: Serve
 # -- what happens to those who are connected -------------------------------------------------------
 def waits(ours: Line, name: str) -> None:
     """Until a client with this user blocks."""
-    deadline = time.monotonic() + WAITS_S
     wanted = re.compile(rb"flags=b .*user=" + name.encode())
-    while not wanted.search(ours("CLIENT", "LIST")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: wanted.search(ours("CLIENT", "LIST")))
 
 
 def test_rights_that_are_lost_hold_for_what_waits_and_for_exec(

@@ -21,6 +21,7 @@ from logstore.wire.server import admission, listening, turns
 from logstore.wire.server.listening import Listen
 from logstore.wire.server.turns import ROUND_TURNS, Turns, Watch
 from tests.peers.servers import Peer
+from tests.support.waits import eventually
 from tests.tools.commands import process
 from tests.wire.attacks.servers import _certificate
 from tests.wire.lines import Line, Refusal, request
@@ -50,14 +51,6 @@ def plain(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=WAITS_S)
 
 
-def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + WAITS_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def ended(found: socket.socket) -> bool:
     """Wait until the server has ended a connection."""
     try:
@@ -85,8 +78,8 @@ def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
             assert line("RESET") == b"RESET"  # a stranger again
             assert all(map(ended, (silent, amid, busy, again)))
             assert inside("PING") == b"PONG"
-            until(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
-        until(lambda: not served.service.clients)
+            eventually(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
+        eventually(lambda: not served.service.clients)
     told = [each.message for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(told) == 1
     assert f"did not log in within {IN_TIME_S:g} s" in told[0]
@@ -104,7 +97,7 @@ def test_a_handshake_that_is_not_finished_is_cut(tmp_path: Path) -> None:
             assert inside("XADD", "s", "1-1", "a", b"x" * 100_000) == b"1-1"
             assert all(map(ended, (silent, begun, rubbish)))
             assert inside("XRANGE", "s", "-", "+") == [[b"1-1", [b"a", b"x" * 100_000]]]
-            until(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
+            eventually(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
 
 
 def test_what_is_sent_behind_the_password_is_answered(tmp_path: Path) -> None:
@@ -145,7 +138,7 @@ def test_strangers_have_a_part_of_the_places_and_make_room(
         assert served.service.counts.rejected > 0
         for each in silent:
             each.close()
-        until(lambda: not served.service.clients)
+        eventually(lambda: not served.service.clients)
     told = [each.message for each in caplog.records if "hold all places" in each.message]
     assert len(told) == 1
 
@@ -163,7 +156,7 @@ def test_who_is_in_is_never_cut_and_others_are_refused(tmp_path: Path, redis_pee
         assert b"rejected_connections:20\r\n" in inside[0]("INFO", "stats")
         assert b"total_connections_received:5\r\n" in inside[0]("INFO", "stats")
         inside.pop().close()
-        until(lambda: len(served.service.clients) == 4)
+        eventually(lambda: len(served.service.clients) == 4)
         with Line(served.port) as line:
             assert line("AUTH", SECRET) == b"OK"
         for line in inside:
@@ -179,14 +172,14 @@ def test_silent_connections_cost_little(tmp_path: Path) -> None:
     listen = Listen(port=0, tls=context(tmp_path))
     with serving(tmp_path / "store", listen=listen, password=SECRET) as served:
         found = [plain(served.port) for _ in range(50)]
-        until(lambda: len(served.service.clients) == 50)
+        eventually(lambda: len(served.service.clients) == 50)
         gc.collect()
         made = {type(each) for each in gc.get_objects()}
         assert listening._Tls not in made
         assert asyncio.selector_events._SelectorSocketTransport not in made  # type: ignore[attr-defined]
         for each in found:
             each.close()
-        until(lambda: not served.service.clients)
+        eventually(lambda: not served.service.clients)
 
 
 @pytest.mark.parametrize("password", [b"", SECRET])
@@ -196,7 +189,7 @@ def test_who_is_killed_is_cut_at_once(tmp_path: Path, password: bytes) -> None:
         if password:
             assert line("AUTH", password) == b"OK"
         silent = plain(served.port)
-        until(lambda: len(served.service.clients) == 2)
+        eventually(lambda: len(served.service.clients) == 2)
         with Line(served.port) as idle:
             if password:
                 assert idle("AUTH", password) == b"OK"
@@ -205,7 +198,7 @@ def test_who_is_killed_is_cut_at_once(tmp_path: Path, password: bytes) -> None:
             with pytest.raises((EOFError, ConnectionError)):
                 idle.reply()
         assert ended(silent)
-        until(lambda: len(served.service.clients) == 1)
+        eventually(lambda: len(served.service.clients) == 1)
 
 
 # -- the socket -----------------------------------------------------------------------------------

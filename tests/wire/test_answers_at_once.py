@@ -21,7 +21,8 @@ from logstore.wire.server.held_adds import LIGHT_COST, GroupCommit
 from logstore.wire.server.listening import Listen
 from logstore.wire.session import Session
 from logstore.wire.steps import Change
-from tests.wire.collected import collected, send, wait_for, xadd
+from tests.support.waits import eventually
+from tests.wire.collected import collected, send, xadd
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served, serving
 
@@ -110,7 +111,7 @@ def test_what_comes_while_an_add_waits_is_run_behind_it(served: Served, line: Li
     client = served.service.clients[line("CLIENT", "ID")]
     with collected(served):
         send(served, line, ADD)
-        wait_for(lambda: client.last_command == "xadd")
+        eventually(lambda: client.last_command == "xadd")
         line.send(request([b"XLEN", b"s"]) + request(ADD))
     assert [kind(line.reply()) for _ in range(3)] == [ID, 2, ID]
 
@@ -133,7 +134,7 @@ def test_adds_alone_wake_no_task(served: Served, tried: list[bool]) -> None:
     with Line(served.port) as line:
         for number in range(5):
             assert kind(line("XADD", "s", "*", "n", number)) == ID
-    wait_for(lambda: len(tried) == 5)  # the last one is answered before it is noted
+    eventually(lambda: len(tried) == 5)  # the last one is answered before it is noted
     assert all(tried)
 
 
@@ -254,14 +255,14 @@ def test_without_the_password_nothing_is_added(served: Served, line: Line) -> No
     assert line("XLEN", "s") == 3
 
 
-def test_one_that_goes_while_its_add_waits_leaves_the_server_as_it_was(
+def test_a_client_that_goes_while_its_add_waits_leaves_the_server_as_it_was(
     served: Served, line: Line
 ) -> None:
     with collected(served), Line(served.port) as going:
         number = going("CLIENT", "ID")
         send(served, going, ADD)
-        wait_for(lambda: served.service.clients[number].last_command == "xadd")
-    wait_for(lambda: number not in served.service.clients)
+        eventually(lambda: served.service.clients[number].last_command == "xadd")
+    eventually(lambda: number not in served.service.clients)
     assert line("XLEN", "s") in (1, 2)  # it may have been begun
     assert kind(line("XADD", "s", "*", "n", "1")) == ID
 
@@ -271,10 +272,10 @@ def test_without_replies_it_adds_all_the_same(
 ) -> None:
     client = served.service.clients[line("CLIENT", "ID")]
     line.send(request([b"CLIENT", b"REPLY", b"OFF"]))
-    wait_for(lambda: client.replies == "OFF")
+    eventually(lambda: client.replies == "OFF")
     tried.clear()
     line.send(request(ADD))
-    wait_for(lambda: tried)
+    eventually(lambda: tried)
     assert tried == [True]
     assert line("CLIENT", "REPLY", "ON") == b"OK"
     assert line("XLEN", "s") == 2
@@ -305,7 +306,7 @@ def test_who_does_not_read_replies_is_left_to_its_task(tmp_path: Path, tried: li
             line.send(request(ADD) * adds)
             pieces += 1
             sent = adds * pieces
-            wait_for(lambda sent=sent: False in tried or len(stream) == sent)
+            eventually(lambda sent=sent: False in tried or len(stream) == sent)
         ids = [line.reply() for _ in range(adds * pieces)]
         assert line("XLEN", "s") == len(ids)
         found = [tuple(map(int, id.split(b"-"))) for id in ids]

@@ -15,10 +15,10 @@ import pytest
 import logstore
 from logstore.aio.wait import Tasks, Watcher
 from logstore.api.opening import opened_of
-from logstore.engine.shm.waiters import PACE
 from logstore.wire.catalogue import service_of
 from logstore.wire.embedded import EmbeddedSession
 from logstore.wire.service import Service
+from tests.support.inside import patient_waiters
 
 SOON_S = 30.0  # what needs no pause takes milliseconds, and PATIENT_S is far above this
 PATIENT_S = 900.0
@@ -34,10 +34,8 @@ READS = {
 @pytest.fixture(autouse=True)
 def _patient() -> Iterator[None]:
     """Nobody looks by itself meanwhile."""
-    before = PACE.slice_s
-    PACE.set(PATIENT_S)
-    yield
-    PACE.set(before)
+    with patient_waiters(PATIENT_S):
+        yield
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def ours(tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
-def told(client: redis.Redis, words: tuple[Any, ...]) -> Any:
+def reply_or_error(client: redis.Redis, words: tuple[Any, ...]) -> Any:
     """The reply, or the words of the error."""
     client.response_callbacks.clear()
     try:
@@ -72,15 +72,15 @@ def test_words_of_client_and_unknown_commands(ours: Served, redis_peer: Peer) ->
         bystander.ping()
         before = bystander.client_id()
         for words in ASKED:
-            assert told(here, words) == told(redis_peer.client, words), words
+            assert reply_or_error(here, words) == reply_or_error(redis_peer.client, words), words
         assert bystander.client_id() == before
-        assert len(told(here, ("CLIENT", "LIST", "TYPE", "normal"))) >= 2
-        local = told(here, ("CLIENT", "LIST")).split(b" laddr=")[1].split()[0]
+        assert len(reply_or_error(here, ("CLIENT", "LIST", "TYPE", "normal"))) >= 2
+        local = reply_or_error(here, ("CLIENT", "LIST")).split(b" laddr=")[1].split()[0]
         assert local == b"127.0.0.1:%d" % ours.port
-        assert told(here, ("CLIENT", "KILL", "ID", before, "LADDR", "127.0.0.1:1")) == 0
-        assert told(here, ("CLIENT", "KILL", "LADDR", local)) == 1
+        assert reply_or_error(here, ("CLIENT", "KILL", "ID", before, "LADDR", "127.0.0.1:1")) == 0
+        assert reply_or_error(here, ("CLIENT", "KILL", "LADDR", local)) == 1
         assert bystander.ping()
-        assert told(here, ("CLIENT", "KILL", "TYPE", "normal")) == 1
+        assert reply_or_error(here, ("CLIENT", "KILL", "TYPE", "normal")) == 1
         assert here.ping()
         assert bystander.client_id() != before
 
@@ -97,7 +97,7 @@ def test_numbers_that_are_none(ours: Served, redis_peer: Peer, number: bytes) ->
             client.xgroup_create("s", "g", "0")
         mine = here.client_id()
         words = ("CLIENT", "KILL", "ID", number, "SKIPME", "yes")
-        assert told(here, words) == told(peer, words)
+        assert reply_or_error(here, words) == reply_or_error(peer, words)
         for begin in COUNTED:
             if begin[:2] == ("XREAD", "BLOCK") and number in (b"0", b"99999"):
                 continue  # it waits
@@ -105,7 +105,7 @@ def test_numbers_that_are_none(ours: Served, redis_peer: Peer, number: bytes) ->
                 continue
             words = tuple(number if word is None else word for word in begin)
             words += () if None in begin else (number,)
-            mine_told, there = told(here, words), told(peer, words)
+            mine_told, there = reply_or_error(here, words), reply_or_error(peer, words)
             if begin[0] in EXPLAINED:
                 assert isinstance(mine_told, str) == isinstance(there, str), (words, there)
             else:

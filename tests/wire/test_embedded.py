@@ -57,7 +57,9 @@ def session(client: Any) -> list[Any]:
 
 @pytest.mark.parametrize("protocol", [2, 3])
 @pytest.mark.parametrize("decode", [False, True])
-def test_it_answers_as_over_a_network(tmp_path: Path, protocol: int, decode: bool) -> None:
+def test_an_embedded_store_answers_as_over_a_network(
+    tmp_path: Path, protocol: int, decode: bool
+) -> None:
     options: dict[str, Any] = {"protocol": protocol, "decode_responses": decode}
     with serving(tmp_path / "served") as served, redis.Redis(port=served.port, **options) as far:
         wanted = session(far)

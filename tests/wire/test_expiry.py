@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.peers.servers import Peer
+from tests.support.waits import eventually
 from tests.wire.lines import Absent, Line
 from tests.wire.served import serving
 
@@ -38,10 +39,7 @@ def same(openers: list[Opener], script: Callable[[Opener], Any]) -> Any:
 
 def gone(line: Line, key: str) -> None:
     """Wait until a key has expired."""
-    end = time.monotonic() + 60
-    while line("TTL", key) != -2:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    eventually(lambda: line("TTL", key) == -2)
 
 
 def test_what_has_expired_is_nowhere(tmp_path: Path, peer: Peer) -> None:

@@ -36,8 +36,10 @@ from logstore.wire.session import Session
 from logstore.wire.steps import CommandStep
 from logstore.wire.together import ClientSteps
 from tests.support.inside import lane_commits
+from tests.support.threads import run_all
+from tests.support.waits import eventually
 from tests.tools.commands import environment
-from tests.wire.collected import _SENT, SOON_S, collected, send, wait_for, xadd
+from tests.wire.collected import _SENT, SOON_S, collected, send, xadd
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
 
@@ -186,10 +188,7 @@ def test_replies_come_in_the_order_of_each_clients_requests(served: Served) -> N
         threading.Thread(target=ask, args=(b"o%d" % number, each))
         for number, each in enumerate(found)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SOON_S)
+    run_all(threads, SOON_S)
     for each in found:
         assert each[1::5] == list(range(1, 21))
         assert each[2::5] == [b"PONG"] * 20
@@ -248,7 +247,7 @@ def test_a_client_that_is_killed_meanwhile_leaves_the_others_alone(
         _SENT[id(served)].append(1)
         assert killer("CLIENT", "KILL", "ID", number) == 1
     assert all(isinstance(line.reply(), bytes) for line in others)
-    wait_for(lambda: number not in served.service.clients)
+    eventually(lambda: number not in served.service.clients)
     values = [fields[1] for _, fields in killer("XRANGE", "s", "-", "+")]
     assert [value for value in values if value != b"killed"] == [b"0"] + [b"other"] * len(others)
 

@@ -15,6 +15,7 @@ import pytest
 
 from logstore.wire.server.server import THREADS
 from tests.peers.servers import Peer
+from tests.support.waits import eventually
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Absent, Line, Refusal, request
 from tests.wire.served import Served
@@ -49,10 +50,7 @@ def status(pid: int) -> dict[str, int]:
 
 def until(line: Line, told: str) -> None:
     """Wait until INFO tells it."""
-    deadline = time.monotonic() + WAITS_S
-    while told.encode() + b"\r\n" not in line("INFO", "clients"):
-        assert time.monotonic() < deadline, line("INFO", "clients")
-        time.sleep(0.01)
+    eventually(lambda: told.encode() + b"\r\n" in line("INFO", "clients"))
 
 
 def block(readers: list[Line], workers: list[Line]) -> None:
@@ -127,7 +125,7 @@ def test_two_thousand_wait_and_others_are_served(
         line.close()
 
 
-def test_it_ends_also_while_all_of_them_go(many_files: None, tmp_path: Path) -> None:
+def test_the_server_ends_also_while_all_clients_go(many_files: None, tmp_path: Path) -> None:
     """A signal is not lost among the wake-ups."""
     server = InProcess(tmp_path / "store", "redis-8.2")
     lines = [Line(server.port) for _ in range(BLOCKED)]
@@ -177,7 +175,9 @@ def test_who_sends_all_and_listens_is_answered_once(served: Served, redis_peer: 
 
 
 @pytest.mark.parametrize("hard", [None, 600])
-def test_it_makes_room_for_its_clients(many_files: None, tmp_path: Path, hard: int | None) -> None:
+def test_the_server_makes_room_for_its_clients(
+    many_files: None, tmp_path: Path, hard: int | None
+) -> None:
     """A shell allows few files; where no more can be had, clients are refused, not left waiting."""
     limit = "ulimit -Sn 256" if hard is None else f"ulimit -n {hard}"
     command = [

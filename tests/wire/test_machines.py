@@ -10,8 +10,6 @@ LOGSTORE_TORTURE=n gives n times as many runs, others each time; the seed is pri
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,11 +17,9 @@ from typing import Any, ClassVar
 
 import pytest
 import redis
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from logstore.redis import Redis
-from tests.figures import TORTURE, record, times
+from tests.figures import record, times
 from tests.groups import profile
 from tests.groups.answers import Answer
 from tests.groups.machine import Machine
@@ -31,18 +27,16 @@ from tests.groups.side import Side
 from tests.groups.theirs import Theirs
 from tests.peers.servers import Peer
 from tests.support.inside import delete_index
+from tests.support.machines import machine_seed, run_machine
 from tests.wire.client import Client
 from tests.wire.wired import How, Wired
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
 
-SEED = int(os.environ.get("LOGSTORE_SEED") or 0) or (
-    random.getrandbits(32) if TORTURE in os.environ else 20250801
-)
+SEED = machine_seed(20250801)
 STEPS = 60
 RUNS = 6
 KILL_EVERY = 250  # operations, most of them looks
-PHASES = [Phase.generate, *[Phase.shrink] * bool(os.environ.get("LOGSTORE_SHRINK"))]
 PROFILES = {"redis": profile.REDIS, "valkey": profile.VALKEY}
 COMPATS: dict[str, Any] = {"redis": "redis-8.2", "valkey": "valkey-9"}
 PROTOCOLS = {"redis": 3, "valkey": 2}
@@ -101,14 +95,8 @@ class Embedded(Client):
 
 
 def play(machine: type[Exact], peer: Peer, topic: str, runs: int, steps: int = STEPS) -> None:
-    machine.done.clear()
-    print(f"seed {SEED}: LOGSTORE_SEED={SEED} plays the same")
-    how = settings(
-        max_examples=runs * times(), stateful_step_count=steps, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck), phases=PHASES,
-    )  # fmt: skip
     try:
-        run_state_machine_as_test(seed(SEED)(machine), settings=how)
+        run_machine(machine, SEED, runs, steps)
     finally:
         Theirs(peer, 4096, 100)  # empties it, with the sizes that other tests expect
     print(peer.version, dict(machine.done))

@@ -82,7 +82,7 @@ def test_what_tools_ask_is_answered_as_there(redis_peer: Peer, served: Served) -
             theirs("CONFIG", "SET", "stream-node-max-entries", 100, "stream-node-max-bytes", 4096)
 
 
-def told(line: Line, *sections: str) -> dict[str, str]:
+def info_fields(line: Line, *sections: str) -> dict[str, str]:
     """INFO as names and values."""
     text = line("INFO", *sections).decode()
     return dict(each.split(":", 1) for each in text.splitlines() if ":" in each)
@@ -98,9 +98,13 @@ def test_info_has_what_clients_look_for(redis_peer: Peer, served: Served) -> Non
                 assert isinstance(line("XADD", "s", "1-1", "f", "v"), Refusal)
             assert isinstance(line("NOSUCH"), Refusal)
             line("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
-        assert told(ours, "errorstats") == told(theirs, "errorstats")
-        assert told(ours, "cluster") == told(theirs, "cluster") == {"cluster_enabled": "0"}
-        mine, other = told(ours), told(theirs)
+        assert info_fields(ours, "errorstats") == info_fields(theirs, "errorstats")
+        assert (
+            info_fields(ours, "cluster")
+            == info_fields(theirs, "cluster")
+            == {"cluster_enabled": "0"}
+        )
+        mine, other = info_fields(ours), info_fields(theirs)
         names = ("rdb_changes_since_last_save", "instantaneous_ops_per_sec", "used_memory_human",
                  "used_memory_peak_human", "used_memory_rss_human", "total_system_memory_human",
                  "maxmemory_human", "total_error_replies", "cluster_enabled")  # fmt: skip
@@ -112,12 +116,12 @@ def test_info_has_what_clients_look_for(redis_peer: Peer, served: Served) -> Non
         assert mine["total_system_memory_human"][-1] == other["total_system_memory_human"][-1]
         assert mine["rdb_changes_since_last_save"] == "1"
         assert ours("SAVE") == b"OK"
-        assert told(ours)["rdb_changes_since_last_save"] == "0"
+        assert info_fields(ours)["rdb_changes_since_last_save"] == "0"
         for _ in range(300):
             ours("PING")
-        assert int(told(ours)["instantaneous_ops_per_sec"]) > 0
+        assert int(info_fields(ours)["instantaneous_ops_per_sec"]) > 0
         ours("CONFIG", "RESETSTAT")
-        assert told(ours, "errorstats") == {}
+        assert info_fields(ours, "errorstats") == {}
 
 
 def test_errors_in_pipelines_and_transactions_are_counted(served: Served) -> None:
@@ -129,7 +133,7 @@ def test_errors_in_pipelines_and_transactions_are_counted(served: Served) -> Non
         line("XADD", "s", "1-1", "a", "1")
         line("XGROUP", "CREATE", "none", "g", "$")
         assert len(line("EXEC")) == 2
-        assert told(line, "errorstats") == {"errorstat_ERR": "count=22"}
+        assert info_fields(line, "errorstats") == {"errorstat_ERR": "count=22"}
 
 
 def test_monitor_tells_what_others_ask(redis_peer: Peer, served: Served) -> None:

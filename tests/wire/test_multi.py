@@ -112,7 +112,7 @@ def kinds(reply: Reply) -> Reply:
     return [kinds(each) for each in reply[:1]] if isinstance(reply, list) else type(reply)
 
 
-def told(how: str | list[Reply], replies: list[Reply]) -> list[Reply]:
+def comparable(how: str | list[Reply], replies: list[Reply]) -> list[Reply]:
     if how == KIND and len(replies) == 4 and isinstance(replies[2], list):
         return [*replies[:2], [kinds(each) for each in replies[2]], replies[3]]
     return replies
@@ -127,7 +127,7 @@ def test_each_command_does_there_what_the_peers_do(peer: Peer, served: Served) -
         ours, theirs = ask(served.port, words), ask(peer.port, words)
         if isinstance(how, list):
             theirs[2] = how
-        if told(how, ours) != told(how, theirs):
+        if comparable(how, ours) != comparable(how, theirs):
             wrong[words] = (ours, theirs)
     assert wrong == {}
 

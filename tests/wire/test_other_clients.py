@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.peers.servers import Peer
+from tests.support.waits import eventually
 from tests.tools.commands import COMMAND, environment
 from tests.wire.lines import Line
 from tests.wire.wired import InProcess
@@ -114,7 +114,7 @@ def same(cli: str, ours: int, theirs: int, sessions: Sequence[Asked]) -> list[st
 
 
 @pytest.mark.peers
-def test_it_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_peer: Peer) -> None:
+def test_redis_cli_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_peer: Peer) -> None:
     told = same(cli, port, redis_peer.port, FORMS)
     assert told[0] == "PONG\n"
     assert told[7].startswith('1# "s" => \n   1) 1) "1-1"\n')  # a map: RESP3 was spoken
@@ -130,7 +130,7 @@ def test_what_stands_in_stdin(cli: str, port: int, redis_peer: Peer) -> None:
 
 
 @pytest.mark.peers
-def test_it_finds_all_keys_and_the_largest(cli: str, port: int, redis_peer: Peer) -> None:
+def test_redis_cli_finds_all_keys_and_the_largest(cli: str, port: int, redis_peer: Peer) -> None:
     """Keys come in another order here, and lines about what is largest so far with it."""
     keys = [f"race:{number}" for number in range(1, 60)] + ["odd key"]
     ends: list[list[str]] = []
@@ -163,10 +163,7 @@ def test_a_read_that_blocks_is_woken_by_another_client(
         words = ["-3", "--no-raw", "XREAD", "BLOCK", "20000", "STREAMS", "news", "$"]
         with subprocess.Popen([cli, "-p", str(server), *words], stdout=subprocess.PIPE) as waits:
             with Line(server) as line:
-                deadline = time.monotonic() + TIMEOUT_S
-                while b"blocked_clients:1" not in line("INFO", "clients"):
-                    assert time.monotonic() < deadline
-                    time.sleep(0.01)
+                eventually(lambda: b"blocked_clients:1" in line("INFO", "clients"))
             assert asked(cli, server, ["XADD", "news", "1-1", "a", "1"]) == (0, "1-1\n")
             assert waits.stdout is not None
             told.append((waits.stdout.read(), waits.wait(TIMEOUT_S)))
@@ -239,7 +236,7 @@ def node() -> str:
     return found
 
 
-def told(path: Path, peer: Peer, command: Sequence[str | Path]) -> list[str]:
+def output_of_both(path: Path, peer: Peer, command: Sequence[str | Path]) -> list[str]:
     """What the program prints, once it was found to be the same."""
     served = InProcess(path / "store", "redis-8.2" if peer.name == "redis" else "valkey-9")
     try:
@@ -258,13 +255,13 @@ def told(path: Path, peer: Peer, command: Sequence[str | Path]) -> list[str]:
 
 @pytest.mark.peers
 def test_go_redis(go_program: Path, tmp_path: Path, peer: Peer) -> None:
-    lines = told(tmp_path, peer, [go_program])
+    lines = output_of_both(tmp_path, peer, [go_program])
     assert "2 xread block: [{t [{9-1 map[a:b]}]}] <nil>" in lines
     assert "3 destroy: 1 <nil>" in lines
 
 
 @pytest.mark.peers
 def test_ioredis_and_node_redis(node: str, tmp_path: Path, peer: Peer) -> None:
-    lines = told(tmp_path, peer, [node, HERE / "node" / "clients.js"])
+    lines = output_of_both(tmp_path, peer, [node, HERE / "node" / "clients.js"])
     assert 'xread block: [["t",[["9-1",["a","b"]]]]]' in lines
     assert lines[-1] == "end"

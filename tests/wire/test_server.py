@@ -311,7 +311,7 @@ def test_many_idle_clients_hold_no_threads(served: Served) -> None:
             line.close()
 
 
-def test_it_listens_on_a_unix_socket(tmp_path: Path) -> None:
+def test_the_server_listens_on_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with (
         serving(tmp_path / "store", listen=Listen(None, unix_socket=path)),

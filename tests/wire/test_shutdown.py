@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import Program
 from tests.tools.commands import environment
 from tests.wire.attacks.servers import Serve, Target
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -77,17 +76,13 @@ HOLD = (
 @contextmanager
 def stopped_writer(path: Path) -> Iterator[int]:
     """Another process that holds the writer lock and is stopped."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, env=environment()
-    )
+    holder = Program(HOLD, path, env=environment())
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-        os.kill(process.pid, signal.SIGSTOP)
-        yield process.pid
+        assert holder.answer() == "held"
+        os.kill(holder.pid, signal.SIGSTOP)
+        yield holder.pid
     finally:
-        process.kill()
-        process.communicate()
+        holder.kill()
 
 
 def test_reads_are_answered_while_writers_wait(tmp_path: Path) -> None:

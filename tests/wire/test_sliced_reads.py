@@ -19,7 +19,7 @@ from logstore.wire.command_runner import Runner
 from logstore.wire.commands.walking import SLICE_ENTRIES, EntriesWalk
 from logstore.wire.partial_commits import PART_ENTRIES, Begun
 from logstore.wire.server import read_turns
-from tests.wire.collected import wait_for
+from tests.support.waits import eventually
 from tests.wire.lines import Line, Refusal, request
 from tests.wire.served import Served, serving
 
@@ -175,7 +175,7 @@ def test_a_read_ends_with_its_client(
 
     monkeypatch.setattr(EntriesWalk, "slice", counted)
     going.send(request(LONG[name]))
-    wait_for(lambda: number not in served.service.clients)
+    eventually(lambda: number not in served.service.clients)
     assert count == 3
     assert line("PING") == b"PONG"
     going.close()
@@ -201,7 +201,7 @@ def test_a_read_of_a_group_ends_with_its_client(
     assert line("XGROUP", "CREATE", "long", how, "0") == b"OK"
     asked = [b"GROUP", how.encode(), b"c", b"COUNT", b"4000", b"STREAMS", b"long", b">"]
     going.send(request([b"XREADGROUP", *asked]))
-    wait_for(lambda: number not in served.service.clients)
+    eventually(lambda: number not in served.service.clients)
     assert count == 3
     assert line("XPENDING", "long", how)[0] == 3 * PART_ENTRIES
     going.close()
@@ -214,7 +214,7 @@ def test_clients_that_ask_for_much_and_go_hold_up_nobody(
         with Line(served.port) as going:
             going.send(request(ALL))
     assert line(*SHORT) == [[b"1-0", [b"n", b"1"]]]
-    wait_for(lambda: len(served.service.clients) == 1)
+    eventually(lambda: len(served.service.clients) == 1)
     assert slices.count(b"long") < GONE * MANY // SLICE_ENTRIES // 2
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.wire.collected import wait_for, xadd
+from tests.support.waits import eventually
+from tests.wire.collected import xadd
 from tests.wire.lines import Absent, Line, request
 from tests.wire.served import Served, serving
 
@@ -65,7 +66,7 @@ def test_a_client_that_is_killed_is_cut(served: Served, line: Line) -> None:
         assert killed("AUTH", "secret") == b"OK"
         number = killed("CLIENT", "ID")
         assert line("CLIENT", "KILL", "ID", number) == 1
-        wait_for(lambda: number not in served.service.clients)
+        eventually(lambda: number not in served.service.clients)
         with pytest.raises((EOFError, ConnectionError)):
             killed("XADD", "s", "*", "n", "1")
     assert line("XLEN", "s") == 0
@@ -80,12 +81,12 @@ def test_replies_that_are_not_read_wait_for_their_reader(line: Line) -> None:
     assert line("XLEN", "s") == ADDS + 1
 
 
-def test_who_goes_amid_a_request_takes_nothing_along(served: Served, line: Line) -> None:
+def test_a_client_that_goes_amid_a_request_takes_nothing_along(served: Served, line: Line) -> None:
     with Line(served.port) as going:
         assert going("AUTH", "secret") == b"OK"
         number = going("CLIENT", "ID")
         going.send(request(xadd(b"s", b"1"))[:-4])
-    wait_for(lambda: number not in served.service.clients)
+    eventually(lambda: number not in served.service.clients)
     assert line("XLEN", "s") == 0
 
 

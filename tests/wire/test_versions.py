@@ -140,15 +140,17 @@ NEW = (
 )  # fmt: skip
 
 
+def replies(port: int, commands: tuple[str, ...]) -> list[Reply]:
+    """What a server answers to these behind SETUP."""
+    with Line(port) as line:
+        for words in SETUP:
+            line(*words.split())
+        return [line(*words.split()) for words in commands]
+
+
 def test_the_new_commands_do_as_redis_does(redis_peer: Peer, tmp_path: Path) -> None:
-    found: list[list[Reply]] = []
     with serving(tmp_path / "store", profile="valkey-9.2") as served:
-        for port in (served.port, redis_peer.port):
-            with Line(port) as line:
-                for words in SETUP:
-                    line(*words.split())
-                found.append([line(*words.split()) for words in NEW])
-    assert found[0] == found[1]
+        assert replies(served.port, NEW) == replies(redis_peer.port, NEW)
 
 
 def test_the_rest_is_that_of_9_1(valkey_peer: Peer, tmp_path: Path) -> None:
@@ -161,14 +163,8 @@ def test_the_rest_is_that_of_9_1(valkey_peer: Peer, tmp_path: Path) -> None:
         "XREAD STREAMS s", "XREADGROUP GROUP g c CLAIM 0 STREAMS s >", "XNACK s g FAIL IDS 1 1-1",
         "MULTI", "WATCH k", "EXEC", "XADD s IDMP p i * a b", "XINFO GROUPS s",
     )  # fmt: skip
-    found: list[list[Reply]] = []
     with serving(tmp_path / "store", profile="valkey-9.2") as served:
-        for port in (served.port, valkey_peer.port):
-            with Line(port) as line:
-                for words in SETUP:
-                    line(*words.split())
-                found.append([line(*words.split()) for words in asked])
+        assert replies(served.port, asked) == replies(valkey_peer.port, asked)
         with Line(served.port) as line:
             assert line("HELLO")[:4] == [b"server", b"valkey", b"version", b"9.2.0"]
             assert b"valkey_version:9.2.0" in line("INFO", "server")
-    assert found[0] == found[1]

@@ -6,7 +6,7 @@ import random
 
 from tests.crash.kills import names
 from tests.crash.kills.operations import Work
-from tests.crash.kills.own import Step
+from tests.crash.kills.own_streams import Step
 
 IDLE_S = 0.05  # of the shared group: who is idle for longer loses what it has
 WEIGHTS = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import logstore
 from tests.crash.kills import names
-from tests.crash.kills.own import Result, Step
+from tests.crash.kills.own_streams import Result, Step
 
 
 class Crew:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import logstore
-from tests.crash.kills import names, operations, own, takeover
+from tests.crash.kills import names, operations, own_streams, takeover
 from tests.crash.kills.crew import Crew
 from tests.crash.kills.journal import Reader
-from tests.crash.kills.own import Result, Step
+from tests.crash.kills.own_streams import Result, Step
 
 
 class Expected:
@@ -16,7 +16,7 @@ class Expected:
 
     def __init__(self, slot: int, crew: Crew) -> None:
         self.slot, self.crew = slot, crew
-        self.state = own.empty()
+        self.state = own_streams.empty()
         self.shared: list[str] = []
         self.soon: list[str] = []
         self.perhaps_soon: set[str] = set()
@@ -47,7 +47,7 @@ class Expected:
         step, self.pending = self.pending, None
         assert step is not None
         assert step["n"] == number
-        own.change(self.state, step, result)
+        own_streams.change(self.state, step, result)
         self.crew.ended(self.slot, step, result)
         refused = bool(result.get("refused"))
         if step["op"] == "idem":
@@ -67,13 +67,13 @@ class Expected:
     def settle(self, store: logstore.Store[bytes]) -> bool:
         """It ended where it was: what it had begun happened whole or not at all; whether it did."""
         self.crew.died(self.slot, self.pending)
-        found = own.look(store, self.slot)
+        found = own_streams.read_own(store, self.slot)
         step, self.pending, self.send_again = self.pending, None, None
         if step is None:
-            assert found == self.state, own.difference(found, self.state)
+            assert found == self.state, own_streams.difference(found, self.state)
             return False
         self.cut_off += 1
-        there = own.happened(self.state, found, step)
+        there = own_streams.happened(self.state, found, step)
         if "shared" in step:
             entries = store.stream(names.SHARED).range(count=3000, reverse=True)
             added = any(entry.fields[b"t"] == step["shared"].encode() for entry in entries)

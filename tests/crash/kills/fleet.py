@@ -16,27 +16,48 @@ from tests.crash.kills import crew, names, takeover, writer
 from tests.crash.kills.crew import Crew
 from tests.crash.kills.expected import Expected, settle_ticks
 from tests.crash.kills.journal import Reader
-from tests.crash.steps import Step, Task
+from tests.crash.steps import CommitStep, Task
 
 WRITERS = 4
 POLICIES: tuple[Sync, ...] = ("everysec", "os", "always", "everysec")
 WAIT_S, WAIT_CARE_S, WAIT_LANE_S = 0.08, 0.25, 1.0
-PLAIN = [(step, Task.NONE) for step in Step if step <= Step.ROLL_SEGMENT_NAMED]
-CARE = [(step, task) for task in Task if 0 < task < Task.LANE for step in (
-    Step.BEGUN, Step.HALF_APPENDED, Step.APPENDED, Step.SYNCED, Step.PUBLISHED, Step.RENAMED,
-    Step.REMOVED,
-)]  # fmt: skip
+PLAIN = [(step, Task.NONE) for step in CommitStep if step <= CommitStep.ROLL_SEGMENT_NAMED]
+CARE = [
+    (step, task)
+    for task in Task
+    if 0 < task < Task.LANE
+    for step in (
+        CommitStep.BEGUN,
+        CommitStep.HALF_APPENDED,
+        CommitStep.APPENDED,
+        CommitStep.SYNCED,
+        CommitStep.PUBLISHED,
+        CommitStep.RENAMED,
+        CommitStep.REMOVED,
+    )
+]
 LANE = [
-    (Step.LOCKED, Task.LANE), (Step.BEGUN, Task.FOLLOWING), (Step.INDEXED, Task.FOLLOWING),
-    *((step, task) for task in (
-        Task.LANE_ADD, Task.LANE_READ, Task.LANE_ACK, Task.LANE_READ, Task.LANE_ACK
-    ) for step in (Step.ANNOUNCED, Step.HALF_APPENDED, Step.APPENDED, Step.PUBLISHED)),
-]  # fmt: skip
+    (CommitStep.LOCKED, Task.LANE),
+    (CommitStep.BEGUN, Task.FOLLOWING),
+    (CommitStep.INDEXED, Task.FOLLOWING),
+    *(
+        (step, task)
+        for task in (Task.LANE_ADD, Task.LANE_READ, Task.LANE_ACK, Task.LANE_READ, Task.LANE_ACK)
+        for step in (
+            CommitStep.ANNOUNCED,
+            CommitStep.HALF_APPENDED,
+            CommitStep.APPENDED,
+            CommitStep.PUBLISHED,
+        )
+    ),
+]
 LANE_SYNCED = [
-    (step, task) for step in (Step.SYNCING, Step.SYNCED) for task in (Task.LANE_READ, Task.LANE_ACK)
+    (step, task)
+    for step in (CommitStep.SYNCING, CommitStep.SYNCED)
+    for task in (Task.LANE_READ, Task.LANE_ACK)
 ]
 PAUSE_S = 0.02  # on average, of who goes through the pipeline while others are in the lane
-DEAD_COMMIT = (Step.FINISHING_A_DEAD_COMMIT, Task.NONE)
+DEAD_COMMIT = (CommitStep.FINISHING_A_DEAD_COMMIT, Task.NONE)
 
 
 class Writer:
@@ -46,7 +67,7 @@ class Writer:
         self.slot, self.expected = slot, Expected(slot, crew)
         self.step, self.error = folder / f"step-{slot}", folder / f"error-{slot}"
         self.reader = Reader(folder / f"journal-{slot}")
-        self.wanted: tuple[Step, Task] = (Step.OUTSIDE, Task.NONE)
+        self.wanted: tuple[CommitStep, Task] = (CommitStep.OUTSIDE, Task.NONE)
         self.pid = 0
 
 
@@ -60,7 +81,7 @@ class Fleet:
         self.crew = Crew()
         self.writers = [Writer(folder, slot, self.crew) for slot in range(WRITERS)]
         self.commits = takeover.Commits()
-        self.hits: Counter[tuple[Step, Task]] = Counter()
+        self.hits: Counter[tuple[CommitStep, Task]] = Counter()
         with logstore.open(self.path, segment_bytes=64 * 1024) as store:
             names.set_up(store, WRITERS)
 

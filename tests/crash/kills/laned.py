@@ -23,7 +23,7 @@ def main() -> None:
     seed, parts, count, kills = map(int, sys.argv[1:])
     with tempfile.TemporaryDirectory() as folder:
         fleets = rounds.run(Path(folder), seed, parts, count, kills, lanes=LANES)
-    print(json.dumps({"figures": rounds.counted(fleets), "text": rounds.told(fleets, seed)}))
+    print(json.dumps({"figures": rounds.counted(fleets), "text": rounds.report_text(fleets, seed)}))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import logstore
 from logstore.api.group import Delivery
 from logstore.compaction import closing
 from logstore.options import Sync
-from tests.crash.kills import names, own
-from tests.crash.kills.own import Result, State, Step
+from tests.crash.kills import names, own_streams
+from tests.crash.kills.own_streams import Result, State, Step
 from tests.crash.steps import Task, Watch
 from tests.support import inside
 
@@ -248,6 +248,6 @@ class Work:
 
 def after(work: Work, step: Step, result: Result) -> None:
     """Keep the model of the own streams up to date."""
-    own.change(work.state, step, result)
+    own_streams.change(work.state, step, result)
     if step["op"] == "idem":
         work.remembered = [*work.remembered, (step["tags"][0], result["ids"][0])][-5:]

@@ -16,7 +16,7 @@ from logstore.recovery.check import check
 from tests.crash import steps
 from tests.crash.kills import takeover
 from tests.crash.kills.fleet import WRITERS, Fleet
-from tests.crash.steps import Step, Task
+from tests.crash.steps import CommitStep, Task
 
 
 def one_round(fleet: Fleet, number: int, kills: int) -> None:
@@ -30,7 +30,7 @@ def one_round(fleet: Fleet, number: int, kills: int) -> None:
         slots = fleet.chosen()
         fleet.kill(slots)
         for each in fleet.writers:  # and at once who lingers while it finishes what those left
-            if each.pid and each.wanted[0] == Step.FINISHING_A_DEAD_COMMIT:
+            if each.pid and each.wanted[0] == CommitStep.FINISHING_A_DEAD_COMMIT:
                 fleet.kill([each.slot])
                 slots.append(each.slot)
         if observer is not None:
@@ -63,11 +63,11 @@ def without_its_index(fleet: Fleet) -> None:
         fleet.check_at_rest(store)
 
 
-def histogram(hits: Counter[tuple[Step, Task]]) -> str:
+def histogram(hits: Counter[tuple[CommitStep, Task]]) -> str:
     """How many kills hit which step."""
     lines: list[str] = []
     for task in Task:
-        for step in Step:
+        for step in CommitStep:
             if count := hits[step, task]:
                 name = step.name if not task else f"{task.name}: {step.name}"
                 name = name.lower().replace("_", " ")
@@ -77,7 +77,7 @@ def histogram(hits: Counter[tuple[Step, Task]]) -> str:
 
 def counted(fleets: list[Fleet]) -> dict[str, float]:
     """What was done and found, and where processes were killed."""
-    hits: Counter[tuple[Step, Task]] = Counter()
+    hits: Counter[tuple[CommitStep, Task]] = Counter()
     kinds: Counter[str] = Counter()
     took: dict[str, list[float]] = {"next": [], "locked": [], "opened": []}
     for fleet in fleets:
@@ -115,7 +115,7 @@ def counted(fleets: list[Fleet]) -> dict[str, float]:
     }
 
 
-def told(fleets: list[Fleet], seed: int) -> str:
+def report_text(fleets: list[Fleet], seed: int) -> str:
     """All of it as a text."""
     hits = sum((fleet.hits for fleet in fleets), Counter())
     kinds = sum((each.expected.kinds for fleet in fleets for each in fleet.writers), Counter())

@@ -18,12 +18,12 @@ import logstore
 from logstore.options import Sync
 from logstore.recovery.check import check
 from tests.crash import steps
-from tests.crash.kills import choosing, names, own, takeover
+from tests.crash.kills import choosing, names, own_streams, takeover
 from tests.crash.kills.crew import Crew
 from tests.crash.kills.expected import Expected
 from tests.crash.kills.journal import Journal, Reader
 from tests.crash.kills.operations import CARE, Work
-from tests.crash.kills.own import Step
+from tests.crash.kills.own_streams import Step
 
 KINDS = (
     "add", "add_many", "job", "read", "ack", "shared", "take", "done", "tx", "delete", "idem",
@@ -55,7 +55,9 @@ class Script:
         self.expected = Expected(0, Crew())
         self.errors: list[str] = []
         self.of_lane: Counter[str] = Counter()
-        self._watch = steps.Watch(folder / "step", 0, steps.Step.OUTSIDE)  # it watches nothing
+        self._watch = steps.Watch(
+            folder / "step", 0, steps.CommitStep.OUTSIDE
+        )  # it watches nothing
         self._journal: Journal
         self._expected_fd = -1
 
@@ -147,7 +149,7 @@ def settled(folder: Path, killed: bool) -> list[str]:
         assert tags == expected.shared
         expected.settle_soon(store)
         store.stream("probe").add({"a": "1"})
-        before = own.look(store, 0)
+        before = own_streams.read_own(store, 0)
     checked = check(folder / "store")
     assert checked.as_dict()["clean"], checked.as_dict()
     return errors if before == expected.state else [*errors, "another add changed it"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,48 +16,37 @@ import pytest
 
 import logstore
 from logstore.engine.runtime.engine import Engine
-from logstore.fs import LOCAL, File, FileSystem
+from logstore.fs import LOCAL
 from logstore.log import chain, file_names, hint
 from logstore.recovery.check import check
 from tests.crash.kills import strace
 from tests.crash.kills.strace import Hit
+from tests.support.watched_files import FileOperation, WatchedFileSystem
 
 
 class Killed(Exception):  # noqa: N818  it stands for a kill
     """The process is gone."""
 
 
-class DyingFile(File):
-    """Its process is killed after it has cut the file."""
-
-    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
-        """Killed before it is written."""
-        raise Killed
-
-
-class Other(FileSystem):
+class InterruptedRename(WatchedFileSystem):
     """What the one who writes first uses: another process comes in before its rename."""
 
-    def __init__(self, come_in: object) -> None:
-        self.come_in = come_in
+    def __init__(self, come_in: Callable[[], None]) -> None:
+        self._come_in = come_in
 
-    def rename(self, source: Path, target: Path) -> None:
+    def before(self, operation: FileOperation) -> None:
         """The other first."""
-        self.come_in()  # type: ignore[operator]
-        super().rename(source, target)
+        if operation.kind == "rename":
+            self._come_in()
 
 
-class Dying(FileSystem):
-    """What the other one uses."""
+class KilledAtWrite(WatchedFileSystem):
+    """What the other one uses: its process is killed before it writes."""
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
-        """The hint is written to by a process that is killed."""
-        file = super().open(path, write=write, create=create, exclusive=exclusive)
-        if write:
-            fd, file.fd = file.fd, -1
-            return DyingFile(fd, path)
-        return file
+    def before(self, operation: FileOperation) -> None:
+        """Killed before the bytes are written."""
+        if operation.kind == "write":
+            raise Killed
 
 
 def sealed(path: Path) -> tuple[Engine, chain.Link]:
@@ -79,11 +69,11 @@ def test_a_hint_that_two_write_is_whole_if_one_is_killed(tmp_path: Path) -> None
     def come_in() -> None:
         came.append(True)
         try:
-            hint.write(Dying(), engine.path, engine.uuid, engine.seed, link)
+            hint.write(KilledAtWrite(), engine.path, engine.uuid, engine.seed, link)
         except Killed:
             return
 
-    hint.write(Other(come_in), engine.path, engine.uuid, engine.seed, link)
+    hint.write(InterruptedRename(come_in), engine.path, engine.uuid, engine.seed, link)
     assert came
     assert hint.read(LOCAL, engine.path, engine.uuid, link) == kept
     assert check(engine.path).as_dict()["clean"]

@@ -39,7 +39,7 @@ def test_writers_killed_at_any_moment_lose_double_and_halve_nothing(
     fleets = rounds.run(tmp_path, SEED, PARTS, ROUNDS, KILLS_A_ROUND)
     found = rounds.counted(fleets)
     figures.record("kills", **found)
-    tell(rounds.told(fleets, SEED))
+    tell(rounds.report_text(fleets, SEED))
     assert found["kills"] >= KILLS * PARTS
     assert found["in_a_commit"] >= INSIDE * found["kills"]
 

@@ -14,8 +14,8 @@ from logstore.options import Sync
 from tests.crash import steps
 from tests.crash.kills import choosing, operations
 from tests.crash.kills.journal import Journal
-from tests.crash.kills.own import State
-from tests.crash.steps import Step, Task
+from tests.crash.kills.own_streams import State
+from tests.crash.steps import CommitStep, Task
 
 # What brings a writer to a step that it should linger at.
 FIRST = {
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     policy: Sync
     lane: bool  # it commits there what is plain; else all goes through the pipeline
     pause_s: float  # between operations, on average
-    linger_at: tuple[Step, Task]
+    linger_at: tuple[CommitStep, Task]
     seed: int
     state: State  # of its own streams
     remembered: list[tuple[str, str]]  # idempotent adds that may be sent again
@@ -61,11 +61,11 @@ def _run(plan: Plan) -> None:
     """Write until killed."""
     lane.IN_USE = plan.lane
     watch = steps.watch(plan.step, plan.seed, *plan.linger_at, lane=plan.lane)
-    watch.at(Step.OPENING)
+    watch.at(CommitStep.OPENING)
     work = operations.Work(plan.store, plan.slot, plan.policy, plan.state, watch, lane=plan.lane)
     work.remembered = list(plan.remembered)
     watch.opening = False
-    watch.at(Step.OUTSIDE)
+    watch.at(CommitStep.OUTSIDE)
     journal = Journal(plan.journal)
     rng = random.Random(plan.seed)
     number = plan.first

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from logstore.log import file_names
 from tests.crash.states.disk import SYNCS, Disk, Image, Inode
 from tests.crash.states.recording import STORE, Index, Moment
-from tests.crash.states.steps import Step
-from tests.crash.states.workload import Run
+from tests.crash.states.steps import ProtocolStep
+from tests.crash.states.workload import RecordedWorkload
 
 SAME, REMOUNTED, RESTARTED = "same boot", "remounted", "another boot"
 NOT_COUNTED = tuple(
@@ -34,7 +34,7 @@ class State(NamedTuple):
     """A directory as a crash may leave it, and what must be found in it."""
 
     name: str
-    step: Step  # that was cut
+    step: ProtocolStep  # that was cut
     how: str
     image: Image
     index: Index
@@ -57,7 +57,7 @@ class State(NamedTuple):
         return found.digest()
 
 
-def states(run: Run, seed: str, losses: int, *, only: str = "") -> Iterator[State]:
+def states(run: RecordedWorkload, seed: str, losses: int, *, only: str = "") -> Iterator[State]:
     """The states of all cuts of a recording; ``losses`` random ones at each operation."""
     disk = Disk()
     disk.load(run.begin, run.numbers, run.durable)
@@ -82,7 +82,7 @@ def states(run: Run, seed: str, losses: int, *, only: str = "") -> Iterator[Stat
 
 
 def _state(
-    run: Run, cut: int, moment: Moment, how: str, image: Image, index: Index, boot: str
+    run: RecordedWorkload, cut: int, moment: Moment, how: str, image: Image, index: Index, boot: str
 ) -> State:  # fmt: skip
     killed = boot == SAME
     least = moment.acknowledged if killed else moment.durable
@@ -93,7 +93,7 @@ def _state(
     )  # fmt: skip
 
 
-def _kills(run: Run, disk: Disk, cut: int, moment: Moment) -> Iterator[State]:
+def _kills(run: RecordedWorkload, disk: Disk, cut: int, moment: Moment) -> Iterator[State]:
     """Killed before the operation, or in the middle of a write: the kernel keeps what it has."""
     image = disk.everything()
     wake = f"{STORE}/{file_names.WAKE}"
@@ -125,12 +125,14 @@ def _path_of(disk: Disk, inode: Inode) -> str:
     return look(disk.root, "")
 
 
-def _least(run: Run, disk: Disk, cut: int, moment: Moment, index: Index, how: str) -> State:
+def _least(
+    run: RecordedWorkload, disk: Disk, cut: int, moment: Moment, index: Index, how: str
+) -> State:
     return _state(run, cut, moment, how, disk.durable(), index, RESTARTED)
 
 
 def _losses(
-    run: Run, disk: Disk, cut: int, moment: Moment, seed: str, number: int
+    run: RecordedWorkload, disk: Disk, cut: int, moment: Moment, seed: str, number: int
 ) -> State:  # fmt: skip
     rng = random.Random(f"{seed}/{run.workload.name}/{cut}/{number}")
     image = disk.after_power_cut(rng)

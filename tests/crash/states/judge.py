@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 
 from logstore import format as fmt
 from logstore import fsinfo
-from logstore.api import opening
 from logstore.engine.shm import process_identity
-from logstore.fs import LOCAL, File, FileSystem
+from logstore.fs import LOCAL
 from logstore.index.env import Generation
 from logstore.log import file_names, segment, storefile
 from logstore.recovery import compare
 from logstore.recovery.check import check
 from tests.crash.states.explore import REMOUNTED, RESTARTED, State
-from tests.crash.states.look import Content
 from tests.crash.states.recording import BOOT_ID, BORN_NS, MOUNT, STORE
-from tests.crash.states.workload import Run, Session
+from tests.crash.states.store_content import Content
+from tests.crash.states.workload import RecordedWorkload, Session
+from tests.support.watched_files import SYNCS, FileOperation, WatchedFileSystem, in_place
 
 FOLDERS = (file_names.LOG, file_names.CHECKPOINTS)
 
@@ -53,26 +53,18 @@ class Opened(NamedTuple):
     verdict: Verdict  # but for what is expected
 
 
-class _LazyFile(File):
-    def sync(self) -> None:
-        """Nothing is cut here."""
-
-
-class LazyFileSystem(FileSystem):
-    """The real one, without syncs."""
+class FileSystemWithoutSyncs(WatchedFileSystem):
+    """The real one, but for syncs: nothing is cut here."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
-        file = super().open(path, write=write, create=create, exclusive=exclusive)
-        fd, file.fd = file.fd, -1
-        return _LazyFile(fd, path)
+    def before(self, operation: FileOperation) -> None:
+        assert operation.kind != "sync_directory" or operation.path.is_dir()
 
-    def sync_directory(self, path: Path) -> None:
-        """Nothing is cut here."""
-        assert path.is_dir()
+    def leaves_out(self, operation: FileOperation) -> bool:
+        """Syncs."""
+        return operation.kind in SYNCS
 
     def temporary_directory(self) -> Path:
         """Where the states are."""
@@ -99,7 +91,7 @@ class Judge:
     def __init__(self, scratch: Path, known: dict[bytes, Opened] | None = None) -> None:
         self._scratch = scratch
         self._known: dict[bytes, Opened] = {} if known is None else known
-        self._fs = LazyFileSystem(scratch)
+        self._fs = FileSystemWithoutSyncs(scratch)
         self._boot = RESTARTED
         self._shown: dict[int, tuple[int, int]] = {}  # inode: that of the recording
         self._settled: set[bytes] = set()
@@ -109,25 +101,25 @@ class Judge:
     def sitting(self) -> Iterator[Judge]:
         """In place of the real file system, clock of boots and identity of files."""
         identity, boot_id, sync = fsinfo.file_identity, process_identity.boot_id, Generation.sync
-        uuid, before = storefile.new_uuid, opening.FILES[0]
+        uuid = storefile.new_uuid
         fsinfo.file_identity = self._identity
         process_identity.boot_id = lambda: RESTARTED if self._boot == RESTARTED else BOOT_ID
         Generation.sync = lambda generation: None  # type: ignore[method-assign]
         storefile.new_uuid = lambda: bytes(range(16))
-        opening.FILES[0] = self._fs
         try:
-            yield self
+            with in_place(self._fs):
+                yield self
         finally:
             fsinfo.file_identity, process_identity.boot_id = identity, boot_id
             Generation.sync = sync  # type: ignore[method-assign]
-            storefile.new_uuid, opening.FILES[0] = uuid, before
+            storefile.new_uuid = uuid
 
     def _identity(self, path: Path) -> tuple[int, int, int, int]:
         found = os.stat(path)
         device, inode = self._shown.get(found.st_ino, (found.st_dev, found.st_ino))
         return MOUNT + (self._boot == REMOUNTED), device, inode, BORN_NS
 
-    def judge(self, run: Run, state: State, digest: bytes) -> Verdict:
+    def judge(self, run: RecordedWorkload, state: State, digest: bytes) -> Verdict:
         """Open it, and open it again; AssertionError if anything is not as promised.
 
         What was opened before is held against what is expected of it now: the same bytes may be
@@ -147,7 +139,7 @@ class Judge:
             steps=place, happened=place > state.least if changes else None
         )
 
-    def _open(self, run: Run, state: State) -> Opened:
+    def _open(self, run: RecordedWorkload, state: State) -> Opened:
         root = Path(tempfile.mkdtemp(dir=self._scratch))
         self._boot = state.boot
         self._shown = lay_out(root, state)
@@ -214,7 +206,7 @@ class Judge:
             session.store.close()
 
 
-def _place(run: Run, state: State, found: Content) -> int:
+def _place(run: RecordedWorkload, state: State, found: Content) -> int:
     """After how many steps it is; the last of those that fit."""
     allowed = run.contents[state.least : state.most + 1]
     for place in range(len(allowed) - 1, -1, -1):

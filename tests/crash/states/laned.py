@@ -28,13 +28,13 @@ from logstore.engine.shm.control_block import LogWords, Wake
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.options import Sync
-from tests.crash.states import look
+from tests.crash.states import store_content
 from tests.crash.states.disk import Event
-from tests.crash.states.look import Content
 from tests.crash.states.model import value
 from tests.crash.states.recording import STORE, Index, Recorder
 from tests.crash.states.scripts import CHECKPOINT, REOPEN, SYNC
-from tests.crash.states.steps import LANE, LANE_STEPS, Step
+from tests.crash.states.steps import LANE, LANE_STEPS, ProtocolStep
+from tests.crash.states.store_content import Content
 from tests.crash.states.workload import Do, Session, Workload
 from tests.support import inside
 from tests.support.inside import FixedClock
@@ -88,7 +88,7 @@ class LaneSession(Session):
 
     def content(self) -> Content:
         """All that it holds."""
-        return look.content(self.store, self.clock, LOOK_MS)
+        return store_content.content(self.store, self.clock, LOOK_MS)
 
     def agree(self, step: Do, found: Content) -> None:
         """What was added, and is pending, as the steps know it."""
@@ -225,7 +225,7 @@ class RecordedLane:
                 earlier = index
             if step not in images:
                 images[step] = _with(done, words, indexed_upto)
-            self._recorder.laid(event, Step(LANE, what, step), images[step], earlier)
+            self._recorder.laid(event, ProtocolStep(LANE, what, step), images[step], earlier)
             if step == OF_THE_INDEX[1]:
                 indexed_upto = wake.indexed_upto
             if name := STORES.get(step):

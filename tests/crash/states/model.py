@@ -1,14 +1,14 @@
-"""What a store must hold, by the model of ``tests/model``, told as ``look`` tells of a store.
+"""What a store must hold, by the model of ``tests/model``, as plain values.
 
-The semantics are those of ``StoreModel`` and ``Group``; here is only how their state is written as
-the plain values that ``look.plain`` gives, and how it begins with what a directory held already.
+The semantics are those of ``StoreModel`` and ``Group``. Here is only how their state is written as
+the values that ``store_content.plain`` gives, and how it begins with what a directory held already.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.crash.states.look import Content, short
+from tests.crash.states.store_content import Content, short
 from tests.model.groups import ID, Consumer, Group, Held, Pairs
 from tests.model.store import StoreModel
 from tests.model.streams import SETTINGS, Stream, Waits
@@ -70,8 +70,8 @@ def _begun_group(told: Content) -> Group:
     return Group(number(told["last"]), consumers=consumers, pending=held, **told["settings"])
 
 
-def told(model: StoreModel) -> Content:
-    """What the model holds now, as ``look.plain`` tells of a store."""
+def model_content(model: StoreModel) -> Content:
+    """What the model holds now, as ``store_content.plain`` tells of a store."""
     return {name.decode(): _stream(model.streams[name]) for name in model.names()}
 
 

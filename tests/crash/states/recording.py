@@ -19,12 +19,12 @@ from logstore.engine.commit import log_tail, write_back
 from logstore.engine.shm import process_identity
 from logstore.engine.shm.control_block import Wake
 from logstore.engine.shm.writer_lock import WriterLock
-from logstore.fs import File, FileSystem
 from logstore.index.env import Generation
 from logstore.log import file_names, storefile
 from tests.crash.states.disk import Event, Image
-from tests.crash.states.steps import Step, code_of, step_of
-from tests.crash.twins import in_place
+from tests.crash.states.steps import ProtocolStep, code_of, step_of
+from tests.support.watched_files import FileOperation, WatchedFileSystem, in_place
+from tests.support.wrapped_calls import around
 
 STORE = "new/store"  # below the root, so that the names above the store count, too
 MOUNT, BORN_NS, BOOT_ID = 7, 9, "the boot of the recording"
@@ -48,7 +48,7 @@ class Moment(NamedTuple):
     """An operation, and what was true just before it."""
 
     event: Event
-    step: Step
+    step: ProtocolStep
     acknowledged: int  # steps of the workload
     durable: int  # of them, those that must outlive a power cut
     index: Index
@@ -56,30 +56,7 @@ class Moment(NamedTuple):
     wake: bytes
 
 
-class _RecordedFile(File):
-    recorder: Recorder
-    number: int
-
-    def pwrite(self, data: bytes | bytearray, offset: int) -> None:
-        self.recorder.note("write", self.path, self.number, offset, bytes(data))
-        super().pwrite(data, offset)
-
-    def sync(self) -> None:
-        self.recorder.note("sync", self.path, self.number)
-        super().sync()
-
-    def truncate(self, size_bytes: int) -> None:
-        self.recorder.note("truncate", self.path, self.number, size_bytes)
-        super().truncate(size_bytes)
-
-    def allocate(self, size_bytes: int) -> None:
-        if self.path.name.startswith(file_names.RESERVE):
-            return  # a megabyte of nothing in every state
-        self.recorder.note("truncate", self.path, self.number, size_bytes)
-        super().allocate(size_bytes)
-
-
-class Recorder(FileSystem):
+class Recorder(WatchedFileSystem):
     """The real file system, written down."""
 
     def __init__(self, root: Path) -> None:
@@ -132,7 +109,7 @@ class Recorder(FileSystem):
         """Write down a step that is no operation on files."""
         self._keep(Event("mark", ""), step_of(sys._getframe(1), what, None))
 
-    def laid(self, event: Event, step: Step, wake: bytes, index: Index) -> None:
+    def laid(self, event: Event, step: ProtocolStep, wake: bytes, index: Index) -> None:
         """Write down what was done past this file system, with WAKE and the index as they were."""
         if event.kind != "mark":
             path = self.root / event.path
@@ -140,7 +117,11 @@ class Recorder(FileSystem):
         self._keep(event, step, wake, index)
 
     def _keep(
-        self, event: Event, step: Step, wake: bytes | None = None, index: Index | None = None
+        self,
+        event: Event,
+        step: ProtocolStep,
+        wake: bytes | None = None,
+        index: Index | None = None,
     ) -> None:
         if wake is None:
             try:
@@ -176,61 +157,43 @@ class Recorder(FileSystem):
         self._synced[name] = self.index()[name]
 
     # -- the file system ----------------------------------------------------------------------
-    def open(self, path: Path, *, write: bool = False, create: bool = False,
-             exclusive: bool = False) -> File:  # fmt: skip
-        if (create or exclusive) and not path.exists():
-            self.note("create", path, self._number(path))
-        file = super().open(path, write=write, create=create, exclusive=exclusive)
-        if not write or path not in self._by_path:
-            return file
-        fd, file.fd = file.fd, -1
-        made = _RecordedFile(fd, path)
-        made.recorder, made.number = self, self._by_path[path]
-        return made
-
-    def rename(self, source: Path, target: Path) -> None:
-        self.note("rename", source, target=target)
-        super().rename(source, target)
-        if source in self._by_path:
-            self._by_path[target] = self._by_path.pop(source)
-
-    def remove(self, path: Path) -> None:
-        if path.exists():
+    def before(self, operation: FileOperation) -> None:
+        kind, path, file = operation.kind, operation.path, operation.file
+        if kind == "create":
+            self.note(kind, path, self._number(path))
+        elif kind == "rename":
+            assert operation.source is not None
+            self.note(kind, operation.source, target=path)
+        elif kind == "remove_tree":
+            for each in sorted(path.rglob("*"), reverse=True):
+                self.note("remove", each)
+        elif kind in {"make_directory", "sync_directory"}:
+            self.note(kind, path)
+        elif file is not None and file.number:
+            self._note_of_file(operation, file.number)
+        if kind in {"remove", "remove_tree"} and path.exists():
             self.note("remove", path)
             self._by_path.pop(path, None)
-        super().remove(path)
 
-    def remove_tree(self, path: Path) -> None:
-        for each in sorted(path.rglob("*"), reverse=True):
-            self.note("remove", each)
-        if path.exists():
-            self.note("remove", path)
-        super().remove_tree(path)
+    def _note_of_file(self, operation: FileOperation, number: int) -> None:
+        kind, path, _, _, offset, size_bytes, data = operation
+        if kind == "write":
+            self.note(kind, path, number, offset, bytes(data))
+        elif kind == "sync":
+            self.note(kind, path, number)
+        elif kind in {"truncate", "allocate"} and not self.leaves_out(operation):
+            self.note("truncate", path, number, size_bytes)
 
-    def make_directory(self, path: Path) -> None:
-        for each in reversed([path, *path.parents]):
-            if not each.exists():
-                self.note("make_directory", each)
-                super().make_directory(each)
+    def leaves_out(self, operation: FileOperation) -> bool:
+        """The space that is set aside: a megabyte of nothing in every state."""
+        return operation.kind == "allocate" and operation.path.name.startswith(file_names.RESERVE)
 
-    def sync_directory(self, path: Path) -> None:
-        self.note("sync_directory", path)
-        super().sync_directory(path)
-
-
-def _around(owner: Any, name: str, before: Callable[..., None] | None, after: Any = None) -> Any:
-    original = getattr(owner, name)
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if before is not None:
-            before(*args)
-        result = original(*args, **kwargs)
-        if after is not None:
-            after(*args)
-        return result
-
-    setattr(owner, name, wrapped)
-    return lambda: setattr(owner, name, original)
+    def after(self, operation: FileOperation) -> None:
+        path, file, source = operation.path, operation.file, operation.source
+        if operation.kind in {"open", "create"} and file is not None and file.write:
+            file.number = self._by_path.get(path, 0)
+        elif operation.kind == "rename" and source in self._by_path:
+            self._by_path[path] = self._by_path.pop(source)
 
 
 def _followed(recorder: Recorder) -> Callable[[], None]:
@@ -265,11 +228,11 @@ def recording(root: Path) -> Iterator[Recorder]:
         return MOUNT, found.st_dev, found.st_ino, BORN_NS
 
     undo = [
-        _around(Wake, "begin", lambda *_: recorder.mark("announce the commit in WAKE")),
-        _around(Wake, "publish", lambda *_: recorder.mark("publish in WAKE"),
+        around(Wake, "begin", lambda *_: recorder.mark("announce the commit in WAKE")),
+        around(Wake, "publish", lambda *_: recorder.mark("publish in WAKE"),
                 lambda *_: recorder.mark("published")),
-        _around(WriterLock, "release", None, lambda *_: recorder.mark("let go of LOCK")),
-        _around(Generation, "sync", lambda *_: recorder.mark("sync the index"),
+        around(WriterLock, "release", None, lambda *_: recorder.mark("let go of LOCK")),
+        around(Generation, "sync", lambda *_: recorder.mark("sync the index"),
                 recorder.index_synced),
         _followed(recorder),
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from logstore.errors import CommittedError, FileSystemError
 from logstore.fs import LOCAL
 from logstore.log import file_names
 from logstore.recovery import index_validity
-from tests.crash.states import look
+from tests.crash.states import store_content
 from tests.crash.states.explore import SAME, State, states
 from tests.crash.states.judge import Judge, Verdict, lay_out
 from tests.crash.states.model import value
@@ -105,7 +105,7 @@ def failed_sync(path: Path) -> Begun:
     copy = path.with_name("copy")
     shutil.copytree(path, copy, ignore=shutil.ignore_patterns("index", "WAKE"))
     store = logstore.open(copy, background=False, clock=FixedClock())
-    after = look.content(store, FixedClock())
+    after = store_content.content(store, FixedClock())
     store.close()
     shutil.rmtree(copy)
     shutil.rmtree(path / file_names.INDEX / "1")
@@ -120,7 +120,7 @@ def of_format_1(path: Path) -> Begun:
     with logstore.open(path, readonly=True, background=False, clock=clock) as store:
         assert content(store) == json.loads(CONTENT.read_text(encoding="utf-8"))
         assert store.info().format_version == 1 < fmt.FORMAT_VERSION
-        return Begun(look.content(store, clock))
+        return Begun(store_content.content(store, clock))
 
 
 def _killed(protocol: str, doing: str, how: str) -> Callable[[State], bool]:

@@ -37,7 +37,7 @@ LANE_STEPS = (
 )  # fmt: skip
 
 
-class Step(NamedTuple):
+class ProtocolStep(NamedTuple):
     """A row of the table."""
 
     protocol: str
@@ -92,7 +92,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
+def step_of(frame: FrameType | None, kind: str, path: Path | None) -> ProtocolStep:
     """The step of an operation, from the stack of those who called for it."""
     found: tuple[str, str] | None = None
     creating = False
@@ -112,7 +112,7 @@ def step_of(frame: FrameType | None, kind: str, path: Path | None) -> Step:
     if whole:
         protocol, part = whole, part or protocol
     what = kind if path is None else f"{_KINDS.get(kind, kind)} {_called(path)}"
-    return Step(protocol, part, what)
+    return ProtocolStep(protocol, part, what)
 
 
 def _whole(frame: FrameType) -> str:

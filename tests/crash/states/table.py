@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.crash.states.judge import Opened, Verdict
-from tests.crash.states.steps import LOOKED_FOR, PROTOCOLS, Step
+from tests.crash.states.steps import LOOKED_FOR, PROTOCOLS, ProtocolStep
 
 COLUMNS = (
     "made",
@@ -24,12 +24,12 @@ class Table:
     """Counts, by step."""
 
     def __init__(self) -> None:
-        self.rows: dict[Step, Counter[str]] = {}
+        self.rows: dict[ProtocolStep, Counter[str]] = {}
         self.known: dict[bytes, Opened] = {}
         self.outcomes = 0
         self.workloads: list[str] = []
 
-    def add(self, step: Step, verdict: Verdict, *, fresh: bool) -> None:
+    def add(self, step: ProtocolStep, verdict: Verdict, *, fresh: bool) -> None:
         """One state and what became of it; counted once if another was the same, byte for byte."""
         row = self.rows.setdefault(step, Counter())
         row["made"] += 1
@@ -77,7 +77,7 @@ class Table:
         return "\n".join(lines)
 
 
-def label(step: Step) -> str:
+def label(step: ProtocolStep) -> str:
     """A step within its protocol."""
     return f"{step.part}: {step.doing}" if step.part else step.doing
 

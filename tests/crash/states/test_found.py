@@ -9,46 +9,38 @@ import pytest
 
 import logstore
 from logstore import format as fmt
-from logstore.fs import LOCAL, FileSystem
+from logstore.fs import LOCAL
 from logstore.log import chain, file_names, log_reader, segment, storefile
 from logstore.log.segment_writer import crc_seed
 from logstore.recovery.check import check
-from tests.crash.twins import in_place
+from tests.support.watched_files import FileOperation, OperationLog, WatchedFileSystem, in_place
 
 
 def test_the_name_of_a_new_store_is_durable(tmp_path: Path) -> None:
     """A power cut took the directory, and all that was acknowledged in it."""
     undone: set[Path] = set()
 
-    class Watching(FileSystem):
-        def make_directory(self, path: Path) -> None:
-            undone.update(each for each in (path, *path.parents) if not each.exists())
-            super().make_directory(path)
-
-        def sync_directory(self, path: Path) -> None:
-            super().sync_directory(path)
-            undone.difference_update([each for each in undone if each.parent == path])
+    class NotDurable(WatchedFileSystem):
+        def after(self, operation: FileOperation) -> None:
+            path = operation.path
+            if operation.kind == "make_directory":
+                undone.add(path)
+            elif operation.kind == "sync_directory":
+                undone.difference_update([each for each in undone if each.parent == path])
 
     path = tmp_path / "a" / "b" / "store"
-    with in_place(Watching()), logstore.open(path, background=False, sync="always") as store:
+    with in_place(NotDurable()), logstore.open(path, background=False, sync="always") as store:
         store.stream("s").add({"v": 1})
         assert {each.parent for each in undone} <= {path / file_names.INDEX}
 
 
 def test_a_store_in_a_directory_that_is_there_is_made_durable(tmp_path: Path) -> None:
     """Whoever made the directory may have been killed before it synced the name."""
-    synced: list[Path] = []
-
-    class Watching(FileSystem):
-        def sync_directory(self, path: Path) -> None:
-            super().sync_directory(path)
-            synced.append(path)
-
     path = tmp_path / "store"
     path.mkdir()
-    with in_place(Watching()):
+    with in_place(OperationLog()) as files:
         logstore.open(path, background=False).close()
-    assert tmp_path in synced
+    assert tmp_path in [each.path for each in files.of("sync_directory")]
 
 
 def test_a_segment_that_is_void_from_its_start(tmp_path: Path) -> None:

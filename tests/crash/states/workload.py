@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import logstore
 from logstore.options import Sync
-from tests.crash.states import look, model
+from tests.crash.states import model, store_content
 from tests.crash.states.disk import Image
-from tests.crash.states.look import Content
 from tests.crash.states.recording import STORE, Moment, Recorder, recording
+from tests.crash.states.store_content import Content
 from tests.model.store import StoreModel
 from tests.support.inside import FixedClock
 
@@ -43,16 +43,16 @@ class Session:
 
     def content(self) -> Content:
         """All that it holds."""
-        return look.content(self.store, self.clock)
+        return store_content.content(self.store, self.clock)
 
     def begun(self, found: Content) -> None:
         """It begins with this."""
-        self.model = model.begun(look.plain(found))
+        self.model = model.begun(store_content.plain(found))
 
     def agree(self, step: Do, found: Content) -> None:
         """AssertionError if the model says otherwise after a step."""
         step.model(self.model)
-        _agree(step.name, look.plain(found), model.told(self.model))
+        _agree(step.name, store_content.plain(found), model.model_content(self.model))
 
 
 class Do(NamedTuple):
@@ -82,7 +82,7 @@ class Workload(NamedTuple):
     session: type[Session] = Session
 
 
-class Run(NamedTuple):
+class RecordedWorkload(NamedTuple):
     """A recording: its moments, what the store held after each step, and what it began with."""
 
     workload: Workload
@@ -95,7 +95,7 @@ class Run(NamedTuple):
     durable: dict[str, bytes]
 
 
-def record(workload: Workload, scratch: Path) -> Run:
+def record(workload: Workload, scratch: Path) -> RecordedWorkload:
     """Do it once, written down; each step is held against the model."""
     root = Path(tempfile.mkdtemp(dir=scratch))
     begun = Begun({})
@@ -107,7 +107,9 @@ def record(workload: Workload, scratch: Path) -> Run:
     with recording(root) as recorder:
         session.open()
         contents = [session.content()]
-        assert look.plain(contents[0]) == look.plain(begun.content), "what it began with"
+        assert store_content.plain(contents[0]) == store_content.plain(begun.content), (
+            "what it began with"
+        )
         try:
             for step in workload.steps:
                 step.do(session)
@@ -121,7 +123,7 @@ def record(workload: Workload, scratch: Path) -> Run:
                 session.store.close()
         recorder.durable = recorder.acknowledged
         recorder.mark("the end")
-    return Run(
+    return RecordedWorkload(
         workload, recorder.moments, contents, recorder.begin, recorder.numbers, root,
         begun.before, begun.durable,
     )  # fmt: skip
@@ -140,9 +142,9 @@ def _agree(name: str, found: Content, expected: Content) -> None:
     raise AssertionError(f"{name}: {sorted(found)} is not {sorted(expected)}")
 
 
-def forget(run: Run) -> None:
+def forget(run: RecordedWorkload) -> None:
     """The directory of a recording goes."""
     shutil.rmtree(run.root)
 
 
-__all__ = ["Do", "Recorder", "Run", "Session", "Workload", "forget", "record"]
+__all__ = ["Do", "RecordedWorkload", "Recorder", "Session", "Workload", "forget", "record"]

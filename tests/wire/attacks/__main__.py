@@ -13,7 +13,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.wire.attacks.case import MIB, Case, Row, over, run
+from tests.wire.attacks.case import MIB, AttackCase, AttackRow, over, run
 
 HEAD = (
     "| attack | server | others wait, p99 | at most | memory | files | log | processor | seen |\n"
@@ -21,16 +21,16 @@ HEAD = (
 )
 
 
-def cases() -> list[Case]:
+def cases() -> list[AttackCase]:
     """Those of every module of this folder."""
-    found: list[Case] = []
+    found: list[AttackCase] = []
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         module = importlib.import_module(f"tests.wire.attacks.{path.stem}")
         found += getattr(module, "CASES", [])
     return found
 
 
-def line(case: Case, row: Row) -> str:
+def line(case: AttackCase, row: AttackRow) -> str:
     """A line of the table."""
     cost = row.cost
     first = f"{case.name} ({case.full:,})" if row.name == "ours" else ""

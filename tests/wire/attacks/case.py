@@ -60,7 +60,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Case:
+class AttackCase:
     """An attack, called with each server and a size: ``small`` with pytest, ``full`` for the table.
 
     ``waits``: what the bystander asks, "all", "reads" or "adds". ``redis`` False: Redis is not
@@ -82,7 +82,7 @@ class Case:
         return self.name.replace(" ", "_")
 
 
-class Row(NamedTuple):
+class AttackRow(NamedTuple):
     """One server's line of the table."""
 
     name: str
@@ -98,7 +98,7 @@ class Row(NamedTuple):
         )
 
 
-def run(case: Case, directory: Path, *, full: bool = False) -> list[Row]:
+def run(case: AttackCase, directory: Path, *, full: bool = False) -> list[AttackRow]:
     """Attack ours, then Redis; what each had to bear."""
     size = case.full if full else case.small
     rows = []
@@ -117,12 +117,12 @@ def run(case: Case, directory: Path, *, full: bool = False) -> list[Row]:
             target.kill()
             raise
         target.end()
-        rows.append(Row(name, meter.cost, seen))
+        rows.append(AttackRow(name, meter.cost, seen))
         shutil.rmtree(home)
     return rows
 
 
-def over(case: Case, rows: list[Row], *, strict: bool) -> list[str]:
+def over(case: AttackCase, rows: list[AttackRow], *, strict: bool) -> list[str]:
     """Where ours cost more than the budget allows."""
     cost, budget = rows[0].cost, case.budget
     theirs = rows[1].cost if len(rows) > 1 else Cost()
@@ -142,7 +142,7 @@ def over(case: Case, rows: list[Row], *, strict: bool) -> list[str]:
     return found
 
 
-def check(case: Case, directory: Path) -> str:
+def check(case: AttackCase, directory: Path) -> str:
     """Run a case at its small size; its rows, or what was over the budget as a failure."""
     try:
         rows = run(case, directory)

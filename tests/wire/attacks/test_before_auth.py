@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.servers import Serve, Target
 from tests.wire.attacks.swarm import Swarm, hello
 from tests.wire.lines import request
@@ -60,25 +60,34 @@ REFUSED = request([b"XRANGE", b"bystander", b"-", b"+"]) * 500
 PAGE = b"POST / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\n"
 GUESS = request([b"AUTH", b"guess"])
 LIMITS = Budget(memory_bytes=100 * MIB, files=1060, p99_ms=20, log_bytes=4096)
+case_of_hundreds = partial(AttackCase, small=100, full=1000, budget=LIMITS)
 CASES = [
-    Case("first messages of handshakes", handshakes, small=200, full=1000, serve=SECURE,
-         budget=LIMITS),
-    Case("handshakes begun again and again", partial(swarm, hello()), small=100, full=1000,
-         serve=SECURE, budget=LIMITS, redis=False, why="the Redis of the tests has no TLS"),
-    Case("quoted lines of 64 KiB", partial(swarm, QUOTED), small=100, full=1000, serve=PASSWORD,
-         budget=LIMITS),
-    Case("refused commands without end", partial(swarm, REFUSED), small=100, full=1000,
-         serve=PASSWORD, budget=LIMITS),
-    Case("refused commands, replies unread", partial(swarm, REFUSED, reads=False), small=100,
-         full=1000, serve=PASSWORD, budget=LIMITS),
-    Case("guesses of the password", partial(swarm, GUESS), small=100, full=1000, serve=PASSWORD,
-         budget=LIMITS),
-    Case("coming and going", partial(swarm, b""), small=100, full=1000, serve=PASSWORD,
-         budget=LIMITS),
-    Case("web pages", partial(swarm, PAGE), small=100, full=1000, serve=PASSWORD, budget=LIMITS),
-]  # fmt: skip
+    AttackCase(
+        "first messages of handshakes",
+        handshakes,
+        small=200,
+        full=1000,
+        serve=SECURE,
+        budget=LIMITS,
+    ),
+    case_of_hundreds(
+        "handshakes begun again and again",
+        partial(swarm, hello()),
+        serve=SECURE,
+        redis=False,
+        why="the Redis of the tests has no TLS",
+    ),
+    case_of_hundreds("quoted lines of 64 KiB", partial(swarm, QUOTED), serve=PASSWORD),
+    case_of_hundreds("refused commands without end", partial(swarm, REFUSED), serve=PASSWORD),
+    case_of_hundreds(
+        "refused commands, replies unread", partial(swarm, REFUSED, reads=False), serve=PASSWORD
+    ),
+    case_of_hundreds("guesses of the password", partial(swarm, GUESS), serve=PASSWORD),
+    case_of_hundreds("coming and going", partial(swarm, b""), serve=PASSWORD),
+    case_of_hundreds("web pages", partial(swarm, PAGE), serve=PASSWORD),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.servers import Serve, Target
 from tests.wire.lines import request
 
@@ -129,15 +129,15 @@ def handshakes(target: Target, size: int) -> str:
 
 
 CASES = [
-    Case("a crowd of strangers", crowd, small=130, full=1000,
+    AttackCase("a crowd of strangers", crowd, small=130, full=1000,
          serve=Serve(password="a secret", files_max=4096),
          budget=Budget(memory_bytes=100 * MIB, files=1100, p99_ms=20)),
-    Case("TLS handshakes left open", handshakes, small=130, full=1300,
+    AttackCase("TLS handshakes left open", handshakes, small=130, full=1300,
          serve=Serve(password="a secret", tls=True, files_max=1100),
          budget=Budget(memory_bytes=100 * MIB, files=700, p99_ms=20, log_bytes=8 * 1024)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

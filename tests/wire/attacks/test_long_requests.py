@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.servers import Target
 from tests.wire.lines import request
 
@@ -50,16 +50,16 @@ def woken(target: Target, size: int) -> None:
 
 
 CASES = [
-    Case("patterns of many stars", stars, small=200, full=10_000,
+    AttackCase("patterns of many stars", stars, small=200, full=10_000,
          budget=Budget(max_ms=50, memory_bytes=16 * MIB, cpu_s=5), prepare=letters, redis=False,
          why="it needs minutes"),
-    Case("a command with a long name", long_name, small=4 * MIB, full=64 * MIB,
+    AttackCase("a command with a long name", long_name, small=4 * MIB, full=64 * MIB,
          budget=Budget(memory_bytes=200 * MIB, cpu_s=2)),
-    Case("clients woken at once", woken, small=200, full=2000,
+    AttackCase("clients woken at once", woken, small=200, full=2000,
          budget=Budget(max_ms=50, memory_bytes=64 * MIB)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

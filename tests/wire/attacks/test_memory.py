@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.servers import Serve, Target
 from tests.wire.lines import Line, request
 
@@ -57,13 +57,25 @@ def queued(target: Target, size: int) -> str:
 # As ours has it, for who is in; Redis has no limit for clients unless it is given one.
 OWED = Serve(theirs=("--client-output-buffer-limit", "normal 256mb 0 0"))
 CASES = [
-    Case("replies that nobody reads", unread, small=100, full=1000, prepare=_prepare, serve=OWED,
-         budget=Budget(memory_bytes=40 * MIB, files=4)),
-    Case("a transaction without end", queued, small=64, full=1200,
-         budget=Budget(memory_bytes=int(1.1 * 1024) * MIB, files=4)),
-]  # fmt: skip
+    AttackCase(
+        "replies that nobody reads",
+        unread,
+        small=100,
+        full=1000,
+        prepare=_prepare,
+        serve=OWED,
+        budget=Budget(memory_bytes=40 * MIB, files=4),
+    ),
+    AttackCase(
+        "a transaction without end",
+        queued,
+        small=64,
+        full=1200,
+        budget=Budget(memory_bytes=int(1.1 * 1024) * MIB, files=4),
+    ),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

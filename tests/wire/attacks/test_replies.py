@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logstore.options import NAME_MAX_BYTES
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.servers import Attack, Target
 
 ENTRIES = 1000  # per unit of size
@@ -67,18 +67,18 @@ OF_GROUPS = {
     "XINFO CONSUMERS of very many": "XINFO CONSUMERS s0 g0",
 }
 CASES = [
-    *(Case(name, _asking(words), small=30, full=300, prepare=_entries,
+    *(AttackCase(name, _asking(words), small=30, full=300, prepare=_entries,
            budget=Budget(memory_bytes=200 * MIB, files=4))
       for name, words in OF_ENTRIES.items()),
-    *(Case(name, _asking(words), small=30, full=1000, prepare=_groups,
+    *(AttackCase(name, _asking(words), small=30, full=1000, prepare=_groups,
            budget=Budget(memory_bytes=100 * MIB, files=4))
       for name, words in OF_GROUPS.items()),
     # The reply is 30 MiB, and twice that while it is sent; with its names as values, four times.
-    Case("KEYS of very long names", _asking("KEYS *"), small=30, full=30, prepare=_names,
+    AttackCase("KEYS of very long names", _asking("KEYS *"), small=30, full=30, prepare=_names,
          budget=Budget(memory_bytes=90 * MIB, files=4)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

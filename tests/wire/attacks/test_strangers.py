@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.servers import Serve, Target
 from tests.wire.lines import Refusal, request
 
@@ -38,13 +38,13 @@ def commands(target: Target, size: int) -> str:
 
 PASSWORD = Serve(password="a secret", files_max=3000)
 CASES = [
-    Case("strangers who say nothing", silence, small=100, full=1000, serve=PASSWORD,
+    AttackCase("strangers who say nothing", silence, small=100, full=1000, serve=PASSWORD,
          budget=Budget(memory_bytes=100 * MIB, files=1010, p99_ms=20)),
-    Case("commands without the password", commands, small=100, full=1000, serve=PASSWORD,
+    AttackCase("commands without the password", commands, small=100, full=1000, serve=PASSWORD,
          budget=Budget(memory_bytes=20 * MIB, files=12, max_ms=50)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wire.attacks.case import MIB, Budget, Case, check
+from tests.wire.attacks.case import MIB, AttackCase, Budget, check
 from tests.wire.attacks.meter import Bystander
 from tests.wire.attacks.servers import Target
 from tests.wire.lines import Line, request
@@ -134,7 +134,7 @@ def _worst(found: dict[str, float]) -> str:
 
 
 CASES = [
-    Case("any one request", sweep, small=100, full=1000, prepare=_prepare, waits="reads",
+    AttackCase("any one request", sweep, small=100, full=1000, prepare=_prepare, waits="reads",
          # Three lines, those before that are not closed yet, and a file of the store at times; one
          # that is left open by each of 33 requests would be more.
          budget=Budget(memory_bytes=150 * MIB, files=12, max_ms=50)),
@@ -142,5 +142,5 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_attack(case: Case, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_attack(case: AttackCase, tmp_path: Path, tell: Callable[[str], None]) -> None:
     tell(check(case, tmp_path))

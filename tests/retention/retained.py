@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,11 +72,3 @@ def kept(
 def ids_of(store: logstore.Store[bytes], name: bytes) -> list[StreamID]:
     """All live IDs."""
     return [entry.id for entry in store.stream(name)]
-
-
-def soon(what: Callable[[], object], within_s: float = 60.0) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + within_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)

@@ -29,7 +29,7 @@ def empty() -> State:
     }  # fmt: skip
 
 
-def look(store: logstore.Store[bytes], slot: int) -> State:
+def read_own(store: logstore.Store[bytes], slot: int) -> State:
     """The same of a store, with every derived number held against what it stands for."""
     own = store.stream(names.own(slot))
     rows, info = tagged(store, names.own(slot)), own.info()

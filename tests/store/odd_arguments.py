@@ -1,7 +1,7 @@
 """Every argument of the public face with every odd value, and what comes of each.
 
-``python -m tests.store.odd`` writes the outcomes to ``odd_arguments.txt``, which a test compares,
-with each codec: a change there is a change of what users may give.
+``python -m tests.store.odd_arguments`` writes the outcomes to ``odd_arguments.txt``, which a test
+compares, with each codec: a change there is a change of what users may give.
 """
 
 from __future__ import annotations

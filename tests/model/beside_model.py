@@ -6,16 +6,13 @@ it was before the operation.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import logstore
-from logstore.api import opening
 from logstore.engine.commit import pipeline
 from logstore.engine.runtime import pins
 from logstore.engine.snapshots import snapshot
@@ -28,12 +25,14 @@ from tests.model.groups import ID, Given, Group, Pairs
 from tests.model.retention import Lies
 from tests.model.store import StoreModel
 from tests.model.walk import Keeping, Log
+from tests.support import processes
 from tests.support.inside import FixedClock, do_due_work, roll
+from tests.support.watched_files import in_place
 
 START_MS = 4_102_444_800_000  # in 2100: for a command, with the system's clock, nothing expired yet
 
 
-class Both:
+class StoreAndModel:
     """One store in a directory of its own, and the model of it."""
 
     def __init__(self, folder: Path, node_bytes: int, node_entries: int) -> None:
@@ -56,14 +55,10 @@ class Both:
 
     # -- opening and closing ------------------------------------------------------------------
     def _open(self, **limits: int) -> None:
-        before = opening.FILES[0]
-        opening.FILES[0] = self.files
-        try:
+        with in_place(self.files):
             self.store = logstore.open(
                 self.path, sync="os", background=False, clock=self.clock, **limits
             )
-        finally:
-            opening.FILES[0] = before
 
     def reopen(self, *, rebuild: bool, meanwhile: Callable[[], None] | None = None) -> None:
         """Close and open; ``meanwhile`` looks at the closed store, then the index may go."""
@@ -153,14 +148,12 @@ class Both:
     def killed(self, name: bytes, pairs: Pairs) -> None:
         """Another process adds an entry, and is killed behind the append: the next one ends it."""
         self.follow()
-        pid = os.fork()
-        if not pid:
-            try:
-                pipeline._keep_promise = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-                self.store.stream(name).add(list(pairs))
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+        def add_and_die() -> None:
+            pipeline._keep_promise = lambda *_: processes.die()
+            self.store.stream(name).add(list(pairs))
+
+        processes.killed(add_and_die)
         self.log.follow()
         self.log.taken()  # it is in the other one's metrics
         self.model.add(name, pairs)

@@ -1,4 +1,6 @@
-"""A control: power cuts of a plain file, without a store. ``python -m tests.power.bare [SECONDS]``.
+"""A control: power cuts of a plain file, without a store.
+
+``python -m tests.power.plain_file_cuts [SECONDS]`` runs it.
 
 One process appends, another syncs again and again and notes what was acknowledged. Shutting a file
 system down takes some milliseconds; syncs are acknowledged meanwhile, and not all of them are true:
