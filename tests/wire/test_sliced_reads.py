@@ -17,7 +17,7 @@ import pytest
 
 from logstore.wire.command_runner import Runner
 from logstore.wire.commands.walking import SLICE_ENTRIES, EntriesWalk
-from logstore.wire.partial_commits import PART_ENTRIES, Begun
+from logstore.wire.partial_commits import PART_ENTRIES, PartialChange
 from logstore.wire.server import read_turns
 from tests.support.waits import eventually
 from tests.wire.lines import Line, Refusal, request
@@ -188,16 +188,16 @@ def test_a_read_of_a_group_ends_with_its_client(
     """What was handed out until then is pending."""
     going = Line(served.port)
     number, count = going("CLIENT", "ID"), 0
-    part = Begun.part
+    part = PartialChange.part
 
-    def counted(self: Begun, *args: Any, **options: Any) -> bool:
+    def counted(self: PartialChange, *args: Any, **options: Any) -> bool:
         nonlocal count
         count += 1
         if count == 3:
             hang_up(going, how)
         return part(self, *args, **options)
 
-    monkeypatch.setattr(Begun, "part", counted)
+    monkeypatch.setattr(PartialChange, "part", counted)
     assert line("XGROUP", "CREATE", "long", how, "0") == b"OK"
     asked = [b"GROUP", how.encode(), b"c", b"COUNT", b"4000", b"STREAMS", b"long", b">"]
     going.send(request([b"XREADGROUP", *asked]))
