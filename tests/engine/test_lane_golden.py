@@ -112,13 +112,13 @@ class History:
         asked: dict[str, Any] = rng.choice(
             [
                 {},
-                {"maxlen": rng.choice([0, 1, 5, 40, 150, 1000, -1, "5"])},
+                {"max_entries": rng.choice([0, 1, 5, 40, 150, 1000, -1, "5"])},
                 {
-                    "minid": rng.choice(
+                    "min_id": rng.choice(
                         [f"{FAR_MS}-{rng.randrange(60)}", "0", stream.last_id, "-", "9"]
                     )
                 },
-                {"maxlen": 50, "minid": "1"},
+                {"max_entries": 50, "min_id": "1"},
             ]
         )
         asked["approximate"] = rng.choice([True, True, True, False])
@@ -157,7 +157,7 @@ class History:
         rng = self.rng
         rows = [
             (rng.choice(self.names), {"temp": rng.choice([1.5, "é", 7]), "hum": "x" * 30},
-             rng.choice([{}, {"maxlen": 100}, {"id": f"{FAR_MS}-*"}, {"maxlen": 20}]))
+             rng.choice([{}, {"max_entries": 100}, {"id": f"{FAR_MS}-*"}, {"max_entries": 20}]))
             for _ in range(rng.randrange(1, 6))
         ]  # fmt: skip
 
@@ -273,11 +273,11 @@ def test_handles_take_no_more_than_they_may(tmp_path: Path) -> None:
         ({"temp": "1"}, {"id": b"%d-*" % (FAR_MS + 1)}),
         ({"temp": "1"}, {"id": (FAR_MS + 1, 0)}),
         ({"temp": "1"}, {"id": logstore.StreamID(FAR_MS + 1, 0)}),
-        ({"temp": "1"}, {"maxlen": 1000}),
-        ({"temp": "1"}, {"maxlen": 1000, "approximate": False}),
-        ({"temp": "1"}, {"maxlen": 2, "limit": 10}),
-        ({"temp": "1"}, {"minid": "5"}),
-        ({"temp": "1"}, {"minid": "5", "approximate": False}),
+        ({"temp": "1"}, {"max_entries": 1000}),
+        ({"temp": "1"}, {"max_entries": 1000, "approximate": False}),
+        ({"temp": "1"}, {"max_entries": 2, "limit": 10}),
+        ({"temp": "1"}, {"min_id": "5"}),
+        ({"temp": "1"}, {"min_id": "5", "approximate": False}),
         ({"temp": "1"}, {"create": False}),
     ],
 )
