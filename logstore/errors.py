@@ -9,6 +9,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- IDOrderError                   not above the stream's last ID
     |   |-- InvalidEntryError              no fields
     |   |-- EntryTypeError (TypeError)     a value that is neither str, bytes, int nor float
+    |   |-- SchemaError                    a value or field that the stream's schema does not know
     |   |-- TooLargeError                  a field, entry or name over its limit
     |   |-- InvalidPayloadError            a DUMP payload or RDB file that cannot be taken in
     |   `-- OptionError                    options out of range or in conflict
@@ -114,6 +115,10 @@ class InvalidEntryError(UsageError):
 
 class EntryTypeError(UsageError, TypeError):
     """A field or value that is neither str, bytes, int nor float."""
+
+
+class SchemaError(UsageError):
+    """A value, a field or a stored entry that does not fit the schema of its stream."""
 
 
 class TooLargeError(UsageError):

@@ -109,6 +109,8 @@ def malformed(array: Any, found: Any) -> Any:
 def _converter(pa: Any, target: Any) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(target):
         return partial(parsed_times, target=target)
+    if pa.types.is_time64(target):
+        return partial(_times_of_day, target=target)
     return lambda array: array.cast(target)
 
 
@@ -230,6 +232,15 @@ def _parsed_zone(array: Any, target: Any) -> Any:
         return array.cast(target)
     except pa.ArrowInvalid:
         return array.cast(pa.timestamp(target.unit)).cast(target)
+
+
+def _times_of_day(array: Any, target: Any) -> Any:
+    """A text array as times of day, which Arrow reads as parts of moments only."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    moments = pc.binary_join_element_wise("1970-01-01", array, " ")
+    return moments.cast(pa.timestamp(target.unit)).cast(target)
 
 
 def _cut_digits(array: Any, digits: int) -> Any:

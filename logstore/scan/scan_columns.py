@@ -200,7 +200,7 @@ def typed_columns(columns: Mapping[str, Any]) -> list[Target]:
                 f"column {name!r} cannot be {kind}: it is {arrow_type(standard, binary=False)} here"
                 if standard
                 else f"field {name!r} cannot be read as {kind}, only as text, bytes, a number, "
-                "boolean, timestamp, date32 or decimal128"
+                "boolean, timestamp, time64, date32 or decimal128"
             )
         found.append(target)
     return found
@@ -240,6 +240,7 @@ def _is_castable(kind: Any) -> bool:
             types.is_float64,
             types.is_boolean,
             types.is_timestamp,
+            types.is_time64,
             types.is_date32,
             types.is_decimal128,
         )
