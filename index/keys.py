@@ -35,8 +35,8 @@ STREAM_KEY = struct.Struct(">BQB")  # the prefix, the stream, which of the two
 LOCATOR = fmt.LOCATOR  # then the vector
 LOCATOR_PLACE = struct.Struct("<4xII")  # of a locator: the segment of its position, payload bytes
 # length, entries added, last, first, max deleted ID, position, nodes, node bytes,
-# open version, open master ID, when it expires (unix ms); then the name
-_RECORD = struct.Struct("<QQQQQQQQQIQQQQQ")
+# open version, open master ID, when it expires (unix ms), position of its schema; then the name
+_RECORD = struct.Struct("<QQQQQQQQQIQQQQQQ")
 _pack_record = _RECORD.pack
 RECORD_BYTES = _RECORD.size  # what stands before the name
 FIRST_RECORD_BYTES = 108  # of format 1, and before streams expired
@@ -94,6 +94,7 @@ class StreamRecord:
         "open_master",
         "open_version",
         "position",
+        "schema_at",
     )
 
     def __init__(
@@ -111,6 +112,7 @@ class StreamRecord:
         open_version: int = 0,
         open_master: StreamID = ZERO_ID,
         expires_ms: int = 0,
+        schema_at: int = 0,
     ) -> None:
         self.number = number
         self.name = name
@@ -126,6 +128,7 @@ class StreamRecord:
         self.open_version = open_version
         self.open_master = open_master
         self.expires_ms = expires_ms  # unix ms; 0: never
+        self.schema_at = schema_at  # position of the frame of its schema; 0: it has none
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StreamRecord):
@@ -152,6 +155,7 @@ class StreamRecord:
                 master[0],
                 master[1],
                 self.expires_ms,
+                self.schema_at,
             )
             + self.name
         )
@@ -176,6 +180,7 @@ class StreamRecord:
             f[11],
             _new(StreamID, f[12:14]),
             f[14],
+            f[15],
         )
 
 
@@ -192,7 +197,7 @@ def new_record_row(
     key = STREAM_KEY.pack(0xFF, number, IS_RECORD)
     value = (
         _pack_record(
-            entries, entries, *last, *first, 0, 0, at, 0, 0, at if entries else 0, *first, 0
+            entries, entries, *last, *first, 0, 0, at, 0, 0, at if entries else 0, *first, 0, 0
         )
         + name
     )

@@ -38,6 +38,7 @@ _HOME = {
     "FullGroupInfo": ("logstore.api.info", "FullGroupInfo"),
     "FullConsumerInfo": ("logstore.api.info", "FullConsumerInfo"),
     "FullPendingEntry": ("logstore.api.info", "FullPendingEntry"),
+    "Schema": ("logstore.schema.stream_schema", "Schema"),
     "Scan": ("logstore.api.scan", "Scan"),
     "Shipped": ("logstore.recovery.shipping", "Shipped"),
     "StreamSettings": ("logstore.options", "StreamSettings"),
@@ -78,6 +79,7 @@ _ERRORS = (
     "PeerError",
     "ReadOnlyError",
     "ReentryError",
+    "SchemaError",
     "SnapshotExpiredError",
     "StoreError",
     "StoreFailedError",
@@ -124,6 +126,7 @@ if TYPE_CHECKING:
     from logstore.options import StreamSettings as StreamSettings
     from logstore.options import Sync as Sync
     from logstore.recovery.shipping import Shipped as Shipped
+    from logstore.schema.stream_schema import Schema as Schema
 
     open = open_store
 

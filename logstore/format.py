@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-FORMAT_VERSION = 2  # written; 2: consumer groups
+FORMAT_VERSION = 3  # written; 2: consumer groups, 3: schemas
 OLDEST_VERSION = 1  # read; a store of it becomes one of FORMAT_VERSION when opened for writing
 
 # -- STORE: magic, version, length of the msgpack body, CRC32C of the body ------------------------
@@ -86,6 +86,7 @@ class Kind(IntEnum):
     RENAME = 43
     LATEST = 45
     TTL = 46
+    SCHEMA = 47
     # reserved for what is to come
     NACK = 38
     COPY = 44
@@ -98,6 +99,7 @@ KINDS_IN_USE = frozenset(range(Kind.SEAL, Kind.DROP_SEGMENT + 1)) | frozenset(
         *range(Kind.IDEMPOTENT, Kind.RENAME + 1),
         Kind.LATEST,
         Kind.TTL,
+        Kind.SCHEMA,
     ]
 )
 
@@ -155,6 +157,7 @@ LATEST_BODY = struct.Struct("<QBQQ")
 LATEST_ITEM_BYTES = 32
 TTL_BODY = struct.Struct("<QB")  # stream, form; then, in form 0, TTL_DUE; then IDs, big endian
 TTL_DUE = struct.Struct("<Q")  # unix ms
+SCHEMA_BODY = struct.Struct("<Q")  # stream; then the text of its schema, empty: none
 RENAME_BODY = struct.Struct("<Q")  # stream; then its name from now on
 assert GROUP_BODY.size == 40
 assert CONSUMER_BODY.size == 29

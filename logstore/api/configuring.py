@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from logstore.api import arguments
 from logstore.api.opening import OpenStore
@@ -16,6 +16,10 @@ from logstore.engine.snapshots import snapshot
 from logstore.errors import OptionError, shown
 from logstore.features.setting_rows import SettingRows
 from logstore.options import GroupSettings, StreamSettings, Sync
+
+if TYPE_CHECKING:
+    from logstore.index.keys import StreamRecord
+    from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
 
@@ -33,6 +37,7 @@ class StreamOptions(TypedDict, total=False):
     idempotent_max_ids: int
     compact_by: str | bytes | None
     keep_until_shipped: bool
+    schema: str | Schema | None
 
 
 class GroupOptions(TypedDict, total=False):
@@ -48,7 +53,7 @@ class GroupOptions(TypedDict, total=False):
 def stream_changes(options: StreamOptions, encoding: str | None) -> dict[str, Any]:
     """The settings of a stream that are to be changed, checked."""
     arguments.check_names(options, StreamOptions, "configure")
-    changes: dict[str, Any] = dict(options)
+    changes: dict[str, Any] = {key: value for key, value in options.items() if key != "schema"}
     _in_milliseconds(changes, "max_age")
     if "idempotent_duration" in changes:
         length = changes.pop("idempotent_duration")
@@ -83,6 +88,49 @@ def configure_stream(
     limited = any(changes.get(limit) is not None for limit in LIMITS)
     after: StreamSettings = (opened.free if limited else opened.commit)(step, sync)
     return stream_with_text(after, opened.text)
+
+
+def schema_of(given: object) -> Schema | None:
+    """A schema as it is given: its text, itself, or None. OptionError."""
+    from logstore.schema.schema_text import parse
+    from logstore.schema.stream_schema import Schema
+
+    return given if given is None or isinstance(given, Schema) else parse(given)
+
+
+def configure_schema(
+    opened: OpenStore[Any], name: bytes, schema: Schema | None, *, create: bool, sync: Sync | None
+) -> None:
+    """Set the schema of a stream. SchemaError for a stored entry that it cannot read."""
+    from logstore.engine.features import schema_changes
+
+    def commit(step: Callable[[Any], Any]) -> Any:
+        return opened.commit(step, sync)
+
+    schema_changes.put(opened.engine(), commit, name, schema, create=create)
+
+
+def schema_in(view: snapshot.Snapshot, record: StreamRecord) -> Schema | None:
+    """The schema of a stream as a snapshot has it."""
+    if not record.schema_at:
+        return None
+    from logstore.engine.streams.typed_rows import schema_of
+
+    return schema_of(view.index, record)
+
+
+def stream_schema(opened: OpenStore[Any], name: bytes) -> Schema | None:
+    """The schema of a stream; None if there is none, or no stream."""
+    record = opened.record(name)
+    if record is None or not record.schema_at:
+        return None
+
+    def look(view: snapshot.Snapshot) -> Schema | None:
+        record = view.record(name)
+        return None if record is None else schema_in(view, record)
+
+    found: Schema | None = opened.view(look)
+    return found
 
 
 def configure_group(

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from logstore.api import scheduling
-from logstore.api.configuring import group_with_text, stream_with_text
+from logstore.api.configuring import group_with_text, schema_in, stream_with_text
 from logstore.api.entry import Entry, make_entry
 from logstore.api.info import (
     ConsumerInfo,
@@ -321,6 +321,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         None if due_ms is None else scheduling.moment(due_ms),
         *ProducerRows(view.index).tally(record.number),
         scheduling.expires_at(record.expires_ms),
+        schema_in(view, record),
     )
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from logstore.api.entry import Entry
 from logstore.ids import StreamID
 from logstore.options import GroupSettings, StreamSettings
+
+if TYPE_CHECKING:
+    from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
 
@@ -42,6 +45,7 @@ class StreamInfo(Generic[T]):
     iids_added: int = 0  # entries added idempotently, in the stream's whole life
     iids_duplicates: int = 0  # adds that added nothing, in the stream's whole life
     expires_at: datetime | None = None  # None: never
+    schema: Schema | None = None  # the columns of its entries; None: it has none
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, IDs as text; for --json."""
@@ -69,6 +73,7 @@ class StreamInfo(Generic[T]):
             "scheduled": self.scheduled,
             "next-due": None if self.next_due is None else self.next_due.isoformat(),
             "expires-at": None if self.expires_at is None else self.expires_at.isoformat(),
+            "schema": None if self.schema is None else self.schema.text,
         }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from logstore.api.scheduling import ScheduledEntry, ScheduleKey, ScheduleOptions
     from logstore.engine.features.expired import Condition
     from logstore.options import StreamSettings
+    from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
 
@@ -198,6 +199,8 @@ class Stream(StreamEntries[T]):
             compact_by: a field, of each value of which only the newest entry is kept (see
                 ``latest``); entries without it are kept; None: all are kept.
             keep_until_shipped: drop by the three limits only what ``Store.ship`` published.
+            schema: the columns of the entries, as ``"temp double, at timestamp, note string?"``
+                (docs/schemas.md); each add is held against it. None: there is none.
             create: whether to make a stream that is not there.
             sync: a stronger promise than the store's, for this commit.
 
@@ -207,12 +210,17 @@ class Stream(StreamEntries[T]):
         Raises:
             OptionError: a setting is not valid.
             InvalidEntryError: ``compact_by`` is text that the store's encoding cannot take.
+            SchemaError: an entry that is stored, or scheduled, cannot be read by the schema; it is
+                named, and nothing was set.
             StreamNotFoundError: there is no stream and ``create`` is False.
         """
         from logstore.api import configuring
 
         arguments.check_flag(create, "create")
         changes = configuring.stream_changes(options, self._opened.encoding)
+        if "schema" in options:
+            schema = configuring.schema_of(options["schema"])
+            configuring.configure_schema(self._opened, self._name, schema, create=create, sync=sync)
         return configuring.configure_stream(
             self._opened, self._name, changes, create=create, sync=sync
         )
@@ -223,6 +231,13 @@ class Stream(StreamEntries[T]):
         from logstore.api import configuring
 
         return configuring.stream_settings(self._opened, self._name)
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema that was set with ``configure``; None if there is none, or no stream."""
+        from logstore.api import configuring
+
+        return configuring.stream_schema(self._opened, self._name)
 
     # -- consumer groups ----------------------------------------------------------------------
     def group(

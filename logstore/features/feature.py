@@ -60,6 +60,7 @@ class Record(Protocol):
     name: bytes
     position: int  # of the last frame that changed the record
     expires_ms: int  # unix ms; 0: never
+    schema_at: int  # position of the frame of its schema; 0: it has none
 
 
 class Txn(Protocol):

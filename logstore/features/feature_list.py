@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from logstore.features import expiry, idempotent_ids, latest, schedule_rows, setting_rows
+from logstore.features import (
+    expiry,
+    idempotent_ids,
+    latest,
+    schedule_rows,
+    schema_rows,
+    setting_rows,
+)
 from logstore.features.feature import Copied, FrameKind, Index
 
 FEATURES = (
@@ -18,6 +25,7 @@ FEATURES = (
     expiry.STREAM_EXPIRY,
     latest.FEATURE,
     expiry.ENTRY_EXPIRY,
+    schema_rows.FEATURE,
 )
 
 

@@ -42,6 +42,10 @@ class ColumnType(ABC):
     def write(self, value: Any) -> bytes:
         """The text of a value, or of another text of it. ValueError, TypeError for what is none."""
 
+    def reads_all_of(self, other: ColumnType) -> bool:
+        """Whether every text of another type has a value of this one."""
+        return other == self
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ColumnType) and other.name == self.name
 
@@ -96,7 +100,8 @@ class Whole(_Spelled):
 
     def __init__(self, name: str, bits: int) -> None:
         self.name = name
-        self._least, self._most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        self.most: int = (1 << (bits - 1)) - 1
+        self._least: int = -self.most - 1
 
     def read(self, text: bytes) -> int:
         """The number."""
@@ -109,9 +114,13 @@ class Whole(_Spelled):
             raise TypeError(f"is {_kind_of(value)}")
         return str(self._checked(value.__index__()))
 
+    def reads_all_of(self, other: ColumnType) -> bool:
+        """So it is of a number with no more bits."""
+        return isinstance(other, Whole) and other.most <= self.most
+
     def _checked(self, value: int) -> int:
-        if not self._least <= value <= self._most:
-            raise ValueError(f"is not within {self._least} and {self._most}")
+        if not self._least <= value <= self.most:
+            raise ValueError(f"is not within {self._least} and {self.most}")
         return value
 
 
@@ -138,6 +147,10 @@ class Double(_Spelled):
             return double_text(float(value))
         except OverflowError:
             raise ValueError("is too large") from None
+
+    def reads_all_of(self, other: ColumnType) -> bool:
+        """So it is of all numbers; of large ones the last digits are lost."""
+        return isinstance(other, Double | Whole | Fixed)
 
 
 def double_text(value: float) -> str:
@@ -188,6 +201,17 @@ class Fixed(_Spelled):
             value = Decimal(repr(value))
         return f"{self._fitted(Decimal(value)):f}"
 
+    def reads_all_of(self, other: ColumnType) -> bool:
+        """So it is of numbers with no more digits, before the point and behind it."""
+        room = self.digits - self.scale
+        if isinstance(other, Whole):
+            return bool(10**room > other.most)
+        return (
+            isinstance(other, Fixed)
+            and other.scale <= self.scale
+            and other.digits - other.scale <= room
+        )
+
     def _fitted(self, value: Decimal) -> Decimal:
         if not value.is_finite():
             raise ValueError("is no finite number")
@@ -223,6 +247,10 @@ class String(ColumnType):
             return value
         raise TypeError(f"is {_kind_of(value)}")
 
+    def reads_all_of(self, other: ColumnType) -> bool:
+        """So it is of all but bytes."""
+        return not isinstance(other, Binary)
+
 
 class Binary(ColumnType):
     """Bytes."""
@@ -237,6 +265,10 @@ class Binary(ColumnType):
         if not isinstance(value, bytes | bytearray | memoryview):
             raise TypeError(f"is {_kind_of(value)}")
         return bytes(value)
+
+    def reads_all_of(self, other: ColumnType) -> bool:  # noqa: ARG002
+        """Always: a text is bytes."""
+        return True
 
 
 class Date(_Spelled):
@@ -382,6 +414,10 @@ class Enum(ColumnType):
         text = value.encode() if isinstance(value, str) else value
         self.read(text)
         return text
+
+    def reads_all_of(self, other: ColumnType) -> bool:
+        """So it is of an enum whose texts are all among its own."""
+        return isinstance(other, Enum) and set(other.values) <= set(self.values)
 
 
 def _not_finite(text: str) -> Any:

@@ -6,7 +6,7 @@ in 'single quotes'. ``*`` at the end lets entries have other fields, too.
 
 The names of types are ``column_types``' own, and what Spark, SQL and Arrow call them.
 
-Invariants: ``parse(text_of(schema)) == schema``. A text that cannot be understood is refused whole,
+Invariants: ``parse(schema.text) == schema``. A text that cannot be understood is refused whole,
 with the place.
 """
 
@@ -98,7 +98,7 @@ class _Tokens:
         return _Token(kind, text, match.start(kind))
 
 
-def parse(text: str) -> Schema:
+def parse(text: object) -> Schema:
     """The schema of a text. OptionError for what is none."""
     if not isinstance(text, str):
         raise OptionError(f"a schema is a text such as '{EXAMPLE}', not {shown(text)}")
@@ -191,23 +191,3 @@ _WITH_ARGUMENTS: Final[dict[str, Callable[[list[str]], ColumnType]]] = {
     "decimal128": _decimal,
     "enum": Enum,
 }
-
-
-def text_of(schema: Schema) -> str:
-    """The one text of a schema."""
-    parts = [_written(column) for column in schema.columns]
-    return ", ".join([*parts, "*"] if schema.is_open else parts)
-
-
-def _written(column: Column) -> str:
-    name = column.name
-    if _BARE.fullmatch(name) is None:
-        name = '"' + name.replace('"', '""') + '"'
-    text = f"{name} {column.type.name}{'?' * column.nullable}"
-    if column.default is None:
-        return text
-    default = column.default.decode("utf-8", "surrogateescape").replace("'", "''")
-    return f"{text} = '{default}'"
-
-
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")

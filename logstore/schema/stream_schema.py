@@ -11,6 +11,7 @@ columns have names that differ by case only, as Spark and DuckDB take them for o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from logstore.schema.column_types import ColumnType
 from logstore.tuples import NamedTuple
 
 COLUMNS_MAX: Final = 1000
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")
 
 
 class Column(NamedTuple):
@@ -32,7 +34,19 @@ class Column(NamedTuple):
     @property
     def field(self) -> bytes:
         """The name, as entries have it."""
-        return self.name.encode("utf-8", "surrogateescape")
+        return _encoded(self.name)
+
+    @property
+    def text(self) -> str:
+        """The column as it stands in the text of a schema."""
+        name = self.name
+        if _BARE.fullmatch(name) is None:
+            name = '"' + name.replace('"', '""') + '"'
+        text = f"{name} {self.type.name}{'?' * self.nullable}"
+        if self.default is None:
+            return text
+        default = self.default.decode("utf-8", "surrogateescape").replace("'", "''")
+        return f"{text} = '{default}'"
 
 
 class Schema:
@@ -73,6 +87,18 @@ class Schema:
     def __hash__(self) -> int:
         return hash((self.columns, self.is_open))
 
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Schema {self.text}>"
+
+    @property
+    def text(self) -> str:
+        """The one text of the schema, which ``schema_text.parse`` reads."""
+        parts = [column.text for column in self.columns]
+        return ", ".join([*parts, "*"] if self.is_open else parts)
+
     def column(self, field: bytes) -> Column | None:
         """The column of a field; None if there is none."""
         return self._by_field.get(field)
@@ -112,6 +138,29 @@ class Schema:
                 taken.append((field, column.default))
         return taken
 
+    def fault_of(self, flat: Sequence[bytes]) -> str | None:
+        """Why a stored entry cannot be read by the schema; None: it can. Fields that are no columns
+        do not matter.
+
+        ``flat``: names and texts by turns; of a repeated name the last one counts.
+        """
+        stored = dict(zip(flat[::2], flat[1::2], strict=True))
+        for field, column in self._by_field.items():
+            text = stored.get(field)
+            if text is None:
+                if not column.nullable:
+                    return f"it has no column {column.name!r}, which is not nullable"
+                continue
+            try:
+                column.type.read(text)
+            except ValueError as error:
+                return f"its {column.name!r} is {shown(text)}, which {error}"
+        return None
+
+    def reads_all_of(self, other: Schema) -> bool:
+        """Whether every entry that another schema took can be read by this one."""
+        return all(_is_wider(column, other) for column in self.columns)
+
     def _refuse_unknown(self, field: bytes) -> None:
         if self.is_open:
             return
@@ -121,6 +170,14 @@ class Schema:
             f"there is no column {shown(field.decode('utf-8', 'backslashreplace'))}, only "
             f"{names}{more}: add it to the schema, or '*' for any other field"
         )
+
+
+def _is_wider(column: Column, schema: Schema) -> bool:
+    """Whether a column can hold what entries of another schema have under its name."""
+    before = schema.column(column.field)
+    if before is None:
+        return column.nullable and not schema.is_open
+    return before.nullable <= column.nullable and column.type.reads_all_of(before.type)
 
 
 def _text(column: Column, value: Any) -> bytes:

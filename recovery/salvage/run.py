@@ -26,6 +26,7 @@ from logstore.engine.shm.users_file import users_alone
 from logstore.errors import CorruptionError, InvalidPayloadError, OptionError
 from logstore.features.expiry import Expire
 from logstore.features.schedule_rows import Scheduled, ScheduleRows
+from logstore.features.schema_rows import SchemaRows, StoredSchema
 from logstore.features.setting_rows import Setting, SettingRows
 from logstore.format import SEGMENT_HEAD_BYTES
 from logstore.fs import LOCAL, File, FileSystem
@@ -342,3 +343,6 @@ def _settings(txn: WriteTxn, left: SalvageableNodes, record: StreamRecord) -> No
             txn.emit(Setting(made.number, number, kept))
     if record.expires_ms:
         txn.emit(Expire(made.number, record.expires_ms))
+    if record.schema_at:
+        text = SchemaRows(left.view.index).text(record.number)
+        txn.emit(StoredSchema(made.number, text or ""))

@@ -70,7 +70,7 @@ VALUES: dict[ColumnType, st.SearchStrategy[Any]] = {
 def same(value: Any, other: Any) -> bool:
     """Equality under which a NaN is itself, and a moment of a zone is that of UTC."""
     if isinstance(value, datetime):
-        return bool(value.astimezone(UTC) == other)
+        return bool(value.astimezone(UTC) == other.astimezone(UTC))
     if isinstance(value, float) and math.isnan(value):
         return math.isnan(other)
     return bool(value == other)

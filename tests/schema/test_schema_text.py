@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logstore.errors import OptionError
 from logstore.schema.column_types import PLAIN_TYPES, ColumnType, Enum, Fixed
-from logstore.schema.schema_text import COLUMNS_MAX, TEXT_MAX_BYTES, parse, text_of
+from logstore.schema.schema_text import COLUMNS_MAX, TEXT_MAX_BYTES, parse
 from logstore.schema.stream_schema import Column, Schema, folded
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -36,8 +36,8 @@ def schemas(draw: st.DrawFn) -> Schema:
 
 @given(schemas())
 def test_a_schema_is_its_text(schema: Schema) -> None:
-    assert parse(text_of(schema)) == schema
-    assert text_of(parse(text_of(schema))) == text_of(schema)
+    assert parse(schema.text) == schema
+    assert parse(schema.text).text == schema.text
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_schema_is_its_text(schema: Schema) -> None:
     ],
 )  # fmt: skip
 def test_a_text_has_one_spelling(text: str, written: str) -> None:
-    assert text_of(parse(text)) == written
+    assert parse(text).text == written
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_any_text_is_a_schema_or_refused(text: str) -> None:
         schema = parse(text)
     except OptionError:
         return
-    assert parse(text_of(schema)) == schema
+    assert parse(schema.text) == schema
 
 
 def test_three_hundred_columns_are_read() -> None:
     text = ", ".join(f"column_{at} double?" for at in range(300))
-    assert text_of(parse(text)) == text
+    assert parse(text).text == text

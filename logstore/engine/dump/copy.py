@@ -58,6 +58,7 @@ from logstore.errors import (
     UsageError,
 )
 from logstore.features.expiry import Expire
+from logstore.features.schema_rows import SchemaRows, StoredSchema
 from logstore.ids import ZERO_ID, StreamID
 from logstore.log import pinfile
 from logstore.options import COPYING
@@ -89,18 +90,24 @@ def copy(txn: WriteTxn, source: bytes, target: bytes, *, replace: bool = False) 
     record = existing(txn, source)
     if txn.record_by_name(target) is not None and not replace:
         return False
-    expires_ms = record.expires_ms
     if record.node_bytes > INSTALL_MAX_BYTES:
         raise TooLargeError(
             f"a stream of {record.node_bytes} bytes cannot be copied in one commit "
             f"({INSTALL_MAX_BYTES} at most): read it, and add it in batches with add_many",
             stream=source,
         )
+    expires_ms, schema = record.expires_ms, SchemaRows(txn.index).text(record.number)
     restore.install(txn, target, _prepared(txn, source), replace=True)
-    if expires_ms:
-        made = existing(txn, target)
-        txn.emit(Expire(made.number, expires_ms))
+    _give(txn, existing(txn, target).number, expires_ms, schema)
     return True
+
+
+def _give(txn: WriteTxn, number: int, expires_ms: int, schema: str | None) -> None:
+    """Give the copy what stands beside the entries of its source."""
+    if expires_ms:
+        txn.emit(Expire(number, expires_ms))
+    if schema is not None:
+        txn.emit(StoredSchema(number, schema))
 
 
 def _prepared(txn: WriteTxn, source: bytes) -> VerifiedStream:
@@ -290,9 +297,8 @@ def _complete(
         raise _SourceChanged from None
     if last.length != record.length:
         raise _SourceChanged
-    expires_ms = record.expires_ms
+    expires_ms, schema = record.expires_ms, SchemaRows(txn.index).text(record.number)
     restore.extend(txn, temporary, edge, [part], last)
     restore.finish(txn, temporary, last, target, behind.info, replace=replace)
-    if expires_ms:
-        txn.emit(Expire(temporary.number, expires_ms))
+    _give(txn, temporary.number, expires_ms, schema)
     return True

@@ -27,8 +27,10 @@ from logstore.features.schedule_rows import (
     ScheduleRows,
     Unscheduled,
     batch,
+    packed,
     unpacked,
 )
+from logstore.index.keys import StreamRecord
 from logstore.tuples import NamedTuple
 
 BATCH_ENTRIES = 100  # added by one commit at most
@@ -53,6 +55,7 @@ def schedule(
         if not create:
             return None
         record = add.create(txn, name)
+    fields = _written(txn, record, fields)
     due_ms = when.ms + txn.now_ms if when.from_now else when.ms
     return due_ms, txn.emit(Scheduled(record.number, due_ms, fields))
 
@@ -74,6 +77,8 @@ def repeat(
     record = txn.record_by_name(name)
     if record is None and not create:
         return None
+    if record is not None:
+        fields = _written(txn, record, fields)
     rows = ScheduleRows(txn.index)
     key = None if record is None else rows.named(record.number, rule.name)
     due_ms = None
@@ -98,6 +103,19 @@ def repeat(
     if key is not None:
         txn.emit(Unscheduled(record.number, False, (key,)))
     return due_ms, number
+
+
+def _written(txn: WriteTxn, record: StreamRecord, fields: bytes) -> bytes:
+    """The fields of an entry as the schema of its stream writes them. SchemaError."""
+    if not record.schema_at:
+        return fields
+    from logstore.engine.streams.typed_rows import schema_of
+
+    schema = schema_of(txn.index, record)
+    assert schema is not None
+    flat = unpacked(fields)
+    row = schema.row(zip(flat[::2], flat[1::2], strict=True))
+    return packed([part for pair in row for part in pair])
 
 
 def cancel_named(txn: WriteTxn, stream: bytes, name: str) -> bool:
@@ -161,7 +179,7 @@ def _add(txn: WriteTxn, row: ScheduleRow) -> bool:
     rows = codec().rows([list(zip(flat[::2], flat[1::2], strict=True))])
     before = txn.buffer.end
     try:
-        add.add(txn, add.Add(record.name, rows, 0, 1, add.AUTO))
+        add.add(txn, add.Add(record.name, rows, 0, 1, add.AUTO, schema_at=add.AS_STORED))
     except (IDOrderError, CorruptionError) as exc:
         if txn.buffer.end != before:
             raise

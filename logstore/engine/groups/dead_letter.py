@@ -174,7 +174,8 @@ class DeadLettering:
                 for pending, items, error in self._dead
             ]
             batch = codec().rows([self._row(dead) for dead in dead_lettered])
-            request = add.Add(self.limit.stream, batch, 0, len(dead_lettered), add.AUTO)
+            end = len(dead_lettered)
+            request = add.Add(self.limit.stream, batch, 0, end, add.AUTO, schema_at=add.AS_STORED)
             added = add.add(txn, request)
             assert added is not None
             at = added.first

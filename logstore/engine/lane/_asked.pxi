@@ -20,6 +20,7 @@ ctypedef struct Asked:      # entries, or an ack, of a call; the objects are kep
     u64 version             # of the handle, when the entry was encoded
     bint ascii              # as `put_plain` has it
     bint create             # the stream, if there is none
+    u64 schema_at           # of the schema by which the values were written; 0: of none
     int which               # ID
     u64 given_ms
     u64 given_seq
@@ -131,6 +132,7 @@ cdef inline void ask_nothing(Asked* asked, bint ascii) noexcept nogil:
     asked.first, asked.rows = 0, 1
     asked.ascii = ascii
     asked.create = True
+    asked.schema_at = 0
     asked.which = AUTO
     asked.trims = NO_TRIM
 

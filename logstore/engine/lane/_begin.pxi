@@ -30,7 +30,7 @@ cdef class BeginLane(AddLane):
         cdef bint new = not self.is_current(h), lags
         if (not new and not h.known) or (new and not (h.absent and asked.create)):
             return NOT_PLAIN
-        if not new and h.open_version and not h.usable:
+        if not new and (h.schema_at != asked.schema_at or (h.open_version and not h.usable)):
             return NOT_PLAIN
         if self.is_awaited_by_groups(h.bucket, now_ns // 1000000):
             return NOT_PLAIN

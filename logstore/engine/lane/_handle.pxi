@@ -221,6 +221,7 @@ cdef class Handle:
     cdef u64 gone_ms, gone_seq      # the largest ID that was deleted
     cdef u64 nodes, node_bytes      # sealed ones
     cdef u64 open_version
+    cdef u64 schema_at          # position of the frame of its schema; 0: it has none
     cdef bytes name
     cdef bint absent            # when it was asked last there was no stream of the name
     cdef bint knows_head            # the first of them was looked up:
@@ -288,6 +289,7 @@ cdef class Handle:
         self.position = record.position
         self.nodes, self.node_bytes = record.nodes, record.node_bytes
         self.open_version = record.open_version
+        self.schema_at = record.schema_at
         self.name = record.name
         self.knows_head = False
         self.known = True
@@ -367,6 +369,7 @@ cdef class Handle:
         record = _StreamRecord(self.number, self.name)
         node = _OpenNode(b"") if self.usable else None
         record.nodes, record.node_bytes = self.nodes, self.node_bytes
+        record.schema_at = self.schema_at
         record.open_master = ls_id(_StreamID, self.began_ms, self.began_seq)
         self.give_back(record, node)
         return record, node
@@ -396,7 +399,7 @@ cdef class Handle:
     # -- a node that begins ------------------------------------------------------------------------
     cdef void create(self, u64 number, bytes name, u64 position) noexcept:
         """Be the stream that a frame makes, without an entry."""
-        self.number, self.name, self.position = number, name, position
+        self.number, self.name, self.position, self.schema_at = number, name, position, 0
         self.length = self.added = self.last_ms = self.last_seq = self.first_ms = self.first_seq = 0
         self.gone_ms = self.gone_seq = self.nodes = self.node_bytes = 0
         self.began_ms = self.began_seq = 0

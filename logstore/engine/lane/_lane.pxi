@@ -8,13 +8,14 @@ cdef class AddLane(SharingLane):
     """Adds of one engine."""
 
     def add(self, bytes name not None, fields not None, list told not None, bint ascii=False,
-            tuple options=None):
+            tuple options=None, u64 schema_at=0):
         """Commit an entry; its ID, or None: the moment is not plain; False: the entry is not, or
         its options are not.
 
         `fields`: a dict, or a tuple of bytes, field and value by turns; `ascii`: text beyond it is
         not stored as UTF-8; `options`: ID, max_entries, min_id, approximate, limit, create; None:
-        `*`, and none. The ID is put into `told`, too: whatever is raised then, an interrupt behind
+        `*`, and none; `schema_at`: of the schema by which the values were written: if the stream has
+        another one, or none, the entry is not plain. The ID is put into `told`, too: whatever is raised then, an interrupt behind
         the end of this call as well, the commit counts. Lock order as everywhere: the mutex, then
         LOCK. The first is not waited for, the other one for some milliseconds. MemoryError, and
         nothing happened; what `failed` raises.
@@ -31,13 +32,13 @@ cdef class AddLane(SharingLane):
         if options is not None and not self.take_options(&asked, options):
             return False
         asked.handle, asked.name, asked.fields = <PyObject*>h, <PyObject*>name, <PyObject*>fields
-        asked.version = h.version
+        asked.version, asked.schema_at = h.version, schema_at
         if not self.encode_asked(h, &asked):
             return False
         return told[0] if self.commit_asked(&asked, 1, turn, told) else None
 
     def add_rows(self, bytes name not None, list rows not None, list told not None,
-                 bint ascii=False):
+                 bint ascii=False, u64 schema_at=0):
         """Commit entries, each a dict, as one, in one frame; how many there were, or 0: it is not
         plain. The first one's ID is put into `told`, and the others follow it."""
         cdef Handle h
@@ -61,6 +62,7 @@ cdef class AddLane(SharingLane):
         asked.handle, asked.name, asked.version = <PyObject*>h, <PyObject*>name, h.version
         asked.fields = <PyObject*>kept if count > 1 else PyList_GET_ITEM(kept, 0)
         asked.rows = <int>count
+        asked.schema_at = schema_at
         if not self.encode_asked(h, &asked) or not self.commit_asked(&asked, 1, turn, told):
             return 0
         return count
@@ -229,8 +231,11 @@ cdef class AddLane(SharingLane):
             h = <Handle>asked[i].handle
             if not self.is_current(h):
                 return False
-            if not asked[i].acks:
-                encoded = encoded and asked[i].version == h.version     # or its names are others
+            if asked[i].acks:
+                continue
+            if asked[i].schema_at != h.schema_at:
+                return False
+            encoded = encoded and asked[i].version == h.version     # or its names are others
         if encoded:
             return True
         self.turn += 1

@@ -78,6 +78,7 @@ class Lane:
         told: list[StreamID],
         ascii: bool = False,
         options: Options | None = None,
+        schema_at: int = 0,
     ) -> StreamID | Literal[False] | None: ...
     def add_rows(
         self,

@@ -275,7 +275,7 @@ cdef class Reader:
             _StreamID(s.last_ms, s.last_seq), _StreamID(s.first_ms, s.first_seq),
             _StreamID(s.gone_ms, s.gone_seq), s.position, r.nodes, r.node_bytes, r.open_version,
             r.open_master,
-            r.expires_ms)
+            r.expires_ms, r.schema_at)
 
     def get(self, bytes name not None, id not None, maker not None):
         """The entry with this ID, made; None if there is none; MISS."""

@@ -44,6 +44,7 @@ class AutoID(NamedTuple):
 
 
 AUTO = AutoID()
+AS_STORED = -1  # what is stored already: no schema keeps a dead letter from its stream
 
 
 class Add(NamedTuple):
@@ -58,6 +59,8 @@ class Add(NamedTuple):
     rule: TrimRule | None = None
     expected: StreamID | None = None  # what the last ID must be
     ttl_ms: int | None = None  # how long the entries live, from the commit on
+    # Position of the schema by which the values were written; 0: of none; AS_STORED: no matter.
+    schema_at: int = 0
 
 
 class Added(NamedTuple):
@@ -71,6 +74,8 @@ class Added(NamedTuple):
 def add(txn: WriteTxn, request: Add) -> Added | None:
     """Decide an add; None if the stream is missing and must not be created."""
     record = txn.record_by_name(request.name)
+    if record is not None and request.schema_at not in {record.schema_at, AS_STORED}:
+        request = _typed(txn, record, request)
     last = record.last if record is not None else ZERO_ID
     count = request.end - request.first
     if request.expected is not None:
@@ -100,6 +105,18 @@ def add(txn: WriteTxn, request: Add) -> Added | None:
     if request.rule is not None:
         trim(txn, record, request.rule)
     return added
+
+
+def _typed(txn: WriteTxn, record: StreamRecord, request: Add) -> Add:
+    """The request with its values written by the schema of the stream. SchemaError."""
+    # here: whoever has no schemas does not load the types of columns
+    from logstore.engine.streams.typed_rows import schema_of, written
+
+    schema = schema_of(txn.index, record)
+    if schema is None:  # what was written by a schema is text as any other
+        return request
+    batch = written(schema, request.batch, request.first, request.end)
+    return request._replace(batch=batch, first=0, end=len(batch), schema_at=record.schema_at)
 
 
 def add_first(txn: WriteTxn, request: Add) -> StreamID:

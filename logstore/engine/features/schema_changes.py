@@ -1,0 +1,117 @@
+"""The schema of a stream: set, changed and dropped.
+
+An entry that was stored before must be readable by a schema that is set. So all of them are held
+against it first, in batches, with no lock held; and in the commit what came since.
+
+Invariants: a schema counts from its commit on. Each add behind it was written by it, and each entry
+before it can be read by it. Every refusal comes before the first frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from logstore.engine.apply.write_txn import WriteTxn
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.engine.streams import add, read
+from logstore.engine.streams.typed_rows import schema_of
+from logstore.errors import SchemaError
+from logstore.features.schedule_rows import ScheduleRows, unpacked
+from logstore.features.schema_rows import StoredSchema
+from logstore.ids import ZERO_ID, StreamID
+from logstore.schema.stream_schema import Schema
+
+TRIES = 10  # rounds without a lock; then what is left is looked at in the commit
+
+
+def put(
+    engine: Engine,
+    commit: Callable[[Callable[[WriteTxn], Any]], Any],
+    name: bytes,
+    schema: Schema | None,
+    *,
+    create: bool,
+) -> None:
+    """Set the schema of a stream; None: it has none from now on.
+
+    Raises:
+        SchemaError: a stored or scheduled entry cannot be read by it; the first one is named.
+        StreamNotFoundError: there is no stream, and none is to be made.
+    """
+    checked = ZERO_ID
+    for left in reversed(range(TRIES)):
+        if schema is not None:
+            record = read.record(engine, name)
+            upto = ZERO_ID if record is None else record.last
+            if upto < checked:  # the last ID was lowered, or it is another stream
+                checked = ZERO_ID
+            _check(partial(read.read_batch, engine, name), name, schema, checked, upto)
+            checked = upto
+        step = partial(_put, name=name, schema=schema, checked=checked, create=create)
+        if commit(partial(step, last=not left)):
+            return
+
+
+def _put(
+    txn: WriteTxn,
+    *,
+    name: bytes,
+    schema: Schema | None,
+    checked: StreamID,
+    create: bool,
+    last: bool,
+) -> bool:
+    """The commit; False if too many entries came since those that were checked."""
+    record = txn.record_by_name(name)
+    if record is None:
+        record = add.create(txn, name) if create else add.existing(txn, name)
+    before = schema_of(txn.index, record)
+    if before == schema:
+        return True
+    if schema is not None and not (before is not None and schema.reads_all_of(before)):
+        if record.last != checked:
+            if not last:
+                return False
+            _check_in(txn, name, schema, min(checked, record.last), record.last)
+        for row in ScheduleRows(txn.index).of_stream(record.number):
+            fault = schema.fault_of(unpacked(row.fields))
+            if fault is not None:
+                raise SchemaError(
+                    f"the schema does not fit an entry that is scheduled: {fault}", stream=name
+                )
+    txn.emit(StoredSchema(record.number, "" if schema is None else schema.text))
+    return True
+
+
+def _check_in(
+    txn: WriteTxn, name: bytes, schema: Schema, checked: StreamID, upto: StreamID
+) -> None:
+    txn.flush()
+    view = Snapshot(txn.index, txn.segments, lambda: txn.now_ms)
+    _check(partial(read.read_on, lambda batch: batch(view), name), name, schema, checked, upto)
+
+
+def _check(
+    batch_of: Callable[[read.RangeRead], read.Batch],
+    name: bytes,
+    schema: Schema,
+    checked: StreamID,
+    upto: StreamID,
+) -> None:
+    """Hold the entries above one ID, up to another, against a schema."""
+    rest: read.Interval | None = (checked.next(), upto) if checked < upto else None
+    while rest is not None:
+        found = batch_of(read.RangeRead(*rest, -1))
+        for entry in found.entries:
+            fault = schema.fault_of(entry[3])
+            if fault is not None:
+                id = StreamID(*entry[1:3])
+                raise SchemaError(
+                    f"the schema does not fit entry {id}: {fault}; give a schema that does, "
+                    "or delete the entry",
+                    stream=name,
+                )
+        rest = found.rest

@@ -1,0 +1,299 @@
+"""Streams with a schema: whatever adds is held against it, and it goes where the stream goes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logstore
+from logstore import Schema, SchemaError
+from logstore.errors import OptionError, StreamNotFoundError
+
+SENSOR = "temp double, note string?, level enum('low', 'high')? = 'low'"
+GOOD = {"temp": "21.50"}
+STORED = [(b"temp", b"21.5"), (b"level", b"low")]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[logstore.Store[bytes]]:
+    with logstore.open(tmp_path / "store", background=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sensor(store: logstore.Store[bytes]) -> logstore.Stream[bytes]:
+    stream = store.stream("sensor")
+    stream.configure(schema=SENSOR)
+    return stream
+
+
+def scheduled(stream: logstore.Stream[bytes], row: Any) -> None:
+    stream.schedule(row, after=3600)
+    (kept,) = stream.scheduled()
+    stream.cancel(kept.key)
+    stream.add(dict(kept.pairs))
+
+
+def repeated(stream: logstore.Stream[bytes], row: Any) -> None:
+    stream.schedule(row, every=3600, name="each hour")
+    (kept,) = stream.scheduled()
+    stream.cancel(name="each hour")
+    stream.add(dict(kept.pairs))
+
+
+WAYS: dict[str, Callable[[logstore.Stream[bytes], Any], object]] = {
+    "add": lambda stream, row: stream.add(row),
+    "add with options": lambda stream, row: stream.add(row, ttl=60, sync="always"),
+    "add with an ID": lambda stream, row: stream.add(row, "5-1"),
+    "add_many of one": lambda stream, row: stream.add_many([row]),
+    "add_many of some": lambda stream, row: stream.add_many([row, GOOD]),
+    "idempotent add": lambda stream, row: stream.add(row, producer="p"),
+    "schedule": scheduled,
+    "repeated": repeated,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_added_has_the_one_text_of_each_value(
+    sensor: logstore.Stream[bytes], way: str
+) -> None:
+    WAYS[way](sensor, GOOD)
+    assert [entry.pairs for entry in sensor][:1] == [STORED]
+    WAYS["add"](sensor, {"note": "x", "temp": "1E1", "level": "high"})
+    *_, last = sensor
+    assert last.pairs == [(b"note", b"x"), (b"temp", b"10"), (b"level", b"high")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"temp": "warm"}, "column 'temp' is double"),
+        ({"note": "x"}, "column 'temp' is missing"),
+        ({"temp": 1, "hum": 2}, "no column 'hum'"),
+        ({"temp": 1, "level": "middle"}, "column 'level'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    sensor: logstore.Stream[bytes], way: str, row: dict[str, Any], why: str
+) -> None:
+    sensor.add(GOOD, "1-1")
+    with pytest.raises(SchemaError, match=why):
+        WAYS[way](sensor, row)
+    assert len(sensor) == 1
+    assert list(sensor.scheduled()) == []
+
+
+def test_a_transaction_is_held_against_the_schema(
+    store: logstore.Store[bytes], sensor: logstore.Stream[bytes]
+) -> None:
+    with store.transaction() as tx:
+        tx.stream("other").add({"a": 1})
+        tx.stream("sensor").add(GOOD)
+    assert [entry.pairs for entry in sensor] == [STORED]
+    refused = store.transaction()
+    refused.stream("other").add({"a": 2})
+    refused.stream("sensor").add({"temp": "warm"})
+    with pytest.raises(SchemaError, match="temp"):
+        refused.commit()
+    assert len(store.stream("other")) == 1
+
+
+def test_many_rows_name_the_one_that_is_refused(sensor: logstore.Stream[bytes]) -> None:
+    with pytest.raises(SchemaError, match="row 2: column 'temp'"):
+        sensor.add_many([GOOD, GOOD, {"temp": "x"}])
+    assert len(sensor) == 0
+
+
+def test_the_schema_is_told_and_dropped(sensor: logstore.Stream[bytes]) -> None:
+    schema = sensor.schema
+    assert isinstance(schema, Schema)
+    assert str(schema) == SENSOR
+    info = sensor.info()
+    assert info.schema == schema
+    assert info.as_dict()["schema"] == SENSOR
+    assert [column.name for column in schema.columns] == ["temp", "note", "level"]
+    sensor.configure(schema=None)
+    assert sensor.schema is None
+    assert sensor.info().schema is None
+    sensor.add({"anything": "goes"})
+
+
+def test_what_is_no_schema_changes_nothing(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    for bad in ("temp colour", "", 5, b"temp double"):
+        with pytest.raises(OptionError):
+            stream.configure(schema=bad, max_entries=5)  # type: ignore[arg-type]
+    assert store.streams() == []
+    with pytest.raises(StreamNotFoundError):
+        stream.configure(schema=SENSOR, create=False)
+    assert stream.schema is None
+
+
+def test_a_new_stream_of_the_name_has_no_schema(
+    store: logstore.Store[bytes], sensor: logstore.Stream[bytes]
+) -> None:
+    sensor.add(GOOD)
+    store.drop("sensor")
+    sensor.add({"anything": "goes"})
+    assert sensor.schema is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "schema", "why"),
+    [
+        ({"temp": "warm"}, "temp double", "entry 1-1: its 'temp' is b'warm', which is no number"),
+        ({"a": 1}, "temp double", "entry 1-1: it has no column 'temp'"),
+        ({"temp": 1.5}, "temp int", "is no whole number"),
+        ({"temp": b"\xff"}, "temp string", "is no UTF-8"),
+    ],
+)
+def test_a_stored_entry_that_stands_against_a_schema_is_named(
+    store: logstore.Store[bytes], entry: dict[str, Any], schema: str, why: str
+) -> None:
+    stream = store.stream("s")
+    stream.add(entry, "1-1")
+    stream.add(entry, "2-1")
+    with pytest.raises(SchemaError) as refused:
+        stream.configure(schema=schema)
+    assert why in str(refused.value)
+    assert stream.schema is None
+    stream.delete("1-1", "2-1")
+    stream.configure(schema=schema)
+
+
+def test_an_entry_among_very_many_stands_against_a_schema(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.add_many({"temp": number} for number in range(20_000))
+    stream.add({"temp": "x"}, "*")
+    bad = stream.last_id
+    stream.add_many({"temp": number} for number in range(100))
+    with pytest.raises(SchemaError, match=str(bad)):
+        stream.configure(schema="temp int")
+    stream.delete(bad)
+    stream.configure(schema="temp int")
+
+
+def test_a_scheduled_entry_stands_against_a_schema(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.schedule({"temp": "warm"}, after=3600)
+    with pytest.raises(SchemaError, match="scheduled: its 'temp' is b'warm'"):
+        stream.configure(schema="temp double")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("n int", "n long"),
+        ("n int", "n double"),
+        ("n int", "n decimal(20, 2)"),
+        ("n int", "n string"),
+        ("n int", "n int?"),
+        ("n int", "n int, more string?"),
+        ("n enum('1', '2')", "n enum('0', '1', '2')"),
+        ("n decimal(3, 1)", "n decimal(5, 2)"),
+        ("n int, gone string?", "n int"),
+        ("n int, *", "n int"),
+    ],
+)
+def test_a_schema_becomes_a_wider_one(
+    store: logstore.Store[bytes], before: str, after: str
+) -> None:
+    stream = store.stream("s")
+    stream.configure(schema=before)
+    stream.add({"n": 1})
+    stream.configure(schema=after)
+    assert str(stream.schema) == after
+    stream.add({"n": 2})
+
+
+@pytest.mark.parametrize("after", ["n int", "n decimal(3, 0)", "more int, n long", "n bool"])
+def test_a_narrower_schema_is_refused_by_the_entry_that_stands_against_it(
+    store: logstore.Store[bytes], after: str
+) -> None:
+    stream = store.stream("s")
+    stream.configure(schema="n long")
+    stream.add({"n": 5}, "1-1")
+    stream.add({"n": 2**40}, "1-2")
+    with pytest.raises(SchemaError, match=r"entry 1-[12]"):
+        stream.configure(schema=after)
+    assert str(stream.schema) == "n long"
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_schema_is_found_again(tmp_path: Path, checkpoint: bool) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path) as store:
+        store.stream("before").configure(schema="a int")
+        store.stream("before").add({"a": 1})
+        store.stream("changed").configure(schema="a int")
+        store.stream("dropped").configure(schema="a int")
+        if checkpoint:
+            store.checkpoint()
+        store.stream("changed").configure(schema="a long")
+        store.stream("dropped").configure(schema=None)
+        store.rename("before", "renamed")
+        store.stream("late").configure(schema="b uuid?")
+    expected = {"renamed": "a int", "changed": "a long", "dropped": "None", "late": "b uuid?"}
+    for _ in range(2):
+        with logstore.open(path) as store:
+            found = {name.decode(): str(store.stream(name).schema) for name in store.streams()}
+            assert found == expected
+            with pytest.raises(SchemaError):
+                store.stream("renamed").add({"a": "x"})
+        for file in sorted((path / "index").rglob("*"), reverse=True):
+            file.unlink() if file.is_file() else file.rmdir()
+    assert logstore.open(path, readonly=True).stream("late").schema is not None
+
+
+def test_a_copy_a_backup_and_a_ship_have_the_schema(tmp_path: Path) -> None:
+    with logstore.open(tmp_path / "store") as store:
+        stream = store.stream("s")
+        stream.configure(schema="a int, *")
+        stream.add_many({"a": number, "pad": "x" * 1000} for number in range(3000))
+        store.copy("s", "large copy")
+        store.stream("small").configure(schema="a int")
+        store.copy("small", "small copy")
+        assert str(store.stream("large copy").schema) == "a int, *"
+        assert str(store.stream("small copy").schema) == "a int"
+        store.backup(tmp_path / "backup")
+        store.ship(tmp_path / "ship")
+    with logstore.open(tmp_path / "backup") as store:
+        assert str(store.stream("large copy").schema) == "a int, *"
+
+
+def _add_until_refused(path: str, started: Any) -> None:
+    with logstore.open(path) as store:
+        stream = store.stream("s")
+        number = 0
+        while True:
+            try:
+                stream.add({"n": number, "text": f"t{number}"})
+            except SchemaError:
+                return
+            number += 1
+            started.set()
+
+
+def test_a_schema_set_by_one_process_holds_for_adds_of_another(tmp_path: Path) -> None:
+    """They go beside the pipeline until then: what is behind the schema was held against it."""
+    path = tmp_path / "store"
+    context = multiprocessing.get_context("spawn")
+    started = context.Event()
+    with logstore.open(path) as store:
+        other = context.Process(target=_add_until_refused, args=(str(path), started))
+        other.start()
+        assert started.wait(60)
+        stream = store.stream("s")
+        stream.configure(schema="n int, *")
+        behind = stream.last_id
+        stream.configure(schema="n int")
+        other.join(60)
+        assert other.exitcode == 0
+        assert all(b"text" in entry.fields for entry in stream.range(end=behind))
+        number = [int(entry.fields[b"n"]) for entry in stream]
+        assert number == list(range(len(number)))
