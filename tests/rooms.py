@@ -51,6 +51,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "logstore.recovery.salvage": ("corruption", "recovery"),
     "logstore.redis": ("wire",),
     "logstore.scan": ("scan",),
+    "logstore.schema": ("schema",),
     "logstore.spark_io": ("spark", "scan"),
     "logstore.telemetry": ("telemetry",),
     "logstore.tools": ("tools",),
@@ -80,6 +81,7 @@ GOLDEN: dict[str, str] = {
     "tests/golden/codec": "tests.golden.codec.generate",
     "tests/golden/fuzz": "tests.fuzz.corpus",
     "tests/golden/store_v1": "tests.golden.store_v1.generate",
+    "tests/golden/store_v2": "tests.golden.store_v2.generate",
 }
 # What these tests reach through the public face alone, so that no import shows it.
 BY_THE_FACE = {("logstore.engine.features", "settings")}

@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from logstore.api.group import OnDead
     from logstore.api.values import ValueCodec
     from logstore.engine.groups.ack import Fence
+    from logstore.schema.stream_schema import Schema
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -451,6 +452,10 @@ class AsyncStream(Generic[T]):
     async def settings(self) -> StreamSettings:
         """What is set with ``configure``."""
         return await self._run(lambda: self._stream.settings)
+
+    async def schema(self) -> Schema | None:
+        """The schema that was set with ``configure``; None if there is none, or no stream."""
+        return await self._run(lambda: self._stream.schema)
 
     info = of_stream(Stream[T].info)
     info_full = of_stream(Stream[T].info_full)

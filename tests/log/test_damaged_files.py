@@ -196,7 +196,8 @@ def test_a_pin_lives_on_when_half_of_its_time_is_over(tmp_path: Path) -> None:
     whole = place.read_bytes()
     for at in range(len(whole)):
         place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        assert pinfile.read(fs, tmp_path, pin.id) is None
+        if at != len(fmt.PIN_MAGIC):  # the version: the one before is read, too
+            assert pinfile.read(fs, tmp_path, pin.id) is None
         place.write_bytes(whole[:at])
         assert pinfile.read(fs, tmp_path, pin.id) is None
     with pytest.raises(SnapshotExpiredError, match="given back"):

@@ -20,6 +20,7 @@ from logstore.errors import CorruptFrameError, TooLargeError
 from logstore.features import schedule_rows
 from logstore.features.expiry import Expire
 from logstore.features.idempotent_ids import NOTHING, Idempotent
+from logstore.features.schema_rows import TEXT_MAX_BYTES, StoredSchema
 from logstore.features.setting_rows import SETTINGS_MAX_BYTES, Setting
 from logstore.format import Kind
 from logstore.fs import LOCAL
@@ -61,6 +62,8 @@ BODIES = [
     schedule_rows.Unscheduled(1, False, ()),
     Expire(1, 2),
     Rename(1, b"name"),
+    StoredSchema(1, "temp double"),
+    StoredSchema(1, ""),
 ]
 
 
@@ -96,6 +99,10 @@ BROKEN = {
     ),
     "another form": (Kind.SCHEDULE, fmt.SCHEDULE_BODY.pack(1, 9)),
     "settings that are no map": (Kind.SETTING, fmt.SETTING_BODY.pack(1, 2) + b"\x01"),
+    "a schema that is no text": (Kind.SCHEMA, fmt.SCHEMA_BODY.pack(1) + b"\xff"),
+    "a schema that is too long": (
+        Kind.SCHEMA, fmt.SCHEMA_BODY.pack(1) + b"a" * (TEXT_MAX_BYTES + 1)
+    ),
     "settings that are cut off": (Kind.SETTING, frames.encode(_of(Kind.SETTING))[:-1]),
 }  # fmt: skip
 

@@ -49,7 +49,7 @@ class StoreModel(Retention, Idempotent, Lifetimes):
             self._numbers, dict(found.entries), found.added, found.last, found.max_deleted,
             found.expires_ms, {name: group.copied() for name, group in found.groups.items()},
             remembered=deepcopy(found.remembered), iids_added=found.iids_added,
-            iids_duplicates=found.iids_duplicates,
+            iids_duplicates=found.iids_duplicates, schema=found.schema,
         )  # fmt: skip
         made.settings |= {each: found.settings[each] for each in REMEMBERS}
         self.streams[target] = made

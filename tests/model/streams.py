@@ -46,6 +46,7 @@ class Stream:
     remembered: list[tuple[bytes, bytes, ID]] = field(default_factory=list)
     iids_added: int = 0
     iids_duplicates: int = 0
+    schema: str | None = None
 
     @property
     def first(self) -> ID:

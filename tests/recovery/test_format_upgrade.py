@@ -1,4 +1,4 @@
-"""Prevents a store of format 1 from being misread, half upgraded, or changed by readers."""
+"""Prevents a store of an older format from being misread, half upgraded, or changed by readers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from logstore.recovery import index_validity
 from logstore.recovery.check import check
 from logstore.recovery.recover import recover
 from tests.compaction.dumps import dump
+from tests.crash.states import store_content
 from tests.golden.store_v1.generate import CONTENT, STORE, content
+from tests.golden.store_v2 import generate as store_v2
 from tests.recovery.shipped import names_and_bytes
 from tests.scan.scanned_stores import make_plan, split_rows
 from tests.support.failing_files import PowerCut, PowerCutFileSystem
+from tests.support.inside import FixedClock
 from tests.support.watched_files import CHANGES, OperationLog, in_place
 
 EXPECTED: dict[str, Any] = json.loads(CONTENT.read_text(encoding="utf-8"))
@@ -225,6 +228,50 @@ def test_an_index_of_the_older_format_is_not_trusted(old: Path) -> None:
     with logstore.open(old) as store:
         assert store.recovery["why_not_trusted"] == "it was built for format 1"
         assert content(store) == EXPECTED
+
+
+# -- the format before -----------------------------------------------------------------------------
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """A copy of the store of format 2."""
+    return Path(shutil.copytree(store_v2.STORE, tmp_path / "second"))
+
+
+def everything(path: Path, *, readonly: bool = False) -> store_content.Content:
+    """What a store tells of itself; format 2 knew no schemas."""
+    clock = FixedClock()
+    with logstore.open(path, readonly=readonly, background=False, clock=clock) as store:
+        found = store_content.content(store, clock)
+    assert {each.pop("schema") for each in found.values()} == {None}
+    return found
+
+
+def test_a_store_of_format_2_is_read_as_it_is(second: Path) -> None:
+    expected, before = store_v2.expected(), names_and_bytes(second)
+    assert version_of(second) == 2
+    assert expected["orders"]["scheduled"]
+    assert expected["orders"]["groups"]["billing"]["pending"]
+    assert everything(second, readonly=True) == expected
+    assert check(second).as_dict()["clean"]
+    assert names_and_bytes(second) == before
+
+
+@pytest.mark.parametrize("derived", ["all", "no checkpoint", "no hint"])
+def test_a_store_of_format_2_becomes_one_of_today(second: Path, derived: str) -> None:
+    if derived == "no checkpoint":
+        shutil.rmtree(second / "checkpoint")
+    for path in (second / "log").glob("*.hint" if derived == "no hint" else "none"):
+        path.unlink()
+    assert everything(second) == store_v2.expected()
+    assert version_of(second) == fmt.FORMAT_VERSION
+    assert everything(second) == store_v2.expected()
+    with logstore.open(second, background=False, clock=FixedClock()) as store:
+        store.stream("orders").configure(schema="order string?, *")
+        store.checkpoint()
+    shutil.rmtree(second / "index")
+    with logstore.open(second, background=False, clock=FixedClock()) as store:
+        assert str(store.stream("orders").schema) == "order string?, *"
+    assert check(second).as_dict()["clean"]
 
 
 # -- heads of a newer version, or of none ---------------------------------------------------------

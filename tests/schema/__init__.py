@@ -1,0 +1,1 @@
+"""Tests of schemas: types of columns, texts, and streams that have one."""

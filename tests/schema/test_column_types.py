@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.strategies import times as times_of_day
 
 from logstore.scan.conversion import cast
 from logstore.schema import column_types
@@ -49,7 +50,7 @@ VALUES: dict[ColumnType, st.SearchStrategy[Any]] = {
     column_types.BINARY: st.binary(),
     column_types.DATE: st.dates(),
     column_types.TIMESTAMP: MOMENTS,
-    column_types.TIME: st.times(),
+    column_types.TIME: times_of_day(),
     column_types.UUID_TYPE: st.uuids(),
     column_types.JSON: JSON_VALUES,
     Enum(["a", "b'", ""]): st.sampled_from(["a", "b'", ""]),

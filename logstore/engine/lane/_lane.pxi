@@ -14,11 +14,11 @@ cdef class AddLane(SharingLane):
 
         `fields`: a dict, or a tuple of bytes, field and value by turns; `ascii`: text beyond it is
         not stored as UTF-8; `options`: ID, max_entries, min_id, approximate, limit, create; None:
-        `*`, and none; `schema_at`: of the schema by which the values were written: if the stream has
-        another one, or none, the entry is not plain. The ID is put into `told`, too: whatever is raised then, an interrupt behind
-        the end of this call as well, the commit counts. Lock order as everywhere: the mutex, then
-        LOCK. The first is not waited for, the other one for some milliseconds. MemoryError, and
-        nothing happened; what `failed` raises.
+        `*`, and none; `schema_at`: of the schema by which the values were written: if the stream
+        has another one, or none, the entry is not plain. The ID is put into `told`, too: whatever
+        is raised then, an interrupt behind the end of this call as well, the commit counts. Lock
+        order as everywhere: the mutex, then LOCK. The first is not waited for, the other one for
+        some milliseconds. MemoryError, and nothing happened; what `failed` raises.
         """
         cdef Handle h
         cdef u64 turn

@@ -348,6 +348,24 @@ BESIDE = (
 )  # fmt: skip
 
 
+# -- schemas -------------------------------------------------------------------------------------
+def schema(name: str, text: str | None) -> Do:
+    """The columns of a stream, or none."""
+
+    def model(model: StoreModel) -> None:
+        model.streams[name.encode()].schema = text
+
+    return Do(f"schema {text}", lambda at: at.store.stream(name).configure(schema=text), model)
+
+
+SCHEMAS = (
+    add("s", 1), schema("s", "v string"), add("s", 2), CHECKPOINT, add("t", 1),
+    schema("s", "v string, w int?"), add("s", 3), copy("s", "c"), rename("s", "s2"),
+    schema("t", "*"), CHECKPOINT, schema("c", "v binary, *"), add("c", 4), schema("s2", None),
+    add("s2", 5), COMPACT, schema("s2", "v binary"), REOPEN, add("s2", 6),
+)  # fmt: skip
+
+
 # -- again ---------------------------------------------------------------------------------------
 def repeat(name: str, n: int, every_ms: int, called: str) -> Do:
     """An entry that comes again and again, or a change of it."""
@@ -410,5 +428,6 @@ AGAIN = (
 WORKLOADS = (
     Workload("groups", GROUPS),
     Workload("beside the entries", BESIDE),
+    Workload("schemas", SCHEMAS),
     Workload("again", AGAIN, begin=_begun),
 )

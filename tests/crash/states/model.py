@@ -89,6 +89,7 @@ def _stream(of: Stream) -> Content:
         "producers": (len(producers), len(of.remembered), of.iids_added, of.iids_duplicates),
         "groups": {name.decode(): _group(group) for name, group in sorted(of.groups.items())},
         "expires": of.expires_ms or None,
+        "schema": of.schema,
     }
 
 

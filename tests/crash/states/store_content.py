@@ -69,6 +69,7 @@ def _stream(store: logstore.Store[bytes], name: bytes, look_ms: int) -> Content:
             each.name.decode(): _group(stream.group(each.name), each, look_ms) for each in groups
         },
         "expires": None if stream.expires_at is None else unix_ms(stream.expires_at),
+        "schema": None if info.schema is None else info.schema.text,
     }
 
 
