@@ -13,7 +13,7 @@ from tests.house.repo import ROOMS, ROOT, files, project
 PAGES = [path for path in files() if path.suffix == ".md"]
 RUN = [page for page in PAGES if page not in OF_SPARK and blocks(page)]
 # It has to be enough for a small change: the house, the path of an entry, recipes, all words.
-CONTRIBUTING_LINES_MAX = 380
+CONTRIBUTING_LINES_MAX = 400
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
