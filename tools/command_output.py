@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import CorruptionError, Error, InputLineError, UsageError
 from logstore.tools.wording import entry_line, entry_object, for_a_shell, readable, short_length
 
@@ -279,7 +279,7 @@ def _for_people(name: str, value: Any) -> tuple[str, Any]:
     """A name and a value for people: bytes as a size, milliseconds as a length of time."""
     words = name.replace("_", " ").split()
     if type(value) in {int, float} and "bytes" in words:
-        value = units.size(int(value))
+        value = showing.size(int(value))
         if words != ["max", "bytes"]:  # the name of an option
             words = [word for word in words if word != "bytes"] or ["size"]
     elif type(value) in {int, float} and words[-1] in {"ms", "s"}:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import EntryNotFoundError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
@@ -22,9 +22,8 @@ from logstore.tools.command_output import Output
 from logstore.tools.wording import by_json_names, dated, name_object, quoted, readable, short_length
 
 if TYPE_CHECKING:
-    from logstore.api.describe import StreamSummary
     from logstore.api.entry import Entry
-    from logstore.api.info import GroupInfo, PendingEntry
+    from logstore.api.info import GroupInfo, PendingEntry, StreamSummary
 
 
 HEAD = ("stream", "group", "consumers", "pending", "lag", "last delivered")
@@ -145,7 +144,7 @@ def dead() -> None:
 @options.count_option()
 def list_(output: Output, path: Path, name: str | None, count: int) -> None:
     """List the streams of dead letters, or the dead letters of one, the oldest first."""
-    from logstore.api.describe import summaries
+    from logstore.api.info import summaries
     from logstore.api.opening import opened_of
 
     with options.reading(path) as store:
@@ -239,7 +238,7 @@ def drop(output: Output, path: Path, name: str, ids: tuple[str, ...], every: boo
     with options.changing(path) as store:
         stream = options.existing(store, name)
         number = len(stream) if every else len(ids)
-        what = ("all " if every else "") + units.counted(number, "entry", "entries")
+        what = ("all " if every else "") + showing.counted(number, "entry", "entries")
         options.confirm(output, f"Delete {what} of {name}?")
         gone = stream.delete_range("-", stream.last_id) if every else stream.delete(*ids)
     output.report({"dropped": gone})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import EntryNotFoundError, StreamExistsError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH, MOMENT, SIZE
@@ -63,7 +63,7 @@ def delete(
     """Delete entries by ID, or all of an interval, as XDEL."""
     if bool(ids) == (interval is not None):
         raise click.UsageError("give IDs, or --range START END")
-    what = units.counted(len(ids), "entry", "entries")
+    what = showing.counted(len(ids), "entry", "entries")
     if interval is not None:
         for end in interval:
             _check_bound(end)
@@ -216,7 +216,7 @@ def configure(output: Output, /, path: Path, name: str, group: str | None, **giv
 def _drops(stream: Stream[bytes], wanted: dict[str, Any]) -> bool:
     """Whether a new or lowered limit is below what the stream holds."""
     before, info = stream.settings, stream.info()
-    first = units.at(info.recorded_first_entry_id.ms)
+    first = showing.at(info.recorded_first_entry_id.ms)
     holds: dict[str, Any] = {
         "max_age": None if first is None else datetime.now(UTC) - first,
         "max_entries": info.length,
@@ -339,7 +339,7 @@ def _show_scheduled(output: Output, entry: ScheduledEntry[bytes]) -> None:
         key = fields.pop("id")
         output.json_object({"due": entry.due.isoformat(), "key": key, **repeats, **fields})
     else:
-        due = units.date(entry.due)
+        due = showing.date(entry.due)
         rule = f"cron {entry.cron} {entry.tz}"
         if entry.every is not None:
             rule = f"every {short_length(entry.every)}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
 from logstore.store_path import shown
@@ -309,8 +309,8 @@ def _pin_row(pin: PinInfo) -> tuple[object, ...]:
         pin.id,
         pin.purpose,
         f"{pin.pid} on {pin.host}" if pin.host else pin.pid,
-        "" if pin.since is None else units.ago(pin.since),
-        units.ago(pin.until),
+        "" if pin.since is None else showing.ago(pin.since),
+        showing.ago(pin.until),
         "all" if pin.segments is None else pin.segments,
-        units.size(pin.segment_bytes + pin.snapshot_bytes),
+        showing.size(pin.segment_bytes + pin.snapshot_bytes),
     )

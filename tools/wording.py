@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.ids import StreamID
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def by_json_names(info: Any) -> dict[str, Any]:
 
 def dated(at: StreamID) -> str:
     """An ID, and how long ago its time is."""
-    moment = units.clock(at.ms)
-    return str(at) if moment is None else f"{at}, {units.ago(moment)}"
+    moment = showing.clock(at.ms)
+    return str(at) if moment is None else f"{at}, {showing.ago(moment)}"
 
 
 # Phrases of the store's errors, and those that a command says instead.
@@ -157,12 +157,12 @@ def length_in_words(length: timedelta) -> str:
     for name in ("days", "hours", "minutes", "seconds", "milliseconds"):
         count, left = divmod(left, timedelta(**{name: 1}))
         if count:
-            parts.append(units.counted(count, name.removesuffix("s")))
+            parts.append(showing.counted(count, name.removesuffix("s")))
     return " ".join(parts) or "0 seconds"
 
 
 def short_length(length: timedelta | None) -> str:
-    """A length of time for people, its two largest units."""
+    """A length of time for people, its two largest showing."""
     if length is None:
         return "-"
     left_ms = round(length / timedelta(milliseconds=1))

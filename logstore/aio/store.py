@@ -61,7 +61,7 @@ from logstore.aio.wait import Tasks, Watcher, closed, wait_for
 from logstore.aio.worker import AsyncWorker
 from logstore.api import arguments, worker
 from logstore.api import entry_reads as reading
-from logstore.api.adding import AddOptions, RowOptions
+from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
 from logstore.api.group import (
     Autoclaimed,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from logstore.api import arguments
-from logstore.api.adding import AddOptions, RowOptions
+from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.entry import Entry, IDRuns
 from logstore.api.info import StreamInfo
 from logstore.api.opening import OpenStore

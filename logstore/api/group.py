@@ -6,30 +6,39 @@ first call. What one call gives is of one moment; ``pending_entries`` is lazy an
 a page. A group that does not exist is a GroupNotFoundError, but for acks, which find nothing then;
 ``set_id``, ``destroy`` and consumers raise StreamNotFoundError for a missing stream. Times are
 seconds or ``timedelta``, idle times by the store's clock.
+
+The engine moves dead letters (``groups.dead_letter``); ``OpenStore.commit_telling`` reports them
+then: a warning in the log, the callbacks of ``store.on_dead_letter``, a worker's ``on_dead``. The
+report comes after the commit, with no lock held, so that a callback may use the store; an error of
+a callback is logged and goes no further. A process that is killed in between reports nothing: the
+dead letter stream itself is the record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
-from logstore.api import arguments, configuring, worker
+from logstore.api import arguments, configuring, showing, worker
+from logstore.api import entry_reads as reading
 from logstore.api.configuring import GroupOptions
 from logstore.api.entry import DeleteOutcome, Entry, outcomes
 from logstore.api.opening import OpenStore
-from logstore.api.worker import Event
+from logstore.api.worker import PLAIN, Event, not_done
 from logstore.codec import codec
 from logstore.engine.groups import ack, admin, claim, deliver
+from logstore.engine.groups import dead_letter as back
 from logstore.engine.groups import group_rows as pel
 from logstore.engine.groups.ack import Fence
 from logstore.engine.groups.dead_letter import DeadLettered, Limit
 from logstore.engine.groups.deliver import Delivered
 from logstore.engine.waiting import wait_session
 from logstore.engine.waiting.wait_session import GroupRead
-from logstore.errors import OptionError, shown
-from logstore.ids import MAX_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
+from logstore.errors import OptionError, StreamNotFoundError, shown
+from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
+from logstore.logger import Logger
 from logstore.options import GroupSettings, NackMode, References, Sync
 
 if TYPE_CHECKING:
@@ -38,6 +47,79 @@ if TYPE_CHECKING:
     from logstore.codec.entry_objects import DeliveryMaker
 
 T = TypeVar("T", bytes, str)
+
+log = Logger("logstore")
+WARNINGS_MAX = 10  # of one commit; the rest are summed up
+REQUEUED_MAX = 500  # in one commit, where all are given back
+
+
+def requeue(
+    opened: OpenStore[T],
+    name: bytes,
+    ids: Sequence[StreamID],
+    to: bytes | None,
+    sync: Sync | None,
+) -> list[StreamID]:
+    """Give dead letters back: those with these IDs in one commit; without IDs all that are there
+    now, in commits of some hundred."""
+    step = partial(back.requeue, name=name, to=to)
+    if ids:
+        moved: list[StreamID] = opened.commit(partial(step, ids=list(dict.fromkeys(ids))), sync)
+        return moved
+    record, moved = opened.record(name), []
+    if record is None:
+        raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
+    first, last = ZERO_ID, record.last
+    while some := [
+        entry.id
+        for entry in reading.entries(opened, name, first, last, REQUEUED_MAX, reverse=False)
+    ]:
+        moved += opened.commit(partial(step, ids=some, strict=False), sync)
+        if some[-1] >= last:
+            break
+        first = some[-1].next()
+    return moved
+
+
+def tell_dead(
+    opened: OpenStore[T],
+    dead: list[DeadLettered],
+    groups: Mapping[tuple[bytes, bytes], Group[T]],
+    on_dead: OnDead[T] | None = None,
+) -> None:
+    """Log what was dead-lettered, then call whoever wants to know: the worker's callback first.
+
+    ``groups``: by the names of stream and group, where the entries were pending.
+    """
+    from logstore.api.info import plain_text
+
+    letters = [DeadLetter(opened, groups[letter.origin, letter.group], letter) for letter in dead]
+    for letter in letters[:WARNINGS_MAX]:
+        log.warning(
+            "entry %s of %r moved to %r after %s (group %r, consumer %r): %s",
+            letter.id,
+            plain_text(letter.group.stream.name),
+            plain_text(letter.dead_letter),
+            showing.counted(letter.delivery_count, "delivery", "deliveries"),
+            plain_text(letter.group.name),
+            letter.consumer and plain_text(letter.consumer),
+            letter.error,
+        )
+    if len(letters) > WARNINGS_MAX:
+        log.warning("and %d more in the same commit", len(letters) - WARNINGS_MAX)
+    callbacks: list[OnDead[Any]] = list(opened.on_dead)
+    if on_dead is not None:
+        callbacks.insert(0, on_dead)
+    for letter in letters:
+        for callback in callbacks:
+            try:
+                undone = not_done(callback(letter), "a callback for dead letters", PLAIN)
+                if undone is not None:
+                    raise undone
+            except Exception:
+                log.exception("a callback for dead letters failed at entry %s", letter.id)
+
+
 PAGE_ENTRIES = 1000
 _AT_ONCE = timedelta(0)
 
@@ -944,10 +1026,10 @@ class Group(Generic[T]):
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
         """
-        from logstore.api import describe
+        from logstore.api.info import group_info
 
         row = self._opened.view(partial(pel.group_row, stream=self._stream, group=self._name))
-        return describe.group_info(row, self._opened.text)
+        return group_info(row, self._opened.text)
 
     def consumers(self) -> list[ConsumerInfo[T]]:
         """Tell what XINFO CONSUMERS tells.
@@ -959,13 +1041,13 @@ class Group(Generic[T]):
             GroupNotFoundError: there is no such group.
             StreamNotFoundError: there is no stream.
         """
-        from logstore.api import describe
+        from logstore.api.info import consumer_info
 
         now_ms = self._opened.engine().clock.now_ms()
         rows = self._opened.view(
             partial(pel.consumer_rows, stream=self._stream, group=self._name, now_ms=now_ms)
         )
-        return [describe.consumer_info(row, self._opened.text) for row in rows]
+        return [consumer_info(row, self._opened.text) for row in rows]
 
     def pending(self) -> PendingInfo[T]:
         """Tell in sum what is pending, as XPENDING.

@@ -1,23 +1,670 @@
-"""What ``info`` tells: typed values of a stream, of its groups and of a store. Plain values.
+"""What ``info`` tells of a store, of a stream and of its groups: plain values, and their gathering.
 
 The types of ``info_full`` are those of ``info`` with more in them; their ``as_dict`` has the names
 of XINFO STREAM FULL.
+
+Invariants: a description is of one moment; of the entries only the first and the last are decoded;
+the numbers are those that XINFO of the servers gives for the same history. ``info_full`` gathers in
+steps, so that no snapshot is held for more than one batch of entries and ``ROWS_A_STEP`` pending
+ones. What fits into one step is of one moment; else each step is of a moment of its own, and an
+entry stands in the lists as it was then. A group's pending entries are walked once for all its
+lists, which share their items.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from logstore.api.entry import Entry
-from logstore.ids import StreamID
-from logstore.options import GroupSettings, StreamSettings
+from logstore.api import scheduling
+from logstore.api.configuring import group_with_text, schema_in, stream_with_text
+from logstore.api.entry import Entry, make_entry
+from logstore.api.opening import OpenStore
+from logstore.codec import codec, codec_name
+from logstore.codec.pending_run import Pending
+from logstore.compaction import erasure, usage
+from logstore.engine.groups import group_rows as pel
+from logstore.engine.groups.group_rows import ConsumerRow, GroupRow
+from logstore.engine.lane import lane_loading as lane
+from logstore.engine.reading import reader_loading as reading
+from logstore.engine.runtime import pins
+from logstore.engine.runtime.engine import Engine
+from logstore.engine.shm.control_block import Wake
+from logstore.engine.snapshots import snapshot
+from logstore.engine.snapshots.snapshot import Snapshot
+from logstore.engine.streams import read
+from logstore.engine.txn import nodes
+from logstore.errors import OptionError, ReadOnlyError, StreamNotFoundError
+from logstore.features.expiry import ExpiryRows
+from logstore.features.idempotent_ids import ProducerRows
+from logstore.features.schedule_rows import ScheduleRows
+from logstore.features.setting_rows import SettingRows
+from logstore.format import FRAME_HEAD_BYTES, position_parts
+from logstore.ids import MAX_ID, ZERO_ID, StreamID
+from logstore.index.group_keys import NO_ONE, ConsumerRecord, PendingRun
+from logstore.index.group_txn import LAST
+from logstore.index.keys import SegmentRow, StreamRecord
+from logstore.log import file_names as names
+from logstore.log import segment, shipfile, storefile
+from logstore.log.pinfile import Pin
+from logstore.log.shipfile import ShipRecord
+from logstore.options import GroupSettings, StreamSettings, elapsed
+from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
+
+_CORE = "pure" if None in (lane.native_or_none, reading.native_or_none) else "native"
+
+
+class Sizes(NamedTuple):
+    """What files a store takes up; it takes a millisecond or two, however much it holds."""
+
+    log_bytes: int
+    disk_bytes: int
+
+
+def sizes(engine: Engine) -> Sizes:
+    """How large a store is, for monitors that ask every second."""
+    segments = snapshot.read(engine, lambda view: [*view.index.segment_rows()])
+    log_bytes = sum(_segment_bytes(engine, segments).values())
+    return Sizes(log_bytes, engine.fs.tree_bytes(engine.path))
+
+
+def stream_count(engine: Engine) -> int:
+    """How many streams there are that have not expired; as quick."""
+
+    def count(view: Snapshot) -> int:
+        streams: int = view.index.generation.entries()["streams"]
+        return streams - sum(1 for _ in ExpiryRows(view.index).expired(view.now_ms))
+
+    return snapshot.read(engine, count)
+
+
+def _segment_bytes(engine: Engine, numbers: Iterable[int]) -> dict[int, int]:
+    return {number: engine.fs.size_bytes(names.segment(engine.path, number)) for number in numbers}
+
+
+def store_info(engine: Engine) -> StoreInfo:
+    """Counts and sizes of a store: seconds, of a long log in which something was deleted."""
+
+    def collect(view: Snapshot) -> tuple[Any, ...]:
+        rows = view.index.segment_rows()
+        schedules = ScheduleRows(view.index)
+        expired = list(ExpiryRows(view.index).expired(view.now_ms))  # they are gone for everybody
+        scheduled = schedules.count() - sum(map(schedules.count, expired))
+        generation = view.index.generation  # here alone no close or fork takes it away
+        index = (generation.number, generation.used_bytes())
+        return generation.entries(), rows, view.meta, scheduled, len(expired), index
+
+    entries, rows, meta, scheduled, expired, index = snapshot.read(engine, collect)
+    sizes = _segment_bytes(engine, rows)
+    live = sum(row.live_bytes + row.live_nodes * FRAME_HEAD_BYTES for row in rows.values())
+    gone = erasure.deleted_bytes(engine)
+    oldest = min(gone, default=0)
+    applied, durable = position_parts(meta.applied), position_parts(durable_upto(engine))
+    compacted_ms, compacted_bytes = Wake.last_compaction(engine.fs, engine.path / names.WAKE)
+    shipped = shipfile.read(engine.fs, engine.path)
+    return StoreInfo(
+        path=str(engine.path),
+        uuid=engine.uuid.hex(),
+        format_version=storefile.read(engine.fs, engine.path).version,
+        streams=entries["streams"] - expired,
+        scheduled=scheduled,
+        nodes=entries["nodes"],
+        segments=len(rows),
+        log_bytes=sum(sizes.values()),
+        live_node_bytes=live,
+        index_bytes=index[1],
+        index_generation=index[0],
+        disk_bytes=engine.fs.tree_bytes(engine.path),
+        deleted_bytes=sum(gone.values()),
+        oldest_deleted_segment_ms=(_born_ms(engine, oldest, rows.get(oldest)) if oldest else 0),
+        applied_segment=applied[0],
+        applied_offset=applied[1],
+        durable_segment=durable[0],
+        durable_offset=durable[1],
+        codec=codec_name(),
+        core=_CORE,
+        compacted_ms=compacted_ms,
+        compacted_bytes=compacted_bytes,
+        reclaimable_bytes=usage.log_bytes(engine),
+        **pin_counts(engine),
+        shipped_ms=shipped.shipped_ms,
+        shipped_to=shipped.uri,
+        unshipped_bytes=_unshipped_bytes(shipped, sizes, meta.applied),
+    )
+
+
+def _unshipped_bytes(shipped: ShipRecord, sizes: dict[int, int], applied: int) -> int:
+    """Bytes of the log that were written after what was shipped ended, if anything ever was."""
+    number, offset = position_parts(shipped.position)
+    if not shipped.shipped_ms or shipped.position == applied:
+        return 0
+    later = [each for each in sizes if each > number and each not in shipped.compacted]
+    return max(0, sizes.get(number, offset) - offset) + sum(sizes[each] for each in later)
+
+
+def durable_upto(engine: Engine) -> int:
+    """The position up to which the log is durable; a lower bound, 0 if nothing tells."""
+    if engine.options.readonly:
+        from logstore.recovery import readonly
+
+        return readonly.durable_upto(engine)
+    return engine.wake.durable_upto
+
+
+def _born_ms(engine: Engine, number: int, row: SegmentRow | None) -> int:
+    """When a segment was made, as its file says; its row has the time of the commit that names
+    it, which is a little off, and another one after a rebuild."""
+    try:
+        file = engine.fs.open(names.segment(engine.path, number))
+    except FileNotFoundError:
+        return 0 if row is None else row.born_ms  # it was dropped since
+    try:
+        return segment.read_head(file, number, engine.uuid).created_ms
+    finally:
+        file.close()
+
+
+# -- pins -------------------------------------------------------------------------------------
+def living_pins(engine: Engine) -> list[Pin]:
+    """The pins that hold; what is left of others goes, if this handle may write."""
+    now_ms, clean = engine.clock.now_ms(), not engine.options.readonly
+    return pins.living(engine.fs, engine.path, now_ms, clean=clean)
+
+
+def pin_counts(engine: Engine) -> dict[str, int]:
+    """How many pins there are, what they keep, when the oldest was made (unix ms)."""
+    held = living_pins(engine)
+    return {
+        "pins": len(held),
+        "pinned_bytes": pins.held_bytes(engine.fs, engine.path, held),
+        "oldest_pin_ms": min((pin.made_ms for pin in held), default=0),
+    }
+
+
+def pin_infos(engine: Engine) -> list[PinInfo]:
+    """The pins that hold, the oldest first."""
+    fs, path = engine.fs, engine.path
+    infos = []
+    for pin in living_pins(engine):
+        both = pins.held_bytes(fs, path, [pin])
+        alone = pins.held_bytes(fs, path, [pin._replace(segments=frozenset())])
+        since = datetime.fromtimestamp(pin.made_ms / 1000, UTC) if pin.made_ms else None
+        until = datetime.fromtimestamp(pin.expires_ms / 1000, UTC)
+        segments = None if pin.segments is None else len(pin.segments)
+        infos.append(
+            PinInfo(
+                pin.id, pin.purpose, pin.host, pin.pid, since, until, segments, both - alone, alone
+            )
+        )
+    return infos
+
+
+def moment(engine: Engine, names: Sequence[bytes]) -> str:
+    """Keep how some streams, or all, are now; the token."""
+    from logstore.scan import moment as moments
+
+    if engine.options.readonly:
+        raise ReadOnlyError("a moment cannot be kept through a store opened with readonly=True")
+    return moments.keep(engine, names or None)
+
+
+def release_pins(engine: Engine, ids: Sequence[str]) -> int:
+    """Give pins back, all of them if none is named; how many. OptionError if one is not there."""
+    if engine.options.readonly:
+        raise ReadOnlyError("pins cannot be given back through a store opened with readonly=True")
+    held = {pin.id for pin in living_pins(engine)}
+    for pin_id in ids:
+        if pin_id not in held:
+            raise OptionError(f"there is no pin {pin_id!r}; see store.pins()")
+    for pin_id in ids or held:
+        pins.release(engine.fs, engine.path, pin_id)
+    return len(ids or held)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """A stream in a list."""
+
+    name: bytes
+    length: int
+    size_bytes: int  # of its nodes, those with deleted entries in them included
+    first_id: StreamID
+    last_id: StreamID  # the last one given, also if that entry was deleted
+    groups: list[GroupInfo[bytes]]
+    settings: StreamSettings
+
+    @property
+    def lag(self) -> int | None:
+        """The lag of the group that is furthest behind, of those that are known; None: of no group
+        it is known."""
+        known = [group.lag for group in self.groups if group.lag is not None]
+        return max(known, default=None if self.groups else 0)
+
+    @property
+    def pending(self) -> int:
+        """What is pending in all of its groups."""
+        return sum(group.pending for group in self.groups)
+
+
+def summaries(opened: OpenStore[Any], names: Iterable[bytes]) -> Iterator[StreamSummary]:
+    """A line about each of these streams, in their order."""
+    for name in names:
+        found = opened.view(partial(_summary, name=name))
+        if found is not None:
+            yield found
+
+
+def _summary(view: Snapshot, name: bytes) -> StreamSummary | None:
+    record = view.record(name)
+    if record is None:
+        return None
+    size = record.node_bytes
+    if record.open_version:
+        node = view.open_node(record.number)
+        size += 0 if node is None else nodes.open_bytes(node)
+    return StreamSummary(
+        name,
+        record.length,
+        size,
+        record.first,
+        record.last,
+        [group_info(row, bytes) for row in pel.group_rows(view, name)],
+        SettingRows(view.index).stream(record.number),
+    )
+
+
+def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo[Any]:
+    """All fields of XINFO STREAM; StreamNotFoundError if there is no stream."""
+    record = view.record(name)
+    if record is None:
+        raise StreamNotFoundError("no such key: the stream does not exist", stream=name)
+    open_bytes = 0
+    if record.open_version:
+        node = view.open_node(record.number)
+        open_bytes = nodes.open_bytes(node) if node is not None else 0
+    count, tree_nodes = radix_tree(_keys(view, record))
+    schedules = ScheduleRows(view.index)
+    due_ms = schedules.next_of(record.number)
+
+    def text(stored: bytes) -> Any:
+        return stored if encoding is None else stored.decode(encoding, "surrogateescape")
+
+    return StreamInfo(
+        text(name),
+        record.length,
+        count,
+        tree_nodes,
+        record.last,
+        record.max_deleted,
+        record.entries_added,
+        record.first,
+        len(view.index.groups.of_stream(record.number)),
+        _edge(view, record, encoding, reverse=False),
+        _edge(view, record, encoding, reverse=True),
+        record.node_bytes,
+        open_bytes,
+        stream_with_text(SettingRows(view.index).stream(record.number), text),
+        schedules.count(record.number),
+        None if due_ms is None else scheduling.moment(due_ms),
+        *ProducerRows(view.index).tally(record.number),
+        scheduling.expires_at(record.expires_ms),
+        schema_in(view, record),
+    )
+
+
+def _keys(view: Snapshot, record: StreamRecord) -> Iterator[bytes]:
+    """The keys of a stream's nodes, packed."""
+    for master, _ in view.index.nodes(record.number):
+        yield master.packed()
+    if record.open_version:
+        yield record.open_master.packed()
+
+
+def _edge(
+    view: Snapshot, record: StreamRecord, encoding: str | None, *, reverse: bool
+) -> Entry[Any] | None:
+    walk = nodes.refs_reverse if reverse else nodes.refs
+    for ref in walk(view, record):
+        if ref.live:
+            lp, vector = nodes.listpack(view, record, ref)
+            entries = codec().entries(lp, *ref.master, vector, ZERO_ID, MAX_ID, 1, reverse)
+            if entries:
+                return make_entry(entries[0], encoding)
+    return None
+
+
+def group_info(row: GroupRow, text: Callable[[bytes], T]) -> GroupInfo[T]:
+    """A row of XINFO GROUPS, typed."""
+    return GroupInfo(
+        text(row.name),
+        row.consumers,
+        row.pending,
+        row.last_delivered_id,
+        row.entries_read,
+        row.lag,
+        group_with_text(row.settings, text),
+    )
+
+
+def group_infos(opened: OpenStore[T], stream: bytes) -> list[GroupInfo[T]]:
+    """All groups of a stream; StreamNotFoundError."""
+    rows = opened.view(partial(pel.group_rows, stream=stream))
+    return [group_info(row, opened.text) for row in rows]
+
+
+def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[T]:
+    """A row of XINFO CONSUMERS, typed."""
+    never = row.inactive_ms < 0
+    return ConsumerInfo(
+        text(row.name),
+        row.pending,
+        elapsed(row.idle_ms),
+        None if never else elapsed(row.inactive_ms),
+    )
+
+
+KEY_BYTES = 16
+
+
+def radix_tree(keys: Iterable[bytes]) -> tuple[int, int]:
+    """How many of these sorted keys of 16 bytes there are, and how many nodes the peers' radix tree
+    has for them.
+
+    One for the empty tree; else a leaf for each key, a node for each branching point, and one for
+    each stretch of more than no bytes between them, and none for the root if it branches itself.
+    """
+    total = count = 0
+    depths: list[int] = []  # of the branching points on the path to the key before
+    previous, width = b"", KEY_BYTES
+    # (depth of the branching point or leaf above, counted when the path is left)
+    for count, key in enumerate(keys, 1):
+        total += 1
+        if count == 1:
+            previous = key
+            continue
+        common = _common(previous, key)
+        below = width
+        while depths and depths[-1] > common:
+            depth = depths.pop()
+            total += 1 if below - depth - 1 > 0 else 0
+            below = depth
+        if not depths or depths[-1] < common:
+            depths.append(common)
+            total += 1
+        total += 1 if below - common - 1 > 0 else 0
+        previous = key
+    if not count:
+        return 0, 1
+    below = width
+    while depths:
+        depth = depths.pop()
+        total += 1 if below - depth - 1 > 0 else 0
+        below = depth
+    return count, total + (1 if below > 0 else 0)
+
+
+def _common(left: bytes, right: bytes) -> int:
+    for place, (a, b) in enumerate(zip(left, right, strict=True)):
+        if a != b:
+            return place
+    return len(left)
+
+
+ROWS_A_STEP = 10_000
+# Of memory as values, beside names.
+GROUP_HELD_BYTES, CONSUMER_HELD_BYTES, PENDING_HELD_BYTES = 1500, 1000, 400
+
+
+def full_info(opened: OpenStore[T], name: bytes, count: int) -> FullStreamInfo[T]:
+    """A stream with at most ``count`` of each list (0: all); StreamNotFoundError."""
+    entries: list[Entry[T]] = []
+    gather = Gathering(opened, name, count, bool, entries.extend)
+    gather.all_of(partial(snapshot.read, opened.engine()))
+    return FullStreamInfo(
+        **_values(gather.head()),
+        entries=tuple(entries),
+        group_infos=tuple(group.result() for group in gather.groups),
+    )
+
+
+class Gathering(Generic[T]):
+    """A stream on the way. A step may be cut off by a segment that went, and goes on then.
+
+    ``count``: at most so many of each list (0: all). ``given`` takes entries as they are read;
+    ``weigh`` gets the bytes of memory of all else, before it is kept, and may refuse by raising.
+    """
+
+    def __init__(
+        self,
+        opened: OpenStore[T],
+        name: bytes,
+        count: int,
+        weigh: Callable[[int], object],
+        given: Callable[[list[Entry[T]]], object],
+    ) -> None:
+        self._opened: OpenStore[T] = opened
+        self._name = name
+        self._count = count
+        self._weigh = weigh
+        self._given: Callable[[list[Entry[T]]], object] = given
+        self._number = 0
+        self._now_ms = 0
+        self._head: StreamInfo[T] | None = None
+        self._entries: list[Entry[T]] = []  # of this step
+        self._taken = 0  # entries of all steps
+        self._rest: tuple[StreamID, StreamID] | None = (ZERO_ID, MAX_ID)
+        self._following: bytes | None = b""  # where the groups go on
+        self.groups: list[GatheringGroup[T]] = []
+
+    def all_of(self, once: Callable[[Callable[[Snapshot], bool]], bool]) -> None:
+        """Look at all of it on what ``once`` reads: fresh snapshots, or the state inside a commit.
+
+        StreamNotFoundError.
+        """
+        while not once(self.step):
+            self._pass_on()
+        self._pass_on()
+
+    def head(self) -> StreamInfo[T]:
+        """What the plain form tells of the stream, once it was looked at."""
+        assert self._head is not None
+        return self._head
+
+    def step(self, view: Snapshot) -> bool:
+        """Look on; True when all was seen."""
+        if self._head is None:
+            self._begin(view)
+        record = view.record(self._name)
+        if record is None or record.number != self._number:
+            return True  # it went meanwhile
+        if self._rest is not None:
+            self._read(view, *self._rest)
+        left = ROWS_A_STEP
+        while self._following is not None and left > 0:
+            left -= self._page(view, self._following)
+        for group in self.groups:
+            if left <= 0:
+                return False
+            left -= group.step(view, left, self._weigh)
+        return self._rest is None and left > 0
+
+    def _pass_on(self) -> None:
+        """Hand on the entries of a step that was whole."""
+        if self._entries:
+            self._given(self._entries)
+            self._entries = []
+
+    def _begin(self, view: Snapshot) -> None:
+        head = stream_info(view, self._name, self._opened.encoding)
+        record = view.record(self._name)
+        assert record is not None
+        self._now_ms = self._opened.engine().clock.now_ms()
+        self._number, self._head = record.number, head
+
+    def _page(self, view: Snapshot, after: bytes) -> int:
+        """Look at some of the groups, and order them once all are there; how many there were."""
+        rows, following = pel.group_page(view, self._name, after)
+        self._weigh(sum(GROUP_HELD_BYTES + len(row.name) for row, _ in rows))
+        self.groups += [
+            GatheringGroup(
+                self._opened,
+                row.name,
+                group_info(row, self._as_text),
+                number,
+                self._count,
+                self._now_ms,
+            )
+            for row, number in rows
+        ]
+        if following is None:
+            self.groups.sort(key=lambda group: group.name)
+        self._following = following
+        return len(rows)
+
+    def _read(self, view: Snapshot, low: StreamID, high: StreamID) -> None:
+        left = self._count - self._taken if self._count else -1
+        asked = read.RangeRead(low, high, left)
+        batch_read = read.read_on(lambda batch: batch(view), self._name, asked)
+        encoding = self._opened.encoding
+        self._entries += [make_entry(row, encoding) for row in batch_read.entries]
+        self._taken += len(batch_read.entries)
+        over = bool(self._count) and self._taken >= self._count
+        self._rest = None if over else batch_read.rest
+
+    def _as_text(self, name: bytes) -> T:
+        return self._opened.text(name)
+
+
+class GatheringGroup(Generic[T]):
+    """A group on the way."""
+
+    def __init__(
+        self,
+        opened: OpenStore[T],
+        name: bytes,
+        info: GroupInfo[T],
+        number: int,
+        count: int,
+        now_ms: int,
+    ) -> None:
+        self.name = name  # what groups are ordered by
+        self._opened: OpenStore[T] = opened
+        self._info: GroupInfo[T] = info
+        self._number = number
+        self._count = count
+        self._now_ms = now_ms
+        self._consumers: list[ConsumerRecord] = []
+        self._last_consumer: int | None = 0  # behind which the others come; None: there are none
+        self._names: dict[int, T] = {}
+        self._lists: dict[int, list[FullPendingEntry[T]]] = {}
+        self._all: list[FullPendingEntry[T]] = []
+        self._most = count or info.pending
+        self._wanted = min(self._most, info.pending)
+        self._wants: dict[int, int] = {}  # how many are still to be found of a consumer's
+        self._after = ZERO_ID.packed()
+
+    def step(self, view: Snapshot, most: int, weigh: Callable[[int], object]) -> int:
+        """Look on: at consumers, then at pending entries; at how many, ``most`` or more if some
+        are left."""
+        looked = 0
+        while self._last_consumer is not None:
+            if looked >= most:
+                return looked
+            looked += self._page(view, self._last_consumer, weigh)
+        if not (self._wanted or self._wants):
+            return looked
+        for run in view.index.groups.runs(self._number, self._after):
+            if looked >= most:
+                return looked
+            looked += len(run)
+            weigh(self._take(run))
+            if not (self._wanted or self._wants):
+                return looked
+        self._wanted, self._wants = 0, {}  # of what was counted, some went meanwhile
+        return looked
+
+    def _page(self, view: Snapshot, after: int, weigh: Callable[[int], object]) -> int:
+        page = view.index.groups.page_of_consumers(self._number, after, pel.PAGE_ROWS)
+        weigh(sum(CONSUMER_HELD_BYTES + len(consumer.name) for consumer in page))
+        self._consumers += page
+        for consumer in page:
+            self._names[consumer.number] = self._opened.text(consumer.name)
+            self._lists[consumer.number] = []
+            if consumer.pending:
+                self._wants[consumer.number] = min(self._most, consumer.pending)
+        full = len(page) == pel.PAGE_ROWS
+        self._last_consumer = page[-1].number if full else None
+        if not full:
+            self._consumers.sort(key=lambda consumer: consumer.name)
+        return len(page)
+
+    def _take(self, run: PendingRun) -> int:
+        """Put a run's entries into the lists that want them; the bytes of memory they take."""
+        size = 0
+        for pending in run.between(self._after, LAST):
+            if self._wanted or pending[2] in self._wants:
+                self._put(pending)
+                size += PENDING_HELD_BYTES + len(self._names.get(pending[2], b""))
+        last = StreamID.unpacked(run.last)
+        self._after = last.next().packed() if last < MAX_ID else run.last
+        if last == MAX_ID:
+            self._wanted, self._wants = 0, {}
+        return size
+
+    def _put(self, pending: Pending) -> None:
+        who, given = pending[2], self._entry(pending)
+        if self._wanted:
+            self._all.append(given)
+            self._wanted -= 1
+        if who in self._wants:
+            self._lists[who].append(given)
+            self._wants[who] -= 1
+            if not self._wants[who]:
+                del self._wants[who]
+
+    def _entry(self, pending: Pending) -> FullPendingEntry[T]:
+        ms, seq, who, time_ms, count = pending
+        id = StreamID(ms, seq)
+        if who == NO_ONE:  # its time is its place in the line
+            return FullPendingEntry(id, None, None, count, delivered_ms=None)
+        idle = elapsed(self._now_ms - time_ms)
+        return FullPendingEntry(id, self._names.get(who), idle, count, delivered_ms=time_ms)
+
+    def result(self) -> FullGroupInfo[T]:
+        """What was seen."""
+        nacked = self._info.pending - sum(consumer.pending for consumer in self._consumers)
+        return FullGroupInfo(
+            **_values(self._info),
+            nacked=max(0, nacked),
+            pending_entries=tuple(self._all),
+            consumer_infos=tuple(map(self._consumer, self._consumers)),
+        )
+
+    def _consumer(self, record: ConsumerRecord) -> FullConsumerInfo[T]:
+        now_ms, active_ms = self._now_ms, record.active_ms
+        never = active_ms < 0
+        return FullConsumerInfo(
+            self._names[record.number],
+            record.pending,
+            elapsed(now_ms - record.seen_ms),
+            None if never else elapsed(now_ms - active_ms),
+            seen_ms=record.seen_ms,
+            active_ms=None if never else active_ms,
+            pending_entries=tuple(self._lists[record.number]),
+        )
+
+
+def _values(info: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, as they are."""
+    return {field.name: getattr(info, field.name) for field in fields(info)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,17 +213,17 @@ def _tell_dead_letters(
 ) -> None:
     """Tell whoever wants to know of entries that a commit of this handle dead-lettered. Where that
     cannot be, it is logged: the commit counts, and what it gave is the caller's."""
-    from logstore.api import coded, dead_letters
-    from logstore.api.group import Group
+    from logstore.api import coded
+    from logstore.api.group import Group, log, tell_dead
 
     try:
         groups = {
             key: Group(coded.as_kept(opened, key[0]), key[1])
             for key in {(entry.origin, entry.group) for entry in dead}
         }
-        dead_letters.tell(opened, dead, groups, on_dead)
+        tell_dead(opened, dead, groups, on_dead)
     except Error:
-        dead_letters.log.exception("of %d dead-lettered entries nobody could be told", len(dead))
+        log.exception("of %d dead-lettered entries nobody could be told", len(dead))
 
 
 # -- the store --------------------------------------------------------------------------------
@@ -452,11 +452,11 @@ class Store(Generic[T]):
             TooLargeError: it is larger than a stream may be, or ``name`` has above 64 KiB.
             OptionError: ``replace`` is neither True nor False.
         """
-        from logstore.api import dump
+        from logstore.engine.dump import payloads
 
         arguments.check_flag(replace, "replace")
         raw = arguments.stream_name(name, self.encoding)
-        dump.restore(self._opened, raw, payload, replace=replace, sync=sync)
+        payloads.restore(self._opened.commit, raw, payload, replace=replace, sync=sync)
         return Stream(self._opened, raw)
 
     def read(
@@ -657,9 +657,9 @@ class Store(Generic[T]):
 
         (0, 0) of a store opened with ``readonly`` means that nothing in it tells, as in a copy.
         """
-        from logstore.api import describe
+        from logstore.api.info import durable_upto
 
-        return position_parts(describe.durable_upto(self._engine()))
+        return position_parts(durable_upto(self._engine()))
 
     def compact(self, *, purge: bool = False, full: bool = False, threshold: float = 0.5) -> Any:
         """Give deleted space back: rewrite nodes with many tombstones, drop mostly dead segments.
@@ -692,9 +692,9 @@ class Store(Generic[T]):
         Returns:
             The pins that hold, the oldest first.
         """
-        from logstore.api import describe
+        from logstore.api.info import pin_infos
 
-        return describe.pin_infos(self._engine())
+        return pin_infos(self._engine())
 
     def release_pins(self, *ids: str) -> int:
         """Give pins back; what reads by them raises SnapshotExpiredError then.
@@ -709,9 +709,9 @@ class Store(Generic[T]):
             OptionError: there is no pin of an ID.
             ReadOnlyError: the store was opened with ``readonly``.
         """
-        from logstore.api import describe
+        from logstore.api.info import release_pins
 
-        return describe.release_pins(self._engine(), ids)
+        return release_pins(self._engine(), ids)
 
     def moment(self, *streams: str | bytes) -> str:
         """Keep how streams are now, all at one moment, for readers that come later.
@@ -731,10 +731,10 @@ class Store(Generic[T]):
             EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
             ReadOnlyError: the store was opened with ``readonly``.
         """
-        from logstore.api import describe
+        from logstore.api.info import moment
 
         names = [arguments.stream_name(name, self._opened.encoding) for name in streams]
-        token = describe.moment(self._engine(), names)
+        token = moment(self._engine(), names)
         self.sync()
         return token
 
@@ -826,9 +826,9 @@ class Store(Generic[T]):
         Returns:
             Counts and sizes in bytes.
         """
-        from logstore.api import describe
+        from logstore.api.info import store_info
 
-        return describe.store_info(self._engine())
+        return store_info(self._engine())
 
     def metrics(self) -> dict[str, int | float]:
         """Counters of this process since it opened the store, and how many pins the store has.
@@ -837,10 +837,10 @@ class Store(Generic[T]):
             Numbers by name, as docs/metrics.md explains; names that end in ``_s`` or ``_s_max`` are
             seconds.
         """
-        from logstore.api import describe
+        from logstore.api.info import pin_counts
 
         engine = self._engine()
-        return {**engine.metrics.as_dict(), **describe.pin_counts(engine)}
+        return {**engine.metrics.as_dict(), **pin_counts(engine)}
 
     @property
     def recovery(self) -> dict[str, Any]:
@@ -898,7 +898,7 @@ class Store(Generic[T]):
             InvalidIDError: an ID is not valid.
             EntryTypeError, InvalidEntryError, TooLargeError: a name is not valid.
         """
-        from logstore.api.dead_letters import requeue
+        from logstore.api.group import requeue
 
         encoding = self._opened.encoding
         name = arguments.stream_name(dead_letter, encoding)

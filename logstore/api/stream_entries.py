@@ -16,9 +16,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from logstore.api import adding, arguments
-from logstore.api.adding import AddOptions, RowOptions
-from logstore.api.arguments import ANY_ID
+from logstore.api import arguments
+from logstore.api.arguments import ANY_ID, AddOptions, RowOptions
 from logstore.api.entry import DeleteOutcome, Entry, IDRuns, collect, entry_maker, outcomes
 from logstore.api.opening import OpenStore
 from logstore.codec import GivenIDs, Row, RowBatch
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from logstore.api.dump import Peer
     from logstore.api.entry_reads import Matching, Where
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scan import Scan
     from logstore.api.values import Values
+    from logstore.engine.dump.payloads import Peer
     from logstore.engine.streams.add import AutoID
     from logstore.ids import When
 
@@ -341,13 +340,13 @@ class StreamEntries(Generic[T]):
         """
         made: Any = None
         plain = not options and create is True and id is ANY_ID
-        asked = plain or adding.lane_options(id, options, create)
+        asked = plain or arguments.lane_options(id, options, create)
         if asked is not False:
             made = self._opened.add_plain(self._name, fields, None if asked is True else asked)
             if made:
                 return made  # type: ignore[no-any-return]
         encoding = self._opened.encoding
-        step, request = adding.one(self._name, fields, id, encoding, create, options)
+        step, request = arguments.one(self._name, fields, id, encoding, create, options)
         if made is False and (ready := self._opened.add_ready(request)) is not None:
             return ready
         added = self._opened.commit(step, options.get("sync"))
@@ -444,9 +443,9 @@ class StreamEntries(Generic[T]):
             UsageError: pyarrow is not installed, or the stream has a codec.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        steps = adding.table_steps(self._name, self._arrow_batches(data, batch, id_column))
+        steps = arguments.table_steps(self._name, self._arrow_batches(data, batch, id_column))
         given = IDRuns()
-        for _ in self._commit_each(given, steps, adding.terms(create, {}), sync):
+        for _ in self._commit_each(given, steps, arguments.terms(create, {}), sync):
             pass
         return given
 
@@ -462,7 +461,7 @@ class StreamEntries(Generic[T]):
                 "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
                 "what is to be read of it, as add_arrow(stream.scan())"
             )
-        return needing("arrow", lambda: adding.table_batches(data, batch, id_column))
+        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column))
 
     def _adding(
         self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
@@ -471,14 +470,14 @@ class StreamEntries(Generic[T]):
         are no rows; asked once more, it goes on with what came since.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        terms = adding.terms(create, options)
+        terms = arguments.terms(create, options)
         if _is_table(rows):
             if options.get("producer") is not None:
                 raise OptionError("rows of Arrow have no idempotent IDs: leave out producer")
-            steps = adding.table_steps(self._name, self._arrow_batches(rows, batch))
+            steps = arguments.table_steps(self._name, self._arrow_batches(rows, batch))
         else:
             encoding = self._opened.encoding
-            steps = adding.steps(self._name, rows, batch, self._made_ready, encoding, options)
+            steps = arguments.steps(self._name, rows, batch, self._made_ready, encoding, options)
         return self._commit_each(given, steps, terms, options.get("sync"))
 
     def _made_ready(self, rows: list[Any]) -> RowBatch:
@@ -488,8 +487,8 @@ class StreamEntries(Generic[T]):
     def _commit_each(
         self,
         given: IDRuns,
-        steps: Iterable[Callable[[adding.AddTerms], adding.AddOp]],
-        terms: adding.AddTerms,
+        steps: Iterable[Callable[[arguments.AddTerms], arguments.AddOp]],
+        terms: arguments.AddTerms,
         sync: Sync | None,
     ) -> Iterator[bool]:
         for step in steps:
@@ -679,10 +678,10 @@ class StreamEntries(Generic[T]):
         Raises:
             StreamNotFoundError: there is no stream.
         """
-        from logstore.api import describe
+        from logstore.api.info import stream_info
 
         name, encoding = self._name, self._opened.encoding
-        return self._opened.view(lambda view: describe.stream_info(view, name, encoding))
+        return self._opened.view(lambda view: stream_info(view, name, encoding))
 
     def info_full(self, count: int = 10) -> FullStreamInfo[T]:
         """Tell what XINFO STREAM FULL tells: entries, groups, consumers, what is pending with them.
@@ -697,9 +696,9 @@ class StreamEntries(Generic[T]):
             StreamNotFoundError: there is no stream.
             OptionError: ``count`` is negative or no integer.
         """
-        from logstore.api import describe
+        from logstore.api.info import full_info
 
-        return describe.full_info(self._opened, self._name, arguments.read_count(count))
+        return full_info(self._opened, self._name, arguments.read_count(count))
 
     def groups(self) -> list[GroupInfo[T]]:
         """Tell what XINFO GROUPS tells.
@@ -710,9 +709,9 @@ class StreamEntries(Generic[T]):
         Raises:
             StreamNotFoundError: there is no stream.
         """
-        from logstore.api import describe
+        from logstore.api.info import group_infos
 
-        return describe.group_infos(self._opened, self._name)
+        return group_infos(self._opened, self._name)
 
     # -- in bulk ------------------------------------------------------------------------------
     def scan(
@@ -781,9 +780,9 @@ class StreamEntries(Generic[T]):
             OptionError: ``peer`` is neither.
             TooLargeError: it has above 512 MiB.
         """
-        from logstore.api import dump
+        from logstore.engine.dump import payloads
 
-        return dump.payload(self._opened, self._name, peer)
+        return payloads.payload(self._opened.engine(), self._name, peer)
 
 
 def _is_table(rows: object) -> bool:

@@ -23,8 +23,8 @@ from typing import (
     overload,
 )
 
-from logstore.api import adding, arguments, scheduling
-from logstore.api.adding import AddOptions, RowOptions
+from logstore.api import arguments, scheduling
+from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.entry import IDRuns, collect
 from logstore.api.group import ClaimOptions, Delivery, Group, claim_step, deliveries_of
 from logstore.api.opening import OpenStore
@@ -357,7 +357,7 @@ class TransactionStream(Generic[T]):
 
         ``expected_last_id`` is the last ID as the steps before this one leave it.
         """
-        asked = create is True and adding.lane_options(id, options, create)
+        asked = create is True and arguments.lane_options(id, options, create)
         if asked is not False and self._values is None:
             bare = None if asked is True else asked
             plain = self._steps.add_plain(self._name, fields, bare)
@@ -365,7 +365,7 @@ class TransactionStream(Generic[T]):
                 return plain
         encoding = self._steps.opened.encoding
         row = self._coded(fields)
-        step, _ = adding.one(self._name, row, id, encoding, create, options)
+        step, _ = arguments.one(self._name, row, id, encoding, create, options)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
         return self._steps.take(step, _first)
@@ -379,10 +379,10 @@ class TransactionStream(Generic[T]):
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_names(options, RowOptions, "add_many")
-        terms = adding.terms(create, options)
+        terms = arguments.terms(create, options)
         encoding, values = self._steps.opened.encoding, self._values
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
-        steps = list(adding.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
+        steps = list(arguments.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 
         def run(txn: WriteTxn) -> IDRuns:
             given, on = IDRuns(), terms

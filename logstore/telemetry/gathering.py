@@ -23,8 +23,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from logstore import fsinfo
-from logstore.api import describe
-from logstore.api.info import plain_text
+from logstore.api.info import durable_upto, pin_counts, plain_text
 from logstore.api.opening import OpenStore
 from logstore.compaction import measure, usage
 from logstore.engine.runtime import disk_space
@@ -112,7 +111,7 @@ def _of_store(engine: Engine, opens: dict[int, int]) -> Iterator[Family]:
     wake = path / file_names.WAKE
     failed = bool(Wake.last_failure(fs, wake))
     compacted_ms, compacted_bytes = Wake.last_compaction(fs, wake)
-    pinned = describe.pin_counts(engine)
+    pinned = pin_counts(engine)
     found: tuple[tuple[str, str, float], ...] = (
         ("nodes", "Sealed nodes in the index.", nodes_count),
         ("scheduled", "Entries that wait for their time.", scheduled),
@@ -171,7 +170,7 @@ def _counts(view: Snapshot) -> tuple[int, int, dict[int, SegmentRow], int]:
 
 def _not_durable(engine: Engine, sizes: dict[int, int], applied: int) -> int:
     """Bytes of the log that are not known to be durable; 0 where nothing tells, as in a copy."""
-    durable = describe.durable_upto(engine)
+    durable = durable_upto(engine)
     if not durable and engine.options.readonly:
         return 0
     (first, begin), (last, end) = position_parts(durable), position_parts(applied)

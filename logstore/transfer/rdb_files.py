@@ -27,12 +27,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from logstore.api.dump import TYPES_OF, Peer
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import listpack
 from logstore.engine.dump import export as exports
 from logstore.engine.dump import restore
+from logstore.engine.dump.payloads import TYPES_OF, Peer
 from logstore.engine.dump.restore import VerifiedNodes, VerifiedPart
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot

@@ -15,11 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from logstore.api.dump import TYPES_OF, Peer
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.codec import codec
 from logstore.engine.dump import export as exports
+from logstore.engine.dump.payloads import TYPES_OF, Peer
 from logstore.errors import PeerError, StreamExistsError, StreamNotFoundError, TooLargeError, shown
 from logstore.ids import MAX_ID, ZERO_ID, StreamID
 from logstore.options import IMPORTING

@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from logstore import __version__
-from logstore.api import units
+from logstore.api import showing
 from logstore.api.info import plain_text
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
@@ -44,7 +44,7 @@ PAGE_MAX = 1_000_000
 
 def _date(ms: int) -> str:
     """Unix milliseconds, for people."""
-    return units.date(units.at(ms))
+    return showing.date(showing.at(ms))
 
 
 class Pages:
@@ -62,13 +62,13 @@ class Pages:
             lstrip_blocks=True,
         )
         filters: dict[str, Callable[..., str]] = {
-            "ago": units.ago,
-            "counted": units.counted,
-            "date": units.date,
+            "ago": showing.ago,
+            "counted": showing.counted,
+            "date": showing.date,
             "moment": _date,
-            "share": units.share,
-            "size": units.size,
-            "span": units.length,
+            "share": showing.share,
+            "size": showing.size,
+            "span": showing.length,
             "text": plain_text,
         }
         self._templates.filters.update(filters)

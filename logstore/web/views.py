@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from logstore.api import units
-from logstore.api.describe import summaries
+from logstore.api import showing
 from logstore.api.entry import Entry
-from logstore.api.info import GroupInfo, plain_text
+from logstore.api.info import GroupInfo, plain_text, summaries
 from logstore.api.opening import opened_of
 from logstore.api.store import Store
 from logstore.api.stream import Stream
@@ -117,7 +116,7 @@ def _stream_rows(store: Store[bytes], names: list[bytes]) -> list[StreamRow]:
             key_of(found.name),
             found.length,
             found.size_bytes,
-            units.clock(found.last_id.ms),
+            showing.clock(found.last_id.ms),
             found.groups,
             found.lag,
             found.pending,
@@ -158,7 +157,7 @@ def entries(
 def _entry_row(entry: Entry[bytes]) -> EntryRow:
     pairs = entry.pairs
     shown = [(_cut(name), _cut(value)) for name, value in pairs[:FIELDS_MAX]]
-    return EntryRow(str(entry.id), units.at(entry.id.ms), shown, max(0, len(pairs) - FIELDS_MAX))
+    return EntryRow(str(entry.id), showing.at(entry.id.ms), shown, max(0, len(pairs) - FIELDS_MAX))
 
 
 def _cut(value: bytes) -> str:

@@ -16,7 +16,8 @@ import pytest
 
 import logstore
 import logstore.aio
-from logstore.api import coded, dead_letters
+from logstore.api import coded
+from logstore.api import group as group_api
 from logstore.engine.groups import ack, dead_letter
 from logstore.errors import EntryNotFoundError, OptionError, StreamNotFoundError
 from logstore.ids import StreamID
@@ -303,7 +304,7 @@ def test_many_at_once_are_dead_lettered_a_part_at_a_time(
         assert numbers(group.read("b", count=2)) == [46, 47]
         assert group.pending().count == 45 - 20 + 2
         moved = [each for each in caplog.messages if "moved to 'dead'" in each]
-        assert len(moved) == dead_letters.WARNINGS_MAX
+        assert len(moved) == group_api.WARNINGS_MAX
         assert "and 10 more in the same commit" in caplog.messages
         assert store.metrics()["dead_letters"] == 20
         assert numbers(group.autoclaim("b", min_idle=10, start="-", count=100).entries) == []
@@ -540,7 +541,7 @@ def test_dead_letters_come_back_as_they_were(store: Any) -> None:
 def test_all_of_them_in_several_commits_to_several_streams(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logstore.api.dead_letters.REQUEUED_MAX", 3)
+    monkeypatch.setattr("logstore.api.group.REQUEUED_MAX", 3)
     die(store, 4, "a")
     die(store, 4, "b")
     assert len(store.requeue("dead")) == 8

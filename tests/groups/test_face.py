@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.api import describe
+from logstore.api import info as described
 from logstore.engine.shm.waiters import PACE
 from logstore.engine.snapshots import snapshot
 from tests.groups.shop import NOW_MS, numbers, shop
@@ -374,7 +374,7 @@ def test_a_large_group_is_looked_at_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No snapshot sees more than a step; what others do between the steps does no harm."""
-    monkeypatch.setattr(describe, "ROWS_A_STEP", 500)
+    monkeypatch.setattr(described, "ROWS_A_STEP", 500)
     steps: list[int] = []
     real = snapshot.read
     with shop(tmp_path) as (store, group, clock):
@@ -389,7 +389,7 @@ def test_a_large_group_is_looked_at_in_steps(
             steps.append(1)
             return found
 
-        monkeypatch.setattr(describe.snapshot, "read", read)
+        monkeypatch.setattr(snapshot, "read", read)
         found = work.info_full(0)
         assert found == whole
         assert len(steps) >= 10
@@ -414,7 +414,7 @@ def test_a_large_group_is_looked_at_in_steps(
             return found
 
         steps.clear()
-        monkeypatch.setattr(describe.snapshot, "read", meddle)
+        monkeypatch.setattr(snapshot, "read", meddle)
         found = work.info_full(0)
         assert numbers(found.group_infos[0].pending_entries) == list(
             range(1, len(found.group_infos[0].pending_entries) + 1)

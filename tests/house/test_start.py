@@ -94,7 +94,7 @@ with logstore.open({str(tmp_path / "store")!r}, background=False) as store:
     found = loaded(code)
     assert found & (HEAVY | {"ctypes"}) == set()
     assert {
-        "logstore.api.describe",
+        "logstore.api.info",
         "logstore.engine.dump",
         "logstore.api.transaction",
     } & found == {"logstore.api.transaction"}

@@ -16,9 +16,9 @@ import xxhash
 import zstandard
 
 import logstore
-from logstore.api.dump import Peer
 from logstore.api.store import Store
 from logstore.engine.dump import export
+from logstore.engine.dump.payloads import Peer
 from logstore.errors import InvalidPayloadError, OptionError, UsageError
 from logstore.ids import StreamID
 from logstore.options import Profile

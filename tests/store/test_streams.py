@@ -8,7 +8,7 @@ import pytest
 
 import logstore
 from logstore import StreamNotFoundError, UsageError
-from logstore.api.describe import radix_tree
+from logstore.api.info import radix_tree
 from logstore.api.store import Store
 from logstore.ids import ZERO_ID, StreamID
 from tests.store.conftest import OpenStore

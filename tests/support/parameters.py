@@ -8,7 +8,7 @@ from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
 
-from logstore.api.adding import AddOptions, RowOptions
+from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.configuring import GroupOptions, StreamOptions
 from logstore.api.group import ClaimOptions, ConsumeOptions
 from logstore.api.scheduling import ScheduleOptions

@@ -25,13 +25,15 @@ OF_PYTHON = re.compile(
 # Modules whose errors no command meets: it opens stores itself, checks its options itself, and
 # neither consumes nor reads on; or it speaks the protocol of Redis.
 NOT_MET = {
-    "adding", "arguments", "arrow_builder", "clock", "conversion", "dead_letters",
+    "arguments", "arrow_builder", "clock", "conversion",
     "handlers", "idempotency", "latest_entries", "linked", "options", "pool", "record_batches",
     "resp", "transaction", "values", "worker",
 }  # fmt: skip
 NOT_MET_FILES = {
-    Path("logstore/api/dump.py"),
-    Path("logstore/api/entry_reads.py"),
+    Path("logstore/engine/dump/payloads.py"),
+    # Values of columns: who adds by a command gives texts.
+    Path("logstore/schema/column_types.py"),
+    Path("logstore/schema/schema_text.py"),
     # The fields of --where are a mapping already.
     Path("logstore/api/entry_reads.py"),
     # Tables of Arrow are given in Python.

@@ -15,7 +15,7 @@ import pytest
 
 import logstore
 from logstore import Store
-from logstore.api.describe import summaries
+from logstore.api.info import summaries
 from logstore.api.opening import opened_of
 from logstore.compaction.usage import usage
 from logstore.engine.runtime import pins

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.api import dump as api_dump
 from logstore.api.opening import opened_of
+from logstore.engine.dump import payloads
 from logstore.engine.snapshots import snapshot
 from logstore.errors import TooLargeError
 from logstore.ids import ZERO_ID, StreamID
@@ -84,7 +84,9 @@ def test_what_a_failed_restore_left_is_taken_away(tmp_path: Path) -> None:
         raise TooLargeError("the last of its commits is refused")
 
     with logstore.open(tmp_path / "store") as store:
-        prepared = api_dump.prepared(payload(3000))
+        prepared = payloads.prepared(payload(3000))
         with pytest.raises(TooLargeError):
-            api_dump.restore_prepared(opened_of(store), b"s", prepared, replace=False, last=fail)
+            payloads.restore_prepared(
+                opened_of(store).commit, b"s", prepared, replace=False, last=fail
+            )
         assert names(store) == []

@@ -14,7 +14,7 @@ import pytest
 from starlette.requests import Request
 
 import logstore
-from logstore.api import units
+from logstore.api import showing
 from logstore.api.opening import opened_of
 from logstore.index.txn import IndexTxn
 from logstore.web import views
@@ -43,7 +43,7 @@ def ask(
     [(None, ""), (0.2, "now"), (59, "59 s"), (90, "2 min"), (7200, "2 h"), (864_000, "10 d")],
 )
 def test_lengths_of_time(seconds: float | None, told: str) -> None:
-    assert units.length(None if seconds is None else timedelta(seconds=seconds)) == told
+    assert showing.length(None if seconds is None else timedelta(seconds=seconds)) == told
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_lengths_of_time(seconds: float | None, told: str) -> None:
     [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")],
 )
 def test_sizes(count: int, told: str) -> None:
-    assert units.size(count) == told
+    assert showing.size(count) == told
 
 
 @pytest.mark.parametrize("name", [b"a", b"", "ä/?&#".encode(), b"\xff\x00", b"0x", b"0x61"])

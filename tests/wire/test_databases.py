@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import logstore
-from logstore.api import describe
+from logstore.api import info as described
 from logstore.compaction import erasure
 from tests.tools.commands import COMMAND, environment, invoke
 from tests.wire.lines import Absent, Line, Refusal, request
@@ -36,7 +36,7 @@ def test_info_looks_at_no_entries(served: Served, monkeypatch: pytest.MonkeyPatc
     def refused(_: object) -> None:
         raise AssertionError("all that is deleted was looked for")
 
-    monkeypatch.setattr(describe, "store_info", refused)
+    monkeypatch.setattr(described, "store_info", refused)
     monkeypatch.setattr(erasure, "deleted_bytes", refused)
     with Line(served.port) as line:
         line("XADD", "s", "1-0", "a", "b")

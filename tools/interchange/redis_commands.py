@@ -24,8 +24,8 @@ from logstore.tools.command_output import EXIT_LEFT_OUT, Output
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.dump import Peer
     from logstore.api.store import Store
+    from logstore.engine.dump.payloads import Peer
     from logstore.transfer.following import Deletes, Trim
     from logstore.transfer.job import Policy, Wanted
     from logstore.transfer.peer_server import Server

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import CorruptionError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
@@ -59,7 +59,7 @@ def doctor(output: Output, path: Path, idle: timedelta, watch: timedelta, large_
 
 def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Finding], str]:
     """The findings, and a line about what was examined."""
-    from logstore.api.describe import living_pins, summaries
+    from logstore.api.info import living_pins, summaries
     from logstore.api.opening import opened_of
     from logstore.compaction.usage import usage
     from logstore.tools.views import doctor_rules
@@ -79,8 +79,8 @@ def _examined(path: Path, limits: Limits, watch: timedelta) -> tuple[list[Findin
             found += doctor_rules.growing(examined, lagging, second, watch)
     groups = sum(len(each.groups) for each in first)
     return found, (
-        f"{units.counted(len(first), 'stream')}, {units.counted(groups, 'group')}, "
-        f"{units.counted(len(used.segments), 'segment')} looked at"
+        f"{showing.counted(len(first), 'stream')}, {showing.counted(groups, 'group')}, "
+        f"{showing.counted(len(used.segments), 'segment')} looked at"
     )
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from logstore.tools.wording import quoted, readable
 
 if TYPE_CHECKING:
-    from logstore.api.describe import StreamSummary
-    from logstore.api.info import StoreInfo
+    from logstore.api.info import StoreInfo, StreamSummary
     from logstore.api.store import Store
     from logstore.compaction.usage import SpaceUsage
 

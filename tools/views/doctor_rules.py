@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from logstore.api import units
-from logstore.api.describe import StreamSummary
-from logstore.api.info import ConsumerInfo, GroupInfo
+from logstore.api import showing
+from logstore.api.info import ConsumerInfo, GroupInfo, StreamSummary
 from logstore.api.opening import opened_of
 from logstore.engine.runtime import disk_space
 from logstore.engine.shm.control_block import Wake
@@ -49,7 +48,7 @@ def damage(examined: Examined) -> Iterator[Finding]:
     recovered = examined.store.recovery
     if recovered["damage"] or recovered["gone"]:
         first = recovered["damage"][0] if recovered["damage"] else recovered["gone"][0]
-        places = units.counted(len(recovered["damage"]), "damaged place")
+        places = showing.counted(len(recovered["damage"]), "damaged place")
         yield finding(
             "damage",
             f"the log has {places}, the first in segment {first['segment']}: {first['why']}; what "
@@ -86,12 +85,13 @@ def space(examined: Examined) -> Iterator[Finding]:
     elif disk_space.is_full(found.free_bytes, found.disk_bytes):
         yield finding(
             "full",
-            f"the disk is full, {units.size(found.free_bytes)} are free: adds are refused until "
+            f"the disk is full, {showing.size(found.free_bytes)} are free: adds are refused until "
             "there is room again: make some, or trim a stream and compact",
             command,
         )
     elif disk_space.is_low(engine, found.free_bytes, found.disk_bytes):
-        free = f"{units.size(found.free_bytes)} ({units.share(found.free_bytes, found.disk_bytes)})"
+        share = showing.share(found.free_bytes, found.disk_bytes)
+        free = f"{showing.size(found.free_bytes)} ({share})"
         more = "" if command else ": set a retention, or move the store to a larger disk"
         yield finding("space", f"only {free} of the disk is free{more}", command)
 
@@ -100,7 +100,7 @@ def reclaimable(examined: Examined) -> Iterator[Finding]:
     """Dead bytes that compaction would give back."""
     back, whole = examined.info.reclaimable_bytes, examined.info.log_bytes
     if back >= examined.limits.large_bytes and back >= examined.limits.back_share * whole:
-        part = f"{units.size(back)} of {units.size(whole)} ({units.share(back, whole)})"
+        part = f"{showing.size(back)} of {showing.size(whole)} ({showing.share(back, whole)})"
         yield finding(
             "dead-share",
             f"compaction would give back {part}; it runs by itself where a process has the store "
@@ -117,15 +117,15 @@ def pins(examined: Examined) -> Iterator[Finding]:
         if dead >= examined.limits.large_bytes:
             yield finding(
                 "pin",
-                f"a pin of {_owner(pin)} keeps {units.counted(len(kept), 'segment')} with "
-                f"{units.size(dead)} of dead bytes; what still reads by it ends with an error when "
-                "it is given back",
+                f"a pin of {_owner(pin)} keeps {showing.counted(len(kept), 'segment')} with "
+                f"{showing.size(dead)} of dead bytes; what still reads by it ends with an error "
+                "when it is given back",
                 examined.command("pins", "--release", pin.id),
             )
 
 
 def _owner(pin: Pin) -> str:
-    made = f", made {units.ago(units.at(pin.made_ms))}" if pin.made_ms else ""
+    made = f", made {showing.ago(showing.at(pin.made_ms))}" if pin.made_ms else ""
     host = f" on {pin.host}" if pin.host else ""
     return f"{pin.purpose or 'a scan'} (process {pin.pid}{host}{made})"
 
@@ -166,7 +166,7 @@ def scheduled(examined: Examined) -> Iterator[Finding]:
         if due is not None and now - due > examined.limits.idle:
             yield finding(
                 "scheduled",
-                f"entries were due {units.ago(due)} and are not added: no process has the store "
+                f"entries were due {showing.ago(due)} and are not added: no process has the store "
                 "open with its background work",
                 examined.command("serve"),
                 about=readable(each.name),
@@ -194,7 +194,7 @@ def _dead_letters(
     examined: Examined, found: StreamSummary, senders: list[str]
 ) -> Iterator[Finding]:
     if found.length:
-        waits = units.counted(found.length, "dead letter waits", "dead letters wait")
+        waits = showing.counted(found.length, "dead letter waits", "dead letters wait")
         yield finding(
             "dead-letters",
             f"{waits}, given up by {_listed(senders)}: look at them, then 'logstore dead retry' or "
@@ -206,14 +206,14 @@ def _dead_letters(
 
 def _retention(examined: Examined, found: StreamSummary) -> Iterator[Finding]:
     settings = found.settings
-    last = units.clock(found.last_id.ms)
+    last = showing.clock(found.last_id.ms)
     grows = last is not None and datetime.now(UTC) - last < GROWS_WITHIN
     if not settings.retains and settings.compact_by is None:
         if grows and found.size_bytes >= examined.limits.large_bytes:
             yield finding(
                 "no-retention",
-                f"it has {units.size(found.size_bytes)}, was last added to {units.ago(last)}, and "
-                "nothing is ever dropped: the disk will be full one day",
+                f"it has {showing.size(found.size_bytes)}, was last added to {showing.ago(last)}, "
+                "and nothing is ever dropped: the disk will be full one day",
                 examined.command("configure", found.name, "--max-age", "30d"),
                 about=readable(found.name),
             )
@@ -253,12 +253,12 @@ def _group(examined: Examined, stream: bytes, info: GroupInfo[bytes]) -> Iterato
     away = [who for who in consumers if who.idle >= examined.limits.idle]
     if info.lag and len(away) == len(consumers):
         since = min((who.idle for who in consumers), default=None)
-        nobody = f"was last read {units.length(since)} ago: start its workers, or destroy it"
+        nobody = f"was last read {showing.length(since)} ago: start its workers, or destroy it"
         if since is None:
             nobody = "has no consumer, nor needs one if a Spark query keeps its progress there"
         yield finding(
             "unread",
-            f"it lags by {units.counted(info.lag, 'entry', 'entries')} and {nobody}",
+            f"it lags by {showing.counted(info.lag, 'entry', 'entries')} and {nobody}",
             examined.command("groups", stream),
             about=about,
             level=SOON if since is None else "",
@@ -292,9 +292,9 @@ def _left_behind(
     names = _listed([readable(who.name) for who in holders])
     idle = short_length(examined.limits.idle)
     what = (
-        f"{units.counted(pending, 'entry is', 'entries are')} pending with "
-        f"{units.counted(len(holders), 'consumer')} that went away ({names}, at least "
-        f"{units.length(min(who.idle for who in holders))} ago), and "
+        f"{showing.counted(pending, 'entry is', 'entries are')} pending with "
+        f"{showing.counted(len(holders), 'consumer')} that went away ({names}, at least "
+        f"{showing.length(min(who.idle for who in holders))} ago), and "
     )
     mend = examined.command("configure", stream, "--group", info.name, "--min-idle", idle)
     if info.settings.min_idle_ms:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.ids import ZERO_ID, StreamID
 from logstore.options import GroupSettings, StreamSettings
 from logstore.tools import command_options as options
@@ -29,9 +29,8 @@ from logstore.tools.wording import (
 )
 
 if TYPE_CHECKING:
-    from logstore.api.describe import StreamSummary
     from logstore.api.entry import Entry
-    from logstore.api.info import StoreInfo, StreamInfo
+    from logstore.api.info import StoreInfo, StreamInfo, StreamSummary
     from logstore.api.stream import Stream
     from logstore.compaction.usage import SegmentUse, SpaceUsage, StreamUse
     from logstore.log.pinfile import Pin
@@ -72,45 +71,46 @@ def info(output: Output, path: Path, name: str | None, full: bool, count: int) -
 
 # -- for people --------------------------------------------------------------------------------
 def _of_store(found: StoreInfo) -> Iterator[tuple[str, str]]:
-    log = f"{units.size(found.log_bytes)} in {units.counted(found.segments, 'segment')}"
-    live = f"{units.size(found.live_node_bytes)} in {units.counted(found.nodes, 'sealed node')}"
+    log = f"{showing.size(found.log_bytes)} in {showing.counted(found.segments, 'segment')}"
+    live = f"{showing.size(found.live_node_bytes)} in {showing.counted(found.nodes, 'sealed node')}"
     deleted = "nothing that is still in the log"
     if found.deleted_bytes:
-        since = units.ago(units.at(found.oldest_deleted_segment_ms))
-        deleted = f"{units.size(found.deleted_bytes)} still in the log, in segments from {since} on"
-    back = units.size(found.reclaimable_bytes)
+        since = showing.ago(showing.at(found.oldest_deleted_segment_ms))
+        size = showing.size(found.deleted_bytes)
+        deleted = f"{size} still in the log, in segments from {since} on"
+    back = showing.size(found.reclaimable_bytes)
     if found.reclaimable_bytes:
-        part = units.share(found.reclaimable_bytes, found.log_bytes)
+        part = showing.share(found.reclaimable_bytes, found.log_bytes)
         back += f", {part} of the log: 'logstore compact' gives it back"
     pins = "none"
     if found.pins:
-        pins = f"{found.pins:,}, which keep {units.size(found.pinned_bytes)}"
+        pins = f"{found.pins:,}, which keep {showing.size(found.pinned_bytes)}"
         if found.oldest_pin_ms:
-            pins += f"; the oldest was made {units.ago(units.at(found.oldest_pin_ms))}"
+            pins += f"; the oldest was made {showing.ago(showing.at(found.oldest_pin_ms))}"
     applied = (found.applied_segment, found.applied_offset)
     durable = (found.durable_segment, found.durable_offset)
     yield "path", found.path
     yield "uuid", found.uuid
     yield "streams", f"{found.streams:,}"
     if found.scheduled:
-        yield "scheduled", units.counted(found.scheduled, "entry waits", "entries wait")
+        yield "scheduled", showing.counted(found.scheduled, "entry waits", "entries wait")
     yield "log", log
     yield "live", live
     yield "deleted", deleted
     yield "reclaimable", back
     yield "pins", pins
-    yield "index", f"{units.size(found.index_bytes)}, generation {found.index_generation}"
-    yield "on disk", units.size(found.disk_bytes)
+    yield "index", f"{showing.size(found.index_bytes)}, generation {found.index_generation}"
+    yield "on disk", showing.size(found.disk_bytes)
     yield "log ends at", _position(applied)
     yield "durable up to", "all of it" if durable == applied else _position(durable)
     if found.compacted_ms:
-        when = units.ago(units.at(found.compacted_ms))
-        yield "compacted", f"{when}; {units.size(found.compacted_bytes)} since it is open"
+        when = showing.ago(showing.at(found.compacted_ms))
+        yield "compacted", f"{when}; {showing.size(found.compacted_bytes)} since it is open"
     if found.shipped_ms:
         behind = "all of it"
         if found.unshipped_bytes:
-            behind = f"all but {units.size(found.unshipped_bytes)}"
-        when = units.ago(units.at(found.shipped_ms))
+            behind = f"all but {showing.size(found.unshipped_bytes)}"
+        when = showing.ago(showing.at(found.shipped_ms))
         yield "shipped", f"{when}, {behind}, to {found.shipped_to}"
     yield "format", str(found.format_version)
     yield "runs as", f"{found.codec} codec, {found.core} core"
@@ -144,10 +144,10 @@ def _show_stream(output: Output, stream: Stream[bytes]) -> None:
 def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
     yield "name", readable(found.name)
     added = f", of {found.entries_added:,} ever added" if found.entries_added > found.length else ""
-    yield "length", f"{units.counted(found.length, 'entry', 'entries')}{added}"
-    whole = units.size(found.node_bytes + found.open_node_bytes)
-    nodes = units.counted(found.radix_tree_keys, "node")
-    yield "size", f"{whole} in {nodes}, {units.size(found.open_node_bytes)} in the open one"
+    yield "length", f"{showing.counted(found.length, 'entry', 'entries')}{added}"
+    whole = showing.size(found.node_bytes + found.open_node_bytes)
+    nodes = showing.counted(found.radix_tree_keys, "node")
+    yield "size", f"{whole} in {nodes}, {showing.size(found.open_node_bytes)} in the open one"
     for name, entry in (("first entry", found.first_entry), ("last entry", found.last_entry)):
         yield name, "none" if entry is None else f"{_when(entry.id)}{entry_line(entry)}"
     yield "last ID", dated(found.last_generated_id)
@@ -155,20 +155,20 @@ def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
         yield "last deleted ID", dated(found.max_deleted_entry_id)
     yield "settings", _settings(found.settings) or "none: everything is kept"
     if found.scheduled:
-        due = units.ago(found.next_due)
-        yield "scheduled", f"{units.counted(found.scheduled, 'entry', 'entries')}, the next {due}"
+        due = showing.ago(found.next_due)
+        yield "scheduled", f"{showing.counted(found.scheduled, 'entry', 'entries')}, the next {due}"
     if found.expires_at is not None:
-        yield "expires", f"{units.date(found.expires_at)}, {units.ago(found.expires_at)}"
+        yield "expires", f"{showing.date(found.expires_at)}, {showing.ago(found.expires_at)}"
     if found.iids_added or found.iids_duplicates:
-        producers = units.counted(found.pids_tracked, "producer")
+        producers = showing.counted(found.pids_tracked, "producer")
         added = f"{found.iids_added:,}, and {found.iids_duplicates:,} duplicates; {producers}"
         yield "idempotent adds", added
     yield "groups", f"{found.groups:,}"
 
 
 def _when(at: StreamID) -> str:
-    moment = units.clock(at.ms)
-    return "" if moment is None else f"({units.ago(moment)}) "
+    moment = showing.clock(at.ms)
+    return "" if moment is None else f"({showing.ago(moment)}) "
 
 
 def _settings(settings: StreamSettings | GroupSettings[bytes]) -> str:
@@ -186,7 +186,7 @@ def _setting(name: str, value: Any) -> str:
     if name.endswith("_s"):
         return short_length(timedelta(seconds=value))
     if name.endswith("_bytes"):
-        return units.size(value)
+        return showing.size(value)
     if isinstance(value, bytes):
         return readable(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -246,7 +246,7 @@ def streams(output: Output, path: Path) -> None:
 
     The lag is that of the group that is furthest behind; what is pending is of all groups.
     """
-    from logstore.api.describe import summaries
+    from logstore.api.info import summaries
     from logstore.api.opening import opened_of
 
     with options.reading(path) as store:
@@ -271,13 +271,13 @@ def _summary_object(found: StreamSummary) -> dict[str, Any]:
 def _summary_row(found: StreamSummary) -> tuple[object, ...]:
     lag: object = "unknown" if found.lag is None else found.lag
     groups = (len(found.groups), lag, found.pending) if found.groups else ("", "", "")
-    moment = units.clock(found.last_id.ms)
+    moment = showing.clock(found.last_id.ms)
     return (
         found.name,
         found.length,
-        units.size(found.size_bytes),
+        showing.size(found.size_bytes),
         str(found.last_id),
-        units.age(moment),
+        showing.age(moment),
         *groups,
     )
 
@@ -296,7 +296,7 @@ OF_SEGMENTS = ("segment", "size", "live", "tombstoned", "dead", "age", "")
 
 def measured_usage(path: Path) -> SpaceUsage:
     """The usage of the space of the store at a path."""
-    from logstore.api.describe import living_pins
+    from logstore.api.info import living_pins
     from logstore.api.opening import opened_of
     from logstore.compaction.usage import usage
 
@@ -328,7 +328,7 @@ def du(output: Output, path: Path, segments: bool, count: int | None) -> None:
         output.table(OF_STREAMS, map(_usage_row, shown), narrow=OF_STREAMS_NARROW)
         left_out = len(found.streams) - len(shown)
         if left_out:
-            output.line(f"and {units.counted(left_out, 'more stream')}: -n 0 shows all")
+            output.line(f"and {showing.counted(left_out, 'more stream')}: -n 0 shows all")
         output.line("")
     if segments:
         rows = map(segment_row, found.segments)
@@ -338,7 +338,7 @@ def du(output: Output, path: Path, segments: bool, count: int | None) -> None:
 
 
 def _usage_row(use: StreamUse) -> tuple[Any, ...]:
-    sizes = (units.size(use.live_bytes), units.size(use.tombstoned_bytes))
+    sizes = (showing.size(use.live_bytes), showing.size(use.tombstoned_bytes))
     return (use.name, use.entries, *sizes, use.nodes, len(use.segments))
 
 
@@ -346,9 +346,9 @@ def segment_row(use: SegmentUse) -> tuple[Any, ...]:
     """A line about a segment."""
     return (
         use.number,
-        units.size(use.size_bytes),
-        *(units.share(part, use.size_bytes) for part in _bytes_of(use, PARTS).values()),
-        units.age(units.at(use.created_ms)),
+        showing.size(use.size_bytes),
+        *(showing.share(part, use.size_bytes) for part in _bytes_of(use, PARTS).values()),
+        showing.age(showing.at(use.created_ms)),
         ", ".join(segment_marks(use)),
     )
 
@@ -367,15 +367,15 @@ def _usage_sums(found: SpaceUsage) -> Iterator[tuple[str, str]]:
     from logstore.engine.runtime import pins
 
     whole = found.log_bytes
-    yield "log", f"{units.size(whole)} in {units.counted(len(found.segments), 'segment')}"
+    yield "log", f"{showing.size(whole)} in {showing.counted(len(found.segments), 'segment')}"
     for name, part in zip(PARTS, _bytes_of(found, PARTS).values(), strict=True):
-        yield f"  {name}", f"{units.size(part)}, {units.share(part, whole)}"
+        yield f"  {name}", f"{showing.size(part)}, {showing.share(part, whole)}"
     kept = [use.size_bytes for use in found.segments if use.pins]
     if found.pins:
-        yield "  pinned", f"{units.size(sum(kept))} in {units.counted(len(kept), 'segment')}"
+        yield "  pinned", f"{showing.size(sum(kept))} in {showing.counted(len(kept), 'segment')}"
     for name, part in found.other_bytes.items():
-        yield name, units.size(part)
-    free = f"{units.size(found.free_bytes)}, {units.share(found.free_bytes, found.disk_bytes)}"
+        yield name, showing.size(part)
+    free = f"{showing.size(found.free_bytes)}, {showing.share(found.free_bytes, found.disk_bytes)}"
     yield "free on the disk", free
     for pin in found.pins:
         yield "pin", pins.description(pin)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import FileSystemError, UsageError
 from logstore.tools import command_options as options
 from logstore.tools.command_output import Output, cell_len
@@ -88,13 +88,14 @@ class Picture:
         """The picture in words."""
         found = self.usage
         shares = ", ".join(
-            f"{units.share(getattr(found, f'{name}_bytes'), found.log_bytes)} {name}"
+            f"{showing.share(getattr(found, f'{name}_bytes'), found.log_bytes)} {name}"
             for name in ("live", "tombstoned", "dead")
         )
-        segments = units.counted(len(found.segments), "segment")
+        segments = showing.counted(len(found.segments), "segment")
         pinned = sum(use.size_bytes for use in found.segments if use.pins)
-        more = f"; {units.counted(len(found.pins), 'pin')}: {units.size(pinned)}" if pinned else ""
-        return f"{units.size(found.log_bytes)} in {segments}: {shares}{more}"
+        pins = showing.counted(len(found.pins), "pin")
+        more = f"; {pins}: {showing.size(pinned)}" if pinned else ""
+        return f"{showing.size(found.log_bytes)} in {segments}: {shares}{more}"
 
 
 def _short(name: bytes) -> str:
@@ -131,7 +132,7 @@ def drawn(picture: Picture, width: int, *, colours: bool, blocks: bool) -> Itera
     yield Text()
     totals = picture.totals()
     for part in picture.parts.values():
-        size = f", {units.size(totals[part.letter])}"
+        size = f", {showing.size(totals[part.letter])}"
         label = Text(f" {part.label}")
         label.truncate(max(1, width - 2 - len(size)), overflow="ellipsis" if blocks else "crop")
         line = Text.assemble(piece(part, 2), label, size)
@@ -148,7 +149,7 @@ def _bars(picture: Picture, width: int, piece: Callable[[Part, int], Text]) -> I
     words = [_words(use) for use in segments]
     room = width - numbers - 2 - max(map(len, words))
     if room < 12:  # a very narrow terminal
-        words = [units.share(use.live_bytes, use.size_bytes).rjust(5) for use in segments]
+        words = [showing.share(use.live_bytes, use.size_bytes).rjust(5) for use in segments]
         room = max(4, width - numbers - 2 - 5)
     for use, said in zip(segments, words, strict=True):
         length = max(1, room * use.size_bytes // largest)
@@ -161,9 +162,9 @@ def _bars(picture: Picture, width: int, piece: Callable[[Part, int], Text]) -> I
 
 
 def _words(use: SegmentUse) -> str:
-    live = units.share(use.live_bytes, use.size_bytes)
+    live = showing.share(use.live_bytes, use.size_bytes)
     return (
-        f"{units.size(use.size_bytes):>10} {live:>5} live {' '.join(segment_marks(use))}".rstrip()
+        f"{showing.size(use.size_bytes):>10} {live:>5} live {' '.join(segment_marks(use))}".rstrip()
     )
 
 
@@ -304,12 +305,12 @@ def _svg_layout(picture: Picture) -> _SVGLayout:
 
 def _svg_labels(picture: Picture) -> list[str]:
     totals = picture.totals()
-    return [f"{part.label}, {units.size(totals[part.letter])}" for part in picture.parts.values()]
+    return [f"{part.label}, {showing.size(totals[part.letter])}" for part in picture.parts.values()]
 
 
 def _svg_words(use: SegmentUse) -> str:
-    live = units.share(use.live_bytes, use.size_bytes)
-    return ", ".join([units.size(use.size_bytes), f"{live} live", *segment_marks(use)])
+    live = showing.share(use.live_bytes, use.size_bytes)
+    return ", ".join([showing.size(use.size_bytes), f"{live} live", *segment_marks(use)])
 
 
 def svg_of(picture: Picture, title: str) -> str:

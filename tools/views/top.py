@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import units
+from logstore.api import showing
 from logstore.errors import OptionError
 from logstore.tools import command_options as options
 from logstore.tools.command_options import LENGTH
@@ -162,21 +162,22 @@ def _head(then: Sample, now: Sample, width: int) -> list[str]:
     log = _rate(then, now, then.one("log_bytes"), now.one("log_bytes"))
     behind_s = now.one("not_durable_seconds")
     behind = f" for {behind_s:.1f} s" if behind_s else ""
-    compacted = units.ago(units.at(int(now.one("compacted_timestamp_seconds") * 1000)))
+    compacted = showing.ago(showing.at(int(now.one("compacted_timestamp_seconds") * 1000)))
     waiting = sum(now.numbers["group_waiting"].values())
     facts = [
         f"{_per_s(adds)} adds/s",
-        f"{now.one('entries'):,.0f} entries in {units.counted(int(now.one('streams')), 'stream')}",
-        f"log {units.size(int(now.one('log_bytes')))} ({units.size(int(max(0.0, log)))}/s) in "
-        + units.counted(int(now.one("segments")), "segment"),
-        f"not durable {units.size(int(now.one('not_durable_bytes')))}{behind}",
-        f"reclaimable {units.size(int(now.one('reclaimable_bytes')))}",
+        f"{now.one('entries'):,.0f} entries in "
+        + showing.counted(int(now.one("streams")), "stream"),
+        f"log {showing.size(int(now.one('log_bytes')))} ({showing.size(int(max(0.0, log)))}/s) in "
+        + showing.counted(int(now.one("segments")), "segment"),
+        f"not durable {showing.size(int(now.one('not_durable_bytes')))}{behind}",
+        f"reclaimable {showing.size(int(now.one('reclaimable_bytes')))}",
         f"compacted {compacted}" if now.one("compacted_timestamp_seconds") else "never compacted",
-        f"{units.counted(int(now.one('pins')), 'pin')} on "
-        + units.size(int(now.one("pinned_bytes"))),
-        f"{units.size(int(now.one('file_system_free_bytes')))} free",
+        f"{showing.counted(int(now.one('pins')), 'pin')} on "
+        + showing.size(int(now.one("pinned_bytes"))),
+        f"{showing.size(int(now.one('file_system_free_bytes')))} free",
         f"{waiting:,.0f} waiting, {now.one('pending'):,.0f} pending in "
-        + units.counted(int(now.one("groups")), "group"),
+        + showing.counted(int(now.one("groups")), "group"),
     ]
     return list(_folded(facts, width))
 
@@ -204,8 +205,8 @@ def _stream_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
             printable(at[0]),
             _per_s(rates.get(at)),
             f"{entries[at]:,.0f}",
-            units.size(int(sizes[at])),
-            units.age(units.at(int(last[at] * 1000))) if at in last else "",
+            showing.size(int(sizes[at])),
+            showing.age(showing.at(int(last[at] * 1000))) if at in last else "",
         )
         for at in order
     ]
@@ -223,7 +224,7 @@ def _group_rows(then: Sample, now: Sample) -> list[tuple[str, ...]]:
             _per_s(reads.get(at)),
             f"{lags[at]:,.0f}" if at in lags else "unknown",
             f"{pending[at]:,.0f}",
-            units.length(timedelta(seconds=oldest[at])) if pending[at] else "",
+            showing.length(timedelta(seconds=oldest[at])) if pending[at] else "",
             f"{waiting[at]:,.0f}",
             f"{consumers[at]:,.0f}",
         )

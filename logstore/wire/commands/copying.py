@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from logstore.api import dump
 from logstore.api.opening import opened_of
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import copy as copies
+from logstore.engine.dump import payloads
 from logstore.engine.dump.restore import VerifiedStream, install
 from logstore.engine.features import expired
 from logstore.engine.features.due_entries import DueTime
@@ -23,7 +23,7 @@ from logstore.wire.steps import Admin, Change, CommandStep, Reader, ReadStep, ok
 from logstore.wire.table import Command
 
 # As whom DUMP writes: what each of them RESTOREs.
-PEERS: dict[Profile, dump.Peer] = {
+PEERS: dict[Profile, payloads.Peer] = {
     "redis-8.2": "redis",
     "redis-8.10": "redis-8.8",
     "valkey-9": "valkey",
@@ -87,7 +87,7 @@ def dumped(client: Client, words: Words) -> CommandStep:
 
     def work() -> Reply:
         try:
-            return dump.payload(opened_of(store), key, peer)
+            return payloads.payload(opened_of(store).engine(), key, peer)
         except StreamNotFoundError:
             return None
 
@@ -96,7 +96,7 @@ def dumped(client: Client, words: Words) -> CommandStep:
 
     def find(reader: Reader) -> Reply:  # as the transaction has it so far
         try:
-            return reader.once(lambda view: dump.payload_in(view, key, peer))
+            return reader.once(lambda view: payloads.payload_in(view, key, peer))
         except StreamNotFoundError:
             return None
 
@@ -144,7 +144,7 @@ class _Restoring:
         """Decode the payload, or find out why it cannot be."""
         if self.stream is None and self.error is None:
             try:
-                self.stream = dump.prepared(self.payload)
+                self.stream = payloads.prepared(self.payload)
             except Error as error:
                 self.error = error
             self.payload = b""
@@ -161,8 +161,8 @@ class _Restoring:
         if self.stream is None or not self.stream.info.many:
             return database.runner.run([Change(self.step, ok)])[0]
         try:
-            dump.restore_prepared(
-                opened_of(database.store),
+            payloads.restore_prepared(
+                opened_of(database.store).commit,
                 self.key,
                 self.stream,
                 replace=self.replace,

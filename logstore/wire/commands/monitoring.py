@@ -7,7 +7,7 @@ import platform
 import resource
 
 import logstore
-from logstore.api import describe
+from logstore.api.info import sizes, stream_count
 from logstore.api.opening import opened_of
 from logstore.engine.snapshots import snapshot
 from logstore.engine.snapshots.snapshot import Snapshot
@@ -56,7 +56,7 @@ _CLUSTER = (
 def _sections(client: Client) -> dict[str, dict[str, object]]:
     service, store = client.service, client.database.store
     engine, counts = opened_of(store).engine(), service.counts
-    sizes = describe.sizes(engine)
+    sized = sizes(engine)
     metrics = store.metrics()
     version = service.version_told.decode()
     name = "valkey" if is_valkey(service.profile) else "redis"
@@ -93,8 +93,8 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
             "rdb_last_save_time": int(service.last_save),
             "rdb_last_bgsave_status": "ok",
             "aof_last_write_status": "ok",
-            "log_bytes": sizes.log_bytes,
-            "disk_bytes": sizes.disk_bytes,
+            "log_bytes": sized.log_bytes,
+            "disk_bytes": sized.disk_bytes,
         },
         "Stats": {
             "total_connections_received": counts.connections,
@@ -116,7 +116,7 @@ def _sections(client: Client) -> dict[str, dict[str, object]]:
         "Keyspace": {
             f"db{database.number}": f"keys={streams},{_expiring(service, database)}"
             for database in service.databases.values()
-            if (streams := describe.stream_count(opened_of(database.store).engine()))
+            if (streams := stream_count(opened_of(database.store).engine()))
         },
     }
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from logstore.api import describe
 from logstore.api.entry import Entry
-from logstore.api.info import FullConsumerInfo, FullGroupInfo, StreamInfo
+from logstore.api.info import FullConsumerInfo, FullGroupInfo, Gathering, StreamInfo, stream_info
 from logstore.api.opening import opened_of
 from logstore.engine.groups import group_rows as describing
 from logstore.engine.txn.group_view import signed
@@ -72,7 +71,7 @@ def stream(client: Client, words: Words) -> CommandStep:
             return ReadStep(partial(_refused, key, failed))
 
     def find(reader: Reader) -> Reply:
-        info = reader.once(lambda view: describe.stream_info(view, key, None))
+        info = reader.once(lambda view: stream_info(view, key, None))
         return head(info, profile) | {
             b"groups": info.groups,
             b"first-entry": flat(info.first_entry),
@@ -87,7 +86,7 @@ ROW_HELD_BYTES = 600  # of memory that a group or a consumer takes as a value, b
 
 
 def _refused(key: bytes, failed: Failed, reader: Reader) -> Reply:
-    reader.once(lambda view: describe.stream_info(view, key, None))
+    reader.once(lambda view: stream_info(view, key, None))
     raise failed
 
 
@@ -106,7 +105,7 @@ def _full(client: Client, key: bytes, words: Words) -> CommandStep:
 
     def find(reader: Reader) -> Reply:
         entries, rows = reader.rows(), reader.rows()
-        gather = describe.Gathering(
+        gather = Gathering(
             opened_of(store),
             key,
             count,

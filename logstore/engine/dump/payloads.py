@@ -1,6 +1,6 @@
-"""Streams as payloads of DUMP and RESTORE: what stores and streams offer.
+"""Streams as payloads of DUMP and RESTORE: made of a stream, and made a stream again.
 
-Invariants: a payload is verified whole before the store is touched. It knows no logic of the disk.
+Invariants: a payload is verified whole before the store is touched.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from logstore.api.opening import OpenStore
 from logstore.codec import codec, listpack
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.dump import export
 from logstore.engine.dump.restore import VerifiedStream, bring, check_free, install, prepare
+from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.errors import (
     CorruptNodeError,
@@ -27,6 +27,8 @@ from logstore.options import Sync
 from logstore.rdb import codes, dump_payload, rdb_writer
 from logstore.rdb.value import Node, StreamValue
 
+# Runs an operation as a commit, with a promise stronger than the store's or None.
+Commit: TypeAlias = Callable[[Callable[[WriteTxn], Any], Sync | None], Any]
 Peer: TypeAlias = Literal["redis", "redis-8.6", "redis-8.8", "valkey"]
 # The newest type of a stream that each knows; None: of all of them.
 TYPES_OF: Final[dict[Peer | None, int]] = {
@@ -38,12 +40,12 @@ TYPES_OF: Final[dict[Peer | None, int]] = {
 }
 
 
-def payload(opened: OpenStore[Any], name: bytes, peer: Peer | None = None) -> bytes:
+def payload(engine: Engine, name: bytes, peer: Peer | None = None) -> bytes:
     """A stream as a payload that servers RESTORE."""
     if peer not in (None, *get_args(Peer)):
         names = ", ".join(map(repr, get_args(Peer)))
         raise OptionError(f"peer is one of {names} or None: {shown(peer)}")
-    return _encoded(export.read(opened.engine(), name, dump_payload.PAYLOAD_MAX_BYTES), peer)
+    return _encoded(export.read(engine, name, dump_payload.PAYLOAD_MAX_BYTES), peer)
 
 
 def payload_in(view: Snapshot, name: bytes, peer: Peer | None = None) -> bytes:
@@ -80,16 +82,16 @@ def prepared(payload: bytes) -> VerifiedStream:
 
 
 def restore(
-    opened: OpenStore[Any], name: bytes, payload: bytes, *, replace: bool, sync: Sync | None
+    commit: Commit, name: bytes, payload: bytes, *, replace: bool, sync: Sync | None
 ) -> None:
     """Make a stream of a payload: it is there whole, or not at all."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise EntryTypeError(f"a payload is bytes, not {type(payload).__name__}")
-    restore_prepared(opened, name, prepared(bytes(payload)), replace=replace, sync=sync)
+    restore_prepared(commit, name, prepared(bytes(payload)), replace=replace, sync=sync)
 
 
 def restore_prepared(
-    opened: OpenStore[Any],
+    commit: Commit,
     name: bytes,
     stream: VerifiedStream,
     *,
@@ -105,8 +107,8 @@ def restore_prepared(
         last(state)
 
     if not stream.info.many:
-        opened.commit(op, sync)
+        commit(op, sync)
         return
     if not replace:
-        opened.commit(partial(check_free, name=name))
-    bring(lambda step: opened.commit(step, sync), name, stream, replace=replace, last=last)
+        commit(partial(check_free, name=name), None)
+    bring(lambda step: commit(step, sync), name, stream, replace=replace, last=last)
