@@ -40,6 +40,7 @@ SECTIONS = {
         "streams": ("views.overview", "List the streams."),
         "info": ("views.overview", "Tell about the store, or about one stream."),
         "configure": ("stream_changes", "Set what a stream keeps, or how a group redelivers."),
+        "schema": ("schema_commands", "Show, infer or set the columns of a stream."),
         "delete": ("stream_changes", "Delete entries."),
         "trim": ("stream_changes", "Drop the oldest entries."),
         "expire": ("stream_changes", "Set when a whole stream goes."),

@@ -154,6 +154,8 @@ def _of_stream(found: StreamInfo[bytes]) -> Iterator[tuple[str, str]]:
     if found.max_deleted_entry_id != ZERO_ID:
         yield "last deleted ID", dated(found.max_deleted_entry_id)
     yield "settings", _settings(found.settings) or "none: everything is kept"
+    if found.schema is not None:
+        yield "schema", found.schema.text
     if found.scheduled:
         due = showing.ago(found.next_due)
         yield "scheduled", f"{showing.counted(found.scheduled, 'entry', 'entries')}, the next {due}"
