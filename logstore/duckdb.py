@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logstore.api import arguments
 from logstore.api.entry_reads import stream_names
 from logstore.api.opening import opened_of
-from logstore.api.scan import make_scan
+from logstore.api.scan import kept_by_all, make_scan
 from logstore.api.store import Store
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import EntryTypeError
@@ -91,7 +91,9 @@ def attach(
     else:
         parts = {view: find()}
     for name, raw in parts.items():
-        columns = needing("arrow", partial(_columns, store, raw, schema, sample))
+        columns: list[Target] | None = None  # those of the streams' schema
+        if schema is not None or kept_by_all(opened, raw) is None:
+            columns = needing("arrow", partial(_columns, store, raw, schema, sample))
         scan = make_scan(
             opened,
             find if view is not None else partial(list[bytes], raw),

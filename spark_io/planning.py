@@ -28,9 +28,9 @@ from logstore.log import pinfile
 from logstore.log.shipped import is_shipped
 from logstore.scan import split_plan
 from logstore.scan.moment import KeptMoment
-from logstore.scan.scan_columns import folded
 from logstore.scan.snapshot_file import Split
 from logstore.scan.split_plan import Plan
+from logstore.schema.stream_schema import folded
 from logstore.spark_io import split_tasks
 from logstore.spark_io.spark_log import log
 from logstore.spark_io.spark_options import (

@@ -26,8 +26,9 @@ from logstore.errors import OptionError
 from logstore.scan import conversion
 from logstore.scan.conversion import Shape
 from logstore.scan.record_batches import BATCH_ROWS, ColumnSource, Gather
-from logstore.scan.scan_columns import Target, folded
+from logstore.scan.scan_columns import Target
 from logstore.scan.scan_records import entry_object
+from logstore.schema.stream_schema import folded
 from logstore.spark_io.spark_options import DROPMALFORMED, FAILFAST, SourceOptions
 from logstore.tuples import NamedTuple
 

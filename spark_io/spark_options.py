@@ -37,7 +37,7 @@ from logstore.ids import (
 from logstore.log import pinfile, storefile
 from logstore.log.shipped import is_shipped
 from logstore.options import StoreLimits
-from logstore.scan.scan_columns import folded
+from logstore.schema.stream_schema import folded
 from logstore.spark_io import store_paths
 from logstore.store_path import path_of
 from logstore.tuples import NamedTuple

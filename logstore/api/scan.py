@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.api import arguments
+from logstore.api import arguments, configuring
 from logstore.api.opening import OpenStore
 from logstore.ids import IDLike
 from logstore.loading import needing
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from logstore.scan.query import Query
     from logstore.scan.scan_columns import Target
+    from logstore.schema.stream_schema import Schema
 
 T = TypeVar("T", bytes, str)
 
@@ -147,6 +148,17 @@ class Scan:
         return needing("polars", made)
 
 
+def kept_by_all(opened: OpenStore[Any], names: Sequence[bytes]) -> Schema | None:
+    """The schema that all of these streams have; None if there is no such one."""
+    first: Schema | None = None
+    for name in names:
+        found = configuring.stream_schema(opened, name)
+        if found is None or (first is not None and found != first):
+            return None
+        first = found
+    return first
+
+
 def make_scan(
     opened: OpenStore[T],
     names: Callable[[], Sequence[bytes]],
@@ -169,8 +181,11 @@ def make_scan(
         from logstore.scan import query
 
         read = query.ScanRange(opened.engine, names, low, high)
+        known = schema
+        if schema is None and not isinstance(columns, Mapping):
+            known = kept_by_all(opened, names())
         return Scan(
-            query.Query(read, columns, schema, where, batch_rows, merge=merge, guarded=guarded)
+            query.Query(read, columns, known, where, batch_rows, merge=merge, guarded=guarded)
         )
 
     return needing("arrow", made)

@@ -26,7 +26,15 @@ from logstore.scan import conditions, live
 from logstore.scan.conditions import ID_COLUMNS, FilterRange
 from logstore.scan.conversion import Shape
 from logstore.scan.record_batches import BATCH_ROWS, BATCH_ROWS_MAX, Gather
-from logstore.scan.scan_columns import Target, standard_columns, targets, typed_columns, types_of
+from logstore.scan.scan_columns import (
+    Target,
+    schema_columns,
+    standard_columns,
+    targets,
+    typed_columns,
+    types_of,
+)
+from logstore.schema.stream_schema import Schema
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -80,6 +88,8 @@ class Query:
     @staticmethod
     def _typed_by(schema: Any) -> list[Target]:
         """The columns of a schema: filters may name them, also if they are not read."""
+        if isinstance(schema, Schema):
+            return schema_columns(schema)
         return typed_columns(types_of(schema)) if schema is not None else []
 
     def reader(

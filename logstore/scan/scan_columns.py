@@ -37,23 +37,13 @@ from typing import Any
 from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
 from logstore.scan.record_batches import ColumnSource
+from logstore.schema.column_types import ColumnType, Fixed
+from logstore.schema.stream_schema import Schema
+from logstore.schema.stream_schema import folded as folded
 from logstore.tuples import NamedTuple
 
 NAMELESS = "_"
 FIRST_SUFFIX = 2
-
-
-def folded(name: str) -> str:
-    """A name without its case, as Spark and DuckDB compare names: character by character, as Java
-    does (``ı`` is ``I`` is ``i``), which takes at least as many names for one as DuckDB does."""
-    if name.isascii():
-        return name.lower()
-    return "".join(map(_folded, name))
-
-
-def _folded(character: str) -> str:
-    upper = character.upper()
-    return (upper if len(upper) == 1 else character).lower()[0]
 
 
 def column_name(field: bytes) -> str:
@@ -163,6 +153,41 @@ def _parsed_type(name: str, text: str) -> Any:
     raise OptionError(f"column {name!r} cannot be {text}, only {_KNOWN}")
 
 
+# -- the columns of a stream's schema ---------------------------------------------------------
+def schema_columns(schema: Schema) -> list[Target]:
+    """The columns of a schema that is kept with a stream, each under a name that is free beside the
+    standard columns."""
+    columns = {column.field: column for column in schema.columns}
+    return [
+        Target(
+            name,
+            arrow_type_of(columns[field].type),
+            nullable=columns[field].nullable,
+            field=columns[field].name,
+        )
+        for field, name in field_columns(columns, ARROW_COLUMNS).items()
+    ]
+
+
+def arrow_type_of(kind: ColumnType) -> Any:
+    """The type of Arrow that a column's values have; texts of a UUID, an enum or JSON are text."""
+    import pyarrow as pa
+
+    if isinstance(kind, Fixed):
+        return pa.decimal128(kind.digits, kind.scale)
+    made = {
+        "bool": pa.bool_,
+        "int": pa.int32,
+        "long": pa.int64,
+        "double": pa.float64,
+        "binary": pa.binary,
+        "date": pa.date32,
+        "timestamp": lambda: pa.timestamp("us", tz="UTC"),
+        "time": lambda: pa.time64("us"),
+    }
+    return made.get(kind.name, pa.string)()
+
+
 # -- the columns that a user asks for ---------------------------------------------------------
 class Target(NamedTuple):
     """A column that is asked for. ``standard``: the standard column that it is; empty: it is a
@@ -269,7 +294,10 @@ def targets(
     columns: Sequence[str] | Sequence[Target] | Mapping[str, Any] | None, schema: Any
 ) -> list[Target]:
     """The columns of a scan, checked: those that are named, else those of the schema, else the
-    standard ones. The schema, or a mapping, gives the types."""
+    standard ones. The schema, or a mapping, gives the types. Behind the columns of a schema that is
+    kept with the stream are the standard ones."""
+    if isinstance(schema, Schema) and columns is None:
+        return [*schema_columns(schema), *standard_columns()]
     types = None if schema is None else types_of(schema)
     if isinstance(columns, Mapping):
         if types is not None:
@@ -289,12 +317,19 @@ def targets(
         raise OptionError(f"the names of columns must be str: {columns!r}")
     if len(set(names)) != len(names):
         raise OptionError(f"a column is named twice: {', '.join(names)}")
+    if isinstance(schema, Schema):
+        own = {each.name: each for each in schema_columns(schema)}
+        return [own[name] if name in own else typed_columns({name: None})[0] for name in names]
     return typed_columns({name: (types or {}).get(name) for name in names})
 
 
 def types_of(schema: Any) -> Mapping[str, Any]:
-    """Names and types of a schema of pyarrow, of a mapping, or of a text; OptionError."""
+    """Names and types of a schema of pyarrow, of a mapping, of a text, or of one that is kept with
+    a stream; OptionError."""
     import pyarrow as pa
+
+    if isinstance(schema, Schema):
+        return {each.name: each.type for each in schema_columns(schema)}
 
     if isinstance(schema, Mapping):
         return schema

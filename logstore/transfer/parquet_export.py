@@ -37,7 +37,8 @@ from logstore.loading import needing
 from logstore.scan import live
 from logstore.scan.conversion import Shape, cast, malformed
 from logstore.scan.record_batches import ColumnSource, Gather
-from logstore.scan.scan_columns import Target, folded, typed_columns
+from logstore.scan.scan_columns import Target, typed_columns
+from logstore.schema.stream_schema import folded
 from logstore.transfer.job import Progress, unwatched
 from logstore.tuples import NamedTuple
 
