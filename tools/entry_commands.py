@@ -181,14 +181,15 @@ class StreamTables:
 
     def __init__(self, con: duckdb.DuckDBPyConnection, store: Store[bytes]) -> None:
         from logstore.scan import scan_columns  # here, for help must load fast
+        from logstore.schema.stream_schema import folded
 
-        self._naming = scan_columns
+        self._naming, self._folded = scan_columns, folded
         self._con = con
         self._store = store
         self._streams = store.streams()
         self._names = self._naming.stream_tables(self._streams, [ENTRIES])
         self._missing: dict[str, bytes | None] = {
-            self._naming.folded(table): stream for stream, table in self._names.items()
+            self._folded(table): stream for stream, table in self._names.items()
         }
         self._missing[ENTRIES] = None
 
@@ -220,7 +221,7 @@ class StreamTables:
         """Make the table of a name; False: there is no such stream, or the table exists."""
         from logstore.duckdb import attach
 
-        key = self._naming.folded(name)
+        key = self._folded(name)
         if key not in self._missing:
             return False
         stream = self._missing.pop(key)
@@ -235,11 +236,11 @@ class StreamTables:
         found = _NO_TABLE.search(error)
         if found is None:
             return ""
-        wanted = self._naming.folded(found[1])
+        wanted = self._folded(found[1])
         alike = [
             f"{name!r} is {table}"
             for stream, table in self._names.items()
-            if self._naming.folded(name := self._naming.column_name(stream)) == wanted
+            if self._folded(name := self._naming.column_name(stream)) == wanted
         ]
         if not alike:
             rule = 'a stream is a table by its name, in "" where that has a colon'

@@ -38,8 +38,7 @@ from logstore.codec import ARROW_COLUMNS
 from logstore.errors import OptionError, shown
 from logstore.scan.record_batches import ColumnSource
 from logstore.schema.column_types import ColumnType, Fixed
-from logstore.schema.stream_schema import Schema
-from logstore.schema.stream_schema import folded as folded
+from logstore.schema.stream_schema import Schema, folded
 from logstore.tuples import NamedTuple
 
 NAMELESS = "_"
