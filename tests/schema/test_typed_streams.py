@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 import logstore
 from logstore import Schema, SchemaError
 from logstore.errors import OptionError, StreamNotFoundError
+from logstore.redis import Redis
 
 SENSOR = "temp double, note string?, level enum('low', 'high')? = 'low'"
 GOOD = {"temp": "21.50"}
@@ -297,3 +299,35 @@ def test_a_schema_set_by_one_process_holds_for_adds_of_another(tmp_path: Path) -
         assert all(b"text" in entry.fields for entry in stream.range(end=behind))
         number = [int(entry.fields[b"n"]) for entry in stream]
         assert number == list(range(len(number)))
+
+
+def test_a_client_of_redis_is_held_against_the_schema(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path) as store:
+        store.stream("s").configure(schema=SENSOR)
+    client = Redis(str(path))
+    try:
+        client.xadd("s", GOOD)
+        for row, why in (
+            ({"temp": "warm"}, "column 'temp' is double"),
+            ({"note": "x"}, "column 'temp' is missing"),
+            ({"temp": 1, "hum": 2}, "no column 'hum'"),
+        ):
+            with pytest.raises(ResponseError, match=why):
+                client.xadd("s", row)  # type: ignore[arg-type]
+        pipeline = client.pipeline(transaction=False)
+        for value in ("1", "warm", "3"):
+            pipeline.xadd("s", {"temp": value})
+        replies = pipeline.execute(raise_on_error=False)
+        assert [isinstance(each, ResponseError) for each in replies] == [False, True, False]
+        together = client.pipeline(transaction=True)
+        together.xadd("s", {"temp": "4"})
+        together.xadd("s", {"temp": "warm"})
+        assert [type(each) is bytes for each in together.execute(raise_on_error=False)] == [
+            True,
+            False,
+        ]
+        found = [fields[b"temp"] for _, fields in client.xrange("s")]
+        assert found == [b"21.5", b"1", b"3", b"4"]
+    finally:
+        client.close()
