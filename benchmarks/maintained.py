@@ -166,7 +166,7 @@ def _keep_newest(store: Store[bytes], entries: int) -> Work:
 def _trim(store: Store[bytes], entries: int) -> Work:
     """Two fifths of a stream."""
     stream = _large(store, entries)
-    return lambda: stream.trim(max_entries=entries - entries * 2 // 5)
+    return lambda: stream.trim(max_entries=entries - entries * 2 // 5, approximate=False)
 
 
 def _copy(store: Store[bytes], entries: int) -> Work:

@@ -83,10 +83,10 @@ def delete(
 @click.option("--max-entries", type=click.IntRange(min=0), help="Keep so many of the newest.")
 @click.option("--min-id", help="Drop what is below this ID.")
 @click.option("--max-age", type=LENGTH, help="Drop what is older: 7d, 1h30m.")
-@click.option("--approximate", is_flag=True, help="Whole nodes only: faster, and may keep more.")
+@click.option("--exact", is_flag=True, help="Also parts of nodes: slower, and keeps no more.")
 @options.yes_option
-def trim(output: Output, /, path: Path, name: str, approximate: bool, **limits: Any) -> None:
-    """Drop the oldest entries, as XTRIM."""
+def trim(output: Output, /, path: Path, name: str, exact: bool, **limits: Any) -> None:
+    """Drop the oldest entries, as XTRIM: whole nodes, unless it is to be exact."""
     given = {key: value for key, value in limits.items() if value is not None}
     if len(given) != 1:
         raise click.UsageError("give one of --max-entries, --min-id and --max-age")
@@ -100,7 +100,7 @@ def trim(output: Output, /, path: Path, name: str, approximate: bool, **limits: 
     with options.changing(path) as store:
         stream = options.existing(store, name)
         options.confirm(output, f"Drop {what} from {name!r}?")
-        dropped = stream.trim(**given, approximate=approximate)
+        dropped = stream.trim(**given, approximate=not exact)
     output.report({"trimmed": dropped})
 
 
@@ -177,7 +177,11 @@ class Setting(click.ParamType[Any]):
 @options.command("configure")
 @options.stream_argument
 @click.option("--max-age", type=Setting(LENGTH), help="Keep what is not older: 7d; or none.")
-@click.option("--max-entries", type=Setting(click.IntRange(0)), help="Keep so many; or none.")
+@click.option(
+    "--max-entries",
+    type=Setting(click.IntRange(0)),
+    help="Keep so many, and the rest of a node; none.",
+)
 @click.option("--max-bytes", type=Setting(SIZE), help="Keep no more: 10GiB; or none.")
 @click.option("--keep-until-shipped", type=bool, help="Drop only what was shipped: yes, no.")
 @click.option("--group", metavar="NAME", help="Set what follows, of this group.")

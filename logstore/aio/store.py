@@ -390,7 +390,9 @@ class AsyncStream(Generic[T]):
         return self.range()
 
     @declared_by(Stream.read)
-    async def read(self, after: IDLike = "$", **limits: Any) -> list[Entry[T]]:
+    async def read(self, after: IDLike | None = None, **limits: Any) -> list[Entry[T]]:
+        if after is None:
+            after = reading.behind_all(limits.get("timeout", 0))
         found = await self._store.read({self._stream._name: after}, **limits)
         return self._stream._viewed(next(iter(found.values()), []))
 

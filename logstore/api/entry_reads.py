@@ -98,6 +98,16 @@ def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[byt
     return found
 
 
+def behind_all(timeout: float | timedelta | None) -> str:
+    """Where a read begins that names no ID. OptionError if it does not wait."""
+    if timeout == 0 or timeout == timedelta(0):
+        raise OptionError(
+            "a read that names no ID waits for what comes: give timeout=5, or the ID to read "
+            "above, '0' for all"
+        )
+    return "$"
+
+
 Where: TypeAlias = "Mapping[str, Any] | Mapping[bytes, Any]"
 
 

@@ -169,12 +169,14 @@ class Delivery(Entry[T]):
         return self._settled
 
     def ack(self) -> bool:
-        """Done: no longer pending. False if it was not pending any more.
+        """Done: no longer pending.
 
-        As XACK, it asks nobody's leave: an entry that was claimed by another consumer meanwhile
-        is acked, too. ``tx.ack(delivery)`` is the one that notices.
+        Returns:
+            False if it is not pending with its consumer any more: it was acked, or another one
+            claimed it, who has it still. ``group.ack(id)`` asks nobody's leave, as XACK.
         """
-        done = self.group.ack(self.id) == 1
+        fence = self._fence()
+        done = self.group._opened.ack_delivery(tuple(fence), partial(ack.own_ack, fence=fence))
         self._settled = True
         return done
 
@@ -189,9 +191,18 @@ class Delivery(Entry[T]):
 
         ``mode``: "fail" keeps the delivery count, "silent" takes this delivery back from it,
         "fatal" sets it as high as it goes. ``error`` says why, for the dead letter stream, if it
-        goes there. ``delay`` as in ``Group.nack``. False if it was not pending any more.
+        goes there. ``delay`` as in ``Group.nack``. False if it is not pending with its consumer any
+        more, as for ``ack``.
         """
-        done = self.group.nack(self.id, mode=mode, delay=delay, error=error) == 1
+        arguments.check_choice(mode, NackMode, "mode")
+        step = partial(
+            ack.own_nack,
+            fence=self._fence(),
+            mode=mode,
+            error=arguments.reason(error),
+            later=arguments.later(delay),
+        )
+        done: bool = self.group._opened.commit_telling(step, frees=True)
         self._settled = True
         return done
 

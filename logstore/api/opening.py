@@ -302,6 +302,19 @@ class OpenStore(Generic[T]):
             return None
         return done
 
+    def ack_delivery(self, fence: tuple[Any, ...], step: Op) -> bool:
+        """Ack a delivery (``ack.Fence``) beside the pipeline, or else by ``step``; whether it was
+        pending with its consumer."""
+        shared = self._shared
+        if shared is not None and (lane := shared.lane) is not None:
+            try:
+                if beside(lane.add_all, [(fence[0], fence[1:], None)], committed=[]):
+                    return True
+            except DiskFullError:  # nothing happened: the pipeline has space set aside for it
+                pass
+        done: bool = self.free(step)
+        return done
+
     def delete_plain(self, stream: bytes, id: StreamID) -> int | None:
         """Delete an entry beside the pipeline; how many there were, or None as of ``add_plain``."""
         shared = self._shared

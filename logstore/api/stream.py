@@ -191,7 +191,7 @@ class Stream(StreamEntries[T]):
 
         Args:
             max_age: drop what is older, by the IDs' milliseconds; seconds, timedelta, None: never.
-            max_entries: drop what is more; None: no such limit.
+            max_entries: drop what is more, whole nodes (100 entries by default); None: no limit.
             max_bytes: drop what is more, in bytes of nodes; None: no such limit.
             idempotent_duration: how long IDs of idempotent adds are remembered, 1 s to a day, as
                 XCFGSET.

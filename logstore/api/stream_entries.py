@@ -172,7 +172,7 @@ class StreamEntries(Generic[T]):
 
     def read(
         self,
-        after: IDLike = "$",
+        after: IDLike | None = None,
         *,
         count: int | None = None,
         max_count: int | None = None,
@@ -182,7 +182,8 @@ class StreamEntries(Generic[T]):
         """Entries above an ID, as XREAD.
 
         Args:
-            after: an ID; ``"$"`` is the last ID at the call, ``"+"`` asks for the last entry.
+            after: an ID; ``"$"`` is the last ID at the call, ``"+"`` asks for the last entry. None:
+                as ``"$"``, for a read that waits.
             count: at most so many entries; 0 or None: no limit.
             max_count: one more limit, not below ``count``; for reads of many streams.
             max_bytes: stops before the entry that passes it, never before the first; an entry
@@ -194,10 +195,13 @@ class StreamEntries(Generic[T]):
 
         Raises:
             InvalidIDError: ``after`` is no ID.
-            OptionError: a limit or the timeout is not valid.
+            OptionError: a limit or the timeout is not valid; or neither ``after`` nor ``timeout``
+                is given: above the last entry there is nothing yet.
         """
         from logstore.api import entry_reads as reading
 
+        if after is None:
+            after = reading.behind_all(timeout)
         limits = arguments.limits(count, max_count, max_bytes)
         return reading.read_stream(self._opened, self._name, after, limits, timeout)
 
@@ -595,7 +599,7 @@ class StreamEntries(Generic[T]):
         max_entries: int | None = None,
         min_id: IDLike | None = None,
         max_age: timedelta | float | None = None,
-        approximate: bool = False,
+        approximate: bool = True,
         limit: int | None = None,
         references: References = "keep",
         sync: Sync | None = None,
@@ -606,7 +610,8 @@ class StreamEntries(Generic[T]):
             max_entries: keep at most so many entries.
             min_id: drop what is below this ID.
             max_age: drop what is older, by the IDs' milliseconds; seconds or timedelta.
-            approximate: drop whole nodes only.
+            approximate: drop whole nodes only, so that up to a node more may stay, as ``add`` does
+                and clients of Redis do; False: exactly.
             limit: with ``approximate``, drop at most so many entries; 0: no limit.
             references: as in ``delete``; with "delete" and "acked" entries go one by one, and
                 "acked" passes over those that a group still needs.

@@ -106,7 +106,7 @@ class Soak:
             assert count <= exact if approximate else count == exact
         else:
             min_id = self.chance.choice(list(model.entries))
-            count = stream.trim(min_id=min_id)
+            count = stream.trim(min_id=min_id, approximate=False)
             assert count == sum(each < min_id for each in model.entries)
         self.model.trim(name, len(model.entries) - count, None)
 

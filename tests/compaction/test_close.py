@@ -59,7 +59,7 @@ def test_a_segment_of_which_most_lives_is_left_as_it_is(tmp_path: Path) -> None:
     store.stream("many").add_many({"n": number} | PAD for number in range(40_000))
     for number in range(6000):
         store.stream("single").add({"n": number} | PAD)
-    store.stream("many").trim(max_entries=36_000)
+    store.stream("many").trim(max_entries=36_000, approximate=False)
     rows, active = measure.rows_and_active(opened_of(store).engine())
     size = measure.size_bytes(opened_of(store).engine(), active)
     assert closing.DEAD_MIN_BYTES < size - rows[active].live_bytes < size / 2

@@ -34,7 +34,7 @@ def test_reads_deletes_and_compaction_work_on_a_full_disk(small_disk: Path) -> N
         with pytest.raises(logstore.DiskFullError, match=r"full|space"):
             stream.add_many({"pad": os.urandom(1000)} for _ in range(100))
         kept = len(stream)
-        assert stream.trim(max_entries=200) == kept - 200
+        assert stream.trim(max_entries=200, approximate=False) == kept - 200
         assert [stream.delete(entry.id) for entry in stream.range(count=5)] == [1] * 5
         before = store.info().disk_bytes
         report = store.compact()
@@ -53,7 +53,7 @@ def test_the_error_says_how_much_room_compaction_needs(small_disk: Path) -> None
     filler.write_bytes(bytes(SMALL_DISK_BYTES // 2))
     with logstore.open(path, background=False) as store:
         kept = fill(store) // 2
-        store.stream("x").trim(max_entries=kept)
+        store.stream("x").trim(max_entries=kept, approximate=False)
         with pytest.raises(logstore.DiskFullError, match="compaction needs") as refused:
             store.compact()
         found = re.search(r"needs ([0-9,]+) free bytes, .* finds ([0-9,]+);", str(refused.value))
@@ -92,7 +92,7 @@ def test_groups_on_a_full_disk(small_disk: Path) -> None:
         assert len(stream) == left
         before = store.info().disk_bytes
         assert store.compact(threshold=0.3).nodes_written  # nodes are rewritten ...
-        assert stream.trim(max_entries=200) == left - 200
+        assert stream.trim(max_entries=200, approximate=False) == left - 200
         assert store.compact().segments_dropped  # ... and segments go
         assert store.info().disk_bytes < before / 2
         stream.add_many({"pad": os.urandom(1000)} for _ in range(1000))

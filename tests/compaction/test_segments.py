@@ -94,7 +94,7 @@ def test_a_compacted_segment_that_the_older_checkpoint_needs_is_no_garbage(
         stream.delete(*ids[::3], *ids[1::3])
         assert store.compact().segments_written
         store.checkpoint()
-        stream.trim(max_entries=0)
+        stream.trim(max_entries=0, approximate=False)
         store.checkpoint()
 
     def killed(*_: object) -> None:
@@ -133,7 +133,7 @@ def test_a_segment_that_empties_behind_the_checkpoints_stays(
 
         def emptied(*given: Any) -> None:
             checkpoint_twice(*given)
-            stream.trim(max_entries=0)
+            stream.trim(max_entries=0, approximate=False)
 
         with monkeypatch.context() as patched:
             patched.setattr(segment_rewrite, "write_and_adopt", changed)
@@ -171,7 +171,9 @@ def test_a_run_that_only_removed_empty_nodes_may_be_killed(
         ids = list(stream.add_many(rows(8), batch=1))
         store.compact()
         stream.delete(ids[3])
-        stream.trim(min_id=ids[3])  # empties a node, and leaves it, as the peers do
+        stream.trim(
+            min_id=ids[3], approximate=False
+        )  # empties a node, and leaves it, as the peers do
 
         def killed(*_: object, **__: object) -> None:
             raise KilledError

@@ -59,13 +59,13 @@ def few_deletes(store: Store) -> None:
 
 def trim(store: Store) -> None:
     filled(store, count=9000)
-    store.stream("s").trim(max_entries=500)
+    store.stream("s").trim(max_entries=500, approximate=False)
 
 
 def trimmed_to_nothing(store: Store) -> None:
     for row in rows(2000):
         store.stream("s").add(row)
-    store.stream("s").trim(max_entries=0)
+    store.stream("s").trim(max_entries=0, approximate=False)
 
 
 def drop(store: Store) -> None:
@@ -201,7 +201,7 @@ def test_of_a_long_log_a_sample_is_looked_at(
         filled(store, count=20_000)
         ids = [entry.id for entry in store.stream("s")]
         store.stream("s").delete(*[id for n, id in enumerate(ids) if n % 10 < 3 and n > 4000])
-        store.stream("s").trim(min_id=ids[2000])
+        store.stream("s").trim(min_id=ids[2000], approximate=False)
         roll(store)
         exact = store.info().deleted_bytes
         looked: list[int] = []
@@ -301,7 +301,7 @@ def path(tmp_path: Path) -> Path:
             store.stream(name).add_many({"n": str(n), "t": "x" * 40} for n in range(ENTRIES))
         ids = [entry.id for entry in store.stream("holes").range()]
         store.stream("holes").delete(*ids[::4])
-        store.stream("trimmed").trim(max_entries=0)
+        store.stream("trimmed").trim(max_entries=0, approximate=False)
         store.stream("whole").add({"one": "more"})
     return path
 

@@ -88,7 +88,7 @@ def _turn(store: logstore.Store[Any], shop: Shop, rng: random.Random, turn: int)
     ids = list(shop.ever[b"single"])
     store.stream("single").delete(*rng.sample(ids, 6))
     store.stream("bulk").delete(*rng.sample(list(shop.ever[b"bulk"]), 9))
-    store.stream("bulk").trim(max_entries=500)
+    store.stream("bulk").trim(max_entries=500, approximate=False)
     with store.transaction() as both:
         for name in (b"left", b"right"):
             pairs = [(b"turn", str(turn).encode())]

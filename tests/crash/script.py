@@ -75,7 +75,7 @@ def trim(stream: str, max_entries: int) -> ScriptStep:
 
     return ScriptStep(
         f"trim {max_entries}",
-        lambda store: store.stream(stream).trim(max_entries=max_entries),
+        lambda store: store.stream(stream).trim(max_entries=max_entries, approximate=False),
         model,
     )
 

@@ -121,7 +121,7 @@ class Forgetting:
     def _trim(self, store: Store[str]) -> int:
         removed = 0
         for rows in list(self.left):
-            removed += store.stream(rows.name).trim(min_id=SECOND_HALF)
+            removed += store.stream(rows.name).trim(min_id=SECOND_HALF, approximate=False)
             self._keep(rows, rows.without({id for id, _ in rows.rows if id < SECOND_HALF}))
         return removed
 

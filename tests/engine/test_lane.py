@@ -382,7 +382,7 @@ class History:
         del self.model[name][gone]
 
     def trim(self, name: str) -> None:
-        self.store.stream(name).trim(max_entries=50)
+        self.store.stream(name).trim(max_entries=50, approximate=False)
         self.model[name] = dict(list(self.model[name].items())[-50:])
 
     def drop(self, name: str) -> None:

@@ -199,7 +199,7 @@ class Shop:
             low = 1 if choose.random() < 0.2 else max(1, self.last - 300)
             return self.stream.delete(f"{choose.randrange(low, self.last + 1)}-1")
         if what == "trim":
-            return self.stream.trim(min_id=f"{choose.randrange(1, self.last)}-1")
+            return self.stream.trim(min_id=f"{choose.randrange(1, self.last)}-1", approximate=False)
         for _ in range(40):
             self.last += 1
             self.stream.add({b"n": self.last}, f"{self.last}-1")

@@ -18,6 +18,7 @@ import pytest
 
 import logstore
 from tests import figures
+from tests.groups.shop import shop
 from tests.model.groups import COUNT_MAX, ID, ZERO, Given, Group
 from tests.model.store import StoreModel
 from tests.model.streams import release
@@ -206,3 +207,32 @@ def test_random_operations(tmp_path: Path, part: int) -> None:
     print(dict(done))
     assert done["nack"] > 20 * figures.times()
     assert done["claim_read"] > 20 * figures.times()
+
+
+def test_an_ack_of_what_another_one_claimed_leaves_it_to_him(tmp_path: Path) -> None:
+    with shop(tmp_path, 3) as (_, group, clock):
+        first, second, third = group.read("alice")
+        clock.ms += 60_000
+        (claimed,) = group.claim("bob", first.id, min_idle=30)
+        assert not first.ack()
+        assert not first.nack()
+        assert [each.consumer for each in group.pending_entries()] == ["bob", "alice", "alice"]
+        assert claimed.ack()
+        assert not claimed.ack()
+        (again,) = group.claim("alice", second.id, min_idle=30)  # she got it once more
+        assert again.delivery_count == 2
+        assert second.ack()
+        assert third.nack(error="no")
+        assert not third.ack()  # it is nobody's
+        assert group.ack(third.id) == 1  # as XACK: whoever has it
+        assert group.pending().count == 0
+
+
+def test_an_ack_of_a_group_that_is_gone_is_false(tmp_path: Path) -> None:
+    with shop(tmp_path, 2) as (store, group, _):
+        first, second = group.read("alice")
+        group.destroy()
+        assert not first.ack()
+        assert not second.nack()
+        store.drop("work")
+        assert not first.ack()

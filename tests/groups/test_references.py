@@ -86,12 +86,12 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
             for call in (
                 lambda: work.delete("1-0", references=bad),
                 lambda: work.delete_each("1-0", references=bad),
-                lambda: work.trim(max_entries=0, references=bad),
+                lambda: work.trim(max_entries=0, references=bad, approximate=False),
                 lambda: work.add({"a": "1"}, references="acked"),  # there is nothing to trim
                 lambda: work.add_many([{"a": "1"}], max_entries=1, references=bad),
                 lambda: tx.stream("work").delete("1-0", references=bad),
                 lambda: tx.stream("work").delete_each("1-0", references=bad),
-                lambda: tx.stream("work").trim(max_entries=0, references=bad),
+                lambda: tx.stream("work").trim(max_entries=0, references=bad, approximate=False),
             ):
                 with pytest.raises(logstore.OptionError, match="references"):
                     call()

@@ -150,7 +150,7 @@ def _churn(at: StoreHandle) -> Answer:
     gone = [f"{n}-1" for n in range(1, ENTRIES + 1) if n % 10 == turn % KEPT][turn // KEPT :: 3]
     at.store.stream("a").delete(*gone)
     at.store.stream("b").add_many([{"v": value(n, 400)} for n in range(200)])
-    at.store.stream("b").trim(max_entries=20)
+    at.store.stream("b").trim(max_entries=20, approximate=False)
     return int(at.store.compact(threshold=0.02).segments_dropped)
 
 

@@ -75,7 +75,7 @@ def delete(count: int) -> Work:
 def trim(max_entries: int) -> Work:
     """All but the newest."""
     return Work(
-        "trim", lambda at: at.store.stream("c").trim(max_entries=max_entries),
+        "trim", lambda at: at.store.stream("c").trim(max_entries=max_entries, approximate=False),
         lambda model: model.trim(b"c", max_entries, None),
     )  # fmt: skip
 

@@ -194,7 +194,9 @@ class StoreAndModel:
         stream = self.store.stream(name)
         if limit is None:
             wanted = self.model.trim(name, max_entries, min_id, references)
-            found = stream.trim(max_entries=max_entries, min_id=min_id, references=references)
+            found = stream.trim(
+                max_entries=max_entries, min_id=min_id, references=references, approximate=False
+            )
             self.same(found, wanted, f"trim {references}")
         else:
             wanted = self.model.trim_nodes(name, max_entries, min_id, limit, self.lies(name))

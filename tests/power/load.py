@@ -192,7 +192,7 @@ class Writer:
             assert [_id(each.id) for each in found] == self.now.next_deliveries(op["count"])
             self.held.update((_id(each.id), each) for each in found)
         elif kind == "trim":
-            self.mine.trim(max_entries=op["keep"])
+            self.mine.trim(max_entries=op["keep"], approximate=False)
         else:
             self.store.sync()
         self.now = self.now.after(op, [_id(each) for each in mine])

@@ -58,7 +58,7 @@ def test_only_what_is_new_is_sent_and_what_is_old_goes(tmp_path: Path) -> None:
         # The one segment that is written to came anew, and its old bytes are named by nobody.
         assert (more.sent_files, more.removed, more.files) == (1, 1, first.files)
         assert restored(uri, target) == ids(store)
-        store.stream("x").trim(max_entries=10)
+        store.stream("x").trim(max_entries=10, approximate=False)
         store.compact(purge=True)
         store.checkpoint()
         last = ship(store, uri)
@@ -80,7 +80,7 @@ def test_what_comes_meanwhile_is_in_the_next(tmp_path: Path) -> None:
         before = ids(store)
 
         def changes() -> None:
-            store.stream("x").trim(max_entries=10)
+            store.stream("x").trim(max_entries=10, approximate=False)
             for _ in range(3):
                 store.stream("x").add({"a": "late"})
                 store.checkpoint()
@@ -98,7 +98,7 @@ def test_an_erasure_meanwhile_publishes_nothing(tmp_path: Path) -> None:
     with filled(tmp_path / "store") as store:
 
         def erase() -> None:
-            store.stream("x").trim(max_entries=10)
+            store.stream("x").trim(max_entries=10, approximate=False)
             store.compact(purge=True)
 
         with at_once(3, erase) as progress, pytest.raises(SnapshotExpiredError):
@@ -324,7 +324,7 @@ def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
             ship(store, uri)
             assert before - set(os.listdir(uri / OBJECTS))
             assert ids(opened) == want
-            store.stream("x").trim(max_entries=10)
+            store.stream("x").trim(max_entries=10, approximate=False)
             store.compact(purge=True)
             store.checkpoint()
             ship(store, uri)

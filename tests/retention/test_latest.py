@@ -136,7 +136,7 @@ def test_ids_that_are_given_again_are_not_taken_for_what_they_were(tmp_path: Pat
     with opened(tmp_path / "s") as store:
         fill(store)
         assert store.retain() == 35
-        store["s"].trim(max_entries=0)
+        store["s"].trim(max_entries=0, approximate=False)
         store["s"].set_id("36-0")
         store["s"].add({"k": "new"}, "40-0")
         assert [newest(store, key) for key in (0, "new")] == [None, 40]

@@ -150,7 +150,7 @@ def test_no_snapshot_is_held_between_batches(tmp_path: Path) -> None:
         before = generation.used_bytes()
         for _ in range(400):
             store["y"].add({"n": 1})
-            store["y"].trim(max_entries=0)
+            store["y"].trim(max_entries=0, approximate=False)
         assert generation.used_bytes() < before + 40 * 4096
         assert first.num_rows + sum(batch.num_rows for batch in reader) == 3999
 
@@ -212,7 +212,7 @@ def test_a_last_id_that_was_lowered_hides_nothing(
     with make_store(tmp_path / "s") as store:
         stream = store["x"]
         stream.add_many((((n, 0), {"n": n}) for n in range(1, 25)), batch=4)
-        stream.trim(min_id=(25, 0))  # the last node stays, without live entries
+        stream.trim(min_id=(25, 0), approximate=False)  # the last node stays, without live entries
         stream.set_id((18, 0))
         wanted: list[int] = []
         for last in range(19, 40):

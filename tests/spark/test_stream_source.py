@@ -119,13 +119,13 @@ def test_what_was_trimmed_unread_is_told(path: Path) -> None:
     _, end = batch(reader, reader.initialOffset())
     with make_store(path) as store:
         store["race:1"].delete(store["race:1"].first.id)
-        store["race:1"].trim(max_entries=0)
+        store["race:1"].trim(max_entries=0, approximate=False)
         ids = [store["race:1"].add({"n": n}) for n in range(40, 50)]
     some, end = batch(reader, end)
     assert some == list(range(40, 50))
     with make_store(path) as store:
         store["race:1"].add_many({"n": n} for n in range(50, 60))
-        store["race:1"].trim(max_entries=4)
+        store["race:1"].trim(max_entries=4, approximate=False)
     with pytest.raises(SnapshotExpiredError, match="6 entries of stream 'race:1' behind"):
         batch(reader, end)
     assert batch(reader_of(path, failOnDataLoss="false"), end)[0] == [56, 57, 58, 59]
@@ -142,7 +142,7 @@ def test_what_went_between_the_offset_and_the_plan_is_told(path: Path) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     with make_store(path) as store:
-        store["race:1"].trim(max_entries=12)
+        store["race:1"].trim(max_entries=12, approximate=False)
         store["race:2"].delete(store["race:2"].first.id)
     with pytest.raises(SnapshotExpiredError, match="18 entries of stream 'race:1' behind"):
         reader.partitions(start, end)
@@ -167,7 +167,7 @@ def test_losses_behind_a_batch_that_was_cut_are_told(path: Path) -> None:
     _, end = batch(reader, reader.initialOffset())
     with make_store(path) as store:
         read_upto = end["streams"]["race:1"][0]
-        assert store["race:1"].trim(min_id=read_upto) > 0
+        assert store["race:1"].trim(min_id=read_upto, approximate=False) > 0
         store["race:3"].add_many(({"n": n} for n in range(200, 240)), batch=7)
     _, end = batch(reader, end)
     with make_store(path) as store:
@@ -255,7 +255,7 @@ def test_what_is_passed_over_is_counted_once_in_the_log(
     _, end = batch(reader, reader.initialOffset())
     assert caplog.messages == []
     with make_store(path) as store:
-        store["race:1"].trim(max_entries=20)
+        store["race:1"].trim(max_entries=20, approximate=False)
         store["race:1"].delete(store["race:1"].last.id)
     found: list[int] = []
     while True:

@@ -66,7 +66,7 @@ def test_an_entry_that_was_deleted_or_trimmed_is_added_anew(store: Store[bytes])
     second = stream.add({"n": 1}, producer="p", idempotent_id="x")
     assert second is not None
     assert second > first
-    stream.trim(max_entries=0)
+    stream.trim(max_entries=0, approximate=False)
     third = stream.add({"n": 1}, producer="p", idempotent_id="x")
     assert [entry.id for entry in stream] == [third]
     info = stream.info()
@@ -138,8 +138,8 @@ def test_an_id_that_is_given_again_is_another_entry(store: Store[bytes]) -> None
     stream = store["s"]
     stream.add({"n": 0}, producer="p", idempotent_id="stays")
     first = stream.add({"n": 1}, producer="p", idempotent_id="x")
-    stream.trim(max_entries=1)
-    stream.trim(max_entries=0)
+    stream.trim(max_entries=1, approximate=False)
+    stream.trim(max_entries=0, approximate=False)
     stream.set_id("1-1")
     assert remembered(store) == {}
     stream.add({"n": 2})

@@ -81,7 +81,7 @@ SECONDS = 1_700_000_000
 CALLS: list[Callable[[Any], Any]] = [
     lambda store: store["s"].delete_range(SECONDS - 3600, "+"),
     lambda store: store["s"].delete_range("-", float(SECONDS)),
-    lambda store: store["s"].trim(min_id=SECONDS),
+    lambda store: store["s"].trim(min_id=SECONDS, approximate=False),
     lambda store: store["s"].delete(1),
     lambda store: store["s"].add({"a": 1}, id=SECONDS),
     lambda store: store["s"].add_many([(SECONDS, {"a": 1}), (SECONDS + 1, {"a": 2})]),

@@ -49,7 +49,9 @@ def test_streams_without_any_are_left_out(two: Store[bytes]) -> None:
 def test_the_dollar_sign_is_the_last_id_ever_given(two: Store[bytes]) -> None:
     stream = two.stream("b")
     stream.delete("3")
-    assert stream.read() == stream.read("$") == stream.read(b"$") == []
+    assert stream.read("$") == stream.read(b"$") == stream.read(timeout=0.01) == []
+    with pytest.raises(OptionError, match="names no ID"):
+        stream.read()
     assert [entry.id.ms for entry in stream.read(stream.last_id)] == []
 
 

@@ -23,7 +23,7 @@ def test_one_commit_over_several_streams(store: Store[bytes], clock: FixedClock)
         second = tx.stream("b").add({"x": 2})
         deleted = tx.stream("a").delete("3", "4", "77")
         ranged = tx.stream("a").delete_range("5", "(7-0")
-        trimmed = tx.stream("a").trim(max_entries=3)
+        trimmed = tx.stream("a").trim(max_entries=3, approximate=False)
         dropped = tx.drop("gone")
         missing = tx.stream("none").add({"x": 1}, create=False)
     assert store.metrics()["commits"] - before == 1
@@ -41,7 +41,7 @@ def test_each_step_sees_the_ones_before(store: Store[bytes], open_store: OpenSto
         stream = tx.stream("s")
         added = [stream.add({"n": n, "text": "x" * 50}, id=(n, 0)) for n in range(1, 24)]
         gone = stream.delete("2", "3", "23")
-        trimmed = stream.trim(max_entries=15)
+        trimmed = stream.trim(max_entries=15, approximate=False)
         last = stream.add({"n": 24}, id="24-*")
         again = stream.delete((24, 0))
         tx.stream("big").add({"v": b"v" * 100_000}, id="1-0")

@@ -52,7 +52,7 @@ def no_retention(store: Store[bytes]) -> None:
 
 
 def dead_share(store: Store[bytes]) -> None:
-    store.stream("s").trim(max_entries=100)
+    store.stream("s").trim(max_entries=100, approximate=False)
 
 
 def dead_letters(store: Store[bytes]) -> None:
@@ -82,7 +82,7 @@ def redelivered(store: Store[bytes]) -> None:
 
 
 def pinned(store: Store[bytes]) -> None:
-    store.stream("s").trim(max_entries=100)
+    store.stream("s").trim(max_entries=100, approximate=False)
     engine = opened_of(store).engine()
     pins.create(LOCAL, engine.path, engine.clock.now_ms(), 3_600_000, purpose="spark")
 

@@ -90,6 +90,40 @@ def fenced_nack(
     )
 
 
+def own_ack(txn: WriteTxn, fence: Fence) -> bool:
+    """Acknowledge an entry that is pending with the fence's consumer, also if that got it again
+    since; False if it is not: another one claimed it, or it was acknowledged."""
+    number = _own(txn, fence)
+    if number is None:
+        return False
+    txn.emit(frames.Ack(number, fence.id.packed()))
+    txn.counts["acks"] += 1
+    return True
+
+
+def own_nack(
+    txn: WriteTxn, fence: Fence, *, mode: str, error: bytes, later: NackDelay | None
+) -> bool:
+    """Give an entry back that is pending with the fence's consumer; False if it is not."""
+    if _own(txn, fence) is None:
+        return False
+    nack(txn, fence.stream, fence.group, [fence.id], mode=mode, error=error, later=later)
+    return True
+
+
+def _own(txn: WriteTxn, fence: Fence) -> int | None:
+    """The number of the group with which the entry is pending for the consumer."""
+    known = admin.maybe(txn, fence.stream, fence.group)
+    if known is None:
+        return None
+    number = known[1].number
+    who = txn.groups.consumer_named(number, fence.consumer)
+    pending = pel.find(txn.groups.index, number, fence.id)
+    if who is None or pending is None or pending.consumer != who.number:
+        return None
+    return number
+
+
 def _owned(txn: WriteTxn, fence: Fence) -> int:
     """The number of the group with which a delivery is pending as it was handed out."""
     stream, group, consumer, id, count, time_ms = fence

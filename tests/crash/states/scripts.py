@@ -58,7 +58,8 @@ def delete_range(name: str, first: int, last: int) -> Do:
 def trim(name: str, max_entries: int) -> Do:
     """All but the newest."""
     return Do(
-        f"trim {name}", lambda at: at.store.stream(name).trim(max_entries=max_entries),
+        f"trim {name}",
+        lambda at: at.store.stream(name).trim(max_entries=max_entries, approximate=False),
         lambda model: model.trim(name.encode(), max_entries, None),
     )  # fmt: skip
 

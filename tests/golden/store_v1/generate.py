@@ -58,7 +58,7 @@ def fill(store: logstore.Store[bytes]) -> None:
     seal(store)
     orders.add_many({"order": 100 + number, "state": "bulk"} for number in range(40))
     orders.delete("1003-0", "1004-0", "1017-0")
-    sensors.trim(max_entries=38)
+    sensors.trim(max_entries=38, approximate=False)
     store.drop("doomed")
     seal(store)
     store.compact(threshold=0.3)  # an adopted segment, and dropped ones
@@ -77,7 +77,7 @@ def fill(store: logstore.Store[bytes]) -> None:
     seal(store)
     orders.add_many({"order": 300 + number, "state": "later"} for number in range(30))
     orders.delete("1031-0", "1526919030680-0")
-    sensors.trim(max_entries=30)
+    sensors.trim(max_entries=30, approximate=False)
     seal(store)
     store.drop("doomed")
     sensors.delete(sensors.last.id if sensors.last is not None else "0-0")
