@@ -111,6 +111,8 @@ def check_words(words: list[str], whole: bool) -> None:
     elif name == "pytest":
         check_tests(more)
     elif name == "pip":
+        # The distribution is in no index yet.
+        hold("logstore-streams" not in " ".join(more), "say: pip install '.[...]', in a clone")
         extras = project()["project"]["optional-dependencies"]
         for found in re.findall(r"\[([^\]]+)\]", " ".join(more)):
             hold(set(found.split(",")) <= set(extras), f"no extra {found}")
