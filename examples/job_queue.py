@@ -1,7 +1,7 @@
 """A job queue: jobs are given here, and done by workers that may be killed at any moment.
 
-    python job_queue.py                               # gives jobs, and waits for the results
-    logstore work job_queue:jobs --processes 4        # does them, in another terminal
+python job_queue.py                               # gives jobs, and waits for the results
+logstore work job_queue:jobs --processes 4        # does them, in another terminal
 """
 
 from __future__ import annotations

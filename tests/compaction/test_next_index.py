@@ -85,7 +85,7 @@ def dump_and_groups(store: Store) -> tuple[Dump, list[str]]:
 
 @pytest.mark.parametrize("commits", [*([each] for each in COMMITS), list(COMMITS)], ids="+".join)
 @pytest.mark.parametrize("caught_up", [False, True], ids=["taken in under LOCK", "caught up"])
-def test_what_others_commit_meanwhile_is_in_it(
+def test_commits_during_the_copy_are_in_the_next_index(
     store: Store,
     commits: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -260,7 +260,7 @@ def test_on_a_full_disk_nothing_of_it_is_left(
     assert len(found[b"a"]) == len(expected[b"a"]) + (what != "copied")
 
 
-def test_who_waits_for_the_switch_opens_no_index_that_is_left(
+def test_a_reader_during_the_switch_opens_no_old_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that looks between two steps of the switch finds another index here than WAKE says,
@@ -323,7 +323,7 @@ def reopened(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("call", "tries"), [(refused, 1), (reopened, 2)])
-def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
+def test_a_close_during_the_copy_waits_for_a_part_of_it(
     store: Store, call: Commit, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between some rows and the next ones no reader is inside; an index that is closed then is

@@ -112,7 +112,7 @@ def test_a_commit_without_waiting_never_waits_for_the_disk(tmp_path: Path) -> No
         assert len(store.stream(b"s")) == count + 1
 
 
-def test_what_it_refuses_it_refuses_as_ever(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_refuses_with_the_same_errors(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding=None, background=False) as store:
         store.stream(b"s").add({"n": 0}, id="5-5")
 

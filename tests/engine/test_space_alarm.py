@@ -79,7 +79,7 @@ def test_how_much_is_little(tmp_path: Path, asked: int | None, disk: int, needed
 
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "5", 1 << 63])
-def test_what_is_no_number_of_bytes(tmp_path: Path, wrong: int) -> None:
+def test_an_invalid_low_space_bytes_is_refused(tmp_path: Path, wrong: int) -> None:
     with pytest.raises(OptionError, match="low_space_bytes must be 0"):
         logstore.open(tmp_path / "s", low_space_bytes=wrong)
     assert not (tmp_path / "s").exists()

@@ -149,7 +149,7 @@ def test_groups_without_settings_deliver_for_ever(tmp_path: Path) -> None:
         assert store.streams() == ["work"]
 
 
-def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
+def test_deleted_entries_leave_the_pending_list(tmp_path: Path) -> None:
     with shop(tmp_path, 4) as (store, group, clock):
         group.configure(max_deliveries=1, dead_letter="dead", min_idle=30)
         group.read("a")
@@ -164,7 +164,7 @@ def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
         assert store.metrics()["commits"] - before <= 1
 
 
-def test_who_waits_clears_away_what_is_gone(tmp_path: Path) -> None:
+def test_a_waiting_reader_clears_deleted_entries_once(tmp_path: Path) -> None:
     """Once: against a reader that finds it due again and again, and commits each time."""
     with shop(tmp_path, 2) as (store, group, clock):
         group.configure(min_idle=30)
@@ -385,7 +385,7 @@ def test_each_thread_tells_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_servers_bury_for_clients_is_told_too(tmp_path: Path, together: bool) -> None:
+def test_on_dead_letter_hears_of_dead_letters_by_a_server(tmp_path: Path, together: bool) -> None:
     with shop(tmp_path, 1, encoding=None) as (store, group, _):
         group.configure(max_deliveries=1, dead_letter="dead")
         told: list[Any] = []
@@ -486,7 +486,7 @@ def test_the_settings_and_the_dead_outlive_the_index(tmp_path: Path) -> None:
     assert look() == before
 
 
-def test_what_cannot_be_told_was_done(
+def test_an_unreadable_index_behind_the_commit_is_no_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """The index cannot be read behind the commit: an error would say that nothing happened."""
@@ -561,7 +561,7 @@ def test_to_a_stream_of_ones_own(store: Any) -> None:
     assert store.stream("looked at").last.pairs == [("a", "1")]
 
 
-def test_what_cannot_be_changes_nothing(store: Any) -> None:
+def test_a_refused_requeue_changes_nothing(store: Any) -> None:
     dead = die(store, 2)
     stranger = store.stream("dead").add({"a": "1"})
     before = store.stream("dead").info(), store.stream("jobs").info()

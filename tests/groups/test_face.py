@@ -82,7 +82,7 @@ def test_a_backlog_is_delivered_once_more(tmp_path: Path) -> None:
         assert numbers(group.backlog("alice", count=1)) == [1]
 
 
-def test_what_is_given_back_comes_first(tmp_path: Path) -> None:
+def test_nacked_entries_come_first(tmp_path: Path) -> None:
     with shop(tmp_path, 3) as (_, group, _):
         one, two, _three = group.read("alice")
         assert two.nack()
@@ -218,7 +218,7 @@ def test_names_come_back_as_the_store_spells_them(tmp_path: Path, encoding: str 
         lambda group: group.create("+"),
     ],
 )
-def test_what_cannot_be_right_is_refused(tmp_path: Path, call: object) -> None:
+def test_invalid_arguments_change_nothing(tmp_path: Path, call: object) -> None:
     with shop(tmp_path, 1) as (_, group, _):
         before = group.info()
         with pytest.raises(logstore.UsageError):
@@ -360,7 +360,7 @@ def test_all_of_it(tmp_path: Path) -> None:
         assert store.stream("work").info_full().group_infos == found.group_infos
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_info_full_refuses_an_invalid_count_or_stream(tmp_path: Path) -> None:
     bad: Any = True
     with shop(tmp_path, 1) as (store, _, _):
         for count in (-1, bad, "3"):

@@ -90,7 +90,7 @@ def test_the_hopeless_go_to_the_dead_letter_stream(
         assert any("moved to 'dead' after 3 deliveries" in each for each in caplog.messages)
 
 
-def test_what_kills_its_workers_is_dead_lettered_unseen(tmp_path: Path) -> None:
+def test_an_entry_that_kills_workers_is_dead_lettered_by_its_count(tmp_path: Path) -> None:
     """No exception is ever raised by what ends the process; the count tells."""
     with shop(tmp_path, 1) as (store, group, clock):
         for name in ("a", "b"):

@@ -25,9 +25,7 @@ MACHINE = re.compile(r"(?<![\w.}$*~-])/(?:(?:work|root|home/\w+)/|tmp/venv)")
 
 
 @pytest.mark.parametrize("page", RUN, ids=str)
-def test_what_a_page_shows_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that it starts
     run(page)

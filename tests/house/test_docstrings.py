@@ -165,7 +165,7 @@ def kin(name: str) -> type:
     return next(face for face in KIN if face.__name__ == name.split(".", maxsplit=1)[0])
 
 
-def test_what_a_function_raises_is_followed_through_those_it_calls() -> None:
+def test_raised_errors_are_followed_through_calls() -> None:
     """A canary: a test that finds no errors would stay green for ever."""
     assert {"InvalidIDError", "OptionError"} <= RAISING.of("Stream", "range")
     assert "EntryTypeError" in RAISING.of("Stream", "add_many")

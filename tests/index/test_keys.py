@@ -86,7 +86,7 @@ def test_one_wrong_bit_or_another_key_is_an_error(
         unseal(key, sealed[:-1])
 
 
-def test_what_is_shorter_than_a_checksum() -> None:
+def test_unseal_of_less_than_a_checksum_is_corruption() -> None:
     for data in (b"", b"abc"):
         with pytest.raises(CorruptionError):
             unseal(b"k", data)

@@ -148,7 +148,7 @@ def test_the_table_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.survivors(outcomes) == []
 
 
-def test_what_is_asked_exists() -> None:
+def test_rooms_and_test_files_of_the_mutation_check_exist() -> None:
     """No room without modules, no test file that was renamed."""
     assert set(scope.modules(copies.ROOT).values()) == set(scope.ROOMS)
     assert all((copies.ROOT / name).exists() for name in (*scope.TESTS, *scope.LEFT_OUT))

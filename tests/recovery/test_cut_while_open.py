@@ -159,7 +159,7 @@ def test_a_sealed_segment_that_was_cut_is_seen(tmp_path: Path, deed: str, compac
     store.close()
 
 
-def test_what_was_shipped_stays_when_the_log_is_damaged_later(tmp_path: Path) -> None:
+def test_a_damaged_log_leaves_the_shipped_copy_whole(tmp_path: Path) -> None:
     store = made(tmp_path / "store")
     store.ship(tmp_path / "shipped")
     before = ShipTarget(str(tmp_path / "shipped")).published()

@@ -241,7 +241,7 @@ def test_segments_that_are_begun_are_followed_and_nothing_is_read_anew(
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_what_is_damaged_is_told_and_not_taken_for_the_end(
+def test_damage_is_not_taken_for_the_end_of_the_log(
     tmp_path: Path, reader: Opened, sealed: bool
 ) -> None:
     """In a sealed segment, and where the writer has published what stands there."""
@@ -262,7 +262,7 @@ def test_what_is_damaged_is_told_and_not_taken_for_the_end(
         assert _seen(engine)[0] == [6 if sealed else 2]
 
 
-def test_what_compaction_dropped_is_read_anew(tmp_path: Path, reader: Opened) -> None:
+def test_a_reader_looks_up_nodes_that_compaction_moved(tmp_path: Path, reader: Opened) -> None:
     with _writer(tmp_path / "store") as store:
         ids = list(store.stream("s").add_many([{b"pad": bytes(300)}] * 500))
         engine = reader(tmp_path / "store")
@@ -322,7 +322,7 @@ def test_a_number_that_does_not_follow_is_not_taken(alone: Path, reader: Opened)
     assert _added(engine) == 10
 
 
-def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -> None:
+def test_unpublished_commits_are_not_read(tmp_path: Path, reader: Opened) -> None:
     """A writer of this boot says how far it is; one of another boot says nothing."""
     path = tmp_path / "store"
     small_store.make(path)
@@ -426,7 +426,7 @@ def test_why_a_store_cannot_be_read_is_told(alone: Path) -> None:
     assert [each.exists() for each in fs.homes] == [False]
 
 
-def test_who_closed_follows_no_more(alone: Path) -> None:
+def test_a_closed_reader_follows_no_more(alone: Path) -> None:
     engine, _ = readonly.open_engine(LOCAL, alone, OPTIONS)
     follow = engine.follow
     assert follow is not None

@@ -346,7 +346,7 @@ def _made(path: Path, *, dropped: bool) -> None:
             log_tail.roll_locked(store._engine(), words)
 
 
-def test_what_is_rebuilt_is_what_was(tmp_path: Path) -> None:
+def test_a_rebuilt_index_equals_the_lost_one(tmp_path: Path) -> None:
     path = tmp_path / "store"
     _made(path, dropped=True)
     with logstore.open(path, background=False, encoding=None) as store:

@@ -69,9 +69,7 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("node_max_entries", [8, 100])
-def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
-    tmp_path: Path, node_max_entries: int
-) -> None:
+def test_entries_at_risk_after_a_failed_sync(tmp_path: Path, node_max_entries: int) -> None:
     """Entries, frames and commits behind any position of a log of several segments; also if nodes
     are sealed there that began before."""
     with _store(tmp_path / "store", node_max_entries=node_max_entries) as store:
@@ -190,7 +188,7 @@ SAID: list[tuple[frame.Body, _DamagedFrame | None]] = [
 
 
 @pytest.mark.parametrize(("body", "said"), SAID)
-def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _DamagedFrame | None) -> None:
+def test_frame_heads_found_in_damaged_bytes(body: frame.Body, said: _DamagedFrame | None) -> None:
     buffer = CommitBuffer(1 << 32 | 64, 1)
     add_frame(buffer, body)
     data = buffer.encode(0, 0)

@@ -80,7 +80,9 @@ def _names(nth: int) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("nth", range(len(FRAMES)))
-def test_what_a_frame_alone_held_is_told(nth: int, made: Path, tmp_path: Path) -> None:
+def test_salvage_reports_the_content_of_each_lost_frame(
+    nth: int, made: Path, tmp_path: Path
+) -> None:
     kind, gone, x, y = FRAMES[nth]
     path = shutil.copytree(made, tmp_path / "store")
     log = frames.everything(path)
@@ -306,7 +308,7 @@ def test_where_it_may_not_go(whole: Shop, tmp_path: Path) -> None:
     shutil.rmtree(beside)
 
 
-def test_what_a_report_says(whole: Shop, tmp_path: Path) -> None:
+def test_the_report_of_a_whole_and_of_an_empty_salvage(whole: Shop, tmp_path: Path) -> None:
     told = salvage(whole.path, tmp_path / "new").as_dict()
     assert told["whole"] is True
     assert (told["gone"], told["damage"], told["streams"]) == ([], [], 5)

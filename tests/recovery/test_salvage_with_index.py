@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=lambda each: "-".join(map(str, each)))
-def test_what_is_gone_is_told_to_the_entry(
+def test_salvage_with_an_index_reports_each_lost_entry(
     damaged: tuple[int, ...], made: Path, tmp_path: Path
 ) -> None:
     gone, x, y, unsure = DAMAGED[damaged]

@@ -73,7 +73,7 @@ def logstore_pins(store: logstore.Store[bytes]) -> list[str]:
     return os.listdir(Path(store.path) / "pins")
 
 
-def test_what_comes_meanwhile_is_in_the_next(tmp_path: Path) -> None:
+def test_changes_during_a_ship_are_in_the_next_one(tmp_path: Path) -> None:
     """Commits, checkpoints and a compaction that takes segments away, while files are sent."""
     uri = tmp_path / "away"
     with filled(tmp_path / "store") as store:
@@ -336,7 +336,7 @@ def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
         assert shipped_files(uri) == bytes_there
 
 
-def test_what_is_no_shipped_store_is_told(tmp_path: Path) -> None:
+def test_a_uri_without_a_shipped_store_is_an_error(tmp_path: Path) -> None:
     uri = tmp_path / "away"
     with filled(tmp_path / "store") as store:
         ship(store, uri)

@@ -197,7 +197,7 @@ def test_only_what_was_shipped_is_dropped(tmp_path: Path) -> None:
             stream.configure(keep_until_shipped=1)  # type: ignore[arg-type]
 
 
-def test_what_compaction_moved_is_known_as_shipped(tmp_path: Path) -> None:
+def test_nodes_moved_by_compaction_count_as_shipped(tmp_path: Path) -> None:
     """The segments of compaction have higher numbers than the one that is written to."""
     path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
     with opened(path, clock) as store:

@@ -221,7 +221,7 @@ def test_bad_times_are_refused(store: Store[Any], at: Any, after: Any) -> None:
     assert "a" not in store
 
 
-def test_what_is_missing_is_told(store: Store[Any]) -> None:
+def test_a_schedule_without_a_time_is_refused(store: Store[Any]) -> None:
     with pytest.raises(OptionError, match=r"at= .* after=, or every= or cron="):
         store.stream("a").schedule({"n": "1"})
 

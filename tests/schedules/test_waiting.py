@@ -200,7 +200,7 @@ def test_a_time_out_is_kept_where_something_is_due_later(store: Store[Any]) -> N
     assert stream.info().scheduled == 1
 
 
-def test_what_cannot_be_added_fails_no_reader(
+def test_a_due_entry_that_cannot_be_added_fails_no_reader(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk: the reader waits on, it is said once and not all the time, and tried again."""

@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_the_tables_say(path: Path) -> None:
+def test_tables_about_the_store_equal_info(path: Path) -> None:
     with make_store(path) as store:
         info, segments = store["a"].info(), store.info().segments
     first, second = rows(path, "streams")

@@ -228,7 +228,7 @@ def add_to_two(store: Store[bytes], expected: Any) -> None:
 
 
 @pytest.mark.parametrize("expected", ["*", "$", "+", "", "1-*", -1, 1.5, [None]], ids=repr)
-def test_what_is_no_id_is_refused_before_anything_changes(
+def test_an_invalid_id_is_refused_before_anything_changes(
     store: Store[bytes], expected: Any
 ) -> None:
     before = commits(store)
@@ -286,7 +286,7 @@ def test_batches_follow_each_other_and_nobody_comes_between(store: Store[bytes])
         assert len(stream) == length + kept + 1
 
 
-def test_what_a_producer_repeats_is_no_conflict(store: Store[bytes]) -> None:
+def test_a_repeated_producer_add_is_no_conflict(store: Store[bytes]) -> None:
     stream = store["s"]
     named = [(f"id-{n}", {"n": n}) for n in range(8)]
     first = stream.add({"n": 0}, producer="p", idempotent_id="id-0", expected_last_id="0")

@@ -155,7 +155,7 @@ def test_moments_are_what_people_mean(
      datetime(1969, 1, 1, tzinfo=UTC), timedelta(-1), b"-1h", "-9999999999w",
      "\ud800"],
 )  # fmt: skip
-def test_what_is_no_moment(day: Store[bytes], odd: Any) -> None:
+def test_an_invalid_moment_is_refused(day: Store[bytes], odd: Any) -> None:
     stream = day.stream("s")
     for call in (
         lambda: stream.range(since=odd), lambda: stream.range(until=odd),

@@ -158,7 +158,7 @@ def test_csv_with_columns_of_ones_own(store: Path) -> None:
     assert "'rider'" in done.stderr
 
 
-def test_what_csv_cannot_hold_leaves_no_file(store: Path, tmp_path: Path) -> None:
+def test_an_export_that_csv_cannot_hold_leaves_no_file(store: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     for name, why in (("--end=2", "repeats a field"), ("--start=3", "no UTF-8")):
         done = invoke("export", store, "race", target, name)

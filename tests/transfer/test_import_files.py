@@ -93,7 +93,7 @@ def test_it_survives_the_loss_of_the_index_and_a_checkpoint_between_pieces(
         store = open_store()
 
 
-def test_what_is_chosen_skipped_and_replaced(peer: Peer, store: Store[bytes]) -> None:
+def test_import_of_chosen_skipped_and_replaced_streams(peer: Peer, store: Store[bytes]) -> None:
     for name in ("race:a", "race:b", "other"):
         fill(peer, name, len(name))
     peer.command("SET", "text", "x")

@@ -115,7 +115,7 @@ def entries_and_groups(payload: bytes, *, times: bool = True) -> Any:
 
 @pytest.mark.peers
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_too_large_for_a_payload_goes_by_pages(
+def test_a_stream_too_large_for_a_payload_goes_by_pages(
     peer: Peer, server: Server, store: Store[bytes], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr("logstore.transfer.server_import.PAGE", 7)

@@ -39,7 +39,7 @@ def deliver(store: Store[Any], *ids: str) -> None:
     assert len(group.read("gone", count=len(ids))) == len(ids)
 
 
-def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any]) -> None:
+def test_idle_entries_pass_readers_without_min_idle(store: Store[Any]) -> None:
     began = time.monotonic()
     deliver(store, "1-0")
     with (
@@ -54,7 +54,7 @@ def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any
     assert crowd.owners(store) == ["claims", "first", "second"]
 
 
-def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
+def test_nacked_entries_pass_readers_without_min_idle(store: Store[Any]) -> None:
     deliver(store, "1-0")
     with crowd.reader(store, "first"), crowd.reader(store, "claims", min_idle=1_000):
         crowd.group_of(store).nack("1-0")
@@ -63,7 +63,7 @@ def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
     assert crowd.owners(store) == ["claims", "first"]
 
 
-def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
+def test_a_claiming_reader_takes_no_new_entries_out_of_turn(store: Store[Any]) -> None:
     """It takes what it may, and leaves what is new, though it asked for more of both."""
     deliver(store, "1-0")
     with (

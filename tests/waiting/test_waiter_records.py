@@ -163,7 +163,7 @@ def test_the_child_of_a_fork_gives_back_no_place_of_its_parent(store: Store[Any]
     assert states == [WAITING]
 
 
-def test_who_is_interrupted_as_it_joins_is_handed_nothing(
+def test_a_reader_interrupted_during_joining_is_offered_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither for itself, nor for the consumer whose the record was."""
@@ -188,7 +188,7 @@ def test_who_is_interrupted_as_it_joins_is_handed_nothing(
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_watches_sees_what_is_given_behind_its_look(
+def test_the_watching_thread_sees_offers_behind_its_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks while a commit is published, and falls asleep when all was told."""
@@ -437,7 +437,7 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.usefixtures("patient", "by_session")
-def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
+def test_a_rejoining_reader_stays_marked_as_taking_entries(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An add in that moment would pass it by, and serve one behind it."""
@@ -482,7 +482,7 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
+def test_a_kept_record_is_freed_if_its_reader_does_not_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a process that waits for nothing any more."""

@@ -442,7 +442,9 @@ def test_connections_of_a_user_are_ended(redis_peer: Peer, served: Served) -> No
             assert admin("ACL", "DELUSER", "eve") == 1
 
 
-def test_who_removes_its_own_user_is_answered_and_goes(redis_peer: Peer, served: Served) -> None:
+def test_a_client_that_deletes_its_own_user_is_answered_and_closed(
+    redis_peer: Peer, served: Served
+) -> None:
     for port in (served.port, redis_peer.port):
         with Line(port) as admin, Line(port) as user:
             admin("ACL", "SETUSER", "eve", "reset", "on", ">pw", "~*", "+@all")
@@ -562,7 +564,7 @@ _HEADS = st.sampled_from(
 
 
 @given(_ODD, st.lists(st.builds(lambda head, odd: head + odd, _HEADS, _ODD), max_size=4))
-def test_what_users_may_do_is_the_same_once_it_was_saved(name: bytes, rules: list[bytes]) -> None:
+def test_saved_users_have_the_same_rights(name: bytes, rules: list[bytes]) -> None:
     """A first argument with a newline once made a user of its own in the file."""
     users = users_of("redis-8.2")
     with suppress(RuleError):

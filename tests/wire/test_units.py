@@ -75,7 +75,7 @@ def test_the_unit_is_that_of_the_ready_files() -> None:
     ["logstore.service", *(f"logstore-{name}.service" for name in ("doctor", "web", "work")),
      "Dockerfile"],
 )  # fmt: skip
-def test_what_the_ready_files_start_is_understood(file: str, tmp_path: Path) -> None:
+def test_commands_of_the_ready_files_parse(file: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     text = (DEPLOY / file).read_text().replace("\\\n", " ")
     text = re.sub(r"/run/secrets/logstore-|\$\{CREDENTIALS_DIRECTORY\}/", f"{tmp_path}/", text)
