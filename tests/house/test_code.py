@@ -102,7 +102,7 @@ def file_call(name: str, has_paths: bool) -> set[str]:
 
 
 def riddles(path: Path) -> Iterator[str]:
-    """Tests that are not named by the thing they test: ``test_what_is_left``, ``test_who_waits``."""
+    """Tests that are not named by the thing they test, as ``test_what_is_left``."""
     for node in ast.walk(tree(path)):
         name = node.name if isinstance(node, ast.FunctionDef) else ""
         if name.startswith(("test_what_", "test_who_")):
