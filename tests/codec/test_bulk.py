@@ -291,7 +291,9 @@ class Number(int):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("fields", [FIELDS, [("a", "1")]])
-def test_all_forms(codec: Codec, id: Any, wanted: tuple[int, int], fields: Any) -> None:
+def test_every_form_of_a_row_is_packed(
+    codec: Codec, id: Any, wanted: tuple[int, int], fields: Any
+) -> None:
     found, rest = codec.given([(id, fields), ((7, 7), fields)], 0)
     assert [found[0], found[1]] == [wanted, (7, 7)]
     assert rest == [fields, fields]

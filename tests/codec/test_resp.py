@@ -147,7 +147,7 @@ def test_both_make_the_same_rows(data: bytes, at: int, most: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_one_request_and_nothing_else(codec: Codec) -> None:
+def test_the_single_request_parser_takes_exactly_one(codec: Codec) -> None:
     one = request([b"XLEN", b"", b"x" * 300])
     assert codec.resp_request(one) == [b"XLEN", b"", b"x" * 300]
     for other in (one + one, one[:-1], one + b"\r\n", b"PING\r\n", b"*0\r\n", b""):

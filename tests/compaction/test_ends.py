@@ -195,7 +195,7 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
     assert measure.rows_and_active(engine)[1] > active  # it was sealed
 
 
-def test_between_two_commits_it_rests_for_what_it_did(
+def test_compaction_rests_between_commits_by_its_rate(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the bytes of each node that was written, and for nothing else."""
@@ -289,7 +289,7 @@ SLACK = runner.INDEX_SLACK_BYTES
         (0, 100, True, True),
     ],
 )
-def test_when_an_index_is_built_anew(
+def test_conditions_for_building_the_index_anew(
     size: int, live: int, always: bool, built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a third of it, and a MiB, is free; for an erasure and a full run always."""

@@ -88,7 +88,7 @@ def worked(base: Path, kills: int, script: str, mode: Callable[[int], str]) -> I
         shutil.rmtree(path)
 
 
-def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
+def test_kills_of_compaction_at_random_lose_nothing(tmp_path: Path) -> None:
     base = tmp_path / "base"
     with filled(base, entries=8000) as store:
         delete_at_random(store, 0.8)

@@ -164,7 +164,7 @@ def test_the_rest_is_taken_in_by_slices_and_others_commit_in_between(
         assert checked.as_dict()["clean"], checked.as_dict()
 
 
-def test_where_the_log_lacks_what_wake_says_nothing_is_switched_to(
+def test_a_log_shorter_than_wake_says_keeps_the_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes to an end, and the index there is stays."""
@@ -214,7 +214,7 @@ def test_an_index_that_another_built_meanwhile_is_not_replaced(
     assert dump_and_groups(store) == expected
 
 
-def test_where_others_build_all_the_time_it_is_built_under_lock(
+def test_after_lost_races_the_index_is_built_under_lock(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(store)

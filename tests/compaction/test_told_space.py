@@ -193,7 +193,7 @@ def test_deleted_bytes_are_about_those_of_the_deleted_entries(tmp_path: Path) ->
         assert 0.95 < store.info().deleted_bytes / all_bytes < 1.05
 
 
-def test_of_a_long_log_a_sample_is_looked_at(
+def test_deleted_bytes_of_a_long_log_are_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store"

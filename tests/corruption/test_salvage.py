@@ -44,7 +44,7 @@ def tree(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
-def test_of_a_sound_store_everything_is_taken_out(made: Shop, tmp_path: Path) -> None:
+def test_salvage_of_a_sound_store_is_whole(made: Shop, tmp_path: Path) -> None:
     before = tree(made.path)
     report = salvage(made.path, tmp_path / "new")
     assert report.whole
@@ -261,7 +261,7 @@ def test_a_store_that_is_open_is_refused(store: Path, tmp_path: Path) -> None:
         salvage(store, tmp_path / "new")
 
 
-def test_of_what_is_no_store_nothing_is_made(tmp_path: Path) -> None:
+def test_salvage_of_no_store_makes_nothing(tmp_path: Path) -> None:
     (tmp_path / "letter").mkdir()
     with pytest.raises(logstore.NotAStoreError):
         salvage(tmp_path / "letter", tmp_path / "new")

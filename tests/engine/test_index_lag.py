@@ -384,7 +384,7 @@ def _syncs(store: Store) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["from memory", "from the log"])
-def test_nothing_is_synced_to_follow(tmp_path: Path, cached: bool) -> None:
+def test_following_the_log_does_not_sync(tmp_path: Path, cached: bool) -> None:
     """What is published keeps the promise that it had: a sync each time would be one a turn."""
     with _lagging(tmp_path / "s", sync="os") as store:
         durable = store.durable_upto

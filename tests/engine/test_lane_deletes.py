@@ -226,7 +226,7 @@ def test_processes_delete_in_turn(store: Store) -> None:
     in_all_states(store, gone)
 
 
-def test_many_at_random(tmp_path: Path) -> None:
+def test_random_deletes_of_the_lane_equal_the_model(tmp_path: Path) -> None:
     """Adds, deletes and reads of a group, against what should be there; a short history often."""
     for seed in range(6):
         rng = random.Random(seed)

@@ -154,7 +154,7 @@ def is_whole(store: Store) -> None:
 
 
 # -- one commit ------------------------------------------------------------------------------------
-def test_those_who_wait_are_one_commit(store: Store, disk: Disk) -> None:
+def test_waiting_threads_share_a_commit(store: Store, disk: Disk) -> None:
     engine = engine_of(store)
     before, n = engine.wake.log().commit, 5
     calls = [lambda at=at: store.stream("ab"[at % 2]).add({"n": at}) for at in range(n)]

@@ -286,7 +286,7 @@ def test_a_waiting_read_ends_with_its_group(tmp_path: Path) -> None:
         timer.join()
 
 
-def test_everything_is_there_after_a_reopening(tmp_path: Path) -> None:
+def test_groups_survive_a_reopening(tmp_path: Path) -> None:
     with shop(tmp_path, 4) as (_, group, _):
         group.read("alice", count=3)
         group.ack("2-0")
@@ -311,7 +311,7 @@ def test_reading_in_vain_again_and_again_writes_next_to_nothing(tmp_path: Path) 
         assert 0 < store.metrics()["commit_bytes"] - before < 500
 
 
-def test_all_of_it(tmp_path: Path) -> None:
+def test_info_full_of_a_group(tmp_path: Path) -> None:
     with shop(tmp_path, 5) as (store, group, clock):
         group.read("alice", count=2)
         clock.ms += 1_000

@@ -213,7 +213,7 @@ def in_aio(path: Path, work: Callable[[aio.AsyncStore], Awaitable[None]]) -> Non
 @pytest.mark.parametrize(
     "handler", [*COROUTINES.values(), RESULTS["a coroutine"]], ids=[*COROUTINES, "a lambda"]
 )
-def test_under_aio_all_of_them_are_awaited(tmp_path: Path, handler: Any) -> None:
+def test_aio_awaits_every_awaitable_of_a_handler(tmp_path: Path, handler: Any) -> None:
     async def work(store: aio.AsyncStore) -> None:
         group = await store.stream("work").group("g", "0")
         assert await group.consume("a", handler, timeout=0) == 3
@@ -226,7 +226,7 @@ def test_under_aio_all_of_them_are_awaited(tmp_path: Path, handler: Any) -> None
 @pytest.mark.parametrize(
     "handler", [*GENERATORS.values(), *NO_FUNCTIONS.values()], ids=[*GENERATORS, *NO_FUNCTIONS]
 )
-def test_under_aio_what_can_do_no_entry_is_refused(tmp_path: Path, handler: Any) -> None:
+def test_aio_refuses_a_handler_that_takes_no_entry(tmp_path: Path, handler: Any) -> None:
     async def work(store: aio.AsyncStore) -> None:
         group = await store.stream("work").group("g", "0")
         with pytest.raises(OptionError, match="handler"):
@@ -239,7 +239,7 @@ def test_under_aio_what_can_do_no_entry_is_refused(tmp_path: Path, handler: Any)
 
 
 @pytest.mark.parametrize("name", ["a generator", "an async generator"])
-def test_under_aio_work_that_nobody_does_is_not_acked(tmp_path: Path, name: str) -> None:
+def test_aio_does_not_ack_unawaited_work(tmp_path: Path, name: str) -> None:
     async def nested(delivery: Any) -> Any:
         return RESULTS[name](delivery)
 

@@ -150,7 +150,7 @@ def _one_by_one(client: Any, words: tuple[str, ...], ids: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_as_one_by_one(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_limits_give_the_entries_of_single_reads(words: tuple[str, ...], tmp_path: Path) -> None:
     rng = random.Random(SEED)
     with (
         logstore.redis.Redis(tmp_path / "many") as many,

@@ -149,7 +149,9 @@ def test_a_call_says_what_it_takes_gives_and_raises(
 
 
 @pytest.mark.parametrize(("name", "function"), KIN_CALLS, ids=[name for name, _ in KIN_CALLS])
-def test_its_kin_names_the_call_that_says_it(name: str, function: Callable[..., Any]) -> None:
+def test_docstrings_of_other_faces_name_the_plain_call(
+    name: str, function: Callable[..., Any]
+) -> None:
     text = inspect.getdoc(function) or ""
     assert text
     if "Args" in sections(function) or len(inspect.signature(function).parameters) == 1:

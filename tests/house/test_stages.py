@@ -172,7 +172,7 @@ def test_a_test_that_fails_twice_fails_the_stage(folder: Path) -> None:
     assert "Failed twice:" in said
 
 
-def test_more_than_a_few_are_red(folder: Path) -> None:
+def test_more_flaky_tests_than_allowed_fail_the_run(folder: Path) -> None:
     """Of all stages together: two were forgiven before."""
     more = FLAKY.format(at=1) + FLAKY.format(at=2).replace("test_flaky", "test_other")
     code, said, lines = staged(folder, more, before=2)

@@ -45,7 +45,7 @@ def test_a_locator_comes_back(locator: Locator) -> None:
 
 
 @given(st.builds(Meta, u64, u64, u64, u32, u32, u64, u32))
-def test_where_the_index_stands_comes_back(meta: Meta) -> None:
+def test_the_position_of_the_index_round_trips(meta: Meta) -> None:
     assert Meta.unpack(meta.pack()) == meta
 
 

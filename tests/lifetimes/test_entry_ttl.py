@@ -172,7 +172,7 @@ def test_random_lives_end_as_a_model_says(tmp_path: Path) -> None:
     sound(store)
 
 
-def test_many_go_in_batches_and_a_large_one_alone(
+def test_expired_entries_are_deleted_in_bounded_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit has a bound in entries and in bytes; all go in the end."""

@@ -123,7 +123,7 @@ class Ticking:
         return self.ms
 
 
-def test_when_the_oldest_deleted_segment_was_made_is_told_alike_after_a_rebuild(
+def test_oldest_deleted_segment_ms_survives_a_rebuild(
     tmp_path: Path,
 ) -> None:
     clock, path = Ticking(), tmp_path / "store"

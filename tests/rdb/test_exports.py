@@ -105,7 +105,7 @@ class Churn(threading.Thread):
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_while_others_write_it_is_of_one_moment(
+def test_an_export_beside_writers_is_of_one_moment(
     store: Store[bytes], monkeypatch: pytest.MonkeyPatch, deletes: bool
 ) -> None:
     monkeypatch.setattr(exports, "PIECE_NODES", 4)
@@ -185,7 +185,7 @@ def test_a_delete_between_two_pieces_restarts_the_export(
     assert payload == stream.dump()
 
 
-def test_when_segments_go_meanwhile_it_begins_again(
+def test_removed_segments_restart_the_export(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(segment_bytes=1 << 16, node_max_entries=10)

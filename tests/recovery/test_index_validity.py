@@ -188,7 +188,7 @@ def test_a_doubtful_index_is_rebuilt_and_never_opened(
 
 
 @pytest.mark.parametrize("change", [_copied, _replaced, _no_boot, _torn_boot, _deleted])
-def test_also_after_a_clean_close(
+def test_a_replaced_index_is_noticed_after_a_clean_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Path, pytest.MonkeyPatch], None],
 ) -> None:  # fmt: skip

@@ -30,7 +30,7 @@ from tests.support.processes import Forked, Program
 from tests.support.watched_files import FileOperation, WatchedFileSystem
 
 
-def test_it_follows_writers_and_compactions(tmp_path: Path) -> None:
+def test_a_readonly_store_follows_writers_and_compactions(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with logstore.open(path, segment_bytes=1 << 17) as writer:
         reader = logstore.open(path, readonly=True)
@@ -47,7 +47,7 @@ def test_it_follows_writers_and_compactions(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_it_writes_nothing_and_needs_no_permission(tmp_path: Path) -> None:
+def test_a_readonly_store_writes_nothing_and_needs_no_permission(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with logstore.open(path, segment_bytes=1 << 17) as store:
         store.stream("x").add_many({"n": n} for n in range(9000))
@@ -123,7 +123,7 @@ def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_it_notices_that_the_segment_it_stood_before_was_dropped(tmp_path: Path) -> None:
+def test_a_readonly_store_notices_a_dropped_next_segment(tmp_path: Path) -> None:
     """A gap in the chain of segments is no torn tail."""
     path = tmp_path / "store"
     with logstore.open(path, segment_bytes=1 << 16) as writer:
@@ -150,7 +150,9 @@ store.close()
 """
 
 
-def test_those_of_the_dead_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_indexes_of_dead_readers_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the next one that needs a directory there, and never those of the living."""
     path, temporary = tmp_path / "store", tmp_path / "temporary"
     temporary.mkdir()
@@ -359,7 +361,7 @@ def test_unpublished_commits_are_not_read(tmp_path: Path, reader: Opened) -> Non
     assert readonly.published(engine, "other") is None
 
 
-def test_up_to_what_was_published_it_is_built(tmp_path: Path, reader: Opened) -> None:
+def test_a_readonly_index_ends_at_the_published_position(tmp_path: Path, reader: Opened) -> None:
     """Also behind it, whole commits stand in the log: their writer may not be through."""
     path = tmp_path / "store"
     small_store.make(path)

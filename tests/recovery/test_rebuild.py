@@ -136,7 +136,7 @@ def test_a_sealed_node_that_is_opened_again_is_counted_no_more(tmp_path: Path) -
     assert counted() == (1, 2)
 
 
-def test_when_the_next_entry_is_due(tmp_path: Path) -> None:
+def test_the_next_due_time_survives_a_rebuild(tmp_path: Path) -> None:
     """After each commit that changes it, and after the stream went."""
     with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
         wake = store._engine().wake

@@ -126,7 +126,7 @@ def test_a_node_put_together_from_what_is_left() -> None:
     assert wanted.as_sealed(3) == (lp, False)
 
 
-def test_only_what_is_lost_behind_it_concerns_a_node() -> None:
+def test_losses_before_a_node_do_not_concern_it() -> None:
     gaps = ReplayGuard(None, RecoveryReport())  # type: ignore[arg-type]
     assert not gaps
     gaps.passed(100, 200)
@@ -244,7 +244,7 @@ def test_a_damaged_segment_is_durable_before_another_says_where_it_ends(path: Pa
     ]
 
 
-def test_behind_a_segment_without_a_commit_none_came_before(tmp_path: Path) -> None:
+def test_a_segment_header_tells_that_none_committed_before_it(tmp_path: Path) -> None:
     """The header of the segment that follows says so: where it ends, and no commit."""
     path = tmp_path / "store"
     with logstore.open(path, encoding=None, background=False) as store:
@@ -281,7 +281,7 @@ def test_a_node_that_was_not_there_is_missing(path: Path) -> None:
     assert not seen._came_since(1, next(each.offset for each in frames.everything(path)[:9]))
 
 
-def test_whose_append_a_frame_is() -> None:
+def test_an_append_belongs_to_the_node_of_its_master_id() -> None:
     """Of the node against whose master ID it was encoded, and only if it is sound."""
     lp = codec().new_node(5, 0, [b"n", b"1"])
     longer, at = codec().append(lp, 5, 0, 9, 3, [b"n", b"2"])

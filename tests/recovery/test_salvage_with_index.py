@@ -162,7 +162,7 @@ def test_an_index_of_an_older_format_is_not_the_stores_own(
     assert small_store.held(tmp_path / "new") == {b"x": X, b"y": Y}
 
 
-def test_of_a_node_whose_delete_is_lost_as_well_nothing_is_given(tmp_path: Path) -> None:
+def test_a_node_with_a_lost_delete_is_not_salvaged(tmp_path: Path) -> None:
     """All its adds are there, and one more than lived: which of them was deleted is not known."""
     path = tmp_path / "store"
     with logstore.open(path, encoding=None, background=False, node_max_entries=4) as store:

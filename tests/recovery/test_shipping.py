@@ -44,7 +44,7 @@ def restored(uri: object, target: Path) -> list[str]:
         return ids(store)
 
 
-def test_only_what_is_new_is_sent_and_what_is_old_goes(tmp_path: Path) -> None:
+def test_a_ship_sends_new_files_and_removes_old_ones(tmp_path: Path) -> None:
     uri, target = tmp_path / "away", tmp_path / "again"
     with filled(tmp_path / "store") as store:
         first = ship(store, uri)
@@ -269,7 +269,7 @@ def shipped_files(uri: Path) -> list[tuple[str, bytes]]:
     return [(str(each), each.read_bytes()) for each in files]
 
 
-def test_all_that_is_read_is_read_from_an_object_store(tmp_path: Path) -> None:
+def test_a_shipped_store_is_read_from_an_object_store(tmp_path: Path) -> None:
     """Ranges, scans, groups and commands; and a server that goes away is an error, not the end."""
     port = empty_bucket(tmp_path / "s3")
     uri = URI.format(port=port)

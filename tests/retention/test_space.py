@@ -167,7 +167,7 @@ def test_segments_that_a_scan_names_are_left_alone_for_a_while(tmp_path: Path) -
         assert store.info().log_bytes < size
 
 
-def test_stopped_between_any_two_steps_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_compaction_stopped_between_any_two_steps_loses_nothing(tmp_path: Path) -> None:
     clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock) as store:
         half_dead(store, clock)
@@ -311,7 +311,7 @@ with logstore.open(path, sync="os", segment_bytes=1 << 16, node_max_entries=10) 
 """
 
 
-def test_killed_in_the_midst_of_it_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_kill_during_compaction_loses_nothing(tmp_path: Path) -> None:
     path, seed = tmp_path / "store", seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)

@@ -232,7 +232,7 @@ def test_the_background_gives_back_what_the_dead_left(
         assert files(tmp_path / "s") == []
 
 
-def test_only_a_process_that_is_seen_to_be_gone_is_gone() -> None:
+def test_an_owner_of_a_pin_is_gone_only_if_seen_to_be() -> None:
     with someone() as owner:
         there = process_identity.identity(owner.pid)
         owner.kill()

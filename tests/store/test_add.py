@@ -321,7 +321,7 @@ def test_in_a_transaction_it_is_what_the_steps_before_leave(store: Store[bytes])
     assert len(many.result) == 1500
 
 
-def test_of_many_who_saw_the_same_one_adds(tmp_path: Path, open_store: OpenStore) -> None:
+def test_one_of_concurrent_conditional_adds_wins(tmp_path: Path, open_store: OpenStore) -> None:
     """Each adds one to the newest number: none is lost, and none is there twice."""
     stores = [open_store(background=False) for _ in range(3)]
 

@@ -200,7 +200,7 @@ def test_handlers_run_at_once_as_many_as_allowed(tmp_path: Path, plain: bool) ->
     go(tmp_path, work)
 
 
-def test_of_handlers_at_once_some_fail(tmp_path: Path) -> None:
+def test_failing_handlers_among_concurrent_ones(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore[str]) -> None:
         stream = store["s"]
         group = await stream.group("g", "0")

@@ -339,7 +339,7 @@ def test_a_copy_and_an_import_have_different_temporary_names(store: Store) -> No
     assert len(store.stream(mine)) == 1
 
 
-def test_beside_deletes_without_end_one_commit_copies(
+def test_a_copy_beside_endless_deletes_takes_one_commit(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = others(monkeypatch, *[lambda: store.stream(b"s").delete(first(store))] * 100)

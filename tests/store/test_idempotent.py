@@ -84,7 +84,7 @@ def test_an_idempotent_id_expires_to_the_millisecond(
     assert stream.add({"n": 1}, producer="p", idempotent_id="x") != first
 
 
-def test_only_the_newest_of_a_producer_are_known(store: Store[bytes]) -> None:
+def test_idempotent_max_ids_keeps_the_newest_of_a_producer(store: Store[bytes]) -> None:
     stream = store["s"]
     stream.configure(idempotent_max_ids=2)
     a, b, _ = (stream.add({"n": 1}, producer="p", idempotent_id=each) for each in "abc")
@@ -148,7 +148,7 @@ def test_an_id_that_is_given_again_is_another_entry(store: Store[bytes]) -> None
     assert [entry.fields["n"] for entry in stream] == [b"2", b"3", b"1"]
 
 
-def test_other_settings_clear_what_is_known_and_the_same_do_not(store: Store[bytes]) -> None:
+def test_changed_idempotent_settings_forget_all_ids(store: Store[bytes]) -> None:
     stream = store["s"]
     first = stream.add({"n": 1}, producer="p", idempotent_id="x")
     stream.configure(idempotent_duration=100, idempotent_max_ids=100, max_entries=10)

@@ -51,7 +51,7 @@ def test_the_clock_of_the_store_counts(hourly: Store[bytes], clock: FixedClock) 
     assert (len(hourly.stream("s")), "s" in hourly) == (0, True)
 
 
-def test_nothing_and_all(hourly: Store[bytes]) -> None:
+def test_trims_of_nothing_and_of_everything(hourly: Store[bytes]) -> None:
     assert hourly.stream("s").trim(max_age=timedelta(days=365 * 900)) == 0
     assert hourly.stream("s").trim(max_age=0) == 9
     assert ages(hourly) == [0]

@@ -257,7 +257,7 @@ def test_transactions_and_schedules(store: Store[bytes]) -> None:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_many_are_encoded_as_one(open_store: OpenStore, encoding: str | None) -> None:
+def test_add_many_encodes_values_as_add_does(open_store: OpenStore, encoding: str | None) -> None:
     """Also rows of all kinds, with names that are no ASCII, and those of which one is refused."""
     stream = open_store(encoding=encoding).stream("s", codec="msgpack")
     name = "\udcff" if encoding == "utf-8" else "ÿ"

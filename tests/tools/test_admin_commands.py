@@ -56,7 +56,7 @@ DESTROYING = (
 
 
 @pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
-def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str, ...]) -> None:
+def test_without_a_terminal_or_yes_nothing_changes(store: Path, words: tuple[str, ...]) -> None:
     command, *rest = words
     json_report("schedule", store, "orders", "n=1", "--every", "1h", "--name", "waiting")
     done = invoke(*command.split(), store, *rest)

@@ -75,7 +75,7 @@ def test_retain_drops_by_the_settings(large: Path) -> None:
     assert json.loads(ok("info", large, "s", "--json"))["settings"]["max_entries"] == 150
 
 
-def test_as_a_process(store: Path) -> None:
+def test_maintenance_commands_as_processes(store: Path) -> None:
     done = process("retain", store)
     assert done.returncode == 0
     assert done.stdout.split() == [b"entries", b"dropped", b"0"]

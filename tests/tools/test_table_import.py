@@ -102,7 +102,7 @@ IDS: list[tuple[dict[str, list[Any]], tuple[str, ...], str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("columns", "options", "id", "fields"), IDS)
-def test_where_ids_come_from(
+def test_columns_that_ids_are_taken_from(
     tmp_path: Path, columns: Any, options: tuple[str, ...], id: str, fields: list[str]
 ) -> None:
     file = written(tmp_path / "a.parquet", pa.table(columns))

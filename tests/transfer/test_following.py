@@ -147,7 +147,7 @@ def test_deletes_are_kept_or_applied_and_trims_are_kept(
     assert ids(store, "s") == [f"{n}-1" for n in found]
 
 
-def test_somebody_else_who_adds_here_is_an_error(
+def test_an_add_beside_the_follower_is_an_error(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     add(client, "s", 1)

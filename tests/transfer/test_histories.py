@@ -206,7 +206,7 @@ def test_a_stream_trimmed_after_every_read_stays_one_stream(
     assert len(store.stream("s")) == 7
 
 
-def test_of_groups_it_is_said_that_they_are_not_followed(
+def test_the_report_notes_groups_that_differ(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     add(client, "s", 1, 2, 3)

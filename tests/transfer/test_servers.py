@@ -299,7 +299,7 @@ def relay(port: int, certificate: tuple[Path, Path]) -> Iterator[int]:
 
 
 @pytest.mark.peers
-def test_there_and_back_over_tls(
+def test_streams_round_trip_over_tls(
     peer: Peer, store: Store[bytes], certificate: tuple[Path, Path]
 ) -> None:
     for seed in range(4):

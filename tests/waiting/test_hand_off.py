@@ -133,7 +133,7 @@ def test_a_reader_whose_entry_was_deleted_waits_on(store: Store[Any], monkeypatc
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
+def test_a_writer_killed_during_a_hand_off(store: Store[Any], published: bool) -> None:
     """Published: the other finds in the index that it was served. Else it is served again."""
     crowd.group_of(store)
     first = killed_handing_over(store, published=published)
@@ -145,7 +145,7 @@ def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
     assert crowd.queue(store) == []
 
 
-def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> None:
+def test_a_reader_served_at_its_deadline_returns_its_entries(store: Store[Any]) -> None:
     """Waiters with short time-outs: what is pending with one was returned to it, whatever met."""
     group = crowd.group_of(store)
     count, got, done = 400, [[] for _ in range(6)], threading.Event()  # type: ignore[var-annotated]

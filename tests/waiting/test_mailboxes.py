@@ -142,7 +142,7 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
+def test_readers_ahead_are_not_served_by_one_that_would_get_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are awake by now, and two would do the work of one."""
@@ -208,7 +208,7 @@ def test_an_offer_of_a_recreated_stream_is_dropped(
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) -> None:
+def test_a_writer_killed_during_a_hand_off_to_tasks(tmp_path: Path, published: bool) -> None:
     """They look by themselves, each of them, and find what the index says."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:

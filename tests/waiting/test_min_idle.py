@@ -122,7 +122,7 @@ def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
     waiters.free(*taken)
 
 
-def test_whose_turn_it_can_be(store: Store[Any]) -> None:
+def test_readers_that_a_queue_may_serve(store: Store[Any]) -> None:
     waiters = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
         taken = [

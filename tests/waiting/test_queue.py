@@ -242,7 +242,9 @@ def test_a_reader_that_leaves_the_queue_wakes_the_next(store: Store[Any], how: s
     first.join(crowd.SOON_S)
 
 
-def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_path: Path) -> None:
+def test_readers_killed_at_random_lose_no_entry_and_no_turn(
+    store: Store[Any], tmp_path: Path
+) -> None:
     """Ten processes, one after the other killed and replaced; each entry goes to one of them, and
     again only by claim; each lives on its share.
     """
@@ -441,7 +443,7 @@ def test_closing_the_store_gives_the_places_back(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("left_to_readers")
-def test_many_threads_and_none_is_left_waiting(store: Store[Any]) -> None:
+def test_many_waiting_threads_are_all_served(store: Store[Any]) -> None:
     """Every entry is read, once, while waiters come and go."""
     count = 200
     crowd.group_of(store)

@@ -205,7 +205,7 @@ def test_at_its_deadline_it_keeps_its_place(
     assert crowd.queue(store) == []
 
 
-def test_behind_a_slice_the_session_goes_on_at_the_same_place(
+def test_a_session_keeps_its_place_over_slices(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never left the queue, and so nobody who came later gets past it."""

@@ -54,7 +54,7 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
     assert [type(each) for each in raised] == [logstore.ClosedError]
 
 
-def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
+def test_a_task_cancelled_at_its_deadline_keeps_no_freed_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another task of the same identity would share a record with whom it was given to since."""
@@ -79,7 +79,7 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
     go(tmp_path, work)
 
 
-def test_cancelled_when_it_is_served_it_does_not_free_the_record_of_another(
+def test_a_task_cancelled_when_served_does_not_free_anothers_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
@@ -258,7 +258,7 @@ def taker_of(store: Store[Any], number: int) -> tuple[int, int]:
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.usefixtures("patient")
-def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
+def test_a_task_cancelled_as_it_was_served_leaves_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would write into the mailbox of whoever has the record by then."""
@@ -363,7 +363,7 @@ def test_interrupted_as_it_joins_it_does_not_wait_any_more(
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.usefixtures("patient")
-def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
+def test_a_task_cancelled_at_its_deadline_keeps_the_record_of_its_next_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the first read is not through when the task reads again."""

@@ -349,7 +349,7 @@ def test_a_quarter_of_the_time_is_theirs_while_others_are_busy(
     assert 0.9 < paused(monkeypatch, bool) < 1.1
 
 
-def test_of_many_that_send_at_once_the_loop_hears_a_few_at_a_time() -> None:
+def test_the_loop_handles_a_few_ready_sockets_at_a_time() -> None:
     """Each is told once, and again when it is watched again; what is closed is not told."""
     told: list[int] = []
 

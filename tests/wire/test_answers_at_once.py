@@ -281,7 +281,7 @@ def test_without_replies_it_adds_all_the_same(
     assert line("XLEN", "s") == 2
 
 
-def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
+def test_a_commit_over_its_time_leaves_the_rest_to_the_next(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logstore.wire.together.COMMIT_S", -1.0)

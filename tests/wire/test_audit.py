@@ -156,7 +156,7 @@ def test_the_log_tells_who_did_what(served: Served, caplog: pytest.LogCaptureFix
     assert "a login failed: user 'ann'" in text
 
 
-def test_nobody_fills_the_disk_by_the_log(
+def test_lines_of_the_log_are_limited(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
     with caplog.at_level(logging.DEBUG, logger="logstore"), Line(served.port) as line:

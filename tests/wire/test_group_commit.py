@@ -319,7 +319,7 @@ with logstore.open(path) as store:
 """
 
 
-def test_killed_between_the_commit_and_the_replies_it_has_what_it_told(tmp_path: Path) -> None:
+def test_a_kill_between_commit_and_replies_loses_nothing_told(tmp_path: Path) -> None:
     """What was told is there; what was committed and not told yet is there, too, and whole."""
     path, before = tmp_path / "store", 9
     process = subprocess.Popen(
@@ -384,7 +384,7 @@ def test_a_client_that_is_owed_enough_goes_on_in_the_next_commit(service: Servic
     assert len(service.store.stream(b"s")) == 3
 
 
-def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
+def test_a_commit_over_its_time_leaves_the_rest_to_the_next(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logstore.wire.together.COMMIT_S", -1.0)

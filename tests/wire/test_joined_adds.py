@@ -167,7 +167,7 @@ def test_a_lock_that_is_held_elsewhere_holds_up_no_other_client(tmp_path: Path) 
         assert other("XLEN", "s") == 2
 
 
-def test_when_the_lock_is_not_free_in_time_each_add_is_told(served: Served, tmp_path: Path) -> None:
+def test_a_lock_timeout_refuses_each_joined_add(served: Served, tmp_path: Path) -> None:
     with Line(served.port) as line:
         with held(tmp_path / "store"):
             line.send(adds(b"s", b"1", b"2"))
