@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import logstore
+from logstore import errors
 from tests.house.pages import OF_SPARK, blocks, run
 from tests.house.repo import ROOMS, ROOT, files, project
 
@@ -82,6 +84,15 @@ def test_contributing_draws_the_direction_of_imports() -> None:
     lines = [re.split(r" {3,}", line)[0].split() for line in drawn.splitlines()]
     layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
     assert [sorted(line) for line in lines] == [sorted(layer) for layer in layers]
+
+
+def test_the_page_of_python_has_every_public_name() -> None:
+    """It says that it has what ``from logstore import *`` gives; errors are of their module."""
+    named = re.findall(r"^::: logstore\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    public = {
+        name for name in logstore.__all__ if not hasattr(errors, name) and not name.startswith("_")
+    }
+    assert set(named) - {"errors"} == public - {"open", "Sync"}  # a function, and three words
 
 
 def anchors(page: Path) -> set[str]:
