@@ -6,12 +6,14 @@ comment ``<!-- needs NAME -->`` in front of a block has it run where that packag
 where the caller gives something of that name. ``<!-- not run: REASON -->`` leaves a block out.
 
 Invariants: an example in Python is run, or left out for a reason that stands in the page; there is
-no third way. Commands that are not ours (``make``, ``pip``) are not run. What is left out is still
-looked at: `test_shown_commands`, `test_shown_code`.
+no third way. A comment that is a value is what its expression gives. Commands that are not ours
+(``make``, ``pip``) are not run. What is left out is still looked at, by `test_shown_commands` and
+`test_shown_code`.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import os
@@ -33,6 +35,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 RUN = {"python", "console"}
+_ID = re.compile(r"\b\d{13}-\d+\b")
 COMMAND_TIMEOUT_S = 120
 
 
@@ -86,11 +89,39 @@ def run(page: Path, *, commands: bool = True, **names: object) -> None:
 
 def _run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
     source = "\n" * block.lines_above + block.text
-    code = compile(source, ROOT / page, "exec", flags=PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(source, ROOT / page, "exec", flags=flags | ast.PyCF_ONLY_AST)
+    namespace[_compare.__name__] = _compare
+    compared = ast.fix_missing_locations(_Comparing(source).visit(tree))
+    code = compile(compared, ROOT / page, "exec", flags=flags)
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(_awaited(code, namespace))
     else:
         exec(code, namespace)
+
+
+class _Comparing(ast.NodeTransformer):
+    """Has an expression whose comment is a value, as ``jobs.last["to"]  # ['bob']``, give it."""
+
+    def __init__(self, source: str) -> None:
+        self._lines = source.splitlines()
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """The expression; with a comment that is a value, a call that compares both."""
+        comment = self._lines[(node.end_lineno or node.lineno) - 1].rpartition("  # ")[2]
+        try:
+            ast.literal_eval(comment)
+        except (ValueError, SyntaxError):
+            return node
+        name = ast.Name(_compare.__name__, ast.Load())
+        call = ast.Call(name, [node.value, ast.Constant(comment)], [])
+        return ast.copy_location(ast.Expr(call), node)
+
+
+def _compare(value: object, comment: str) -> None:
+    """Hold a value against its comment. IDs are of another moment: any of the store's will do."""
+    found, told = (_ID.sub("0-0", text) for text in (repr(value), comment))
+    assert ast.literal_eval(found) == ast.literal_eval(told), (value, comment)
 
 
 async def _awaited(code: CodeType, namespace: dict[str, object]) -> None:
