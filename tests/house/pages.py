@@ -108,9 +108,9 @@ class _Comparing(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """The expression; with a comment that is a value, a call that compares both."""
-        comment = self._lines[(node.end_lineno or node.lineno) - 1].rpartition("  # ")[2]
+        _, mark, comment = self._lines[(node.end_lineno or node.lineno) - 1].rpartition("  # ")
         try:
-            ast.literal_eval(comment)
+            ast.literal_eval(comment if mark else "no comment")
         except (ValueError, SyntaxError):
             return node
         name = ast.Name(_compare.__name__, ast.Load())
