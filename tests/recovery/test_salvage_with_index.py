@@ -26,7 +26,7 @@ from tests.recovery import small_store
 X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
 Told = tuple[bytes, int, int, int | None]
 
-# Which frames are damaged (see `test_told`): what is gone, what is left, what is unsure.
+# Which frames are damaged: what is gone, what is left, what is unsure.
 DAMAGED: dict[tuple[int, ...], tuple[list[Told], list[int], list[int], list[str]]] = {
     (0, 13): ([], X, Y, []),  # the names
     (11, 12): ([], X, Y, []),  # the open node, which is in the index
