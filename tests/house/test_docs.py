@@ -33,6 +33,14 @@ def test_examples_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.M
     run(page)
 
 
+def test_blocks_need_what_continuous_integration_has() -> None:
+    """A block that needs anything else would never run."""
+    needs = {block.needs for page in PAGES for block in blocks(page)} - {""}
+    assert needs == {"huey", "spark", "starlette", "taskiq"}
+    extras = project()["project"]["optional-dependencies"]
+    assert all(any(each in " ".join(extras[name]) for name in extras) for each in needs)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []

@@ -158,14 +158,16 @@ def named(words: list[str]) -> tuple[click.Command, click.Context, int]:
 
 def taken(words: list[str]) -> None:
     """Raise NotThereError unless the command takes the words; nothing is run."""
+    command, ctx, at = named(words)
+    before = [word for word in words[:at] if OPTION.fullmatch(word)]
+    hold(before or at, "it names no command")
+    hold(set(before) <= {name for option in main.params for name in option.opts}, f"{before}")
+    if isinstance(command, click.Group):
+        hold(before, f"{command.name} has commands, and none is named")
+        return
     try:
-        ctx = main.make_context("logstore", list(words))
-        while isinstance(ctx.command, click.Group):
-            left = [*ctx._protected_args, *ctx.args]
-            name, command, rest = ctx.command.resolve_command(ctx, left)
-            assert command is not None
-            ctx = command.make_context(name, rest, parent=ctx)
-    except click.exceptions.Exit:  # --version, --help
+        command.make_context(ctx.info_name, words[at:], parent=ctx.parent)
+    except click.exceptions.Exit:  # --help
         return
     except click.UsageError as error:
         raise NotThereError(error.format_message()) from None
