@@ -86,6 +86,19 @@ def typed() -> Iterator[Shown]:
                 yield Shown(str(path), match[1])
 
 
+def rows(page: str, head: str) -> dict[str, str]:
+    """The rows of the first table of a page whose first column is named so, by the code in it."""
+    lines = (ROOT / page).read_text().splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith(f"| {head} |"))
+    found = {}
+    for line in lines[at + 2 :]:
+        if not line.startswith("|"):
+            break
+        _, first, rest = line.split("|", 2)
+        found |= dict.fromkeys(re.findall(r"`([^`]+)`", first), rest)
+    return found
+
+
 def mentions(*, past: bool = False) -> Iterator[Shown]:
     """Code within the sentences of pages, as one line each; of pages that tell of the past, too."""
     for page in [*PAGES, *NOTEBOOKS]:

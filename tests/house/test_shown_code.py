@@ -14,12 +14,13 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import logstore
 import logstore.aio
+from benchmarks import __main__ as benchmarks
 from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream
 from logstore.api.transaction import TransactionGroup, TransactionStream
 from logstore.jobs import Job, Jobs
@@ -27,7 +28,7 @@ from logstore.loading import load
 from logstore.wire.catalogue import table_of
 from tests.house.pages import BLOCK
 from tests.house.repo import ROOT
-from tests.house.shown import PAGES, Shown, mentions, variables
+from tests.house.shown import PAGES, Shown, mentions, rows, variables
 from tests.support.parameters import parameters
 
 STORES, STREAMS = (logstore.Store, AsyncStore), (logstore.Stream, AsyncStream, TransactionStream)
@@ -232,6 +233,30 @@ def test_an_example_that_is_not_run_names_what_is_there() -> None:
     ]  # fmt: skip
     assert [one.where for one in found if parsed(one.text) is None] == []
     assert faults(found) == []
+
+
+# Tables of options: a page, the head of the first column, and what it has all of, or some of.
+ALL_OF: list[tuple[str, str, set[str]]] = [
+    ("docs/analytics.md", "option of `stream.scan` and `store.scan`",
+     {*parameters(logstore.Stream.scan), *parameters(logstore.Store.scan)}),
+    ("docs/jobs.md", "of a task", {*parameters(Jobs.task)} - {"function"}),
+    ("docs/durability.md", "policy", set(get_args(logstore.Sync))),
+    ("docs/performance.md", "name", {module.NAME for module in benchmarks.SETS["workloads"]}),
+]  # fmt: skip
+SOME_OF: list[tuple[str, str, set[str]]] = [
+    ("docs/groups.md", "option", {*parameters(logstore.Stream.read)}),
+    ("docs/groups.md", "option", {*parameters(logstore.Group.read)}),
+    ("docs/groups.md", "option", {*parameters(logstore.Store.read)}),
+    ("docs/retention.md", "setting", {*parameters(logstore.Stream.configure)}),
+    ("docs/retention.md", "field", set(logstore.StoreInfo.__annotations__)),
+]
+
+
+def test_tables_of_options_have_those_that_are_there() -> None:
+    for page, head, wanted in ALL_OF:
+        assert set(rows(page, head)) == wanted, (page, head)
+    for page, head, wanted in SOME_OF:
+        assert set(rows(page, head)) <= wanted, (page, head)
 
 
 def test_errors_that_are_named_are_there() -> None:
