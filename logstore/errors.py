@@ -14,22 +14,23 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   |-- InvalidPayloadError            a DUMP payload or RDB file that cannot be taken in
     |   `-- OptionError                    options out of range or in conflict
     |-- StreamNotFoundError (KeyError)     a stream that must exist does not
+    |-- EntryNotFoundError (KeyError)      an entry that must exist does not
     |-- StreamExistsError                  the stream exists already (BUSYKEY)
     |-- GroupNotFoundError (KeyError)      a stream or group that must exist does not (NOGROUP)
     |-- GroupExistsError                   the group exists already (BUSYGROUP)
-    |-- NotOwnerError                           a fenced ack of an entry that is somebody else's now
+    |-- NotOwnerError                      a fenced ack of an entry that is somebody else's now
     |-- LastIDConflictError                the last ID is not the one that the caller saw
     |-- JobFailedError                     a job was given up
     |-- JobNotDoneError (TimeoutError)     a job has no result in time
     |-- StoreError                         the store as a whole cannot be used so
     |   |-- NotAStoreError                 the directory holds no store
     |   |-- FormatVersionError             written by a newer logstore
-    |   |-- FileSystemError                network file system, no permission, I/O error
+    |   |-- FileSystemError (OSError)      network file system, no permission, I/O error
     |   |   |-- DiskFullError              no space left; deletes and compaction still work
     |   |   `-- UnreadableError            an unreadable sector; a CorruptFrameError, too
     |   |-- ReadOnlyError                  a write on a store opened with readonly=True
     |   |-- ClosedError                    the store was closed
-    |   |-- LockTimeoutError               another process kept the writer lock; names its pid
+    |   |-- LockTimeoutError (TimeoutError)  another process kept the writer lock; names its pid
     |   |-- StoreGoneError                 its directory was removed or replaced while it was open
     |   |-- StoreInUseError                held by processes that cannot share it with this one
     |   |-- ReentryError                   called from a signal handler or finaliser inside a call
@@ -43,7 +44,7 @@ Every error that this package raises on purpose is a :class:`Error`, says what t
     |   `-- CommittedInterrupt (KeyboardInterrupt)
     |-- InputLineError (ValueError)        a line of an import cannot be read
     |-- PeerError                          a server of Redis or Valkey is not there, or refuses
-    `-- SnapshotExpiredError                    a pinned snapshot was given back; load again
+    `-- SnapshotExpiredError               a pinned snapshot was given back; load again
 
 It imports nothing of ours.
 """

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import instructions
 
 
-def test_what_is_more_than_a_tenth_above_its_figure_is_told() -> None:
+def test_an_operation_over_its_figure_by_a_tenth_fails() -> None:
     counted = {"add": 1109.0, "get": 1101.0, "new": 5.0}
     assert instructions.above(counted, {"add": 1000, "get": 1000, "gone": 1}) == [
         "add: 1,109 instructions, 1,000 are committed",

@@ -135,7 +135,7 @@ VALID = ["", "plain", "é", "€", "😀", "\ud7ff\ue000", "\U0010ffff", "x" * 7
 
 
 @pytest.mark.parametrize("text", [*INVALID, *(text.encode() for text in VALID)])
-def test_what_is_not_utf8_is_replaced_in_text_and_kept_in_binary(codec: Codec, text: bytes) -> None:
+def test_invalid_utf8_is_replaced_in_text_and_kept_in_binary(codec: Codec, text: bytes) -> None:
     node = _node(codec, ((1, 1), [text, text, b"f", text]), ((1, 2), [b"f", text, text, text]))
     builder = codec.ArrowBuilder(("stream", "fields"), ("f",))
     builder.add(text, *node)

@@ -22,7 +22,7 @@ from tests.support.inside import add_frame
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_told_of_sound_nodes(codec: Codec, seed: int) -> None:
+def test_facts_of_a_batch_of_sound_nodes(codec: Codec, seed: int) -> None:
     data, ends = stored(seed)
     count, end, live, nbytes, first, top, last, master, payloads, places, *_ = batch_facts(
         codec, data
@@ -69,7 +69,7 @@ def test_both_take_the_same_of_what_is_damaged(native: Codec, seed: int) -> None
         assert batch_facts(native, bytes(forged)) == batch_facts(pure_codec, bytes(forged))
 
 
-def test_what_stands_before_it_counts(codec: Codec) -> None:
+def test_a_batch_must_ascend_from_the_ids_before_it(codec: Codec) -> None:
     data, _ = stored(1)
     _, _, _, _, first, _, _, _, _, places, *_ = batch_facts(codec, data)
     master = places[0][1]
@@ -146,7 +146,7 @@ def test_nodes_that_were_just_packed(codec: Codec) -> None:
     assert len(codec.NodeBatch.of([])) == 0
 
 
-def test_what_is_no_packed_node_is_refused(native: Codec) -> None:
+def test_a_batch_of_malformed_nodes_is_refused(native: Codec) -> None:
     for bad in ([None], [(1, 2, 3)], [(1, 2, 3, 4, 5, None)], [(1, 2, 3, 4, 5, "text")],
                 [(-1, 2, 3, 4, 5, b"")], [(2**64, 2, 3, 4, 5, b"")]):  # fmt: skip
         with pytest.raises((TypeError, ValueError, OverflowError)):

@@ -109,7 +109,7 @@ def test_other_types_are_refused_by_name_and_row(codec: Codec, value: Any) -> No
 
 
 @pytest.mark.parametrize("row", ["text", b"bytes", 5, None, [("a", "b", "c")], [1], ["ab"]])
-def test_what_is_no_row_is_refused(codec: Codec, row: Any) -> None:
+def test_malformed_bulk_rows_are_refused(codec: Codec, row: Any) -> None:
     with pytest.raises(EntryTypeError, match="row 1"):
         codec.rows([{"a": 1}, row])
 
@@ -291,7 +291,9 @@ class Number(int):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("fields", [FIELDS, [("a", "1")]])
-def test_all_forms(codec: Codec, id: Any, wanted: tuple[int, int], fields: Any) -> None:
+def test_every_form_of_a_row_is_packed(
+    codec: Codec, id: Any, wanted: tuple[int, int], fields: Any
+) -> None:
     found, rest = codec.given([(id, fields), ((7, 7), fields)], 0)
     assert [found[0], found[1]] == [wanted, (7, 7)]
     assert rest == [fields, fields]
@@ -308,7 +310,7 @@ def test_all_forms(codec: Codec, id: Any, wanted: tuple[int, int], fields: Any) 
         (-1, 0), (0, U64_MAX + 1), (True, 0), True, "-*", "x-*",
     ],
 )  # fmt: skip
-def test_what_is_no_id_is_refused(codec: Codec, id: Any) -> None:
+def test_bulk_rows_with_an_invalid_id_are_refused(codec: Codec, id: Any) -> None:
     with pytest.raises(InvalidIDError):
         codec.given([((1, 0), FIELDS), (id, FIELDS)], 0)
 

@@ -34,7 +34,7 @@ def test_a_sealed_value_comes_back_and_a_changed_one_does_not(codec: Codec, size
     assert codec.unseal(key, bytes(changed)) is None
 
 
-def test_what_is_too_short_is_not_sealed(codec: Codec) -> None:
+def test_unseal_refuses_less_than_a_checksum(codec: Codec) -> None:
     for size in range(4):
         assert codec.unseal(b"", bytes(size)) is None
     assert codec.unseal(b"", bytes(4)) == b""  # the checksum of nothing
@@ -102,7 +102,7 @@ def test_two_pairs_by_hand() -> None:
         ([b"a", b""], [b"", b"a"]),
     ],
 )
-def test_what_differs_has_another_fingerprint(one: list[bytes], other: list[bytes]) -> None:
+def test_different_rows_have_different_fingerprints(one: list[bytes], other: list[bytes]) -> None:
     assert fingerprint(one) != fingerprint(other)
 
 

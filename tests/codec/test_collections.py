@@ -80,7 +80,7 @@ def grow(data: bytearray) -> None:
 
 
 @pytest.mark.parametrize("case", [conditions, ids_of_rows, nodes_of_a_batch, runs, requests, adds])
-def test_what_is_changed_inside_a_call_does_no_harm(
+def test_arguments_changed_by_a_collection_inside_a_call_do_no_harm(
     codec: Codec, case: Callable[[Codec], Made]
 ) -> None:
     call, change = case(codec)

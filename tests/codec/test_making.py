@@ -138,7 +138,7 @@ def frees_what_it_makes(work: Callable[[], None], objects: tuple[Any, ...]) -> N
     assert [sys.getrefcount(each) for each in objects] == counts
 
 
-def test_what_is_made_is_freed(native: Codec, lp: bytes) -> None:
+def test_made_entries_are_freed(native: Codec, lp: bytes) -> None:
     maker, fields = native.EntryMaker(Entry, StreamID, None), native.FieldsMaker(Fields)
 
     def work() -> None:
@@ -263,7 +263,7 @@ def test_ids_are_packed(codec: Codec, ids: list[tuple[int, int]], ascending: boo
 
 
 @pytest.mark.parametrize("id", [(1,), (1, 2, 3), (-1, 0), (0, U64_MAX + 1)])
-def test_what_is_no_id_is_not_packed(codec: Codec, id: Any) -> None:
+def test_packing_an_invalid_id_is_refused(codec: Codec, id: Any) -> None:
     with pytest.raises(ValueError, match="two numbers"):
         codec.pack_ids([(0, 0), id])
 
@@ -272,7 +272,7 @@ class _Other(StreamID):
     pass
 
 
-def test_what_is_an_id_already(codec: Codec) -> None:
+def test_stream_id_of_an_id_is_that_id(codec: Codec) -> None:
     good = StreamID(0, U64_MAX)
     bad: list[Any] = [
         "5-1", (5, 1), 5, None, _Other(5, 1), StreamID(-1, 0), StreamID(0, U64_MAX + 1),

@@ -210,7 +210,7 @@ def test_validate_wants_live_entries_in_order(codec: Codec, lp: bytes) -> None:
 
 
 @given(drawn=st.lists(st.tuples(steps, entries), min_size=1, max_size=20))
-def test_what_went_in_comes_out(
+def test_entries_round_trip_through_a_node(
     codec: Codec, drawn: list[tuple[tuple[int, int], list[bytes]]]
 ) -> None:
     master = id = (3, 3)
@@ -279,7 +279,7 @@ def test_no_more_is_read_than_was_asked_for(reads: list[int]) -> None:
 
 @given(steps=st.lists(st.tuples(st.lists(st.integers(0, 30), max_size=4), st.booleans()),
                       max_size=12))  # fmt: skip
-def test_what_is_kept_is_what_a_new_look_gives(native: Codec, steps: Any) -> None:
+def test_cached_outlines_equal_a_fresh_parse(native: Codec, steps: Any) -> None:
     lp = filled(31)
     for ordinals, forget in steps:
         wanted = native.mark_deleted(lp, ordinals)

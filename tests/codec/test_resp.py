@@ -49,7 +49,7 @@ def test_whole_requests(codec: Codec) -> None:
      b"*1048577\r\n$1\r\na\r\n", b"*1\n$1\r\na\r\n", b"PING\r\n", b"*1\r\n+1\r\na\r\n",
      b"*99999999999999999999\r\n$1\r\na\r\n", b"*1\r\n$9223372036854775807\r\na\r\n"],
 )  # fmt: skip
-def test_what_is_not_plain_is_left(codec: Codec, data: bytes) -> None:
+def test_the_fast_parser_leaves_malformed_requests(codec: Codec, data: bytes) -> None:
     assert codec.resp_requests(bytearray(data), 0, BULK_MAX_BYTES) == ([], 0)
 
 
@@ -91,7 +91,7 @@ def test_adds_to_one_stream_become_rows(codec: Codec) -> None:
      [b"XADD", b"s", b"1-*", b"a", b"b"], [b"XADD", b"s", b"NOMKSTREAM", b"*", b"a", b"b"],
      [b"XLEN", b"s", b"*", b"a", b"b"], [b"XADD", b"s", b"**", b"a", b"b"]],
 )  # fmt: skip
-def test_what_is_no_plain_add_is_left(codec: Codec, words: list[bytes]) -> None:
+def test_the_parser_of_adds_leaves_other_commands(codec: Codec, words: list[bytes]) -> None:
     data = bytearray(request(words))
     assert codec.resp_adds(data, 0, BULK_MAX_BYTES, 1000) is None
     assert codec.resp_add(bytes(data)) is None
@@ -147,7 +147,7 @@ def test_both_make_the_same_rows(data: bytes, at: int, most: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_one_request_and_nothing_else(codec: Codec) -> None:
+def test_the_single_request_parser_takes_exactly_one(codec: Codec) -> None:
     one = request([b"XLEN", b"", b"x" * 300])
     assert codec.resp_request(one) == [b"XLEN", b"", b"x" * 300]
     for other in (one + one, one[:-1], one + b"\r\n", b"PING\r\n", b"*0\r\n", b""):
@@ -195,7 +195,7 @@ def test_entries_as_replies(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_new_as_replies_and_packed_ids(codec: Codec) -> None:
+def test_new_deliveries_as_replies_and_packed_ids(codec: Codec) -> None:
     node = codec.new_node(7, 0, [b"a", b"1"])
     for seq in (1, 2):
         node = codec.append(node, 7, 0, 7, seq, [b"a", b"1"])[0]

@@ -46,7 +46,7 @@ def test_an_encoder_that_gives_no_bytes(codec: Codec, wrong: Any) -> None:
         encoders.rows([{}])
 
 
-def test_what_an_encoder_raises_is_raised(codec: Codec) -> None:
+def test_an_error_of_an_encoder_is_raised(codec: Codec) -> None:
     made: list[int] = []
 
     def make() -> Callable[[Any], bytes]:

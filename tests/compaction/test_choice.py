@@ -154,7 +154,7 @@ def test_which_segments_are_emptied(compactor: Compactor, monkeypatch: pytest.Mo
     assert [each.number for each in _victims(compactor, monkeypatch, _row(0), active=2)] == [1]
 
 
-def test_not_before_a_minute_nor_again_at_once(
+def test_the_background_waits_a_minute_and_between_runs(
     compactor: Compactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for age_ms, count in ((59_999, 0), (-59_999, 0), (60_000, 1), (-60_000, 1)):

@@ -69,7 +69,9 @@ def test_a_segment_of_which_most_lives_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"background": False}, {"compact_rate": 0}], ids=str)
-def test_who_wants_no_compaction_gets_none(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_close_does_not_compact_where_it_is_switched_off(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     store = single_adds(tmp_path / "store", **options)
     segments = file_names.segments(LOCAL, tmp_path / "store")
     store.close()

@@ -51,7 +51,7 @@ def test_after_deleting_most_the_directory_is_nearly_that_of_a_store_of_the_rest
     assert ratio <= 1.35
 
 
-def test_what_others_do_meanwhile_is_kept(tmp_path: Path) -> None:
+def test_changes_during_a_compaction_are_kept(tmp_path: Path) -> None:
     """Adds, deletes and trims from another handle between the steps of a compaction."""
     from logstore.compaction import node_choice, segment_rewrite
     from logstore.compaction.segment_rewrite import CompactionReport

@@ -32,7 +32,7 @@ def test_a_segment_that_is_gone_has_no_bytes(store: Store) -> None:
     assert measure.size_bytes(engine, 77) == 0
 
 
-def test_what_a_run_gives_back_is_counted(store: Store) -> None:
+def test_bytes_given_back_by_a_run_are_counted(store: Store) -> None:
     engine = store._engine()
     store.stream(b"short").add_many([{b"pad": bytes(30_000)}] * 6)
     store.drop(b"short")
@@ -195,7 +195,7 @@ def test_in_little_space_a_run_goes_as_far_as_it_can(
     assert measure.rows_and_active(engine)[1] > active  # it was sealed
 
 
-def test_between_two_commits_it_rests_for_what_it_did(
+def test_compaction_rests_between_commits_by_its_rate(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the bytes of each node that was written, and for nothing else."""
@@ -228,7 +228,7 @@ def test_between_two_commits_it_rests_for_what_it_did(
     assert report.nodes_written == len([each for each in written if each]) + len(groups)
 
 
-def test_what_several_sweeps_did_is_counted_in_one(store: Store) -> None:
+def test_sweeps_of_a_run_add_up_in_one_report(store: Store) -> None:
     engine, committer = store._engine(), Committer(store._engine())
     report = CompactionReport()
     restated = []
@@ -256,7 +256,7 @@ def test_nothing_lives_in_an_empty_segment_that_is_not_the_active_one(store: Sto
     assert found == {number for number, row in rows.items() if not row.live_nodes} - {active}
 
 
-def test_what_stays_is_counted_to_the_byte(store: Store) -> None:
+def test_live_bytes_are_counted_exactly(store: Store) -> None:
     engine = store._engine()
     chooser = NodeChooser(set(), 0.3)
     staying, deleted = measure.stays(engine, chooser)
@@ -289,7 +289,7 @@ SLACK = runner.INDEX_SLACK_BYTES
         (0, 100, True, True),
     ],
 )
-def test_when_an_index_is_built_anew(
+def test_conditions_for_building_the_index_anew(
     size: int, live: int, always: bool, built: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a third of it, and a MiB, is free; for an erasure and a full run always."""

@@ -82,7 +82,7 @@ def test_a_node_that_becomes_open_again_meanwhile_is_erased_too(
         assert len(stream) == 51
 
 
-def test_what_a_killed_process_left_under_a_temporary_name_is_erased(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_process_are_erased(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with logstore.open(path) as store:
         secret = store.stream("s").add({"secret": SECRET})
@@ -197,7 +197,7 @@ def test_a_pin_that_is_put_back_does_not_make_damage_of_an_erasure(tmp_path: Pat
         assert rows < len(whole)
 
 
-def test_what_a_killed_erasure_dropped_goes_behind_its_pins(tmp_path: Path) -> None:
+def test_the_run_after_a_killed_erasure_revokes_pins_and_unlinks(tmp_path: Path) -> None:
     """Killed when the drop is durable, and no pin is revoked yet: the next run unlinks."""
     path = tmp_path / "store"
     fill(path)

@@ -73,7 +73,7 @@ with logstore.open(sys.argv[1], background=False) as store:
 """
 
 
-def test_what_a_killed_compaction_adopted_is_no_garbage(tmp_path: Path) -> None:
+def test_segments_adopted_by_a_killed_compaction_are_kept(tmp_path: Path) -> None:
     """Its last commit is finished by the next writer, so the next compaction asks only then."""
     path = tmp_path / "store"
     shop.make(path, 3, compacted=False)

@@ -88,7 +88,7 @@ def worked(base: Path, kills: int, script: str, mode: Callable[[int], str]) -> I
         shutil.rmtree(path)
 
 
-def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
+def test_kills_of_compaction_at_random_lose_nothing(tmp_path: Path) -> None:
     base = tmp_path / "base"
     with filled(base, entries=8000) as store:
         delete_at_random(store, 0.8)
@@ -110,7 +110,7 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["full", "close"])
-def test_what_gives_back_all_that_it_can_is_killed(tmp_path: Path, mode: str) -> None:
+def test_kills_during_full_compaction_and_the_last_close(tmp_path: Path, mode: str) -> None:
     """``compact(full=True)``, and the close of the last process, at any moment of them."""
     base = tmp_path / "base"
     with filled(base, entries=4000) as store:

@@ -85,7 +85,7 @@ def dump_and_groups(store: Store) -> tuple[Dump, list[str]]:
 
 @pytest.mark.parametrize("commits", [*([each] for each in COMMITS), list(COMMITS)], ids="+".join)
 @pytest.mark.parametrize("caught_up", [False, True], ids=["taken in under LOCK", "caught up"])
-def test_what_others_commit_meanwhile_is_in_it(
+def test_commits_during_the_copy_are_in_the_next_index(
     store: Store,
     commits: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -164,7 +164,7 @@ def test_the_rest_is_taken_in_by_slices_and_others_commit_in_between(
         assert checked.as_dict()["clean"], checked.as_dict()
 
 
-def test_where_the_log_lacks_what_wake_says_nothing_is_switched_to(
+def test_a_log_shorter_than_wake_says_keeps_the_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes to an end, and the index there is stays."""
@@ -214,7 +214,7 @@ def test_an_index_that_another_built_meanwhile_is_not_replaced(
     assert dump_and_groups(store) == expected
 
 
-def test_where_others_build_all_the_time_it_is_built_under_lock(
+def test_after_lost_races_the_index_is_built_under_lock(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(store)
@@ -260,7 +260,7 @@ def test_on_a_full_disk_nothing_of_it_is_left(
     assert len(found[b"a"]) == len(expected[b"a"]) + (what != "copied")
 
 
-def test_who_waits_for_the_switch_opens_no_index_that_is_left(
+def test_a_reader_during_the_switch_opens_no_old_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that looks between two steps of the switch finds another index here than WAKE says,
@@ -323,7 +323,7 @@ def reopened(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("call", "tries"), [(refused, 1), (reopened, 2)])
-def test_who_shuts_the_gate_does_not_wait_for_the_whole_copy(
+def test_a_close_during_the_copy_waits_for_a_part_of_it(
     store: Store, call: Commit, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between some rows and the next ones no reader is inside; an index that is closed then is

@@ -133,7 +133,7 @@ def log_bytes(path: Path) -> int:
 
 
 @pytest.mark.parametrize("shape", WITHOUT + WITH, ids=named)
-def test_what_compaction_would_give_back_is_what_it_gives(
+def test_reclaimable_bytes_equal_the_bytes_given_back(
     tmp_path: Path, shape: Callable[[Store], None]
 ) -> None:
     path = tmp_path / "store"
@@ -193,7 +193,7 @@ def test_deleted_bytes_are_about_those_of_the_deleted_entries(tmp_path: Path) ->
         assert 0.95 < store.info().deleted_bytes / all_bytes < 1.05
 
 
-def test_of_a_long_log_a_sample_is_looked_at(
+def test_deleted_bytes_of_a_long_log_are_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store"
@@ -337,7 +337,7 @@ def test_each_stream_has_what_is_its_own(path: Path) -> None:
     assert holes.tombstoned_bytes == pytest.approx(both / 4, rel=0.1)
 
 
-def test_what_is_given_back_is_dead_no_more(path: Path) -> None:
+def test_reclaimed_bytes_are_no_longer_counted_as_dead(path: Path) -> None:
     before = measured(path)
     with logstore.open(path, background=False) as store:
         store.compact(threshold=0.1)

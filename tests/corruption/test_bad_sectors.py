@@ -168,7 +168,7 @@ def dumped(stream: logstore.Stream[str], hurt: Hurt) -> object:
 WAYS = [got, ranged, backward, searched, scanned, counted, grouped, dumped]
 
 
-def test_what_reads_it_is_told_and_goes_on(hurt: Hurt) -> None:
+def test_reads_of_an_unreadable_page_are_errors_and_the_process_goes_on(hurt: Hurt) -> None:
     """In one process, one after the other: each would end it by SIGBUS, or say less."""
     with logstore.open(hurt.path, background=False) as store:
         for way in WAYS:
@@ -266,7 +266,7 @@ def test_the_commands_say_it_without_a_traceback(hurt: Hurt, tmp_path: Path) -> 
     assert (tmp_path / "new" / "STORE").exists()
 
 
-def test_what_copies_or_rewrites_it_is_told(hurt: Hurt, tmp_path: Path) -> None:
+def test_copies_and_rewrites_of_an_unreadable_page_are_errors(hurt: Hurt, tmp_path: Path) -> None:
     """A backup, a shipped store and a compaction must not lack the page unsaid."""
     with logstore.open(hurt.path, background=False) as store:
         ways: list[Callable[[], object]] = [

@@ -84,9 +84,7 @@ def creation(found: list[LogFrame]) -> list[LogFrame]:
 
 
 @pytest.mark.parametrize("pick", [sealing, last_sealing, second_open, an_append])
-def test_what_stands_behind_damage_is_never_another_entry(
-    small_nodes: tuple[Path, Truth], pick: Pick
-) -> None:
+def test_damage_is_never_read_as_another_entry(small_nodes: tuple[Path, Truth], pick: Pick) -> None:
     path, truth = small_nodes
     for frame in pick(frames.of(path, 1)):
         frames.spoil(path, frame)

@@ -172,7 +172,7 @@ def test_scans_and_plans_tell_it_too(store: Store) -> None:
     assert split_plan.make(store._engine(), [b"small", b"large"]).entries == SMALL + LARGE
 
 
-def test_what_is_not_there_is_not_looked_for_in_the_log(store: Store) -> None:
+def test_a_missing_entry_is_not_searched_in_the_log(store: Store) -> None:
     """Deleted entries, gaps, ends, streams that never were."""
     stream = store.stream(b"small")
     before = store._engine().index().number

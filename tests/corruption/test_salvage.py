@@ -44,7 +44,7 @@ def tree(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
-def test_of_a_sound_store_everything_is_taken_out(made: Shop, tmp_path: Path) -> None:
+def test_salvage_of_a_sound_store_is_whole(made: Shop, tmp_path: Path) -> None:
     before = tree(made.path)
     report = salvage(made.path, tmp_path / "new")
     assert report.whole
@@ -110,7 +110,7 @@ SPOILT: list[list[Spoil]] = [
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda each: "+".join(f.__name__ for f in each))
-def test_what_is_left_is_taken_out_and_what_is_gone_is_told(
+def test_salvage_takes_the_readable_and_reports_the_lost(
     made: Shop, store: Path, tmp_path: Path, spoil: list[Spoil]
 ) -> None:
     for each in spoil:
@@ -173,7 +173,7 @@ def test_with_its_own_index_what_is_gone_is_told_to_the_entry(made: Shop, tmp_pa
     assert found.infos[b"single"].groups == made.infos[b"single"].groups
 
 
-def test_what_is_pending_with_a_consumer_whose_name_was_lost(store: Path, tmp_path: Path) -> None:
+def test_salvage_of_pending_entries_of_a_consumer_without_name(store: Path, tmp_path: Path) -> None:
     without_hints(store)
     for frame in [each for each in frames.everything(store) if each.kind == Kind.CONSUMER]:
         frames.spoil(store, frame)
@@ -184,7 +184,7 @@ def test_what_is_pending_with_a_consumer_whose_name_was_lost(store: Path, tmp_pa
 
 
 @pytest.mark.parametrize("own_index", [True, False])
-def test_what_an_import_has_not_finished_is_taken_out(tmp_path: Path, own_index: bool) -> None:
+def test_salvage_takes_an_unfinished_import_out(tmp_path: Path, own_index: bool) -> None:
     """No list of streams shows it, and it is stored as any other stream is: it was left out."""
     path, name = tmp_path / "store", IMPORTING + b"half"
     with logstore.open(path, background=False) as opened:
@@ -261,7 +261,7 @@ def test_a_store_that_is_open_is_refused(store: Path, tmp_path: Path) -> None:
         salvage(store, tmp_path / "new")
 
 
-def test_of_what_is_no_store_nothing_is_made(tmp_path: Path) -> None:
+def test_salvage_of_no_store_makes_nothing(tmp_path: Path) -> None:
     (tmp_path / "letter").mkdir()
     with pytest.raises(logstore.NotAStoreError):
         salvage(tmp_path / "letter", tmp_path / "new")

@@ -206,7 +206,7 @@ def test_a_log_that_ends_before_a_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 5000])
-def test_what_an_opening_did_not_see_stays_unseen(
+def test_a_commit_lost_at_an_opening_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """A lost commit may stand in a block behind the end of the file, and the next power cut may

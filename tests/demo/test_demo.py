@@ -94,7 +94,7 @@ def test_killed_and_resumed(tmp_path: Path, streams: list[StreamRows]) -> None:
     assert demo_load.compare(path, streams) == ROWS
 
 
-def test_what_was_acknowledged_and_is_lost_is_noticed(
+def test_the_demo_notices_a_lost_acknowledged_entry(
     tmp_path: Path, streams: list[StreamRows]
 ) -> None:
     path = tmp_path / "store"

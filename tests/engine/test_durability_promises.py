@@ -47,7 +47,7 @@ def test_threads_share_a_sync(tmp_path: Path) -> None:
         assert metrics["commits"] <= syncs + 1
 
 
-def test_nothing_is_seen_before_it_is_durable(tmp_path: Path) -> None:
+def test_readers_see_only_durable_entries_under_always(tmp_path: Path) -> None:
     """Under ``always`` a reader that saw an entry could act on what a power cut takes back."""
     seen: list[int] = []
 

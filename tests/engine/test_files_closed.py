@@ -140,7 +140,7 @@ def test_the_error_of_a_commit_keeps_nothing_open(tmp_path: Path) -> None:
     run_program(LEFT + FAILED, tmp_path / "store")
 
 
-def test_its_file_system_can_be_unmounted(mounted: Path) -> None:
+def test_a_closed_store_can_be_unmounted(mounted: Path) -> None:
     run(mounted / "store", mounted)
     assert not mounted.is_mount()
 

@@ -55,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 0.99])
-def test_what_was_applied_may_be_applied_again(share: float, made: Path, tmp_path: Path) -> None:
+def test_frames_applied_again_give_the_same_index(share: float, made: Path, tmp_path: Path) -> None:
     """From any place of the log on: the index is the same as before."""
     fs = FileSystem()
     generation = file_names.generation(made, file_names.generations(fs, made)[-1])
@@ -109,7 +109,7 @@ WAKING: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("name", WAKING)
-def test_who_waits_for_a_stream_is_woken(name: str, tmp_path: Path) -> None:
+def test_applying_a_frame_wakes_waiters_of_its_stream(name: str, tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
         store.stream("s").add({b"f": b"v"}, "1-0")
         store.stream("s").add({b"f": b"v"}, "2-0")
@@ -166,7 +166,7 @@ def test_frames_of_what_is_gone_change_nothing(tmp_path: Path) -> None:
         Committer(engine).run(again)
 
 
-def test_what_is_forgotten_of_producers(tmp_path: Path) -> None:
+def test_forgetting_of_idempotent_ids_applied_again(tmp_path: Path) -> None:
     """One entry, an interval, or all of a producer up to an entry; nothing if none is named."""
     with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
         stream = store.stream("s")
@@ -192,7 +192,7 @@ def test_what_is_forgotten_of_producers(tmp_path: Path) -> None:
         assert run(forget(producer=b"q", upto=(0, 0))) == [6, 7]
 
 
-def test_what_frames_say_of_numbers_and_of_what_lives(tmp_path: Path) -> None:
+def test_numbers_and_live_nodes_after_frames_applied_again(tmp_path: Path) -> None:
     """Numbers of streams and segments are never given twice; a node that is written once more
     lives where it was written last."""
     with logstore.open(tmp_path / "store", encoding=None, background=False) as store:

@@ -143,7 +143,7 @@ def test_a_batch_of_several_threads_is_one_commit(tmp_path: Path) -> None:
     _is_whole(tmp_path / "s", list(range(9)))
 
 
-def test_what_looks_and_changes_nothing_leaves_it_owed(tmp_path: Path) -> None:
+def test_reads_do_not_write_the_lagging_index(tmp_path: Path) -> None:
     with _lagging(tmp_path / "s") as store:
         assert store.stream("a").delete("1-1") == 0
         assert not store.drop("none")
@@ -349,7 +349,7 @@ def _turns(store: Store, rounds: int, tell: int, hear: int) -> None:
     os.write(tell, b"x")
 
 
-def test_what_another_did_besides_adding_is_not_passed_over(tmp_path: Path) -> None:
+def test_deletes_of_another_process_are_followed(tmp_path: Path) -> None:
     """A cache that took in the adds alone would bring back what the other one deleted."""
     path = tmp_path / "s"
 
@@ -384,7 +384,7 @@ def _syncs(store: Store) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["from memory", "from the log"])
-def test_nothing_is_synced_to_follow(tmp_path: Path, cached: bool) -> None:
+def test_following_the_log_does_not_sync(tmp_path: Path, cached: bool) -> None:
     """What is published keeps the promise that it had: a sync each time would be one a turn."""
     with _lagging(tmp_path / "s", sync="os") as store:
         durable = store.durable_upto

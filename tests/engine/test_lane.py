@@ -203,7 +203,7 @@ def test_a_moment_that_is_not_plain_is_the_pipelines(
     assert len(read(store)) == before + 5
 
 
-def test_who_has_not_looked_for_long_goes_through_the_pipeline(
+def test_a_lane_unused_for_long_leaves_the_add_to_the_pipeline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store might be gone, and another one have its name."""
@@ -241,7 +241,7 @@ def test_the_commit_of_another_process_is_waited_for(store: Store) -> None:
     pytest.fail("each went through the pipeline")
 
 
-def test_who_waited_in_vain_does_not_wait_again(store: Store) -> None:
+def test_after_a_vain_wait_the_lane_does_not_wait_for_lock(store: Store) -> None:
     """Until LOCK was had: it is held for something long, and others wait behind this thread."""
     lane, asked = engine_of(store).lane, list[str]()
 
@@ -271,7 +271,7 @@ def test_who_waited_in_vain_does_not_wait_again(store: Store) -> None:
         native_or_none.simulate(None)
 
 
-def test_who_keeps_the_lock_is_waited_for_in_the_pipeline(store: Store) -> None:
+def test_the_lane_leaves_waiting_for_lock_to_the_pipeline(store: Store) -> None:
     """It stands in the queue there, with its time-out."""
     with lock_of(store).open("r+b") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -283,7 +283,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def test_what_is_idle_longest_is_found_among_many_runs(store: Store, times: Times) -> None:
+def test_the_longest_idle_entry_is_found_among_many_runs(store: Store, times: Times) -> None:
     """The lane holds no run that it need not."""
     group = store.stream(b"s").group(b"g")
     for _ in range(15):
@@ -344,7 +344,7 @@ def test_calls_are_commits_of_the_lane(store: Store, times: Times, call: str) ->
     assert group.pending().count == (100 if call not in ("claim", "autoclaim") else 99)
 
 
-def test_who_waits_for_a_group_is_woken_by_what_it_may_read(tmp_path: Path, times: Times) -> None:
+def test_a_claim_wakes_waiters_of_the_group(tmp_path: Path, times: Times) -> None:
     """As by the pipeline: a word is counted up, on which readers sleep."""
     one, two = pair(tmp_path)
     seen: list[list[bool]] = []

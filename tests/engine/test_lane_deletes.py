@@ -117,7 +117,7 @@ def test_every_look_sees_it_while_the_index_lags(store: Store, numbers: tuple[in
     in_all_states(store, set(numbers))
 
 
-def test_what_is_not_there_is_no_commit(store: Store) -> None:
+def test_deleting_missing_entries_is_no_commit(store: Store) -> None:
     delete(store, 7, 32)
     before = engine_of(store).wake.applied
     for id in (ID(7, 0), ID(32, 0), ID(8, 1), ID(31, 5), ID(0, 1), ID(COUNT, 1)):
@@ -226,7 +226,7 @@ def test_processes_delete_in_turn(store: Store) -> None:
     in_all_states(store, gone)
 
 
-def test_many_at_random(tmp_path: Path) -> None:
+def test_random_deletes_of_the_lane_equal_the_model(tmp_path: Path) -> None:
     """Adds, deletes and reads of a group, against what should be there; a short history often."""
     for seed in range(6):
         rng = random.Random(seed)

@@ -163,7 +163,7 @@ def test_other_calls_go_through_the_pipeline(
     assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
-def test_what_is_idle_is_read_through_the_pipeline(store: Store) -> None:
+def test_reads_of_idle_entries_go_through_the_pipeline(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     group.configure(min_idle=3600)
     first = group.read(b"c", count=2)
@@ -339,7 +339,7 @@ def test_processes_that_read_in_turn_share_a_group(
     assert len(set(seen)) == len(seen)
 
 
-def test_what_another_process_let_the_index_follow_is_not_written_twice(
+def test_owed_rows_that_another_process_wrote_are_not_written_twice(
     store: Store, tmp_path: Path
 ) -> None:
     """How runs are stored is not known any more to who owed them."""
@@ -366,9 +366,7 @@ def test_what_another_process_let_the_index_follow_is_not_written_twice(
     assert counts(store)[1] >= 6
 
 
-def test_who_passes_over_groups_does_not_read_them_as_they_were(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_lane_that_skipped_commits_of_a_group_reads_it_anew(store: Store, tmp_path: Path) -> None:
     """An adder that knows nothing of a group takes in the adds of others, and not their reads; the
     index must follow before it reads of the group."""
     group = store.stream(b"s").group(b"g")
@@ -522,7 +520,7 @@ def test_an_append_that_fails_delivers_and_acks_nothing(store: Store, tmp_path: 
         assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
-def test_who_waits_is_woken_by_what_is_given_back(store: Store) -> None:
+def test_a_nack_of_the_lane_wakes_a_waiting_reader(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     group.read(b"a")
     group.claim(b"b", "2-1", min_idle=0)

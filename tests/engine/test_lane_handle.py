@@ -155,7 +155,7 @@ class Text(str):
         {"temp": "1", "hum": b"x" * 4096},
     ],
 )
-def test_what_is_not_plain_is_left_alone(fields: dict[Any, Any]) -> None:
+def test_the_lane_leaves_other_adds_to_the_pipeline(fields: dict[Any, Any]) -> None:
     made, twin = handle()
     assert framed(made, fields) is None
     assert twin.is_as(made)

@@ -138,7 +138,7 @@ def test_all_groups_are_served(store: Store) -> None:
     assert [str(each.consumer) for each in other.pending_entries()] == ["b'o'"]
 
 
-def test_who_must_come_itself_is_woken(store: Store) -> None:
+def test_a_reader_with_a_limit_of_bytes_is_woken_and_not_handed_to(store: Store) -> None:
     """It counts bytes: nothing is handed to it, nor past it."""
     first = Reading(store, "first", count=1, max_bytes=1)
     second = Reading(store, "second", count=1)
@@ -150,7 +150,7 @@ def test_who_must_come_itself_is_woken(store: Store) -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_who_died_or_stopped_gets_nothing(store: Store, end: str) -> None:
+def test_nothing_is_handed_to_a_dead_or_stopped_reader(store: Store, end: str) -> None:
     gone = reader(store, "first")
     second = Reading(store, "second", count=1)
     if end == "killed":
@@ -168,7 +168,7 @@ def test_who_died_or_stopped_gets_nothing(store: Store, end: str) -> None:
     assert second.wait() == [1]
 
 
-def test_who_gives_up_in_between_gets_nothing(
+def test_nothing_is_handed_to_a_reader_that_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is looked at once more behind the offer."""

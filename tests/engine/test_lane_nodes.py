@@ -188,7 +188,7 @@ def interrupted() -> None:
 
 @AT_ONCE
 @pytest.mark.parametrize("where", ["appended", "committed", "published"])
-def test_what_fails_behind_the_append_leaves_all_of_it(
+def test_a_failure_behind_the_append_keeps_the_commit(
     store: Store, add: Callable[[Store], Any], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: [e.id for e in store.stream(name).range()] for name in ("a", "b", "new")}

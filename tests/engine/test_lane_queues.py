@@ -88,7 +88,7 @@ def test_a_read_that_would_wait_need_not_where_entries_are_at_hand(
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "1", timedelta(seconds=-1)])
-def test_what_is_no_length_of_time_is_refused(store: Store, timeout: Any) -> None:
+def test_an_invalid_duration_is_refused(store: Store, timeout: Any) -> None:
     group = store.stream(b"s").group(b"g")
     group.read(b"c", count=1)
     with pytest.raises(logstore.OptionError):
@@ -118,7 +118,7 @@ def test_a_read_that_would_wait_passes_nobody_in_the_queue(store: Store) -> None
     assert [entry.id.ms for entry in group.read(b"c", count=1, timeout=1)] == [3]
 
 
-def test_who_kept_a_place_comes_back_to_it(store: Store) -> None:
+def test_a_reader_with_a_kept_place_rejoins_without_a_commit(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     group.read(b"c")
     assert group.read(b"c", timeout=0.01) == []
@@ -133,7 +133,7 @@ def test_who_kept_a_place_comes_back_to_it(store: Store) -> None:
     group.ack(*told_ids(store, b"g"))
 
 
-def test_what_is_asked_for_by_its_idle_time_comes_first(store: Store) -> None:
+def test_reads_of_the_lane_give_idle_entries_first(store: Store) -> None:
     group = store.stream(b"s").group(b"g")
     first = group.read(b"c", count=2)
     counts(store)
@@ -330,7 +330,7 @@ def test_acks_among_thousands_stay_in_the_lane(store: Store, tmp_path: Path) -> 
     assert told_by(store) == told_by_log(tmp_path / "store", tmp_path / "copy")
 
 
-def test_what_is_idle_among_thousands_comes_first(store: Store) -> None:
+def test_an_idle_entry_among_thousands_comes_first(store: Store) -> None:
     stream, group = store.stream(b"s"), store.stream(b"s").group(b"g")
     group.configure(min_idle=3600)
     stream.add_many({b"n": 0} for _ in range(1000))

@@ -154,7 +154,7 @@ def is_whole(store: Store) -> None:
 
 
 # -- one commit ------------------------------------------------------------------------------------
-def test_those_who_wait_are_one_commit(store: Store, disk: Disk) -> None:
+def test_waiting_threads_share_a_commit(store: Store, disk: Disk) -> None:
     engine = engine_of(store)
     before, n = engine.wake.log().commit, 5
     calls = [lambda at=at: store.stream("ab"[at % 2]).add({"n": at}) for at in range(n)]
@@ -569,7 +569,7 @@ for thread in threads: thread.start()
 
 
 @pytest.mark.parametrize("after_s", [0.05, 0.15, 0.3])
-def test_what_a_killed_process_told_is_there(tmp_path: Path, after_s: float) -> None:
+def test_acknowledged_adds_of_a_killed_process_are_there(tmp_path: Path, after_s: float) -> None:
     path = tmp_path / "killed"
     process = Program(ADDING, path)
     first = process.answer()
@@ -605,7 +605,7 @@ def add_each(store: Store, entries: list[Any]) -> list[logstore.StreamID]:
     return [id for id in told if id is not None]
 
 
-def test_what_is_told_is_there_and_nothing_else(small: Store) -> None:
+def test_shared_commits_hold_exactly_the_acknowledged_adds(small: Store) -> None:
     seed = seeds.seed()
     print(f"{seeds.GIVEN}={seed}")
     draw = random.Random(seed)
@@ -648,7 +648,7 @@ def encoded(fields: dict[bytes, Any]) -> dict[bytes, bytes]:
     return {name: v.encode() if isinstance(v, str) else v for name, v in fields.items()}
 
 
-def test_what_was_committed_before_a_failure_is_told(small: Store) -> None:
+def test_adds_committed_before_a_failure_are_told(small: Store) -> None:
     for name in (b"a", b"b", b"c"):
         small.stream(name).add({b"n": b"0"})
         small.stream(name).add({b"n": b"0"})

@@ -121,7 +121,7 @@ def test_other_transactions_go_through_the_pipeline(
     assert [id for id, _ in there["a"]] == sorted({id for id, _ in there["a"]})
 
 
-def test_what_is_asked_for_a_transaction_is_kept(store: Store) -> None:
+def test_a_transaction_with_sync_always_is_durable(store: Store) -> None:
     lane_commits(store)
     with store.transaction(sync="always") as transaction:
         transaction.stream("a").add(ROW)
@@ -385,7 +385,7 @@ def again(store: Store, delivery: Any) -> None:
         lambda store, _: store.stream(b"s").group(b"g").destroy(),
     ],
 )
-def test_what_is_no_longer_its_own_leaves_nothing(
+def test_a_fenced_ack_leaves_nothing_of_the_transaction(
     jobs: Store, before: Callable[[Store, Any], object]
 ) -> None:
     one, other = taken(jobs)
@@ -403,7 +403,7 @@ def test_what_is_no_longer_its_own_leaves_nothing(
     assert not one.settled or pending
 
 
-def test_what_is_acked_twice_is_refused(jobs: Store) -> None:
+def test_a_second_ack_in_a_transaction_is_refused(jobs: Store) -> None:
     one, _ = taken(jobs)
     with pytest.raises(logstore.NotOwnerError):
         finish(jobs, b"no", one, one)

@@ -190,7 +190,7 @@ def test_replaced_by_an_older_copy_while_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_who_moves_to_a_generation_that_is_gone(tmp_path: Path, reads: bool) -> None:
+def test_moving_to_a_deleted_generation_builds_the_next(tmp_path: Path, reads: bool) -> None:
     """Switched by another process, and deleted before this one looked: it builds the next, for a
     read or for a commit."""
     path = tmp_path / "store"

@@ -82,7 +82,7 @@ def test_a_group_is_counted(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
-def test_what_is_refused_is_not_counted(tmp_path: Path) -> None:
+def test_refused_operations_are_not_counted(tmp_path: Path) -> None:
     """Also not the steps of a transaction before the one that is refused."""
     with shop(tmp_path, 2) as (store, group, _):
         found = group.read("alice")[0]
@@ -94,7 +94,7 @@ def test_what_is_refused_is_not_counted(tmp_path: Path) -> None:
         assert grown(store, before) == {}
 
 
-def test_what_is_decided_again_is_counted_once(tmp_path: Path) -> None:
+def test_a_commit_decided_twice_is_counted_once(tmp_path: Path) -> None:
     """A commit that does not fit into its segment is decided a second time."""
     with shop(tmp_path, segment_bytes=64 << 10) as (store, _, _):
         before = store.metrics()

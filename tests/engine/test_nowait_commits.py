@@ -77,7 +77,7 @@ def test_a_commit_without_waiting_gives_the_lock_back(tmp_path: Path) -> None:
         assert len(store.stream(b"s")) == 4
 
 
-def test_where_it_would_wait_nothing_happens(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_does_nothing_where_it_would_wait(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with logstore.open(path, encoding=None, background=False, lock_timeout=60.0) as store:
         store.stream(b"s").add({"n": 0})
@@ -112,7 +112,7 @@ def test_a_commit_without_waiting_never_waits_for_the_disk(tmp_path: Path) -> No
         assert len(store.stream(b"s")) == count + 1
 
 
-def test_what_it_refuses_it_refuses_as_ever(tmp_path: Path) -> None:
+def test_a_commit_without_waiting_refuses_with_the_same_errors(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding=None, background=False) as store:
         store.stream(b"s").add({"n": 0}, id="5-5")
 
@@ -126,7 +126,7 @@ def test_what_it_refuses_it_refuses_as_ever(tmp_path: Path) -> None:
         assert len(store.stream(b"s")) == 2
 
 
-def test_beside_threads_that_wait_each_commit_counts_once(tmp_path: Path) -> None:
+def test_commits_without_waiting_beside_waiting_threads_count_once(tmp_path: Path) -> None:
     """Who has the lead waits for the mutex while this one has it, and the other way round."""
     rounds = 300
     with logstore.open(tmp_path / "s", encoding=None, sync="os") as store:

@@ -333,7 +333,7 @@ def test_a_cursor_goes_as_that_of_lmdb(tmp_path: Path, case: int) -> None:
             assert ours.item() == theirs.item(), done
 
 
-def test_what_nothing_is_laid_over_is_lmdb_alone(tmp_path: Path) -> None:
+def test_without_an_overlay_the_cursor_is_that_of_lmdb(tmp_path: Path) -> None:
     env = lmdb.open(str(tmp_path / "env"), max_dbs=1, map_size=1 << 20)
     try:
         db = env.open_db(b"rows")

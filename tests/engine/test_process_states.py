@@ -41,7 +41,7 @@ def becomes(child: Forked, start: int, state: int) -> None:
     eventually(lambda: process_identity.state_of(child.pid, start) == state)
 
 
-def test_what_it_does_is_seen_at_once() -> None:
+def test_state_of_a_process_follows_stop_and_continue() -> None:
     child = Forked(lambda: time.sleep(600))
     start = process_identity.start_ticks(child.pid)
     assert process_identity.state_of(child.pid, start) == RUNS

@@ -169,7 +169,7 @@ def test_several_frames_of_one_commit(store: Store[bytes]) -> None:
     assert numbers(store) == upto(23)
 
 
-def test_what_is_laid_over_grows_and_begins_anew(tmp_path: Path) -> None:
+def test_the_published_tail_grows_and_restarts_as_the_index_follows(tmp_path: Path) -> None:
     """It has what the index lacks, and nothing that the index has taken in since."""
     big = b"x" * 20_000
     with open_at(tmp_path / "store", node_max_bytes=60_000) as store:
@@ -315,7 +315,7 @@ def test_a_readonly_handle_follows(store: Store[bytes], tmp_path: Path) -> None:
         assert commits_behind(store) == 2
 
 
-def test_who_opens_the_store_meanwhile(store: Store[bytes], tmp_path: Path) -> None:
+def test_a_process_that_opens_reads_the_published_tail(store: Store[bytes], tmp_path: Path) -> None:
     lag(store, 20, 21)
 
     def work() -> None:

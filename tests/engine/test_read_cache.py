@@ -179,7 +179,7 @@ def test_a_commit_that_is_not_published_is_seen_by_all_or_by_none(
     assert seen(store) is None
 
 
-def test_what_a_snapshot_said_is_kept_only_at_its_own_position(
+def test_the_cache_keeps_a_row_at_the_position_of_its_snapshot_only(
     store: Store[bytes], has_core: bool
 ) -> None:
     if not has_core:
@@ -236,7 +236,7 @@ def test_a_read_only_handle_follows_the_log(store: Store[bytes]) -> None:
         assert seen(reader) is None
 
 
-def test_what_is_kept_is_bounded(store: Store[bytes], has_core: bool) -> None:
+def test_the_read_cache_is_bounded(store: Store[bytes], has_core: bool) -> None:
     rows = [{b"v": random.Random(at).randbytes(3_000)} for at in range(300)]
     ids = list(store.stream("big").add_many(rows))
     held = engine_of(store).segments.nodes

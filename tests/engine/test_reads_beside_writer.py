@@ -242,7 +242,7 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.parametrize("limits", range(len(LIMITS)))
-def test_what_one_process_changes_another_one_reads(tmp_path: Path, core: str, limits: int) -> None:
+def test_changes_of_one_process_are_read_by_another(tmp_path: Path, core: str, limits: int) -> None:
     given = seed()
     print(f"LOGSTORE_SEED={given}")
     draw = random.Random(f"{given}{core}{limits}")

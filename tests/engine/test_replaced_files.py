@@ -89,7 +89,7 @@ def numbers(path: Path) -> list[int]:
         (file_names.LOCK, file_names.USERS, file_names.WAKE),
     ],
 )
-def test_nobody_joins_past_a_copy_of_what_is_shared(
+def test_a_replaced_shared_file_refuses_an_opener(
     tmp_path: Path, files: tuple[str, ...], how: str
 ) -> None:
     """40 of 41 acknowledged adds were gone without an error, when WAKE was a copy."""

@@ -69,7 +69,7 @@ def test_low_space_is_told_at_once_each_hour_and_when_it_is_over(
     ("asked", "disk", "needed"),
     [(None, 100 * GIB, 5 * GIB), (None, 1000 * GIB, 10 * GIB), (None, GIB, 128 * MIB), (7, GIB, 7)],
 )
-def test_how_much_is_little(tmp_path: Path, asked: int | None, disk: int, needed: int) -> None:
+def test_the_bounds_of_low_space(tmp_path: Path, asked: int | None, disk: int, needed: int) -> None:
     with logstore.open(tmp_path / "s", background=False, low_space_bytes=asked) as store:
         engine = opened_of(store).engine()
         assert disk_space.needed_bytes(engine, disk) == needed
@@ -79,7 +79,7 @@ def test_how_much_is_little(tmp_path: Path, asked: int | None, disk: int, needed
 
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "5", 1 << 63])
-def test_what_is_no_number_of_bytes(tmp_path: Path, wrong: int) -> None:
+def test_an_invalid_low_space_bytes_is_refused(tmp_path: Path, wrong: int) -> None:
     with pytest.raises(OptionError, match="low_space_bytes must be 0"):
         logstore.open(tmp_path / "s", low_space_bytes=wrong)
     assert not (tmp_path / "s").exists()

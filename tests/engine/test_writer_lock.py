@@ -22,7 +22,7 @@ def made(folder: Path) -> tuple[Wake, WriterLock, WriterLock]:
     return Wake(LOCAL, folder / "WAKE"), first, second
 
 
-def test_who_was_passed_over_so_often_has_the_next_turn(tmp_path: Path) -> None:
+def test_a_waiter_passed_over_often_gets_the_next_turn(tmp_path: Path) -> None:
     wake, lock, _ = made(tmp_path)
     for _ in range(PASSED_OVER_MAX):
         assert not lock.owes_a_turn
@@ -101,7 +101,7 @@ def roll(store: logstore.Store[Any]) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("work", [refuse, delete_nothing, fail_halfway, roll])
-def test_what_is_taken_back_waits_for_no_reader(
+def test_a_rollback_waits_for_no_reader(
     tmp_path: Path, work: Callable[[logstore.Store[Any]], None]
 ) -> None:
     over = threading.Event()

@@ -182,7 +182,7 @@ def test_time_outs_of_queued_writers_do_not_add_up(tmp_path: Path) -> None:
         assert len(stream) == 2
 
 
-def test_who_stood_in_a_queue_behind_time_outs_waits_for_so_much_less(tmp_path: Path) -> None:
+def test_time_in_the_queue_counts_against_lock_timeout(tmp_path: Path) -> None:
     path, timeout_s = tmp_path / "store", 3.0
     holder = Holder(path)
     with logstore.open(path, lock_timeout=timeout_s) as store:
@@ -227,7 +227,7 @@ def test_waiting_writers_go_on_when_the_owner_dies(tmp_path: Path) -> None:
         assert len(store.stream("a")) == 1
 
 
-def test_who_gives_the_lock_back_wakes_one_and_that_one_the_next(
+def test_a_release_of_lock_wakes_one_waiter_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here nobody looks by itself before the test gives up."""

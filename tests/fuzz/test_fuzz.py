@@ -57,7 +57,7 @@ def test_mutations(target: str) -> None:
     record(f"fuzz {target}", inputs=tries, findings=0)
 
 
-def test_what_is_golden_belongs_to_a_target() -> None:
+def test_golden_inputs_belong_to_a_target() -> None:
     assert {path.name for path in GOLDEN.iterdir()} <= {f"{target}.hex" for target in TARGETS}
 
 

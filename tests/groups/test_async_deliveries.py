@@ -127,7 +127,7 @@ def test_all_ways_to_come_by_deliveries(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_its_group_is_awaited_and_its_stream_keeps_the_codec(tmp_path: Path) -> None:
+def test_an_async_delivery_has_an_async_group_and_its_codec(tmp_path: Path) -> None:
     async def run() -> None:
         async with aio.open(tmp_path / "store", sync="os", background=False) as store:
             stream = store.stream("s", codec="json")

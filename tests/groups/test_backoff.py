@@ -20,7 +20,7 @@ def failing(_: Any) -> None:
     raise ValueError("the other side is away")
 
 
-def test_what_failed_waits_twice_as_long_each_time(tmp_path: Path) -> None:
+def test_each_retry_waits_twice_as_long(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (store, group, clock):
         group.configure(min_idle=IDLE_S, backoff=1, backoff_max=3)
         group.configure(max_deliveries=5, dead_letter="dead")
@@ -110,7 +110,7 @@ def test_a_wait_survives_the_loss_of_the_index(tmp_path: Path) -> None:
         assert group.settings.backoff_ms == 100_000
 
 
-def test_who_waits_already_is_handed_it_when_its_time_has_come(tmp_path: Path) -> None:
+def test_a_waiting_reader_gets_an_entry_when_its_backoff_ends(tmp_path: Path) -> None:
     import logstore
 
     with logstore.open(tmp_path / "s", encoding="utf-8") as store:
@@ -126,7 +126,7 @@ def test_who_waits_already_is_handed_it_when_its_time_has_come(tmp_path: Path) -
         assert [each.id for each in got] == [first.id]  # and not after 30 seconds
 
 
-def test_what_is_no_wait(tmp_path: Path) -> None:
+def test_an_invalid_delay_is_refused(tmp_path: Path) -> None:
     with shop(tmp_path, 1) as (_, group, _):
         (first,) = group.read("a")
         with pytest.raises(OptionError, match="min_idle"):

@@ -84,7 +84,7 @@ def test_instead_of_one_delivery_more(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["fail", "fatal", "silent"])
-def test_given_back_for_the_last_time(tmp_path: Path, mode: Any) -> None:
+def test_the_last_nack_makes_a_dead_letter(tmp_path: Path, mode: Any) -> None:
     with shop(tmp_path, 1) as (store, group, _):
         group.configure(max_deliveries=2, dead_letter="dead")
         delivered(group, 2)
@@ -99,7 +99,7 @@ def test_given_back_for_the_last_time(tmp_path: Path, mode: Any) -> None:
         assert group.pending().count == 0
 
 
-def test_given_back_before_it_is_offered_again(tmp_path: Path) -> None:
+def test_a_fatal_nack_dead_letters_at_the_first_delivery(tmp_path: Path) -> None:
     """A fatal nack dead-letters at the first delivery; another one waits for its turn."""
     with shop(tmp_path, 2) as (store, group, _):
         group.configure(max_deliveries=2, dead_letter="dead", min_idle=1000)
@@ -150,7 +150,7 @@ def test_groups_without_settings_deliver_for_ever(tmp_path: Path) -> None:
         assert store.streams() == ["work"]
 
 
-def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
+def test_deleted_entries_leave_the_pending_list(tmp_path: Path) -> None:
     with shop(tmp_path, 4) as (store, group, clock):
         group.configure(max_deliveries=1, dead_letter="dead", min_idle=30)
         group.read("a")
@@ -165,7 +165,7 @@ def test_what_is_gone_is_cleared_away(tmp_path: Path) -> None:
         assert store.metrics()["commits"] - before <= 1
 
 
-def test_who_waits_clears_away_what_is_gone(tmp_path: Path) -> None:
+def test_a_waiting_reader_clears_deleted_entries_once(tmp_path: Path) -> None:
     """Once: against a reader that finds it due again and again, and commits each time."""
     with shop(tmp_path, 2) as (store, group, clock):
         group.configure(min_idle=30)
@@ -292,7 +292,7 @@ def test_a_stream_that_got_the_name_of_its_dead_letters(tmp_path: Path) -> None:
         assert len(store.stream("dead")) == 1
 
 
-def test_many_at_once_are_dead_lettered_a_part_at_a_time(
+def test_many_dead_letters_take_several_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dead_letter, "MOST_ENTRIES", 20)
@@ -330,7 +330,7 @@ def test_the_log_shows_names_of_bytes_as_text(
     assert "of 'jobs' moved to 'dead' after 1 delivery (group 'g', consumer 'anna')" in told
 
 
-def test_somebody_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_on_dead_letter_is_called(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="logstore")
     with shop(tmp_path, 3) as (store, group, clock):
         told: list[Any] = []
@@ -386,7 +386,7 @@ def test_each_thread_tells_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_what_servers_bury_for_clients_is_told_too(tmp_path: Path, together: bool) -> None:
+def test_on_dead_letter_hears_of_dead_letters_by_a_server(tmp_path: Path, together: bool) -> None:
     with shop(tmp_path, 1, encoding=None) as (store, group, _):
         group.configure(max_deliveries=1, dead_letter="dead")
         told: list[Any] = []
@@ -487,7 +487,7 @@ def test_the_settings_and_the_dead_outlive_the_index(tmp_path: Path) -> None:
     assert look() == before
 
 
-def test_what_cannot_be_told_was_done(
+def test_an_unreadable_index_behind_the_commit_is_no_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """The index cannot be read behind the commit: an error would say that nothing happened."""
@@ -538,7 +538,7 @@ def test_dead_letters_come_back_as_they_were(store: Any) -> None:
     assert store.stream("dead").last["origin_id"] == str(first.id)
 
 
-def test_all_of_them_in_several_commits_to_several_streams(
+def test_requeue_of_all_takes_several_commits_and_streams(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logstore.api.group.REQUEUED_MAX", 3)
@@ -562,7 +562,7 @@ def test_to_a_stream_of_ones_own(store: Any) -> None:
     assert store.stream("looked at").last.pairs == [("a", "1")]
 
 
-def test_what_cannot_be_changes_nothing(store: Any) -> None:
+def test_a_refused_requeue_changes_nothing(store: Any) -> None:
     dead = die(store, 2)
     stranger = store.stream("dead").add({"a": "1"})
     before = store.stream("dead").info(), store.stream("jobs").info()
@@ -583,7 +583,7 @@ def test_what_cannot_be_changes_nothing(store: Any) -> None:
         store.requeue("absent", "1-1")
 
 
-def test_of_two_who_ask_one_gets_it(store: Any) -> None:
+def test_two_concurrent_requeues_give_one_entry(store: Any) -> None:
     dead = die(store, 20)
     outcomes: list[str] = []
 

@@ -82,7 +82,7 @@ def test_a_backlog_is_delivered_once_more(tmp_path: Path) -> None:
         assert numbers(group.backlog("alice", count=1)) == [1]
 
 
-def test_what_is_given_back_comes_first(tmp_path: Path) -> None:
+def test_nacked_entries_come_first(tmp_path: Path) -> None:
     with shop(tmp_path, 3) as (_, group, _):
         one, two, _three = group.read("alice")
         assert two.nack()
@@ -218,7 +218,7 @@ def test_names_come_back_as_the_store_spells_them(tmp_path: Path, encoding: str 
         lambda group: group.create("+"),
     ],
 )
-def test_what_cannot_be_right_is_refused(tmp_path: Path, call: object) -> None:
+def test_invalid_arguments_change_nothing(tmp_path: Path, call: object) -> None:
     with shop(tmp_path, 1) as (_, group, _):
         before = group.info()
         with pytest.raises(logstore.UsageError):
@@ -286,7 +286,7 @@ def test_a_waiting_read_ends_with_its_group(tmp_path: Path) -> None:
         timer.join()
 
 
-def test_everything_is_there_after_a_reopening(tmp_path: Path) -> None:
+def test_groups_survive_a_reopening(tmp_path: Path) -> None:
     with shop(tmp_path, 4) as (_, group, _):
         group.read("alice", count=3)
         group.ack("2-0")
@@ -311,7 +311,7 @@ def test_reading_in_vain_again_and_again_writes_next_to_nothing(tmp_path: Path) 
         assert 0 < store.metrics()["commit_bytes"] - before < 500
 
 
-def test_all_of_it(tmp_path: Path) -> None:
+def test_info_full_of_a_group(tmp_path: Path) -> None:
     with shop(tmp_path, 5) as (store, group, clock):
         group.read("alice", count=2)
         clock.ms += 1_000
@@ -360,7 +360,7 @@ def test_all_of_it(tmp_path: Path) -> None:
         assert store.stream("work").info_full().group_infos == found.group_infos
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_info_full_refuses_an_invalid_count_or_stream(tmp_path: Path) -> None:
     bad: Any = True
     with shop(tmp_path, 1) as (store, _, _):
         for count in (-1, bad, "3"):

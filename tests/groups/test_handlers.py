@@ -114,7 +114,7 @@ def test_a_coroutine_function_is_refused_at_the_call(tmp_path: Path, handler: An
 @pytest.mark.parametrize(
     "handler", [*GENERATORS.values(), *NO_FUNCTIONS.values()], ids=[*GENERATORS, *NO_FUNCTIONS]
 )
-def test_what_can_do_no_entry_is_refused_at_the_call(tmp_path: Path, handler: Any) -> None:
+def test_a_handler_that_takes_no_entry_is_refused_at_the_call(tmp_path: Path, handler: Any) -> None:
     with shop(tmp_path, 3) as (store, group, _):
         for options in ({}, {"max_deliveries": 1, "dead_letter": "dead"}):
             with pytest.raises(OptionError, match="handler"):
@@ -158,7 +158,7 @@ def test_a_future_that_still_runs_is_not_acked_and_one_that_is_done_is(tmp_path:
         assert group.info().pending == 2
 
 
-def test_what_a_handler_returns_otherwise_does_not_matter(tmp_path: Path) -> None:
+def test_other_results_of_a_handler_are_ignored(tmp_path: Path) -> None:
     for place, result in enumerate((None, 1, "", [], object(), print)):
         with shop(tmp_path / str(place), 2) as (_, group, _):
             assert group.consume("a", lambda _, given=result: given, timeout=0) == 2
@@ -193,7 +193,7 @@ def test_a_callback_that_did_nothing_is_told_in_the_log(
 
 
 @pytest.mark.parametrize("stop", [True, "now", lambda: True], ids=["True", "text", "a function"])
-def test_what_is_no_event_cannot_stop(tmp_path: Path, stop: Any) -> None:
+def test_an_invalid_stop_is_refused(tmp_path: Path, stop: Any) -> None:
     with shop(tmp_path, 1) as (_, group, _), pytest.raises(OptionError, match="must be an Event"):
         group.consume("a", print, timeout=0, stop=stop)
 
@@ -213,7 +213,7 @@ def in_aio(path: Path, work: Callable[[aio.AsyncStore], Awaitable[None]]) -> Non
 @pytest.mark.parametrize(
     "handler", [*COROUTINES.values(), RESULTS["a coroutine"]], ids=[*COROUTINES, "a lambda"]
 )
-def test_under_aio_all_of_them_are_awaited(tmp_path: Path, handler: Any) -> None:
+def test_aio_awaits_every_awaitable_of_a_handler(tmp_path: Path, handler: Any) -> None:
     async def work(store: aio.AsyncStore) -> None:
         group = await store.stream("work").group("g", "0")
         assert await group.consume("a", handler, timeout=0) == 3
@@ -226,7 +226,7 @@ def test_under_aio_all_of_them_are_awaited(tmp_path: Path, handler: Any) -> None
 @pytest.mark.parametrize(
     "handler", [*GENERATORS.values(), *NO_FUNCTIONS.values()], ids=[*GENERATORS, *NO_FUNCTIONS]
 )
-def test_under_aio_what_can_do_no_entry_is_refused(tmp_path: Path, handler: Any) -> None:
+def test_aio_refuses_a_handler_that_takes_no_entry(tmp_path: Path, handler: Any) -> None:
     async def work(store: aio.AsyncStore) -> None:
         group = await store.stream("work").group("g", "0")
         with pytest.raises(OptionError, match="handler"):
@@ -239,7 +239,7 @@ def test_under_aio_what_can_do_no_entry_is_refused(tmp_path: Path, handler: Any)
 
 
 @pytest.mark.parametrize("name", ["a generator", "an async generator"])
-def test_under_aio_work_that_nobody_does_is_not_acked(tmp_path: Path, name: str) -> None:
+def test_aio_does_not_ack_unawaited_work(tmp_path: Path, name: str) -> None:
     async def nested(delivery: Any) -> Any:
         return RESULTS[name](delivery)
 

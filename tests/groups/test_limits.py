@@ -18,7 +18,7 @@ from tests.groups.shop import numbers, shop
 SIZE = 16 + 1 + 1  # of an entry of the shop
 
 
-def test_what_is_left_out_is_not_delivered(tmp_path: Path) -> None:
+def test_entries_beyond_a_limit_are_not_delivered(tmp_path: Path) -> None:
     with shop(tmp_path, 9) as (_, group, _):
         assert numbers(group.read("alice", max_bytes=2 * SIZE)) == [1, 2]
         assert numbers(group.pending_entries()) == [1, 2]
@@ -32,7 +32,7 @@ def test_what_is_left_out_is_not_delivered(tmp_path: Path) -> None:
         assert group.pending().count == 8
 
 
-def test_what_is_claimed_counts_too(tmp_path: Path) -> None:
+def test_claimed_entries_count_against_limits(tmp_path: Path) -> None:
     """Claimed entries come first, and use up the limits; what does not fit stays with its owner."""
     with shop(tmp_path, 8) as (_, group, clock):
         group.read("alice", count=4)
@@ -71,7 +71,7 @@ def test_bad_limits_deliver_nothing(tmp_path: Path, limits: Any) -> None:
         assert not group.consumers()
 
 
-def test_who_waits_behind_is_served_what_is_left(tmp_path: Path) -> None:
+def test_a_read_cut_short_wakes_the_next_in_the_queue(tmp_path: Path) -> None:
     """A read that its bytes cut short wakes the next one in the queue."""
     with shop(tmp_path) as (store, group, _):
         got: dict[str, list[int]] = {}
@@ -150,7 +150,7 @@ def _one_by_one(client: Any, words: tuple[str, ...], ids: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_as_one_by_one(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_limits_give_the_entries_of_single_reads(words: tuple[str, ...], tmp_path: Path) -> None:
     rng = random.Random(SEED)
     with (
         logstore.redis.Redis(tmp_path / "many") as many,

@@ -200,7 +200,7 @@ def test_pages_of_pending_entries_go_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, 30])
-def test_what_was_trimmed_is_passed_over_whole_runs_at_a_time(
+def test_trimmed_pending_entries_are_skipped_by_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
     """It stays pending without end in a group without settings, and each read passes it."""

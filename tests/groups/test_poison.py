@@ -52,7 +52,7 @@ def run(path: Path, name: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_what_kills_its_workers_ends_in_the_dead_letter_stream(tmp_path: Path) -> None:
+def test_an_entry_that_kills_workers_ends_as_a_dead_letter(tmp_path: Path) -> None:
     """Exactly once, whoever is killed; all others have one output; what waited in the batch of a
     killed worker is handed on."""
     path, total = tmp_path / "store", 40
@@ -164,7 +164,7 @@ def test_the_shorter_of_the_two_times_counts(tmp_path: Path) -> None:
         assert numbers(group.read("e")) == [1]
 
 
-def test_what_was_given_back_needs_no_time(tmp_path: Path) -> None:
+def test_nacked_entries_do_not_wait_for_min_idle(tmp_path: Path) -> None:
     with shop(tmp_path, 2) as (_, group, _):
         group.configure(min_idle=10**11)
         one, _two = group.read("a")
@@ -172,7 +172,7 @@ def test_what_was_given_back_needs_no_time(tmp_path: Path) -> None:
         assert numbers(group.read("b", timeout=60)) == [1]
 
 
-def test_who_waits_hears_of_a_setting(tmp_path: Path) -> None:
+def test_a_waiting_reader_follows_changed_settings(tmp_path: Path) -> None:
     """Set while it waits, by another process too: nothing is handed out by a setting of before."""
     with shop(tmp_path, 1) as (_, group, clock):
         group.read("a")

@@ -77,7 +77,7 @@ def test_outcomes_of_an_ack_that_deletes(tmp_path: Path) -> None:
         assert group.ack_delete("1-0", "4-0", "3-0", references="acked") == [MISSING, KEPT, DELETED]
 
 
-def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_invalid_references_are_refused(tmp_path: Path) -> None:
     bad: Any = "all"
     with shop(tmp_path, 2) as (store, _, _):
         work = store.stream("work")

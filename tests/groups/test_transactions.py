@@ -57,7 +57,7 @@ def test_the_stalled_one_commits_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["again", "back", "own claim", "acked", "removed", "destroyed"])
-def test_what_changed_since_is_noticed(tmp_path: Path, how: str) -> None:
+def test_changes_since_the_delivery_fail_the_fenced_ack(tmp_path: Path, how: str) -> None:
     with shop(tmp_path, 2) as (store, group, clock):
         one, two = group.read("alice")
         clock.ms += 1

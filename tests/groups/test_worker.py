@@ -28,7 +28,7 @@ def test_a_worker_handles_acks_and_counts(tmp_path: Path) -> None:
         assert group.pending().count == 0
 
 
-def test_its_own_backlog_comes_first_then_what_is_idle(tmp_path: Path) -> None:
+def test_a_worker_takes_its_backlog_before_idle_entries(tmp_path: Path) -> None:
     with shop(tmp_path, 9) as (_, group, clock):
         group.read("bob", count=2)
         group.read("alice", count=2)
@@ -90,7 +90,7 @@ def test_the_hopeless_go_to_the_dead_letter_stream(
         assert any("moved to 'dead' after 3 deliveries" in each for each in caplog.messages)
 
 
-def test_what_kills_its_workers_is_dead_lettered_unseen(tmp_path: Path) -> None:
+def test_an_entry_that_kills_workers_is_dead_lettered_by_its_count(tmp_path: Path) -> None:
     """No exception is ever raised by what ends the process; the count tells."""
     with shop(tmp_path, 1) as (store, group, clock):
         for name in ("a", "b"):
@@ -250,7 +250,7 @@ def test_an_interrupt_leaves_the_entry_pending(tmp_path: Path) -> None:
         assert numbers(group.pending_entries(consumer="alice")) == [1, 2]
 
 
-def test_so_many_at_once_in_threads(tmp_path: Path) -> None:
+def test_concurrency_runs_handlers_in_threads(tmp_path: Path) -> None:
     """Four meet in their handlers, also where one fails; each is acked or dead, and counted."""
     with shop(tmp_path, 8) as (_, group, _):
         group.configure(max_deliveries=1, dead_letter="dead")
@@ -348,7 +348,7 @@ def test_idle_entries_are_handed_to_who_looks_alive(tmp_path: Path) -> None:
         assert len(seen) == 5 + 1  # and a new one
 
 
-def test_nobody_is_made_alive_by_being_handed_entries(tmp_path: Path) -> None:
+def test_handed_entries_do_not_count_as_a_sign_of_life(tmp_path: Path) -> None:
     with shop(tmp_path, 4) as (_, group, clock):
         group.read("a", count=2)
         clock.ms += 60_000

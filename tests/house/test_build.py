@@ -51,7 +51,7 @@ def build(project: Path) -> set[str]:
 
 
 @needs_compiler
-def test_what_an_earlier_build_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_an_earlier_build_are_removed(tmp_path: Path) -> None:
     shutil.copy(ROOT / "build_clean.py", tmp_path)
     (tmp_path / "setup.py").write_text(SETUP)
     (tmp_path / "native.c").write_text(NATIVE)

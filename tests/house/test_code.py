@@ -101,6 +101,14 @@ def file_call(name: str, has_paths: bool) -> set[str]:
     return {name} if opens or in_os or of_path else set()
 
 
+def riddles(path: Path) -> Iterator[str]:
+    """Tests that are not named by the thing they test, as ``test_what_is_left``."""
+    for node in ast.walk(tree(path)):
+        name = node.name if isinstance(node, ast.FunctionDef) else ""
+        if name.startswith(("test_what_", "test_who_")):
+            yield f"{path}:{node.lineno}: {name}: begin with the thing that is tested"
+
+
 def is_fs(path: Path) -> bool:
     """Tell whether a module is the one that may touch files; or the one that reads /proc."""
     return path.parts[0] == "logstore" and path.parts[1].removesuffix(".py") in {"fs", "fsinfo"}
@@ -115,6 +123,7 @@ RULES: dict[str, tuple[Rule, list[Path]]] = {
     ),
     "every module has a docstring": (no_docstring, modules(*OURS, "tests")),
     "no bare except": (bare_except, modules(*OURS, "tests")),
+    "tests are named by the thing they test": (riddles, modules("tests")),
     "only tools/command_output.py prints": (
         printing,
         [path for path in modules(*ROOMS) if path != Path("tools/command_output.py")],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import logstore
+from logstore import errors
 from tests.house.pages import OF_SPARK, blocks, run
 from tests.house.repo import ROOMS, ROOT, files, project
 
@@ -25,12 +27,18 @@ MACHINE = re.compile(r"(?<![\w.}$*~-])/(?:(?:work|root|home/\w+)/|tmp/venv)")
 
 
 @pytest.mark.parametrize("page", RUN, ids=str)
-def test_what_a_page_shows_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of the processes that it starts
     run(page)
+
+
+def test_blocks_need_what_continuous_integration_has() -> None:
+    """A block that needs anything else would never run."""
+    needs = {block.needs for page in PAGES for block in blocks(page)} - {""}
+    assert needs == {"huey", "spark", "starlette", "taskiq"}
+    extras = project()["project"]["optional-dependencies"]
+    assert all(any(each in " ".join(extras[name]) for name in extras) for each in needs)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
@@ -84,6 +92,15 @@ def test_contributing_draws_the_direction_of_imports() -> None:
     lines = [re.split(r" {3,}", line)[0].split() for line in drawn.splitlines()]
     layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
     assert [sorted(line) for line in lines] == [sorted(layer) for layer in layers]
+
+
+def test_the_page_of_python_has_every_public_name() -> None:
+    """It says that it has what ``from logstore import *`` gives; errors are of their module."""
+    named = re.findall(r"^::: logstore\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    public = {
+        name for name in logstore.__all__ if not hasattr(errors, name) and not name.startswith("_")
+    }
+    assert set(named) - {"errors"} == public - {"open", "Sync"}  # a function, and three words
 
 
 def anchors(page: Path) -> set[str]:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import errors
 from logstore.aio.store import AsyncGroup, AsyncStore, AsyncStream
 from logstore.api.transaction import TransactionGroup, TransactionStream
 from tests.house.repo import modules, tree
@@ -149,7 +150,9 @@ def test_a_call_says_what_it_takes_gives_and_raises(
 
 
 @pytest.mark.parametrize(("name", "function"), KIN_CALLS, ids=[name for name, _ in KIN_CALLS])
-def test_its_kin_names_the_call_that_says_it(name: str, function: Callable[..., Any]) -> None:
+def test_docstrings_of_other_faces_name_the_plain_call(
+    name: str, function: Callable[..., Any]
+) -> None:
     text = inspect.getdoc(function) or ""
     assert text
     if "Args" in sections(function) or len(inspect.signature(function).parameters) == 1:
@@ -165,10 +168,31 @@ def kin(name: str) -> type:
     return next(face for face in KIN if face.__name__ == name.split(".", maxsplit=1)[0])
 
 
-def test_what_a_function_raises_is_followed_through_those_it_calls() -> None:
+def test_raised_errors_are_followed_through_calls() -> None:
     """A canary: a test that finds no errors would stay green for ever."""
     assert {"InvalidIDError", "OptionError"} <= RAISING.of("Stream", "range")
     assert "EntryTypeError" in RAISING.of("Stream", "add_many")
     assert "UsageError" in RAISING.of("Store", "follow")  # through the module ``read``
     assert "OptionError" in RAISING.of("Store", "release_pins")  # ``store_info``
     assert "OptionError" in RAISING.of("Group", "consume")  # ``worker``, and its loop
+
+
+def test_the_tree_of_errors_is_that_of_the_classes() -> None:
+    """The docstring draws it: a class under its base, and in brackets the base of Python's."""
+    drawn: dict[str, tuple[str | None, str | None]] = {}
+    above: list[str] = []
+    lines = re.findall(r"^    ([|` -]*)(\w+)(?: \((\w+)\))?", errors.__doc__ or "", re.MULTILINE)
+    for branches, name, python in lines:
+        depth = len(branches) // 4
+        above[depth:] = [name]
+        drawn[name] = (above[depth - 1] if depth else None, python or None)
+    kinds = {
+        name: kind for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.Error)
+    }  # fmt: skip
+    assert set(drawn) == set(kinds)
+    for name, (parent, python) in drawn.items():
+        bases = {base.__name__: base.__module__ for base in kinds[name].__bases__}
+        assert parent in bases or name == "Error", name
+        builtin = [base for base, module in bases.items() if module == "builtins"]
+        assert builtin == ([python] if python else []) or name == "Error", name

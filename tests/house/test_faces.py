@@ -68,7 +68,7 @@ def arguments(function: Callable[..., Any]) -> dict[str, tuple[Any, Any, str]]:
 @pytest.mark.parametrize(
     ("plain", "name"), NAMES, ids=[f"{plain.__name__}.{name}" for plain, name in NAMES]
 )
-def test_what_one_face_has_the_other_has(plain: type, name: str) -> None:
+def test_both_faces_have_the_same_methods(plain: type, name: str) -> None:
     ours, theirs = getattr(plain, name), getattr(FACES[plain], DUNDERS.get(name, name), None)
     assert theirs is not None, f"{FACES[plain].__name__} has no {name}"
     if isinstance(theirs, property):

@@ -47,7 +47,7 @@ OF_THEIR_OWN = {
 ALLOWED = READERS | UNDER_LOCK | IN_A_COMMIT | OF_THEIR_OWN
 
 
-def test_who_looks_into_the_index_himself() -> None:
+def test_modules_that_open_index_transactions_are_known() -> None:
     makers = {
         str(path)
         for path in modules(*ROOMS)

@@ -48,7 +48,7 @@ def listed() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_what_may_run_python_and_has_a_pointer_is_listed_with_its_reason(part: Path) -> None:
+def test_functions_with_pointers_that_may_run_python_are_listed(part: Path) -> None:
     """A new one is thought through, and one that is gone goes from the list, too."""
     assert listed().get(part.name, set()) == keeping(part)
 

@@ -45,7 +45,7 @@ def test_every_package_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("package", rooms.TESTED_BY)
-def test_what_a_row_names_imports_the_room(package: str) -> None:
+def test_tests_of_a_row_import_its_package(package: str) -> None:
     found = {test.parts[1] for test in reaching(package)}
     shown = {(package, name) for name in found} | rooms.BY_THE_FACE
     assert {(package, name) for name in rooms.TESTED_BY[package]} <= shown
@@ -63,7 +63,7 @@ def test_every_room_has_a_quick_test(package: str) -> None:
     assert quick & reaching(package)
 
 
-def test_what_is_quick_takes_below_a_minute_together() -> None:
+def test_quick_tests_take_below_a_minute() -> None:
     """By the table of durations; three processes take it in turn on two cores."""
     table = {**draw.load("alone"), **draw.load("beside")}
     files = [path.relative_to("tests").as_posix() for path in rooms.quick()]

@@ -76,7 +76,7 @@ def test_a_draw_keeps_to_its_budget_and_has_every_file() -> None:
     assert draw.draw(NAMES, COSTS, 1000, "1") == frozenset(NAMES)
 
 
-def test_what_is_a_promise_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_promises_are_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "WHOLE", ("b",))
     drawn = draw.draw(NAMES, COSTS, 0, "1")
     assert {name for name in NAMES if name.startswith("tests/b/")} <= drawn
@@ -91,7 +91,7 @@ def test_the_table_tells_what_the_first_test_of_a_file_takes() -> None:
     assert Cost(4, 5.0, 0.1).of(0) == 0
 
 
-def test_what_is_drawn_whole_and_what_has_a_row_is_there() -> None:
+def test_folders_drawn_whole_and_rows_of_durations_exist() -> None:
     """A file that was renamed would leave the promises without a word."""
     assert not [name for name in (*draw.WHOLE, *draw.IN_PART) if not (draw.TESTS / name).exists()]
     named = {name for stage in stages.STAGES.values() for name in stage.only}
@@ -100,7 +100,7 @@ def test_what_is_drawn_whole_and_what_has_a_row_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", stages.STAGES)
-def test_what_always_runs_leaves_half_of_the_budget_to_the_draw(name: str) -> None:
+def test_tests_that_always_run_take_half_of_a_budget_at_most(name: str) -> None:
     """Of the rest of a stage the same few tests would run each time, or its time would be over."""
     stage, costs = stages.STAGES[name], draw.load(name)
     always_s = sum(
@@ -152,7 +152,7 @@ def staged(
     return done.returncode, done.stdout + done.stderr, lines
 
 
-def test_what_passes_when_run_once_more_is_green_and_told(folder: Path) -> None:
+def test_a_test_that_passes_the_second_time_is_told_as_flaky(folder: Path) -> None:
     code, said, lines = staged(folder, "def test_fine():\n    pass\n" + FLAKY.format(at=1))
     assert code == 0, said
     assert "1 failed, 1 passed" in said
@@ -162,7 +162,7 @@ def test_what_passes_when_run_once_more_is_green_and_told(folder: Path) -> None:
     assert "SEED=5" in said
 
 
-def test_what_fails_twice_is_red(folder: Path) -> None:
+def test_a_test_that_fails_twice_fails_the_stage(folder: Path) -> None:
     text = (
         FLAKY.format(at=1)
         + "def test_broken():\n    assert os.environ['LOGSTORE_RUN_SEED'] == '6'\n"
@@ -172,7 +172,7 @@ def test_what_fails_twice_is_red(folder: Path) -> None:
     assert "Failed twice:" in said
 
 
-def test_more_than_a_few_are_red(folder: Path) -> None:
+def test_more_flaky_tests_than_allowed_fail_the_run(folder: Path) -> None:
     """Of all stages together: two were forgiven before."""
     more = FLAKY.format(at=1) + FLAKY.format(at=2).replace("test_flaky", "test_other")
     code, said, lines = staged(folder, more, before=2)
@@ -189,7 +189,9 @@ def test_more_than_a_few_are_red(folder: Path) -> None:
     ],
     ids=["not collected", "died", "out of time"],
 )
-def test_what_is_no_failure_is_never_forgiven(folder: Path, text: str, stage: str) -> None:
+def test_crashes_hangs_and_broken_files_are_never_forgiven(
+    folder: Path, text: str, stage: str
+) -> None:
     """A dead process, a hang or a broken file would be green, as what is run alone may pass."""
     code, said, lines = staged(folder, f"{FLAKY.format(at=9)}\n{text}\n", stage)
     assert code != 0, said

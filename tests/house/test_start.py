@@ -164,7 +164,7 @@ def test_help_of_every_command_opens_no_store_and_renders_with_click_alone() -> 
     assert len(found - ours) <= HELP_MODULES_MAX
 
 
-def test_what_is_loaded_is_old_to_the_collector_and_what_is_frozen_stays_so() -> None:
+def test_loaded_objects_are_of_the_oldest_generation_and_stay_frozen() -> None:
     code = """
 import gc
 from logstore.loading import load

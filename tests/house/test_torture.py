@@ -52,7 +52,7 @@ def test_failures_and_skips_are_told(tmp_path: Path) -> None:
     assert not broken.whole
 
 
-def test_what_is_lost_or_not_known_is_told() -> None:
+def test_the_table_tells_lost_and_unrecorded_figures() -> None:
     """Nothing recorded is no zero, one lost entry anywhere counts, a new topic has a row."""
     told = dict(torture_table.rows({}))
     assert told["acknowledged entries lost"] == torture_table.NOT_RUN
@@ -72,7 +72,7 @@ def test_what_is_lost_or_not_known_is_told() -> None:
     assert told["something new"] == "inputs 5"
 
 
-def test_what_is_asked_for_is_enough() -> None:
+def test_the_plain_command_asks_for_the_promised_sizes() -> None:
     """The plain command would print fewer kills, power cuts or states than it is there for."""
     full = {topic: {key: least} for (topic, key), least in torture_table.LEAST.items()}
     assert not torture_table.short(full)

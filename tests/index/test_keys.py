@@ -45,7 +45,7 @@ def test_a_locator_comes_back(locator: Locator) -> None:
 
 
 @given(st.builds(Meta, u64, u64, u64, u32, u32, u64, u32))
-def test_where_the_index_stands_comes_back(meta: Meta) -> None:
+def test_the_position_of_the_index_round_trips(meta: Meta) -> None:
     assert Meta.unpack(meta.pack()) == meta
 
 
@@ -86,7 +86,7 @@ def test_one_wrong_bit_or_another_key_is_an_error(
         unseal(key, sealed[:-1])
 
 
-def test_what_is_shorter_than_a_checksum() -> None:
+def test_unseal_of_less_than_a_checksum_is_corruption() -> None:
     for data in (b"", b"abc"):
         with pytest.raises(CorruptionError):
             unseal(b"k", data)

@@ -92,7 +92,7 @@ def _plan(stage: Stage, seed: str) -> Iterator[tuple[Scene, Point, Sequence[Work
 
 
 @pytest.mark.timeout(900 if figures.times() == 1 else 8 * 3600)
-def test_stopped_between_any_two_steps(stage: Stage) -> None:
+def test_a_process_stopped_between_any_two_steps(stage: Stage) -> None:
     """One process is stopped, others go on: each answer is that of one order, or a time-out."""
     seed = os.environ.get(SEED) or (
         "1" if figures.times() == 1 else str(random.SystemRandom().randrange(10**6))

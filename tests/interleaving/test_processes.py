@@ -54,7 +54,7 @@ def _add(path: Path, count: int, ready: int) -> None:
             store.stream("w").add({"n": number})
 
 
-def test_stopped_anywhere(tmp_path: Path) -> None:
+def test_writers_stopped_at_random_hold_nobody_up_too_long(tmp_path: Path) -> None:
     """A writer is stopped at any moment, again and again; nobody waits for longer than he said."""
     print(f"\nLOGSTORE_STOPS={SEED}")
     rng = random.Random(SEED)

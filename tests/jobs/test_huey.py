@@ -193,7 +193,7 @@ def test_an_interrupted_task_is_another_workers(tmp_path: Path) -> None:
     huey.storage.close()
 
 
-def test_what_several_change_at_once_is_changed_by_each_once(tmp_path: Path) -> None:
+def test_concurrent_changes_of_the_storage_happen_once_each(tmp_path: Path) -> None:
     """Counters, locks, and results that are popped, of processes beside each other."""
     path = tmp_path / "s"
 

@@ -92,7 +92,7 @@ def test_a_job_is_retried_later_and_then_given_up(jobs: Jobs) -> None:
     assert [entry.get("error") is None for entry in jobs.results] == [False, True]
 
 
-def test_what_a_task_adds_is_one_commit_with_its_end(jobs: Jobs) -> None:
+def test_a_transactional_task_commits_with_its_end(jobs: Jobs) -> None:
     """Also where it fails: then nothing of it is there."""
 
     @jobs.task(transaction=True)
@@ -331,7 +331,7 @@ def test_values_that_the_codec_cannot_hold(tmp_path: Path) -> None:
         assert Job(jobs, job.id) == job
 
 
-def test_what_a_worker_takes_over_as_it_ends_is_given_back(
+def test_jobs_claimed_by_an_ending_worker_are_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process lives, and nobody reads under its name: the job would wait for an hour."""

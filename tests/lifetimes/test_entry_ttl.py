@@ -59,7 +59,7 @@ def test_an_entry_goes_when_its_time_is_over_and_no_other(tmp_path: Path) -> Non
         sound(store)
 
 
-def test_what_groups_did_not_ack_is_a_dead_letter_once(tmp_path: Path) -> None:
+def test_an_expired_unacked_entry_is_one_dead_letter(tmp_path: Path) -> None:
     """Delivered or not; what was acked is none, and a group without dead letters forgets it."""
     clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
@@ -172,7 +172,7 @@ def test_random_lives_end_as_a_model_says(tmp_path: Path) -> None:
     sound(store)
 
 
-def test_many_go_in_batches_and_a_large_one_alone(
+def test_expired_entries_are_deleted_in_bounded_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit has a bound in entries and in bytes; all go in the end."""
@@ -194,9 +194,7 @@ def test_many_go_in_batches_and_a_large_one_alone(
 @pytest.mark.parametrize(
     "given", [0, -1, 0.0004, True, "5", float("nan"), float("inf"), 1e300, timedelta(0)]
 )
-def test_what_is_no_time_to_live_is_refused_before_anything_changes(
-    tmp_path: Path, given: Any
-) -> None:
+def test_an_invalid_ttl_is_refused_before_anything_changes(tmp_path: Path, given: Any) -> None:
     """By each of the calls that take one."""
     with logstore.open(tmp_path / "s", background=False) as store:
         stream = store.stream("s")

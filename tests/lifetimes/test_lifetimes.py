@@ -117,7 +117,7 @@ def test_adding_to_it_makes_a_new_stream(tmp_path: Path, background: bool) -> No
         assert values(store.stream("a")) == ["new", "p"]
 
 
-def test_what_is_due_for_it_goes_along(tmp_path: Path) -> None:
+def test_scheduled_entries_go_with_an_expired_stream(tmp_path: Path) -> None:
     """An entry that is due when its stream has expired must not make a stream of that name."""
     clock = FixedClock()
     with opened(tmp_path / "s", clock) as store:
@@ -259,7 +259,7 @@ def test_a_plan_goes_by_the_name_of_its_moment(tmp_path: Path) -> None:
         assert len(split_rows(make_plan(store, b"a"))) == 1
 
 
-def test_who_waits_under_either_name_is_woken(tmp_path: Path) -> None:
+def test_rename_wakes_readers_of_both_names(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "s", encoding="utf-8", background=False) as store:
         old = fill(store, "old", "1")
         group = old.group("g", start="$")

@@ -241,7 +241,9 @@ DEATHS: dict[str, Any] = {
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("what", DEATHS)
-def test_who_is_killed_is_finished_by_the_next(tmp_path: Path, what: str, point: str) -> None:
+def test_a_killed_expiry_is_finished_by_the_next_writer(
+    tmp_path: Path, what: str, point: str
+) -> None:
     """Before the append nothing of it is there; behind it all of it."""
     clock, path = FixedClock(), tmp_path / "s"
     states: list[State] = []

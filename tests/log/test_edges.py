@@ -43,7 +43,7 @@ def test_an_error_names_its_place_if_it_has_one() -> None:
         assert (caught.value.segment, caught.value.offset) == (0, 0)
 
 
-def test_what_lies_under_a_temporary_name_is_written_over(tmp_path: Path) -> None:
+def test_a_temporary_file_is_written_over(tmp_path: Path) -> None:
     (tmp_path / file_names.LOG).mkdir()
     place = file_names.segment(tmp_path, 3)
     place.with_name(place.name + file_names.TEMPORARY).write_bytes(b"x" * 500)

@@ -136,7 +136,7 @@ ODD = (b"\x91\x01", b"\xa1\xff", b"\x81\x91\x01\x02", b"\x01\x02", b"\x81", b"\x
 
 
 @pytest.mark.parametrize("body", ODD)
-def test_what_is_no_content(tmp_path: Path, body: bytes) -> None:
+def test_files_with_other_content_are_refused(tmp_path: Path, body: bytes) -> None:
     head = fmt.STORE_HEAD.pack(fmt.STORE_MAGIC, fmt.FORMAT_VERSION, 0, len(body), crc32c(body))
     (tmp_path / file_names.STORE).write_bytes(head + body)
     with pytest.raises(CorruptionError, match="STORE does not hold"):

@@ -23,7 +23,7 @@ SEED = crc_seed(UUID)
 
 def example() -> bytes:
     text = PAGE.read_text(encoding="utf-8").split("## A worked example", 1)[1]
-    block = text.split("```", 2)[1]
+    block = text.split("```text", 1)[1].split("```")[0]
     return bytes.fromhex(re.sub(r"\s", "", block))
 
 
@@ -77,6 +77,53 @@ def test_the_table_of_kinds_is_complete() -> None:
     for kind in fmt.Kind:
         if kind != fmt.Kind.INVALID:
             assert kind.name in text, f"{kind.name} is missing in docs/format.md"
+
+
+CODES = {"u64": "Q", "u32": "I", "u16": "H", "u8": "B", "i64": "q", "ID": "QQ"}
+
+
+def test_the_table_of_kinds_has_the_fields_of_the_bodies() -> None:
+    """In their order, and with their sizes."""
+    rows = re.findall(r"^\| \d+ \| (\w+) \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    bodies = {name: getattr(fmt, f"{name}_BODY").format for name, _ in rows}
+    assert len(bodies) == 24
+    for name, payload in rows:
+        told = "".join(CODES[each] for each in re.findall(r"\b(u64|u32|u16|u8|i64|ID)\b", payload))
+        assert told.startswith(bodies[name].lstrip("<")), name
+
+
+# What pages draw, and the struct that it is.
+DRAWN = {
+    "format.md": {
+        "segment head": fmt.SEGMENT_HEAD, "frame head": fmt.FRAME_HEAD,
+        "hint head": fmt.HINT_HEAD, "item head": fmt.HINT_ITEM,
+        "checkpoint head": fmt.CHECKPOINT_HEAD, "chunk head": fmt.CHUNK_HEAD,
+    },
+    "scan.md": {
+        "snapshot head": fmt.SNAPSHOT_HEAD, "block head": fmt.SNAPSHOT_BLOCK,
+        "item": fmt.SNAPSHOT_ITEM,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", DRAWN)
+def test_drawings_have_the_sizes_and_the_beginnings_of_files(page: str) -> None:
+    blocks = re.findall(
+        r"^```text\n(.*?)^```", (PAGE.parent / page).read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    sizes: dict[str, int] = {}
+    name = ""
+    for line in "\n".join(blocks).splitlines():
+        head = re.match(r"([a-z]+(?: head)?) +(?:\((\d+)\) *\||\d)", line)
+        name = head[1] if head else name
+        told = head[2] if head and head[2] else (re.match(r"\((\d+) bytes\)", line) or [0, 0])[1]
+        if told:
+            sizes[name] = int(told)
+    assert sizes == {name: body.size for name, body in DRAWN[page].items()}
+    magics = {value for name, value in vars(fmt).items() if "MAGIC" in name}
+    told_of = set(re.findall(r"\bLGST\w{3}\\\d", "\n".join(blocks)))
+    assert len(told_of) > 1
+    assert {each[:-2].encode() + bytes([int(each[-1])]) for each in told_of} <= magics
 
 
 def test_an_unknown_kind_is_refused_by_name_or_skipped() -> None:

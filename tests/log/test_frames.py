@@ -155,7 +155,7 @@ def test_a_log_of_many_commits_and_large_frames() -> None:
     assert commits[-1].end == found[-1].position + fmt.FRAME_HEAD_BYTES + len(b"three")
 
 
-def test_whatever_is_read_at_once_the_frames_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_do_not_depend_on_the_size_of_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever in a frame, or in its head, the bytes at hand end."""
     sizes = (0, 1, 90, 7, 300, 33, 2, 150)
     data = _log([frames.Note(bytes([at]) * size) for at, size in enumerate(sizes)], NOTES)

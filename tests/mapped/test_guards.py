@@ -88,7 +88,7 @@ def test_an_address_is_of_memory_that_may_be_written_to(way: str) -> None:
         mapped.address_of(b"it may not")
 
 
-def test_who_sleeps_is_woken_and_counted(way: str, words: Any) -> None:
+def test_futex_wake_counts_sleepers(way: str, words: Any) -> None:
     address = mapped.address_of(words) + WORD
     assert futex.wake(address) == 0
     sleeper = threading.Thread(target=futex.wait, args=(address, 0, 60.0))

@@ -86,7 +86,7 @@ def test_the_log_is_read_to_its_end(tmp_path: Path) -> None:
     both.close()
 
 
-def test_what_expired_is_not_counted_whether_it_was_dropped_or_not(tmp_path: Path) -> None:
+def test_info_does_not_count_expired_streams(tmp_path: Path) -> None:
     """A stream that is gone for everybody took along what was scheduled for it."""
     both = small(tmp_path)
     both.tick(100_000)
@@ -97,7 +97,7 @@ def test_what_expired_is_not_counted_whether_it_was_dropped_or_not(tmp_path: Pat
     both.close()
 
 
-def test_what_a_killed_process_left_is_counted_once(tmp_path: Path) -> None:
+def test_info_counts_a_commit_of_a_killed_process_once(tmp_path: Path) -> None:
     """Its commit is ended by the next writer, from the log."""
     both = small(tmp_path)
     for size in (5, 3000, 5):
@@ -123,7 +123,7 @@ class Ticking:
         return self.ms
 
 
-def test_when_the_oldest_deleted_segment_was_made_is_told_alike_after_a_rebuild(
+def test_oldest_deleted_segment_ms_survives_a_rebuild(
     tmp_path: Path,
 ) -> None:
     clock, path = Ticking(), tmp_path / "store"

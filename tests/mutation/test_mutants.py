@@ -109,7 +109,7 @@ def test_each_mutant_is_noticed_by_its_test(asker: Asker) -> None:
     assert (asker.tree / "logstore/summing.py").read_text() == SUMMING
 
 
-def test_nothing_broken_nothing_noticed(asker: Asker) -> None:
+def test_an_unseen_change_survives(asker: Asker) -> None:
     """A change that no test sees survives, in a function and at import, also behind a kill."""
     limits = dict.fromkeys(asker.tests, 60.0)
     for after in (SUMMING.replace("9", "9  "), SUMMING.replace("min(a + b", "min(b + a")):
@@ -148,7 +148,7 @@ def test_the_table_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.survivors(outcomes) == []
 
 
-def test_what_is_asked_exists() -> None:
+def test_rooms_and_test_files_of_the_mutation_check_exist() -> None:
     """No room without modules, no test file that was renamed."""
     assert set(scope.modules(copies.ROOT).values()) == set(scope.ROOMS)
     assert all((copies.ROOT / name).exists() for name in (*scope.TESTS, *scope.LEFT_OUT))

@@ -30,7 +30,7 @@ def judge(done: list[Done], there: int, policy: Sync = "os") -> int:
     return outcome.lost[policy]
 
 
-def test_what_was_synced_before_the_cut_must_be_there() -> None:
+def test_synced_entries_before_the_cut_must_be_there() -> None:
     with pytest.raises(BrokenError, match="made durable"):
         judge([add(99.0, 1), add(99.1, 2), sync(99.2), add(99.3, 3)], 1)
     assert judge([add(99.0, 1), add(99.1, 2), sync(99.2), add(99.3, 3)], 2) == 1
@@ -40,7 +40,7 @@ def test_what_was_synced_before_the_cut_must_be_there() -> None:
         judge([add(99.0, 1)], 0, "always")
 
 
-def test_what_the_system_acknowledged_while_the_power_was_cut_need_not() -> None:
+def test_acknowledged_entries_during_the_cut_may_be_missing() -> None:
     assert judge([add(99.0, 1), add(99.1, 2), sync(100.002), add(100.003, 3)], 1) >= 1
     assert judge([add(99.0, 1), add(100.001, 2, firm=True)], 1) == 1
     assert judge([add(100.001, 1)], 0, "always") == 0

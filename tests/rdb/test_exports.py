@@ -105,7 +105,7 @@ class Churn(threading.Thread):
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_while_others_write_it_is_of_one_moment(
+def test_an_export_beside_writers_is_of_one_moment(
     store: Store[bytes], monkeypatch: pytest.MonkeyPatch, deletes: bool
 ) -> None:
     monkeypatch.setattr(exports, "PIECE_NODES", 4)
@@ -147,7 +147,7 @@ class Between:
         return snapshot.read(engine, batch)
 
 
-def test_what_is_added_between_two_pieces_is_left_out(
+def test_adds_between_two_pieces_are_left_out_of_the_export(
     store: Store[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = fill(store, "s", 200)
@@ -162,7 +162,7 @@ def test_what_is_added_between_two_pieces_is_left_out(
 
 @pytest.mark.parametrize("times", [1, 2, 1000])
 @pytest.mark.parametrize("what", ["delete", "trim", "compact", "replace"])
-def test_what_goes_between_two_pieces_makes_it_begin_again(
+def test_a_delete_between_two_pieces_restarts_the_export(
     store: Store[bytes], monkeypatch: pytest.MonkeyPatch, times: int, what: str
 ) -> None:
     stream = fill(store, "s", 400)
@@ -185,7 +185,7 @@ def test_what_goes_between_two_pieces_makes_it_begin_again(
     assert payload == stream.dump()
 
 
-def test_when_segments_go_meanwhile_it_begins_again(
+def test_removed_segments_restart_the_export(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(segment_bytes=1 << 16, node_max_entries=10)
@@ -211,7 +211,7 @@ def test_when_segments_go_meanwhile_it_begins_again(
     assert payload == stream.dump()
 
 
-def test_what_is_pinned_stays_readable(open_store: OpenStore) -> None:
+def test_a_pinned_export_stays_readable(open_store: OpenStore) -> None:
     store = open_store(segment_bytes=1 << 16, node_max_entries=10)
     stream = fill(store, "s", 6000)
     engine = store._engine()

@@ -218,7 +218,7 @@ def test_bytes_behind_the_end_are_refused(small: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [6, 8, 22, 23, 28, 200, 243, 246])
-def test_what_has_no_known_layout_is_refused_by_name(small: bytes, kind: int) -> None:
+def test_a_value_of_unknown_layout_is_refused_by_name(small: bytes, kind: int) -> None:
     head = small[: small.index(b"\xfe")]
     with pytest.raises(InvalidPayloadError, match=str(kind)):
         values(head + bytes((kind,)) + b"\x01k" + bytes(100))
@@ -233,7 +233,7 @@ def test_other_files_are_refused(head: bytes) -> None:
         FileReader(source(head + b"\xff" + bytes(8)))
 
 
-def test_what_is_not_read_of_a_stream_is_passed_over(data: bytes) -> None:
+def test_unread_parts_of_a_stream_are_skipped(data: bytes) -> None:
     names = []
     for key in FileReader(source(data, 5)).streams():
         names.append(key.name)

@@ -141,7 +141,7 @@ def test_noise_is_refused(held: Any, noise: bytes, kind: int) -> None:
         b"\x1a\x00\x00" + b"\x00" * 8 + length(9) * 2 + b"\x01\x01p" + length(1 << 62),
     ],
 )
-def test_what_a_length_says_takes_no_memory(forged: bytes) -> None:
+def test_a_forged_length_takes_no_memory(forged: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidPayloadError):
@@ -275,7 +275,7 @@ def _pending(time_ms: int = 0, owner: int = 1) -> Change:
         (_pending(time_ms=-1), "delivery at -1"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_inconsistent_payloads_are_refused(
     store: Store[bytes], payload: bytes, change: Change, match: str
 ) -> None:
     value = dump_payload.decode(payload)

@@ -314,7 +314,7 @@ def id_of(at: int) -> bytes:
     return StreamID(at, 0).packed()
 
 
-def test_what_is_idempotent_stays_so(open_store: OpenStore, clock: FixedClock) -> None:
+def test_idempotent_ids_round_trip(open_store: OpenStore, clock: FixedClock) -> None:
     clock.ms = 10_000
     store = open_store()
     made = store.restore("s", signed(b"\x1a" + stream(store)[1:] + tail(PLAIN_TYPES), 13))
@@ -346,7 +346,7 @@ def test_what_is_idempotent_stays_so(open_store: OpenStore, clock: FixedClock) -
         {"producers": [(b"p", [(b"a", StreamID(9, 0))])]},
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(store: Store[bytes], change: dict[str, Any]) -> None:
+def test_forged_idempotence_is_refused(store: Store[bytes], change: dict[str, Any]) -> None:
     forged = Idempotence(*(
         change.get(name, getattr(PLAIN_TYPES, name)) for name in PLAIN_TYPES.__slots__
     ))  # fmt: skip
@@ -356,7 +356,7 @@ def test_what_cannot_be_is_refused(store: Store[bytes], change: dict[str, Any]) 
     assert store.streams() == [b"from"]
 
 
-def test_what_was_given_back_stands_in_its_order(store: Store[bytes]) -> None:
+def test_nacked_entries_keep_their_order(store: Store[bytes]) -> None:
     value = stream(store)
     made = store.restore("s", signed(with_nacked(value, id_of(2), id_of(1)), 14))
     group = made.group("g")
@@ -432,7 +432,7 @@ def lost(store: Store[bytes], name: str) -> tuple[Any, list[int], bool]:
     return idempotent, line, b"" in {each.name for each in group.consumers()}
 
 
-def test_what_is_written_is_as_documented(store: Store[bytes]) -> None:
+def test_types_26_and_27_are_written_as_documented(store: Store[bytes]) -> None:
     """Types 26 and 27 were read and never written, so that an export lost what they hold."""
     wanted = shop(store)
     made = store.stream("s")

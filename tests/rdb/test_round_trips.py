@@ -51,7 +51,7 @@ def test_a_server_s_stream_comes_back_as_it_was(peer: Peer, store: Store[bytes],
 
 @pytest.mark.peers
 @pytest.mark.parametrize("seed", SEEDS[:5])
-def test_what_a_server_compressed_is_the_same(peer: Peer, store: Store[bytes], seed: int) -> None:
+def test_compressed_payloads_are_read(peer: Peer, store: Store[bytes], seed: int) -> None:
     fill(peer, "s", seed)
     plain = peer.command("DUMP", "s")
     packed = compressed_dump(peer, "s")
@@ -117,9 +117,7 @@ def test_older_types_are_read_as_servers_read_them(
 
 
 @pytest.mark.peers
-def test_what_was_given_back_goes_to_a_consumer_without_a_name(
-    peer: Peer, store: Store[bytes]
-) -> None:
+def test_nacked_entries_go_to_a_consumer_without_a_name(peer: Peer, store: Store[bytes]) -> None:
     stream = store.stream("s")
     for _ in range(3):
         stream.add({"a": 1})

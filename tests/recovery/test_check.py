@@ -62,7 +62,7 @@ NODE = frame.Node(2, 20, 0, 22, 0, 3, _lp(20, 21, 22))
 RECORD = frame.Record(2, 13, 13, 22, 0, 1, 1, 0, 0)
 
 
-def test_what_a_sound_log_has_is_counted(path: Path) -> None:
+def test_check_counts_a_sound_log(path: Path) -> None:
     before = check(path)
     assert before.as_dict()["clean"]
     assert (before.frames, before.commits, before.nodes) == (21, 12, 4)
@@ -92,7 +92,7 @@ FORGED: dict[str, tuple[list[frame.Body], str]] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_what_does_not_fit_is_named_with_its_place(name: str, path: Path) -> None:
+def test_check_names_damage_with_its_place(name: str, path: Path) -> None:
     bodies, why = FORGED[name]
     at = forged.append(path, *bodies)
     log = frames.everything(path)
@@ -130,7 +130,7 @@ def test_a_sealed_segment_whose_last_commit_is_not_whole(path: Path) -> None:
     assert found.tail_bytes == 0
 
 
-def test_what_is_torn_behind_the_last_commit_is_no_damage(path: Path) -> None:
+def test_a_torn_tail_is_no_damage(path: Path) -> None:
     at = forged.append(path, NODE, RECORD, cut=5)
     size = frames.file(path, 1).stat().st_size
     found = check(path)

@@ -188,7 +188,7 @@ def test_a_stream_made_anew_while_it_is_taken_keeps_its_name(
         assert len(store.stream("again")) == 2
 
 
-def test_what_a_snapshot_saw_is_durable_before_the_file_has_its_name(
+def test_a_checkpoint_syncs_the_log_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit between the checkpoint's position and its snapshots is in the file: a power cut that

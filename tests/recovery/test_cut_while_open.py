@@ -121,9 +121,7 @@ def test_a_log_without_its_last_commit_is_seen(tmp_path: Path, deed: str) -> Non
 
 @pytest.mark.parametrize("deed", COPIES)
 @pytest.mark.parametrize("which", ["active", "sealed"])
-def test_other_bytes_in_the_middle_are_copied_by_nobody(
-    tmp_path: Path, deed: str, which: str
-) -> None:
+def test_a_log_changed_in_the_middle_is_not_copied(tmp_path: Path, deed: str, which: str) -> None:
     store = made(tmp_path / "store")
     path = active(store) if which == "active" else file_names.segment(Path(store.path), 1)
     data = bytearray(path.read_bytes())
@@ -159,7 +157,7 @@ def test_a_sealed_segment_that_was_cut_is_seen(tmp_path: Path, deed: str, compac
     store.close()
 
 
-def test_what_was_shipped_stays_when_the_log_is_damaged_later(tmp_path: Path) -> None:
+def test_a_damaged_log_leaves_the_shipped_copy_whole(tmp_path: Path) -> None:
     store = made(tmp_path / "store")
     store.ship(tmp_path / "shipped")
     before = ShipTarget(str(tmp_path / "shipped")).published()

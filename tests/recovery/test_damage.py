@@ -200,7 +200,7 @@ def _adopt(*replaced: int) -> frames.Adopt:
         (frames.Note(b"x"), ALL),
     ],
 )
-def test_what_later_frames_removed_is_no_orphan(
+def test_an_orphan_removed_by_later_frames_is_none(
     body: frames.Body, left: set[tuple[int, StreamID]]
 ) -> None:
     gaps = ReplayGuard(NONE, RecoveryReport())
@@ -236,7 +236,7 @@ def _first_half(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_block, _first_half])
-def test_what_is_gone_is_of_a_stream_that_was_or_of_none(
+def test_salvage_reports_losses_of_known_streams_only(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     made = shop.make(tmp_path / "store", 11)

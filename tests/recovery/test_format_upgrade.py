@@ -103,7 +103,7 @@ def test_an_upgraded_store_goes_on_working(old: Path) -> None:
     assert check(old).as_dict()["clean"]
 
 
-def test_its_checkpoint_is_used_and_not_needed(old: Path) -> None:
+def test_a_checkpoint_of_version_1_is_used_and_not_needed(old: Path) -> None:
     with logstore.open(old, readonly=True) as store:
         assert content(store) == EXPECTED
     *_, newest = file_names.checkpoints(LOCAL, old)
@@ -203,7 +203,7 @@ def test_nothing_is_written_before_the_version(old: Path) -> None:
     ]  # fmt: skip
 
 
-def test_not_while_an_older_logstore_has_it_open(old: Path) -> None:
+def test_the_upgrade_waits_for_an_older_logstore_to_close(old: Path) -> None:
     """That one would meet frames it refuses, and write checkpoints without what it ignores."""
     users = LOCAL.open(old / file_names.USERS, write=True, create=True)
     assert users.try_lock(exclusive=False)

@@ -218,7 +218,7 @@ def test_a_refused_backup_leaves_the_directory_as_it_was(
     assert held(target) == 5000
 
 
-def test_what_a_backup_advises_can_be_done(store: Path, tmp_path: Path) -> None:
+def test_the_advice_of_a_refused_backup_works(store: Path, tmp_path: Path) -> None:
     """Without a copy of the segment: what is left, in a new store, of which there are backups."""
     log = names.segment(store, names.segments(LOCAL, store)[1])
     whole = log.read_bytes()
@@ -273,7 +273,7 @@ def test_no_store_without_its_log_is_left(store: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_what_others_made_stays(tmp_path: Path) -> None:
+def test_a_failed_backup_removes_its_own_files_only(tmp_path: Path) -> None:
     """Two who fill one directory: the one that comes second fails, and takes back its own alone."""
     with filling(LOCAL, tmp_path, "a backup") as first:
         first.file(tmp_path / names.LOG / "1").close()

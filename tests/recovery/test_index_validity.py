@@ -188,7 +188,7 @@ def test_a_doubtful_index_is_rebuilt_and_never_opened(
 
 
 @pytest.mark.parametrize("change", [_copied, _replaced, _no_boot, _torn_boot, _deleted])
-def test_also_after_a_clean_close(
+def test_a_replaced_index_is_noticed_after_a_clean_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Path, pytest.MonkeyPatch], None],
 ) -> None:  # fmt: skip
@@ -373,7 +373,7 @@ def left_behind(tmp_path: Path) -> tuple[Path, int]:
     return path, entries
 
 
-def test_who_opens_it_builds_an_index_of_what_is_there(left_behind: tuple[Path, int]) -> None:
+def test_an_untrusted_index_is_rebuilt_from_the_log(left_behind: tuple[Path, int]) -> None:
     path, count = left_behind
     with logstore.open(path, background=False) as store:
         assert not store.recovery["index_trusted"]
@@ -544,7 +544,7 @@ def test_zeros_are_no_boot(path: Path) -> None:
     assert small_store.held(path) == {b"x": X, b"y": Y}
 
 
-def test_what_boot_says_comes_back(path: Path) -> None:
+def test_boot_round_trips(path: Path) -> None:
     here = index_validity.Identity("boot", 2, 3, 4, 5)
     for known in (
         ShutdownMarker(7, here, 8, 9, 10, 11, 12, 13),
@@ -603,7 +603,7 @@ def test_a_log_that_does_not_reach_so_far_is_damaged(path: Path) -> None:
         engine.accept_loss = False
 
 
-def test_what_a_crash_left_of_a_copy_is_in_nobodys_way(path: Path) -> None:
+def test_a_half_copied_generation_is_ignored(path: Path) -> None:
     with logstore.open(path, background=False) as store:
         engine = store._engine()
         number = engine.index().number

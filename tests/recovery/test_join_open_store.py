@@ -81,7 +81,7 @@ def _joined(path: Path, fs: FileSystem = LOCAL) -> tuple[Engine, RecoveryReport]
     return store_opening.open_engine(fs, path, options, create=False, limits=StoreLimits())
 
 
-def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
+def test_a_joining_process_uses_the_index_in_use(path: Path) -> None:
     known = index_validity.read_marker(LOCAL, path)
     with _other(path, lambda store: store.stream("s").add({b"f": b"v"}, "6-0") and None):
         engine, report = _joined(path)
@@ -101,7 +101,7 @@ def test_who_joins_goes_on_with_the_index_of_the_others(path: Path) -> None:
         assert store.recovery["index_trusted"]
 
 
-def test_who_accepts_loss_promises_nothing(path: Path) -> None:
+def test_an_opener_that_accepts_loss_promises_nothing_as_durable(path: Path) -> None:
     with _other(path):
         engine, _ = store_opening.open_engine(
             LOCAL, path, StoreOptions(background=False), create=False, limits=StoreLimits(),
@@ -182,7 +182,7 @@ def test_after_a_failed_sync_nothing_is_finished(path: Path) -> None:
         assert wake.failed_at == failed[0]  # nor is it closed cleanly
 
 
-def test_who_cannot_share_the_store_is_refused(path: Path) -> None:
+def test_an_opener_that_cannot_share_the_store_is_refused(path: Path) -> None:
     """Held exclusively, seen from another pid namespace, or without WAKE or the same LOCK."""
     users = LOCAL.open(path / file_names.USERS, write=True, create=True)
     assert users.try_lock(exclusive=True)

@@ -30,7 +30,7 @@ from tests.support.processes import Forked, Program
 from tests.support.watched_files import FileOperation, WatchedFileSystem
 
 
-def test_it_follows_writers_and_compactions(tmp_path: Path) -> None:
+def test_a_readonly_store_follows_writers_and_compactions(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with logstore.open(path, segment_bytes=1 << 17) as writer:
         reader = logstore.open(path, readonly=True)
@@ -47,7 +47,7 @@ def test_it_follows_writers_and_compactions(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_it_writes_nothing_and_needs_no_permission(tmp_path: Path) -> None:
+def test_a_readonly_store_writes_nothing_and_needs_no_permission(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with logstore.open(path, segment_bytes=1 << 17) as store:
         store.stream("x").add_many({"n": n} for n in range(9000))
@@ -123,7 +123,7 @@ def test_a_directory_without_a_store_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_it_notices_that_the_segment_it_stood_before_was_dropped(tmp_path: Path) -> None:
+def test_a_readonly_store_notices_a_dropped_next_segment(tmp_path: Path) -> None:
     """A gap in the chain of segments is no torn tail."""
     path = tmp_path / "store"
     with logstore.open(path, segment_bytes=1 << 16) as writer:
@@ -150,7 +150,9 @@ store.close()
 """
 
 
-def test_those_of_the_dead_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_indexes_of_dead_readers_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the next one that needs a directory there, and never those of the living."""
     path, temporary = tmp_path / "store", tmp_path / "temporary"
     temporary.mkdir()
@@ -241,7 +243,7 @@ def test_segments_that_are_begun_are_followed_and_nothing_is_read_anew(
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_what_is_damaged_is_told_and_not_taken_for_the_end(
+def test_damage_is_not_taken_for_the_end_of_the_log(
     tmp_path: Path, reader: Opened, sealed: bool
 ) -> None:
     """In a sealed segment, and where the writer has published what stands there."""
@@ -262,7 +264,7 @@ def test_what_is_damaged_is_told_and_not_taken_for_the_end(
         assert _seen(engine)[0] == [6 if sealed else 2]
 
 
-def test_what_compaction_dropped_is_read_anew(tmp_path: Path, reader: Opened) -> None:
+def test_a_reader_looks_up_nodes_that_compaction_moved(tmp_path: Path, reader: Opened) -> None:
     with _writer(tmp_path / "store") as store:
         ids = list(store.stream("s").add_many([{b"pad": bytes(300)}] * 500))
         engine = reader(tmp_path / "store")
@@ -322,7 +324,7 @@ def test_a_number_that_does_not_follow_is_not_taken(alone: Path, reader: Opened)
     assert _added(engine) == 10
 
 
-def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -> None:
+def test_unpublished_commits_are_not_read(tmp_path: Path, reader: Opened) -> None:
     """A writer of this boot says how far it is; one of another boot says nothing."""
     path = tmp_path / "store"
     small_store.make(path)
@@ -359,7 +361,7 @@ def test_what_was_not_published_does_not_count(tmp_path: Path, reader: Opened) -
     assert readonly.published(engine, "other") is None
 
 
-def test_up_to_what_was_published_it_is_built(tmp_path: Path, reader: Opened) -> None:
+def test_a_readonly_index_ends_at_the_published_position(tmp_path: Path, reader: Opened) -> None:
     """Also behind it, whole commits stand in the log: their writer may not be through."""
     path = tmp_path / "store"
     small_store.make(path)
@@ -426,7 +428,7 @@ def test_why_a_store_cannot_be_read_is_told(alone: Path) -> None:
     assert [each.exists() for each in fs.homes] == [False]
 
 
-def test_who_closed_follows_no_more(alone: Path) -> None:
+def test_a_closed_reader_follows_no_more(alone: Path) -> None:
     engine, _ = readonly.open_engine(LOCAL, alone, OPTIONS)
     follow = engine.follow
     assert follow is not None

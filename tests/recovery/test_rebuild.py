@@ -136,7 +136,7 @@ def test_a_sealed_node_that_is_opened_again_is_counted_no_more(tmp_path: Path) -
     assert counted() == (1, 2)
 
 
-def test_when_the_next_entry_is_due(tmp_path: Path) -> None:
+def test_the_next_due_time_survives_a_rebuild(tmp_path: Path) -> None:
     """After each commit that changes it, and after the stream went."""
     with logstore.open(tmp_path / "store", encoding=None, background=False) as store:
         wake = store._engine().wake
@@ -346,7 +346,7 @@ def _made(path: Path, *, dropped: bool) -> None:
             log_tail.roll_locked(store._engine(), words)
 
 
-def test_what_is_rebuilt_is_what_was(tmp_path: Path) -> None:
+def test_a_rebuilt_index_equals_the_lost_one(tmp_path: Path) -> None:
     path = tmp_path / "store"
     _made(path, dropped=True)
     with logstore.open(path, background=False, encoding=None) as store:

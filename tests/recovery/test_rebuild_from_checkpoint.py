@@ -262,7 +262,7 @@ def test_a_compacted_segment_that_nothing_left_speaks_of(moved: Compacted, tmp_p
         assert store.stream(name).info().length == 17
 
 
-def test_of_streams_that_no_frame_names_their_nodes_are_left(tmp_path: Path) -> None:
+def test_nodes_of_unnamed_streams_are_left_out(tmp_path: Path) -> None:
     made = Compacted(tmp_path / "store", later=False)
     path = made.path
     for each in (path / "checkpoint").iterdir():

@@ -138,7 +138,7 @@ def test_a_segment_without_a_frame_is_left_out(path: Path, tmp_path: Path) -> No
         _repaired(path, tmp_path)
 
 
-def test_behind_damage_the_active_segment_gets_an_end(path: Path, tmp_path: Path) -> None:
+def test_a_damaged_active_segment_gets_an_end(path: Path, tmp_path: Path) -> None:
     """As if another one began behind its last whole commit."""
     log = frames.of(path, 2)
     small_store.cut(path, log[1])

@@ -69,9 +69,7 @@ def test_segments_are_written_anew_from_a_place_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("node_max_entries", [8, 100])
-def test_what_a_failed_sync_puts_at_risk_from_every_commit_on(
-    tmp_path: Path, node_max_entries: int
-) -> None:
+def test_entries_at_risk_after_a_failed_sync(tmp_path: Path, node_max_entries: int) -> None:
     """Entries, frames and commits behind any position of a log of several segments; also if nodes
     are sealed there that began before."""
     with _store(tmp_path / "store", node_max_entries=node_max_entries) as store:
@@ -128,7 +126,7 @@ def test_a_node_put_together_from_what_is_left() -> None:
     assert wanted.as_sealed(3) == (lp, False)
 
 
-def test_only_what_is_lost_behind_it_concerns_a_node() -> None:
+def test_losses_before_a_node_do_not_concern_it() -> None:
     gaps = ReplayGuard(None, RecoveryReport())  # type: ignore[arg-type]
     assert not gaps
     gaps.passed(100, 200)
@@ -190,7 +188,7 @@ SAID: list[tuple[frame.Body, _DamagedFrame | None]] = [
 
 
 @pytest.mark.parametrize(("body", "said"), SAID)
-def test_what_the_bytes_of_a_frame_say(body: frame.Body, said: _DamagedFrame | None) -> None:
+def test_frame_heads_found_in_damaged_bytes(body: frame.Body, said: _DamagedFrame | None) -> None:
     buffer = CommitBuffer(1 << 32 | 64, 1)
     add_frame(buffer, body)
     data = buffer.encode(0, 0)
@@ -246,7 +244,7 @@ def test_a_damaged_segment_is_durable_before_another_says_where_it_ends(path: Pa
     ]
 
 
-def test_behind_a_segment_without_a_commit_none_came_before(tmp_path: Path) -> None:
+def test_a_segment_header_tells_that_none_committed_before_it(tmp_path: Path) -> None:
     """The header of the segment that follows says so: where it ends, and no commit."""
     path = tmp_path / "store"
     with logstore.open(path, encoding=None, background=False) as store:
@@ -283,7 +281,7 @@ def test_a_node_that_was_not_there_is_missing(path: Path) -> None:
     assert not seen._came_since(1, next(each.offset for each in frames.everything(path)[:9]))
 
 
-def test_whose_append_a_frame_is() -> None:
+def test_an_append_belongs_to_the_node_of_its_master_id() -> None:
     """Of the node against whose master ID it was encoded, and only if it is sound."""
     lp = codec().new_node(5, 0, [b"n", b"1"])
     longer, at = codec().append(lp, 5, 0, 9, 3, [b"n", b"2"])

@@ -80,7 +80,9 @@ def _names(nth: int) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("nth", range(len(FRAMES)))
-def test_what_a_frame_alone_held_is_told(nth: int, made: Path, tmp_path: Path) -> None:
+def test_salvage_reports_the_content_of_each_lost_frame(
+    nth: int, made: Path, tmp_path: Path
+) -> None:
     kind, gone, x, y = FRAMES[nth]
     path = shutil.copytree(made, tmp_path / "store")
     log = frames.everything(path)
@@ -159,7 +161,7 @@ def test_a_segment_that_is_missing_takes_its_entries_along(made: Path, tmp_path:
     assert small_store.held(path) == {b"z": list(range(20, 26))}
 
 
-def test_of_a_stream_that_was_dropped_nothing_is_told_to_be_gone(tmp_path: Path) -> None:
+def test_losses_of_a_dropped_stream_are_reported_without_a_name(tmp_path: Path) -> None:
     """Its number says no name: the bytes are told, under none."""
     path = tmp_path / "store"
     small_store.make(path)
@@ -265,7 +267,7 @@ def _kept(path: Path) -> list[object]:
 @pytest.mark.parametrize(
     ("piece_bytes", "scheduled"), [(1, 1), (150, 2), (400, 5), (1 << 20, 1000)]
 )
-def test_all_of_it_is_there(
+def test_salvage_of_a_whole_store_has_everything(
     whole: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, scheduled: int
 ) -> None:
     path = shutil.copytree(whole.path, tmp_path / "store")
@@ -293,7 +295,7 @@ def test_all_of_it_is_there(
     assert told[-1][0] <= told[-1][1]
 
 
-def test_where_it_may_not_go(whole: Shop, tmp_path: Path) -> None:
+def test_refused_destinations_of_salvage(whole: Shop, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter").touch()
     with pytest.raises(OptionError, match="is not empty"):
@@ -306,7 +308,7 @@ def test_where_it_may_not_go(whole: Shop, tmp_path: Path) -> None:
     shutil.rmtree(beside)
 
 
-def test_what_a_report_says(whole: Shop, tmp_path: Path) -> None:
+def test_the_report_of_a_whole_and_of_an_empty_salvage(whole: Shop, tmp_path: Path) -> None:
     told = salvage(whole.path, tmp_path / "new").as_dict()
     assert told["whole"] is True
     assert (told["gone"], told["damage"], told["streams"]) == ([], [], 5)

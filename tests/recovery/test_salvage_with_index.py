@@ -26,7 +26,7 @@ from tests.recovery import small_store
 X, Y = [1, 4, 5, 6, 7, 8, 10], list(range(1, 11))
 Told = tuple[bytes, int, int, int | None]
 
-# Which frames are damaged (see `test_told`): what is gone, what is left, what is unsure.
+# Which frames are damaged: what is gone, what is left, what is unsure.
 DAMAGED: dict[tuple[int, ...], tuple[list[Told], list[int], list[int], list[str]]] = {
     (0, 13): ([], X, Y, []),  # the names
     (11, 12): ([], X, Y, []),  # the open node, which is in the index
@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=lambda each: "-".join(map(str, each)))
-def test_what_is_gone_is_told_to_the_entry(
+def test_salvage_with_an_index_reports_each_lost_entry(
     damaged: tuple[int, ...], made: Path, tmp_path: Path
 ) -> None:
     gone, x, y, unsure = DAMAGED[damaged]
@@ -162,7 +162,7 @@ def test_an_index_of_an_older_format_is_not_the_stores_own(
     assert small_store.held(tmp_path / "new") == {b"x": X, b"y": Y}
 
 
-def test_of_a_node_whose_delete_is_lost_as_well_nothing_is_given(tmp_path: Path) -> None:
+def test_a_node_with_a_lost_delete_is_not_salvaged(tmp_path: Path) -> None:
     """All its adds are there, and one more than lived: which of them was deleted is not known."""
     path = tmp_path / "store"
     with logstore.open(path, encoding=None, background=False, node_max_entries=4) as store:

@@ -139,7 +139,7 @@ LIKE: dict[str, tuple[Change, list[int]]] = {
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_which_nodes_come_back(name: str, made: Path, tmp_path: Path) -> None:
+def test_nodes_that_salvage_takes(name: str, made: Path, tmp_path: Path) -> None:
     change, masters = LIKE[name]
     path = shutil.copytree(made, tmp_path / "store")
     with logstore.open(path, encoding=None, background=False) as store:

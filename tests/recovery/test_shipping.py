@@ -44,7 +44,7 @@ def restored(uri: object, target: Path) -> list[str]:
         return ids(store)
 
 
-def test_only_what_is_new_is_sent_and_what_is_old_goes(tmp_path: Path) -> None:
+def test_a_ship_sends_new_files_and_removes_old_ones(tmp_path: Path) -> None:
     uri, target = tmp_path / "away", tmp_path / "again"
     with filled(tmp_path / "store") as store:
         first = ship(store, uri)
@@ -73,7 +73,7 @@ def logstore_pins(store: logstore.Store[bytes]) -> list[str]:
     return os.listdir(Path(store.path) / "pins")
 
 
-def test_what_comes_meanwhile_is_in_the_next(tmp_path: Path) -> None:
+def test_changes_during_a_ship_are_in_the_next_one(tmp_path: Path) -> None:
     """Commits, checkpoints and a compaction that takes segments away, while files are sent."""
     uri = tmp_path / "away"
     with filled(tmp_path / "store") as store:
@@ -269,7 +269,7 @@ def shipped_files(uri: Path) -> list[tuple[str, bytes]]:
     return [(str(each), each.read_bytes()) for each in files]
 
 
-def test_all_that_is_read_is_read_from_an_object_store(tmp_path: Path) -> None:
+def test_a_shipped_store_is_read_from_an_object_store(tmp_path: Path) -> None:
     """Ranges, scans, groups and commands; and a server that goes away is an error, not the end."""
     port = empty_bucket(tmp_path / "s3")
     uri = URI.format(port=port)
@@ -336,7 +336,7 @@ def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
         assert shipped_files(uri) == bytes_there
 
 
-def test_what_is_no_shipped_store_is_told(tmp_path: Path) -> None:
+def test_a_uri_without_a_shipped_store_is_an_error(tmp_path: Path) -> None:
     uri = tmp_path / "away"
     with filled(tmp_path / "store") as store:
         ship(store, uri)

@@ -193,7 +193,7 @@ def as_before_lines(uri: Path, store: Path) -> None:
     (store / file_names.SHIPPED).write_bytes(versioned.sealed(msgpack.packb(record)))
 
 
-def test_what_an_older_logstore_shipped_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_ship_continues_that_of_an_older_logstore(tmp_path: Path) -> None:
     """By the store that it says it shipped, and by no copy of it."""
     uri = tmp_path / "away"
     with opened(tmp_path / "store") as store:

@@ -194,7 +194,7 @@ def _found(codec: Codec, data: bytes, room: int, rng: random.Random) -> tuple[in
         begin = search.resume
 
 
-def test_what_is_known_wrong_of_a_head_is_not_waited_for() -> None:
+def test_a_head_with_wrong_fields_is_refused_without_its_payload() -> None:
     """Kind, flags, length, commit, ordinal, and what its writer knew to be durable."""
     good = {"size": 8, "commit": 4, "durable": 0, "ordinal": 0, "kind": 5, "flags": 1}
     wrong = [

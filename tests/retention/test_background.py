@@ -65,7 +65,7 @@ def test_without_background_nothing_goes(tmp_path: Path) -> None:
         assert len(store.stream("s")) == 500
 
 
-def test_many_processes_drop_it_once_and_adds_go_on(tmp_path: Path) -> None:
+def test_several_processes_drop_each_node_once(tmp_path: Path) -> None:
     """Each entry goes once, whoever does it; what is added meanwhile stays in order."""
     path = tmp_path / "store"
 
@@ -92,7 +92,7 @@ def test_many_processes_drop_it_once_and_adds_go_on(tmp_path: Path) -> None:
     assert check(path).damage == []
 
 
-def test_killed_at_random_moments_only_whole_nodes_are_gone(tmp_path: Path) -> None:
+def test_kills_of_retention_leave_whole_nodes(tmp_path: Path) -> None:
     """A writer with retention in its background is killed; what is left is an unbroken end."""
     path, seed = tmp_path / "store", seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
@@ -161,7 +161,7 @@ def kept(store: logstore.Store[bytes]) -> Any:
     return ids_of(store, b"s")
 
 
-def test_only_what_was_shipped_is_dropped(tmp_path: Path) -> None:
+def test_keep_until_shipped_drops_shipped_nodes_only(tmp_path: Path) -> None:
     path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
     with opened(path, clock) as store:
         stream, free = store.stream("s"), store.stream("free")
@@ -197,7 +197,7 @@ def test_only_what_was_shipped_is_dropped(tmp_path: Path) -> None:
             stream.configure(keep_until_shipped=1)  # type: ignore[arg-type]
 
 
-def test_what_compaction_moved_is_known_as_shipped(tmp_path: Path) -> None:
+def test_nodes_moved_by_compaction_count_as_shipped(tmp_path: Path) -> None:
     """The segments of compaction have higher numbers than the one that is written to."""
     path, uri, clock = tmp_path / "store", tmp_path / "away", FixedClock()
     with opened(path, clock) as store:

@@ -169,7 +169,7 @@ def test_another_field_another_stream(tmp_path: Path) -> None:
         assert (newest(store, 0), newest(store, 1)) == (3, 1)
 
 
-def test_what_groups_have_pending_stays_pending(tmp_path: Path) -> None:
+def test_compact_by_leaves_pending_entries_pending(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         fill(store, 10)
         group = store["s"].group("g", "0")
@@ -179,7 +179,7 @@ def test_what_groups_have_pending_stays_pending(tmp_path: Path) -> None:
         assert [each.id.ms for each in group.read("c")] == [6, 7, 8, 9, 10]
 
 
-def test_what_is_refused_and_told(tmp_path: Path) -> None:
+def test_latest_refuses_invalid_keys_and_streams_without_compact_by(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         assert store["s"].latest("a") is None  # there is no stream
         store["s"].add({"k": "a"})

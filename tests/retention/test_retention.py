@@ -43,7 +43,7 @@ def filled(store: logstore.Store[bytes], name: bytes, clock: FixedClock, count: 
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_what_is_left_is_what_the_model_says(tmp_path: Path, rule: dict[str, int]) -> None:
+def test_retention_keeps_the_entries_of_the_model(tmp_path: Path, rule: dict[str, int]) -> None:
     path, clock = tmp_path / "store", FixedClock()
     with opened(path, clock) as store:
         filled(store, b"s", clock)
@@ -165,7 +165,7 @@ def test_nodes_without_limits_are_dropped_too(tmp_path: Path) -> None:
         assert nodes_of(store, b"s") == first[-1:]
 
 
-def test_what_groups_hold_of_dropped_entries_stays_pending(tmp_path: Path) -> None:
+def test_dropped_entries_stay_pending(tmp_path: Path) -> None:
     """As XTRIM with KEEPREF, the default of the peers."""
     path, clock = tmp_path / "store", FixedClock()
     with opened(path, clock) as store:

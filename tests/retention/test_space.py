@@ -112,7 +112,7 @@ def half_dead(store: logstore.Store[bytes], clock: FixedClock) -> None:
     clock.ms += 2 * MINUTE_MS
 
 
-def test_what_lives_is_moved_and_young_segments_are_left(tmp_path: Path) -> None:
+def test_compaction_moves_live_nodes_and_leaves_young_segments(tmp_path: Path) -> None:
     clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock) as store:
         half_dead(store, clock)
@@ -167,7 +167,7 @@ def test_segments_that_a_scan_names_are_left_alone_for_a_while(tmp_path: Path) -
         assert store.info().log_bytes < size
 
 
-def test_stopped_between_any_two_steps_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_compaction_stopped_between_any_two_steps_loses_nothing(tmp_path: Path) -> None:
     clock, path = FixedClock(), tmp_path / "store"
     with opened(path, clock) as store:
         half_dead(store, clock)
@@ -260,7 +260,7 @@ def reopened(path: Path, clock: FixedClock) -> None:
         store.stream("s").add({"n": "from another"})
 
 
-def test_who_calls_for_a_compaction_does_not_wait_for_the_end_of_it(tmp_path: Path) -> None:
+def test_compact_does_not_wait_for_a_throttled_background(tmp_path: Path) -> None:
     clock = FixedClock()
     with opened(tmp_path / "store", clock) as store:
         half_dead(store, clock)
@@ -311,7 +311,7 @@ with logstore.open(path, sync="os", segment_bytes=1 << 16, node_max_entries=10) 
 """
 
 
-def test_killed_in_the_midst_of_it_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_kill_during_compaction_loses_nothing(tmp_path: Path) -> None:
     path, seed = tmp_path / "store", seeds.seed()
     print(f"LOGSTORE_SEED={seed}")
     chance = random.Random(seed)

@@ -143,7 +143,7 @@ def test_a_set_of_one_value_answers_as_that_value(values: Store[bytes], sign: st
     ],
     ids=str,
 )
-def test_what_would_be_compared_as_another_value_is_refused(
+def test_conditions_that_would_change_the_value_are_refused(
     values: Store[bytes], kind: Any, operand: Any
 ) -> None:
     """An integer column was compared with 2 where 2.5 was said, and a time with microseconds where

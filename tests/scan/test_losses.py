@@ -110,7 +110,7 @@ def test_neighbours_are_one_loss(
     assert raised.value.offset == nodes[3].offset
 
 
-def test_what_is_told_lies_in_the_interval(path: Path) -> None:
+def test_reported_losses_lie_in_the_range(path: Path) -> None:
     frame = sealed(path, 2)[3]
     with make_store(path) as store:
         (whole,) = make_plan(store, b"x").splits

@@ -84,7 +84,7 @@ def test_a_pin_that_is_late_is_not_narrowed(tmp_path: Path) -> None:
     assert list((tmp_path / "pins").iterdir()) == []
 
 
-def test_what_may_name_a_segment_is_revoked_before_it_goes(tmp_path: Path) -> None:
+def test_pins_that_may_name_a_segment_are_revoked_before_it_is_removed(tmp_path: Path) -> None:
     """A pin that is being planned may name any; one of other segments stays."""
     held = [pins.create(LOCAL, tmp_path, NOW, TTL) for _ in range(3)]
     pins.narrow(LOCAL, tmp_path, held[0], {3, 4}, NOW, TTL)
@@ -166,7 +166,7 @@ def test_erasure_takes_every_pin(tmp_path: Path) -> None:
         assert list((tmp_path / "s" / "pins").iterdir()) == []
 
 
-def test_who_erases_leaves_no_copy_for_scans(tmp_path: Path) -> None:
+def test_an_erasure_removes_snapshot_files(tmp_path: Path) -> None:
     """The open node of a plan lies in its snapshot file, which no compaction rewrites."""
     with make_store(tmp_path / "s") as store:
         secret = store["x"].add({"secret": "a value in the open node"})
@@ -232,7 +232,7 @@ def test_the_background_gives_back_what_the_dead_left(
         assert files(tmp_path / "s") == []
 
 
-def test_only_a_process_that_is_seen_to_be_gone_is_gone() -> None:
+def test_an_owner_of_a_pin_is_gone_only_if_seen_to_be() -> None:
     with someone() as owner:
         there = process_identity.identity(owner.pid)
         owner.kill()
@@ -290,7 +290,7 @@ def test_a_pin_lives_as_long_as_somebody_reads(store: Store[bytes], tmp_path: Pa
             list(split_reads.batches(split, Gather(batch_rows=4), now_ms=ticking(40 * HOUR_MS)))
 
 
-def test_who_sleeps_over_the_end_of_a_pin_is_told(store: Store[bytes]) -> None:
+def test_a_reader_of_an_expired_pin_gets_an_error(store: Store[bytes]) -> None:
     """And does not read on in segments that may have gone."""
     with store:
         fill(store)
@@ -365,7 +365,7 @@ def test_a_pin_of_an_older_version_holds_until_its_end(store: Store[bytes], tmp_
         assert pins.pinned_segments(LOCAL, tmp_path / "s", now_ms) == {1}
 
 
-def test_what_is_held_by_whom_and_since_when(store: Store[bytes], tmp_path: Path) -> None:
+def test_pins_tell_owner_purpose_and_time(store: Store[bytes], tmp_path: Path) -> None:
     path = tmp_path / "s"
     with store:
         fill(store)

@@ -187,7 +187,7 @@ def test_random_conditions_answer_as_those_over_a_frame(races: Store[bytes]) -> 
         same(races, every, asked, f"seed {seed}, condition {at}: {asked}")
 
 
-def test_what_is_handed_down_holds_wherever_the_condition_does(races: Store[bytes]) -> None:
+def test_pushed_down_conditions_keep_every_matching_row(races: Store[bytes]) -> None:
     """Also as a condition stands before Polars makes it simpler: NaN, null and series among it."""
     scan = races.scan(columns=COLUMNS)
     every = scan.to_arrow()

@@ -116,7 +116,7 @@ def planned(tmp_path: Path) -> Plan:
         return make_plan(store, b"x", min_partitions=2)
 
 
-def test_what_is_gone_is_said(planned: Plan, tmp_path: Path) -> None:
+def test_a_missing_pin_snapshot_or_segment_is_an_error(planned: Plan, tmp_path: Path) -> None:
     store, split = tmp_path / "s", planned.splits[0]
     snapshot = pinfile.snapshot_path(store, planned.pin_id)
     pin, segment = pinfile.path(store, planned.pin_id), store / "log" / f"{1:020d}.log"

@@ -154,7 +154,7 @@ def test_conditions_that_cannot_be(races: Store[bytes], where: Any) -> None:
     ],
     ids=str,
 )
-def test_what_a_scan_cannot_be(races: Store[bytes], options: Any, error: type) -> None:
+def test_invalid_scans_are_refused(races: Store[bytes], options: Any, error: type) -> None:
     with pytest.raises(error):
         races["race:a"].scan(**options)
 

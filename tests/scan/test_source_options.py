@@ -34,7 +34,7 @@ def parse(store: str, **more: str) -> spark_options.SourceOptions:
     return spark_options.parse_read({key.lower(): value for key, value in given.items()})
 
 
-def test_what_is_left_out_has_a_default(path: str) -> None:
+def test_defaults_of_options(path: str) -> None:
     found = parse(path)
     assert found.streams == ("x",)
     assert (found.start, found.end) == (ZERO_ID, MAX_ID)
@@ -89,7 +89,7 @@ def test_ranges(
         ({"maxRowPerTrigger": "5"}, "did you mean 'maxRowsPerTrigger'"),
     ],
 )
-def test_what_cannot_be_is_refused(path: str, given: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused(path: str, given: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words.replace("(", r"\(")):
         parse(path, **given)
 
@@ -113,7 +113,7 @@ def test_the_directory_must_be_a_store(tmp_path: Path) -> None:
         parse(str(tmp_path))
 
 
-def test_what_hdfs_needs_is_said_in_one_line() -> None:
+def test_an_error_of_hdfs_without_java_is_one_line() -> None:
     """Its library tells each place where it looked for Java, in as many lines."""
     with pytest.raises(FileSystemError, match="HDFS needs a Java") as raised:
         parse("hdfs://127.0.0.1:1/store")

@@ -181,7 +181,7 @@ def test_the_memory_of_a_scan_is_bounded(tmp_path: Path) -> None:
     assert most < ANON_MAX_KB, f"{most} kB of anonymous memory"
 
 
-def test_what_was_added_before_an_error_is_not_added_again(
+def test_rows_read_before_an_error_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A segment that goes between two nodes of one snapshot: the rest is looked up again."""

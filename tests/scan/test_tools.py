@@ -241,7 +241,7 @@ def test_a_scan_by_its_name_in_duckdb(races: Store[bytes]) -> None:
         assert duckdb.sql("select count(*) from scan").fetchall() == [(5,)]
 
 
-def test_what_cannot_be_attached(races: Store[bytes]) -> None:
+def test_invalid_attaches_are_refused(races: Store[bytes]) -> None:
     with duckdb.connect() as con:
         with pytest.raises(EntryTypeError):
             logstore.duckdb.attach(con, "path")  # type: ignore[arg-type]
@@ -253,7 +253,7 @@ def test_what_cannot_be_attached(races: Store[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["filter", "to_table", "head", "get_fragments", "count_rows"])
-def test_what_the_data_set_has_not_is_refused(races: Store[bytes], name: str) -> None:
+def test_unsupported_calls_of_a_data_set_are_refused(races: Store[bytes], name: str) -> None:
     """Those of pyarrow would end the process."""
     with pytest.raises(UsageError, match="the scan itself"):
         getattr(races["race:a"].scan().dataset(), name)(pc.field("ms") > 1)
@@ -330,7 +330,7 @@ def test_polars_tells_names_by_case(alike: Store[bytes]) -> None:
     assert only.rows() == [(None, 3)]
 
 
-def test_what_polars_cannot_scan(races: Store[bytes]) -> None:
+def test_invalid_polars_scans_are_refused(races: Store[bytes]) -> None:
     with pytest.raises(OptionError):
         logstore.polars.scan(races, columns=["a", "a"])
     with pytest.raises(StreamNotFoundError):

@@ -99,7 +99,7 @@ def test_a_checkpoint_while_all_changes(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_who_is_killed_while_adding_is_finished_by_the_next(tmp_path: Path, point: str) -> None:
+def test_a_killed_due_add_is_finished_by_the_next_writer(tmp_path: Path, point: str) -> None:
     """Before the append, behind it, behind LMDB's commit: it is added once, and the word that says
     what is due next is right."""
     clock = FixedClock()

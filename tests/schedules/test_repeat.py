@@ -29,7 +29,7 @@ def dues(store: Store[Any], name: str = "a") -> list[int]:
     return [each.key.due_ms - START_MS for each in store.stream(name).scheduled()]
 
 
-def test_what_comes_while_it_is_listed_is_not_listed_twice(
+def test_an_entry_rescheduled_during_a_listing_is_listed_once(
     store: Store[Any], clock: FixedClock
 ) -> None:
     """A list that fits a page is of one moment, however slowly it is gone through."""
@@ -125,7 +125,7 @@ def test_cron_expressions_and_time_zones(cron: str, tz: str, now: str, then: str
     assert ZoneInfo(tz) is not None
 
 
-def test_what_is_no_schedule_is_refused(store: Store[Any]) -> None:
+def test_invalid_repeating_schedules_are_refused(store: Store[Any]) -> None:
     """Before anything is made, with what to do."""
     stream = store.stream("a")
     for wrong, told in (

@@ -221,7 +221,7 @@ def test_bad_times_are_refused(store: Store[Any], at: Any, after: Any) -> None:
     assert "a" not in store
 
 
-def test_what_is_missing_is_told(store: Store[Any]) -> None:
+def test_a_schedule_without_a_time_is_refused(store: Store[Any]) -> None:
     with pytest.raises(OptionError, match=r"at= .* after=, or every= or cron="):
         store.stream("a").schedule({"n": "1"})
 
@@ -241,7 +241,7 @@ def test_bad_entries_are_refused(store: Store[Any]) -> None:
     assert len(values(stream)[0]) == FIELDS_MAX_BYTES - 1
 
 
-def test_between_two_milliseconds_counts_as_the_later(clock: FixedClock) -> None:
+def test_times_between_two_milliseconds_round_up(clock: FixedClock) -> None:
     """Nothing comes early."""
     moment = datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
     assert when(moment, None, clock).ms == 1_893_456_000_001

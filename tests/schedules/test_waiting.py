@@ -177,7 +177,7 @@ def test_many_readers_and_one_entry(store: Store[Any]) -> None:
         in_time(next(iter(stream)), key.due_ms)
 
 
-def test_more_than_a_batch_reaches_who_waits_for_the_last(store: Store[Any]) -> None:
+def test_a_reader_gets_a_due_entry_behind_a_whole_batch(store: Store[Any]) -> None:
     """A reader of another stream adds what is in front of its own entry."""
     count = 3 * due_entries.BATCH_ENTRIES
     due_ms = time.time_ns() // 1_000_000 + 300
@@ -200,7 +200,7 @@ def test_a_time_out_is_kept_where_something_is_due_later(store: Store[Any]) -> N
     assert stream.info().scheduled == 1
 
 
-def test_what_cannot_be_added_fails_no_reader(
+def test_a_due_entry_that_cannot_be_added_fails_no_reader(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full disk: the reader waits on, it is said once and not all the time, and tried again."""

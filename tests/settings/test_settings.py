@@ -91,7 +91,7 @@ def test_settings_survive(tmp_path: Path, between: Callable[[Path], None]) -> No
     assert not report.damage, report.damage
 
 
-def test_what_is_left_out_stays_and_none_takes_away(tmp_path: Path) -> None:
+def test_omitted_settings_stay_and_none_removes_one(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store") as store:
         stream = store.stream("s")
         assert stream.configure(max_entries=5).max_entries == 5

@@ -176,7 +176,7 @@ def test_fields_that_differ_by_case_are_told_apart(load: Load) -> None:
     assert load("cases").selectExpr("fields['id']", "fields['Temp']").first() == ("mine", "1")
 
 
-def test_what_a_column_is_does_not_depend_on_what_entries_bring(
+def test_columns_do_not_depend_on_the_entries(
     load: Load, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The check of the case was by the first and last entries: a job failed on the day when those
@@ -244,7 +244,7 @@ def test_malformed_records(load: Load) -> None:
         load("weather", schema, mode="FAILFAST").collect()
 
 
-def test_what_cannot_begin_is_refused_in_one_line(spark: Any, path: Path, tmp_path: Path) -> None:
+def test_invalid_columns_are_one_line_errors(spark: Any, path: Path, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("a",)], "value string")
     for mode in ("append", "overwrite"):
         with pytest.raises(Exception, match="NotAStoreError"):

@@ -105,9 +105,7 @@ def test_rows_are_counted_as_they_are_read(path: Path) -> None:
     assert counts == {"true": ROWS, "false": ROWS - 12}
 
 
-def test_what_is_left_out_is_a_line_of_the_log(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_left_out_nodes_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "logstore.spark"):
         found = numbers(path, failOnDataLoss="false", minPartitions="1")
     assert len(found) == ROWS - 12

@@ -117,7 +117,9 @@ def test_a_cached_table_is_read_anew_by_a_refresh(
     spark.sql(f"UNCACHE TABLE {table}")
 
 
-def test_behind_the_end_of_a_pin(spark: Any, path: Path, table: str, count: Count) -> None:
+def test_a_dataframe_after_the_end_of_its_pin(
+    spark: Any, path: Path, table: str, count: Count
+) -> None:
     """What is cached stays, a table goes on, all else says so and what to do."""
     frame = load(spark, path)
     frame.createOrReplaceTempView("ended_view")

@@ -96,7 +96,7 @@ def test_a_store_that_is_being_shipped(tmp_path: Path) -> None:
     assert "secret" not in "".join(seen)
 
 
-def test_what_is_newer_there_is_read_by_a_new_load(spark: Any, tmp_path: Path) -> None:
+def test_a_new_load_reads_the_newest_ship(spark: Any, tmp_path: Path) -> None:
     uri = tmp_path / "away"
     with filled(tmp_path / "store") as store:
         ship(store, uri)

@@ -86,7 +86,7 @@ def test_a_column_says_the_stream(spark: Any, path: Path) -> None:
         assert ids == sorted(set(ids))
 
 
-def test_what_spark_reads_can_be_written(spark: Any, path: Path) -> None:
+def test_standard_columns_can_be_written_back(spark: Any, path: Path) -> None:
     """All standard columns of another stream, with repeated fields."""
     with make_store(path) as store:
         store["twice"].add([("f", "1"), ("f", "2"), ("g", "3")], id="7-7")
@@ -228,7 +228,7 @@ def test_one_stream_that_is_refused_refuses_all(spark: Any, path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_invalid_writes_are_refused(
     spark: Any, path: Path, query: str, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Exception, match="Error") as raised:
@@ -252,7 +252,7 @@ def test_a_job_that_fails_half_way_leaves_nothing(spark: Any, path: Path) -> Non
             time.sleep(0.01)
 
 
-def test_what_a_dead_driver_staged_goes_with_the_next_open(path: Path) -> None:
+def test_staged_files_of_a_dead_driver_are_removed_at_the_next_open(path: Path) -> None:
     """A driver that was killed behind its tasks: a pin of a process that is gone, and its file."""
     import subprocess
     import sys
@@ -318,7 +318,7 @@ def test_an_executor_without_the_mount_is_told_so(path: Path) -> None:
     assert list(path.iterdir()) == []
 
 
-def test_what_was_published_is_rebuilt_from_the_log(path: Path) -> None:
+def test_published_writes_survive_a_rebuild(path: Path) -> None:
     """Two writes of given and of store-made IDs behind an open node, then the index is lost."""
     from logstore.spark_io import publishing, spark_options
     from logstore.spark_io.sink import BatchSink

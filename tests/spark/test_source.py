@@ -122,7 +122,7 @@ def test_the_schema_names_fields(load: Load) -> None:
         ("speed double", {"mode": "FAILFAST"}, "field 'speed' is no double: 'fast'"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_invalid_reads_are_refused(
     load: Load, schema: str | None, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Exception, match="Error") as raised:
@@ -243,7 +243,7 @@ def test_a_store_that_is_only_read(load: Load, path: Path, tmp_path: Path) -> No
     assert sorted(each.name for each in copy.rglob("*")) == before
 
 
-def test_what_is_sent_is_small(spark: Any, tmp_path: Path) -> None:
+def test_splits_and_readers_are_small(spark: Any, tmp_path: Path) -> None:
     """The splits and the reader of a stream of 100,000 nodes."""
     from pyspark import cloudpickle
 

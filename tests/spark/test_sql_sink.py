@@ -53,7 +53,7 @@ def kept(path: Path) -> list[tuple[str, dict[str, str]]]:
     return [(id, {field.decode(): value.decode() for field, value in pairs}) for id, pairs in found]
 
 
-def test_what_sql_writes(spark: Any, laps: Path) -> None:
+def test_inserts_by_table_and_by_view(spark: Any, laps: Path) -> None:
     """By table and by view; a view with columns of its own takes fields by their names."""
     spark.sql("INSERT INTO laps (id, fields) VALUES ('2-0', map('n', '2'))")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen {using(laps)}")
@@ -78,7 +78,7 @@ def test_what_sql_writes(spark: Any, laps: Path) -> None:
     assert (told["fields"], told["Table"]) == ("map<string,string>", "laps")
 
 
-def test_what_sql_cannot_do_is_an_error_and_changes_nothing(spark: Any, laps: Path) -> None:
+def test_unsupported_statements_are_errors_and_change_nothing(spark: Any, laps: Path) -> None:
     """The errors that docs/spark.md tells of."""
     spark.sql(f"CREATE TABLE own_columns (n int) {using(laps)}")
     cases = {

@@ -78,7 +78,7 @@ def test_tables_say_the_store(root: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_is_said(root: Path, tmp_path: Path) -> None:
+def test_invalid_paths_are_errors_at_the_load(root: Path, tmp_path: Path) -> None:
     """When it is loaded, before a job begins."""
     shutil.copytree(root / "h1", tmp_path / "copy")
     damaged = tmp_path / "damaged" / "store"

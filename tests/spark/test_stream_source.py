@@ -113,7 +113,7 @@ def test_latest_keeps_where_its_first_batch_began(path: Path) -> None:
     assert pins(path) == 0
 
 
-def test_what_was_trimmed_unread_is_told(path: Path) -> None:
+def test_entries_trimmed_unread_are_reported(path: Path) -> None:
     """And what was read before it was trimmed, or deleted, is no loss."""
     reader = reader_of(path)
     _, end = batch(reader, reader.initialOffset())
@@ -136,7 +136,7 @@ def test_what_was_trimmed_unread_is_told(path: Path) -> None:
         batch(reader, end)
 
 
-def test_what_went_between_the_offset_and_the_plan_is_told(path: Path) -> None:
+def test_entries_lost_between_offset_and_plan_are_reported(path: Path) -> None:
     """As in a batch that is repeated a week later, by a query that is started again."""
     reader, lossy = reader_of(path), reader_of(path, failOnDataLoss="false")
     start = reader.initialOffset()
@@ -247,9 +247,7 @@ def test_offsets_of_an_older_checkpoint(path: Path) -> None:
     reader.stop()
 
 
-def test_what_is_passed_over_is_counted_once_in_the_log(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lost_entries_are_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With failOnDataLoss=false: by batches that are cut behind it, planned, and repeated."""
     reader = reader_of(path, failOnDataLoss="false", maxRowsPerTrigger=9)
     _, end = batch(reader, reader.initialOffset())

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError
+from logstore.spark_io.tables import TABLES
+from tests.house import shown
 from tests.scan.scanned_stores import make_store
 from tests.spark.tables import rows, source_of
 
@@ -29,7 +31,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_the_tables_say(path: Path) -> None:
+def test_tables_about_the_store_equal_info(path: Path) -> None:
     with make_store(path) as store:
         info, segments = store["a"].info(), store.info().segments
     first, second = rows(path, "streams")
@@ -52,6 +54,14 @@ def test_what_the_tables_say(path: Path) -> None:
         {"lag": 5, "stream": "a"}
     ]
     assert len(rows(path, "streams", streams="a*")) == 1
+
+
+def test_the_page_has_the_columns_of_each_table() -> None:
+    told = {name: shown.rows("docs/scan.md", "`table`")[name].split("`")[1] for name in TABLES}
+    assert told == {
+        name: ", ".join(column.split()[0] for column in columns.split(", "))
+        for name, columns in TABLES.items()
+    }
 
 
 def test_in_a_query(spark: Any, path: Path) -> None:

@@ -226,7 +226,7 @@ class Mirror:
             if added is not None:
                 added += info.length - 2
             if self._zombies(name) and isinstance(most, StreamID):
-                most = max(most, info.max_deleted_entry_id)  # see test_zombies
+                most = max(most, info.max_deleted_entry_id)  # see test_node_limits
         words: tuple[Any, ...] = () if added is None else ("ENTRIESADDED", added)
         words += () if most is None else ("MAXDELETEDID", _plain(most))
         self.both(

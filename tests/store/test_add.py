@@ -228,7 +228,7 @@ def add_to_two(store: Store[bytes], expected: Any) -> None:
 
 
 @pytest.mark.parametrize("expected", ["*", "$", "+", "", "1-*", -1, 1.5, [None]], ids=repr)
-def test_what_is_no_id_is_refused_before_anything_changes(
+def test_an_invalid_id_is_refused_before_anything_changes(
     store: Store[bytes], expected: Any
 ) -> None:
     before = commits(store)
@@ -286,7 +286,7 @@ def test_batches_follow_each_other_and_nobody_comes_between(store: Store[bytes])
         assert len(stream) == length + kept + 1
 
 
-def test_what_a_producer_repeats_is_no_conflict(store: Store[bytes]) -> None:
+def test_a_repeated_producer_add_is_no_conflict(store: Store[bytes]) -> None:
     stream = store["s"]
     named = [(f"id-{n}", {"n": n}) for n in range(8)]
     first = stream.add({"n": 0}, producer="p", idempotent_id="id-0", expected_last_id="0")
@@ -321,7 +321,7 @@ def test_in_a_transaction_it_is_what_the_steps_before_leave(store: Store[bytes])
     assert len(many.result) == 1500
 
 
-def test_of_many_who_saw_the_same_one_adds(tmp_path: Path, open_store: OpenStore) -> None:
+def test_one_of_concurrent_conditional_adds_wins(tmp_path: Path, open_store: OpenStore) -> None:
     """Each adds one to the newest number: none is lost, and none is there twice."""
     stores = [open_store(background=False) for _ in range(3)]
 

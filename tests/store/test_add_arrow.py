@@ -69,7 +69,7 @@ def all_fields(store: Store[str], name: str) -> list[dict[str, str]]:
         ),
     ],
 )
-def test_what_is_arrow_is_added(store: Store[str], name: str, form: Any) -> None:
+def test_every_kind_of_arrow_data_is_added(store: Store[str], name: str, form: Any) -> None:
     ids = store.stream(name).add_arrow(form(TABLE), batch=2)
     assert list(ids) == [entry.id for entry in store.stream(name)]
     assert all_fields(store, name) == FIELDS
@@ -84,7 +84,7 @@ def test_data_frames_are_added(store: Store[str]) -> None:
     assert all_fields(store, "pandas") == [{"rider": "Castilla"}]
 
 
-def test_what_a_scan_reads_can_be_added(store: Store[str]) -> None:
+def test_batches_of_a_scan_can_be_added(store: Store[str]) -> None:
     source = store.stream("source")
     source.add([("a", 1), ("a", 2), ("b", "é")], id="5-1")
     source.add({"c": 1}, id="5-9")
@@ -138,7 +138,9 @@ def test_ids_of_a_column(store: Store[str], column: str, values: Any, ids: list[
     ],
     ids=str,
 )
-def test_what_cannot_be_added(store: Store[str], data: Any, options: Any, error: type) -> None:
+def test_invalid_tables_are_refused(
+    store: Store[str], data: Any, options: Any, error: type
+) -> None:
     with pytest.raises(error):
         store.stream("refused").add_arrow(data, **options)
     assert "refused" not in store

@@ -37,7 +37,7 @@ async def numbers(count: int, *, fails_at: int = -1) -> AsyncIterator[dict[str, 
         yield {"n": str(number)}
 
 
-def test_what_a_stream_tells(tmp_path: Path) -> None:
+def test_attributes_of_an_async_stream(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore[str]) -> None:
         stream = store["s"]
         assert (await stream.len(), await stream.first(), await stream.last()) == (0, None, None)
@@ -75,7 +75,7 @@ def test_what_a_stream_tells(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
-def test_what_a_store_can_do(tmp_path: Path) -> None:
+def test_methods_of_an_async_store(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore[str]) -> None:
         await store["a"].add({"n": "1"}, "1-0")
         copy = await store.restore("b", await store["a"].dump())
@@ -200,7 +200,7 @@ def test_handlers_run_at_once_as_many_as_allowed(tmp_path: Path, plain: bool) ->
     go(tmp_path, work)
 
 
-def test_of_handlers_at_once_some_fail(tmp_path: Path) -> None:
+def test_failing_handlers_among_concurrent_ones(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore[str]) -> None:
         stream = store["s"]
         group = await stream.group("g", "0")
@@ -239,7 +239,7 @@ def test_of_handlers_at_once_some_fail(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
-def test_who_is_cancelled_leaves_what_it_had_begun_in_its_backlog(tmp_path: Path) -> None:
+def test_a_cancelled_consumer_leaves_entries_in_its_backlog(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore[str]) -> None:
         stream = store["s"]
         group = await stream.group("g", "0")

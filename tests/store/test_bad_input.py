@@ -167,7 +167,7 @@ WAYS = ["pairs", "a mapping", "of the names before", "columns", "an add"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("codec", ["pure", "native"])
-def test_what_is_too_large_is_refused_before_memory_is_taken(
+def test_too_large_input_is_refused_before_memory_is_taken(
     tmp_path: Path, codec: str, way: str
 ) -> None:
     """In a process of its own: what others took before hid that a gigabyte was copied first."""
@@ -260,7 +260,7 @@ def test_odd_options_of_open(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, b"x", 1.5], ids=repr)
-def test_what_is_no_path(tmp_path: Path, value: Any) -> None:
+def test_an_invalid_path_is_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(OptionError, match="path"):
         logstore.open(value)
     with (
@@ -271,7 +271,7 @@ def test_what_is_no_path(tmp_path: Path, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, b"x", 1.5, ""], ids=repr)
-def test_what_is_no_uri(tmp_path: Path, value: Any) -> None:
+def test_an_invalid_uri_is_refused(tmp_path: Path, value: Any) -> None:
     with (
         logstore.open(tmp_path / "store", background=False) as store,
         pytest.raises(OptionError, match="uri must be a URI or a path"),

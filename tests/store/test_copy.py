@@ -299,7 +299,7 @@ def test_a_killed_copy_is_counted_and_not_listed_and_erased_with_the_rest(
     assert store.info().streams == len(store) == 2
 
 
-def test_what_was_left_is_looked_for_some_streams_at_a_time(
+def test_unfinished_copies_are_searched_in_short_snapshots(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No snapshot is held over all streams of a store; those behind the first ones go, too."""
@@ -339,7 +339,7 @@ def test_a_copy_and_an_import_have_different_temporary_names(store: Store) -> No
     assert len(store.stream(mine)) == 1
 
 
-def test_beside_deletes_without_end_one_commit_copies(
+def test_a_copy_beside_endless_deletes_takes_one_commit(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = others(monkeypatch, *[lambda: store.stream(b"s").delete(first(store))] * 100)
@@ -350,7 +350,7 @@ def test_beside_deletes_without_end_one_commit_copies(
 
 
 @pytest.mark.parametrize("at", [1, 4], ids=["the first commit", "a part"])
-def test_who_interrupts_a_copy_is_not_told_that_it_counts(store: Store, at: int) -> None:
+def test_an_interrupted_copy_raises_no_committedinterrupt(store: Store, at: int) -> None:
     """A commit of it counts, and says so to who is interrupted behind it; the copy does not."""
     opened, count = store._opened, [0]
 

@@ -59,7 +59,7 @@ def test_an_entry_comes_apart(text: Store[str]) -> None:
     assert bool(entry)
 
 
-def test_what_was_deleted_has_an_id_only(text: Store[str]) -> None:
+def test_a_deleted_delivery_has_only_an_id(text: Store[str]) -> None:
     stream = text.stream("s")
     id = stream.add({"a": "1"})
     group = stream.group("g", start="0")
@@ -82,7 +82,7 @@ def test_a_delivery_is_a_value_too(text: Store[str]) -> None:
     assert (delivery["a"], dict(delivery), tuple(delivery)) == ("1", {"a": "1"}, (id, {"a": "1"}))
 
 
-def test_what_is_large_is_shown_short(text: Store[str]) -> None:
+def test_the_repr_of_a_large_entry_is_short(text: Store[str]) -> None:
     entry = added(text, {"long": "x" * 100_000})
     assert "100000 characters" in repr(entry)
     wide = text.stream("s")[text.stream("s").add({f"f{n}": "v" * 500 for n in range(1000)})]
@@ -100,7 +100,7 @@ def test_small_ones_are_shown_whole(text: Store[str]) -> None:
     assert repr(entry.fields) == "{'a': '1'}"
 
 
-def test_what_was_stored_is_no_markup(text: Store[str]) -> None:
+def test_stored_values_are_no_markup_in_a_notebook(text: Store[str]) -> None:
     entry = added(text, {"<b>": "<script>alert(1)</script>", "n\n": "\udcff"})
     for shown in (entry._repr_html_(), entry.fields._repr_html_()):
         assert "<b>" not in shown
@@ -185,7 +185,7 @@ def test_a_store_is_a_collection_of_names(tmp_path: Path) -> None:
             store[0]
 
 
-def test_what_is_told_under_an_encoding_is_text(tmp_path: Path) -> None:
+def test_info_is_text_under_an_encoding(tmp_path: Path) -> None:
     for encoding, name in (("utf-8", "é"), ("latin-1", "é"), (None, b"\xe9")):
         path = tmp_path / str(encoding)
         with opened(path, encoding=encoding) as store:

@@ -73,7 +73,7 @@ def test_an_entry_that_was_deleted_or_trimmed_is_added_anew(store: Store[bytes])
     assert (info.iids_added, info.iids_duplicates, info.iids_tracked) == (3, 0, 1)
 
 
-def test_what_is_too_old_is_added_anew_to_the_millisecond(
+def test_an_idempotent_id_expires_to_the_millisecond(
     store: Store[bytes], clock: FixedClock
 ) -> None:
     stream = store["s"]
@@ -84,7 +84,7 @@ def test_what_is_too_old_is_added_anew_to_the_millisecond(
     assert stream.add({"n": 1}, producer="p", idempotent_id="x") != first
 
 
-def test_only_the_newest_of_a_producer_are_known(store: Store[bytes]) -> None:
+def test_idempotent_max_ids_keeps_the_newest_of_a_producer(store: Store[bytes]) -> None:
     stream = store["s"]
     stream.configure(idempotent_max_ids=2)
     a, b, _ = (stream.add({"n": 1}, producer="p", idempotent_id=each) for each in "abc")
@@ -148,7 +148,7 @@ def test_an_id_that_is_given_again_is_another_entry(store: Store[bytes]) -> None
     assert [entry.fields["n"] for entry in stream] == [b"2", b"3", b"1"]
 
 
-def test_other_settings_clear_what_is_known_and_the_same_do_not(store: Store[bytes]) -> None:
+def test_changed_idempotent_settings_forget_all_ids(store: Store[bytes]) -> None:
     stream = store["s"]
     first = stream.add({"n": 1}, producer="p", idempotent_id="x")
     stream.configure(idempotent_duration=100, idempotent_max_ids=100, max_entries=10)
@@ -211,7 +211,7 @@ def test_a_duplicate_trims_nothing(store: Store[bytes]) -> None:
     assert len(stream) == 1
 
 
-def test_what_must_not_be_made_is_not(store: Store[bytes]) -> None:
+def test_create_false_makes_no_stream(store: Store[bytes]) -> None:
     assert store["s"].add({"n": 1}, producer="p", create=False) is None
     assert list(store["s"].add_many([{"n": 1}], producer="p", create=False)) == []
     assert store.streams() == []
@@ -234,7 +234,7 @@ def test_what_must_not_be_made_is_not(store: Store[bytes]) -> None:
         ({"producer": "p", "idempotent_id": "x" * 1025}, TooLargeError, "give its hash"),
     ],
 )
-def test_what_cannot_be_right_is_refused_before_anything_changes(
+def test_invalid_idempotent_arguments_change_nothing(
     store: Store[bytes], arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -324,7 +324,7 @@ def test_asyncio_adds_once(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_is_known_and_counted_outlives_the_index(open_store: OpenStore) -> None:
+def test_idempotent_ids_and_counts_survive_a_lost_index(open_store: OpenStore) -> None:
     store = open_store()
     given = store["s"].add_many([("a", {"n": 1}), ("b", {"n": 2})], producer="p")
     store["s"].add({"n": 1}, producer="p", idempotent_id="a")
@@ -364,7 +364,7 @@ def test_a_dropped_stream_gives_everything_back(store: Store[bytes]) -> None:
     assert len(store["s"]) == 1
 
 
-def test_what_expired_is_given_back_a_part_at_a_time(
+def test_expired_idempotent_ids_are_removed_in_parts(
     store: Store[bytes], clock: FixedClock
 ) -> None:
     names = [(str(each), {"n": each}) for each in range(1200)]
@@ -380,7 +380,7 @@ def test_what_expired_is_given_back_a_part_at_a_time(
     assert store["s"].info().pids_tracked == 1
 
 
-def test_what_expired_is_given_back_in_the_background_too(
+def test_expired_idempotent_ids_are_removed_in_the_background(
     store: Store[bytes], clock: FixedClock
 ) -> None:
     shared = store._live()
@@ -398,7 +398,9 @@ def test_what_expired_is_given_back_in_the_background_too(
     assert store["a"].info().iids_added == 100
 
 
-def test_what_expired_is_given_back_on_a_full_disk_too(tmp_path: Path, clock: FixedClock) -> None:
+def test_expired_idempotent_ids_are_removed_on_a_full_disk(
+    tmp_path: Path, clock: FixedClock
+) -> None:
     """In the space set aside; and what fails all the same is not tried again at once."""
     full = FailingFileSystem(only=("write",))
     with in_place(full), logstore.open(tmp_path / "s", background=False, clock=clock) as store:

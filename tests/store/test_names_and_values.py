@@ -50,7 +50,7 @@ def test_a_name_of_a_class_of_its_own(store: Store[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", [None, 5, True, bytearray(b"a"), ("a",)])
-def test_what_is_no_name(store: Store[bytes], name: object) -> None:
+def test_an_invalid_name_is_refused(store: Store[bytes], name: object) -> None:
     with pytest.raises(EntryTypeError, match="str or bytes"):
         store.stream(name)  # type: ignore[arg-type]
 
@@ -95,7 +95,7 @@ flats = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=90)), min_
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(flats, min_size=1, max_size=20), single=st.booleans())
-def test_what_goes_in_comes_out(
+def test_names_and_values_round_trip(
     store: Store[bytes], rows: list[list[tuple[bytes, bytes]]], single: bool
 ) -> None:
     stream = store.stream(b"t\0")
@@ -182,7 +182,7 @@ def test_text_outside_of_the_encoding_is_refused(open_store: OpenStore) -> None:
 @pytest.mark.parametrize(
     "encoding", ["nonsense", "utf-16", "utf-32", "base64", "rot13", "", 5, b"utf-8"]
 )
-def test_what_keeps_no_bytes_is_refused(
+def test_values_that_are_no_bytes_are_refused(
     open_store: OpenStore, encoding: Any, tmp_path: Any
 ) -> None:
     with pytest.raises(OptionError, match="encoding"):

@@ -78,7 +78,7 @@ def test_an_entry_that_fills_a_node_never_enters_the_index(open_store: OpenStore
     everything(store)
 
 
-def test_one_entry_a_node(open_store: OpenStore) -> None:
+def test_nodes_of_one_entry(open_store: OpenStore) -> None:
     store = open_store(node_max_entries=1)
     stream = store.stream("s")
     stream.add_many(((ms, 0), {"n": ms}) for ms in range(1, 6))

@@ -147,7 +147,7 @@ def seal(stream: Stream[bytes]) -> None:
         (seal, list(range(321, 1001))),
     ],
 )
-def test_what_others_do_meanwhile_is_seen_from_the_next_batch_on(
+def test_a_range_sees_changes_from_its_next_batch_on(
     store: Store[bytes], change: Callable[[Stream[bytes]], None], left: list[int]
 ) -> None:
     stream = filled(store)

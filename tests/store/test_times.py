@@ -59,7 +59,7 @@ def test_milliseconds_and_moments_are_taken_as_they_are(shop: Store[bytes]) -> N
     assert stream.schedule({"a": "b"}, after=0) is not None
 
 
-def test_where_the_clock_stands_in_1970_so_do_times(tmp_path: Path) -> None:
+def test_relative_times_under_a_clock_of_1970(tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", background=False, clock=FixedClock(1000)) as store:
         assert store.stream("s").schedule({"a": "b"}, at=5000).due_ms == 5000  # type: ignore[union-attr]
 
@@ -155,7 +155,7 @@ def test_moments_are_what_people_mean(
      datetime(1969, 1, 1, tzinfo=UTC), timedelta(-1), b"-1h", "-9999999999w",
      "\ud800"],
 )  # fmt: skip
-def test_what_is_no_moment(day: Store[bytes], odd: Any) -> None:
+def test_an_invalid_moment_is_refused(day: Store[bytes], odd: Any) -> None:
     stream = day.stream("s")
     for call in (
         lambda: stream.range(since=odd), lambda: stream.range(until=odd),

@@ -35,7 +35,7 @@ def ages(store: Store[bytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("age", [timedelta(hours=3), 3 * 3600, 3 * 3600.0])
-def test_what_is_exactly_of_that_age_stays(hourly: Store[bytes], age: Any) -> None:
+def test_a_trim_keeps_entries_of_exactly_that_age(hourly: Store[bytes], age: Any) -> None:
     assert hourly.stream("s").trim(max_age=age, approximate=False) == 6
     assert ages(hourly) == [3, 2, 1, 0]
     everything(hourly)
@@ -51,7 +51,7 @@ def test_the_clock_of_the_store_counts(hourly: Store[bytes], clock: FixedClock) 
     assert (len(hourly.stream("s")), "s" in hourly) == (0, True)
 
 
-def test_nothing_and_all(hourly: Store[bytes]) -> None:
+def test_trims_of_nothing_and_of_everything(hourly: Store[bytes]) -> None:
     assert hourly.stream("s").trim(max_age=timedelta(days=365 * 900), approximate=False) == 0
     assert hourly.stream("s").trim(max_age=0, approximate=False) == 9
     assert ages(hourly) == [0]
@@ -72,7 +72,7 @@ def test_in_a_transaction_the_commit_s_clock_counts(
 
 
 @pytest.mark.parametrize("age", [-1, timedelta(-1), float("inf"), float("nan"), "3", True])
-def test_what_is_no_age_is_refused(hourly: Store[bytes], age: Any) -> None:
+def test_an_invalid_age_is_refused(hourly: Store[bytes], age: Any) -> None:
     with pytest.raises(OptionError):
         hourly.stream("s").trim(max_age=age, approximate=False)
     assert len(ages(hourly)) == 10

@@ -43,7 +43,9 @@ class Reversed:
 
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_what_is_added_comes_back(open_store: OpenStore, codec: str, encoding: str | None) -> None:
+def test_values_round_trip_through_each_codec(
+    open_store: OpenStore, codec: str, encoding: str | None
+) -> None:
     stream = open_store(encoding=encoding).stream("s", codec=codec)
     fields = {f"f{place}": value for place, value in enumerate(VALUES)}
     id = stream.add(fields)
@@ -104,7 +106,9 @@ def test_other_kinds_of_times(open_store: OpenStore) -> None:
         (Reversed(), 5),
     ],
 )  # fmt: skip
-def test_what_a_codec_cannot_hold(store: Store[bytes], codec: Any, value: Any) -> None:
+def test_a_value_that_a_codec_cannot_hold_is_refused(
+    store: Store[bytes], codec: Any, value: Any
+) -> None:
     stream = store.stream("s", codec=codec)
     for add in (
         lambda: stream.add({"fine": "1", "bad": value}),
@@ -118,7 +122,7 @@ def test_what_a_codec_cannot_hold(store: Store[bytes], codec: Any, value: Any) -
 
 
 @pytest.mark.parametrize("codec", ["yaml", "", b"json", 5, Reversed, object()])
-def test_what_is_no_codec(store: Store[bytes], codec: Any) -> None:
+def test_an_invalid_codec_is_refused(store: Store[bytes], codec: Any) -> None:
     for give in (store.stream, store.transaction().stream):
         with pytest.raises(OptionError, match="codec"):
             give("s", codec=codec)
@@ -253,7 +257,7 @@ def test_transactions_and_schedules(store: Store[bytes]) -> None:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_many_are_encoded_as_one(open_store: OpenStore, encoding: str | None) -> None:
+def test_add_many_encodes_values_as_add_does(open_store: OpenStore, encoding: str | None) -> None:
     """Also rows of all kinds, with names that are no ASCII, and those of which one is refused."""
     stream = open_store(encoding=encoding).stream("s", codec="msgpack")
     name = "\udcff" if encoding == "utf-8" else "ÿ"

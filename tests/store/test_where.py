@@ -100,7 +100,7 @@ def test_equal_is_what_an_add_stores_as_the_same_bytes(tmp_path: Path) -> None:
         ({"a": True}, EntryTypeError), ({"\ud800": "a"}, InvalidEntryError),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_at_the_call(
+def test_an_invalid_where_is_refused_at_the_call(
     store: Store[bytes], where: Any, error: type[Exception]
 ) -> None:
     for call in (store["s"].range, store["s"].follow, lambda **given: store.follow(["s"], **given)):
@@ -138,7 +138,7 @@ def test_a_follow_waits_for_what_matches_and_looks_at_nothing_twice(store: Store
     assert next(follow).id == (1200, 0)
 
 
-def test_what_did_not_match_is_not_looked_at_again(store: Store[bytes]) -> None:
+def test_follow_does_not_read_unmatched_entries_again(store: Store[bytes]) -> None:
     stream = store["s"]
     where = stream._matching({"level": "error"})
     following = Following(stream._opened, {b"s": "0"}, 2, where)

@@ -176,7 +176,7 @@ def test_a_copy_is_not_taken_for_one_that_may_lose_something(
         assert numbers(copy)["logstore_streams",] == 3
 
 
-def test_what_is_reclaimable_is_told_alike_however_it_is_paged(
+def test_reclaimable_bytes_do_not_depend_on_paging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of streams with tombstones in sealed nodes, with and without open nodes; the last adds are

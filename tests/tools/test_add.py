@@ -54,7 +54,7 @@ def test_a_refused_id_changes_nothing(id: str, store: Path) -> None:
         assert len(opened.stream("race")) == 4
 
 
-def test_what_is_no_pair_is_wrong_usage(empty: Path) -> None:
+def test_a_word_that_is_no_pair_is_wrong_usage(empty: Path) -> None:
     assert invoke("add", empty, "s", "pair").exit_code == 2
     assert not empty.exists()
 

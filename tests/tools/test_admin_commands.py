@@ -56,7 +56,7 @@ DESTROYING = (
 
 
 @pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
-def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str, ...]) -> None:
+def test_without_a_terminal_or_yes_nothing_changes(store: Path, words: tuple[str, ...]) -> None:
     command, *rest = words
     json_report("schedule", store, "orders", "n=1", "--every", "1h", "--name", "waiting")
     done = invoke(*command.split(), store, *rest)
@@ -68,7 +68,7 @@ def test_nobody_to_ask_and_no_yes_changes_nothing(store: Path, words: tuple[str,
 @pytest.mark.parametrize(
     "words", [each for each in DESTROYING if "redis" not in each[0]], ids=" ".join
 )
-def test_what_is_missing_is_told_before_it_asks(store: Path, words: tuple[str, ...]) -> None:
+def test_a_missing_stream_is_told_before_the_question(store: Path, words: tuple[str, ...]) -> None:
     command, _, *rest = words
     done = invoke(command, store.parent / "none", "orders", *rest)
     assert (done.exit_code, "no such directory" in done.stderr) == (1, True)

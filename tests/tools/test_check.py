@@ -53,7 +53,7 @@ def test_a_tail_is_3(store: Path) -> None:
     assert json.loads(done.stdout)["tail_bytes"] == 25
 
 
-def test_what_is_no_store_is_2(tmp_path: Path) -> None:
+def test_check_of_no_store_exits_with_2(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         done = process("check", path)
         assert done.returncode == 2

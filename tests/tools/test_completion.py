@@ -54,7 +54,7 @@ def test_streams_and_groups_of_the_store_are_completed(filled: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["no store", "no directory", "damaged"])
-def test_nothing_is_told_and_nothing_is_made_where_no_store_can_be_read(
+def test_completion_without_a_readable_store_is_silent(
     broken: str, filled: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "elsewhere"

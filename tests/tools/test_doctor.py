@@ -180,7 +180,7 @@ def spoil(path: Path, check: str) -> None:
 
 
 @pytest.mark.parametrize("check", [*OPEN, *CLOSED])
-def test_what_is_wrong_is_found(path: Path, check: str) -> None:
+def test_doctor_finds_each_fault_with_a_command_that_mends_it(path: Path, check: str) -> None:
     """With a command that exists, and takes those arguments."""
     spoil(path, check)
     gone = ["--idle", 0] if check in {"left-behind", "unread"} else []
@@ -250,7 +250,7 @@ def test_no_store_is_an_error(tmp_path: Path) -> None:
     assert b"not a store" in done.stderr
 
 
-def test_what_comes_back_to_readers_is_not_said_to_go_to_nobody(path: Path) -> None:
+def test_doctor_knows_groups_that_redeliver(path: Path) -> None:
     """Where a group redelivers, and nobody reads it, a reader is missing, and no setting."""
     with logstore.open(path) as store:
         store.stream("s").add({"a": "b"})

@@ -112,7 +112,7 @@ def test_a_pipe_of_processes(store: Path, empty: Path) -> None:
     assert process("export", other, "race").stdout == written.stdout
 
 
-def test_where_nothing_was_added_nothing_is_exported(store: Path, tmp_path: Path) -> None:
+def test_an_export_of_an_empty_stream_is_no_error(store: Path, tmp_path: Path) -> None:
     """Not an error: a script exports a stream before its first entry, or behind its last one."""
     with logstore.open(store) as opened:
         opened.stream("new").group("g", start="0")
@@ -158,7 +158,7 @@ def test_csv_with_columns_of_ones_own(store: Path) -> None:
     assert "'rider'" in done.stderr
 
 
-def test_what_csv_cannot_hold_leaves_no_file(store: Path, tmp_path: Path) -> None:
+def test_an_export_that_csv_cannot_hold_leaves_no_file(store: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     for name, why in (("--end=2", "repeats a field"), ("--start=3", "no UTF-8")):
         done = invoke("export", store, "race", target, name)

@@ -288,7 +288,7 @@ def test_blocks_are_loaded_as_rows_are(
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_what_has_come_through_a_pipe_is_not_kept_waiting(tmp_path: Path, kind: str) -> None:
+def test_rows_of_a_pipe_are_imported_as_they_come(tmp_path: Path, kind: str) -> None:
     """A row is in the store before the next one is written."""
     reading, writing = os.pipe()
     read: Any = read_json if kind == "jsonl" else read_csv

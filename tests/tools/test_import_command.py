@@ -267,7 +267,7 @@ def test_a_number_that_is_no_time_is_no_id_unless_asked_for(
 
 
 @pytest.mark.parametrize("given", ["1-0", "100000000000", "1700000000000", "253402300799999"])
-def test_what_is_an_id_needs_no_option(given: str, empty: Path) -> None:
+def test_a_column_of_ids_needs_no_option(given: str, empty: Path) -> None:
     """An ID with its sequence, and milliseconds from 1973 to 9999."""
     assert csv(empty, f"id,a\n{given},x\n".encode())["imported"] == 1
     ok("import", empty, "--stream", "t", stdin=f'{{"id": "{given}", "a": "x"}}')
@@ -471,7 +471,7 @@ def test_a_field_of_400_mib_takes_no_gigabytes(tmp_path: Path, kind: str) -> Non
     ["undefined", "rot13", "hex", "idna", "unicode_escape", "raw_unicode_escape", "punycode",
      "base64", "zlib", "a\x00b"],
 )  # fmt: skip
-def test_what_is_no_encoding_of_text_is_refused_at_the_option(empty: Path, encoding: str) -> None:
+def test_an_unknown_encoding_is_refused_at_the_option(empty: Path, encoding: str) -> None:
     done = invoke(
         "import", empty, "--stream", "s", "--format", "csv", "--encoding", encoding, stdin=b"a\n1\n"
     )
@@ -480,7 +480,7 @@ def test_what_is_no_encoding_of_text_is_refused_at_the_option(empty: Path, encod
     assert not empty.exists()
 
 
-def test_what_is_not_in_its_encoding_is_told_of(empty: Path) -> None:
+def test_input_in_a_broken_encoding_shows_no_traceback(empty: Path) -> None:
     text = "id,a\n1-0,b\n".encode("utf-16") + b"\x00"
     done = invoke(
         "import", empty, "--stream", "s", "--format", "csv", "--encoding", "utf-16", stdin=text

@@ -62,7 +62,7 @@ def test_without_an_index(store: Path) -> None:
     assert len(ok("range", store, "race").splitlines()) == 4
 
 
-def test_what_is_not_kept_goes(large: Path) -> None:
+def test_retain_drops_by_the_settings(large: Path) -> None:
     with logstore.open(large, background=False) as opened:
         before = len(opened.stream("s"))
         opened.stream("s").configure(max_entries=150)
@@ -75,7 +75,7 @@ def test_what_is_not_kept_goes(large: Path) -> None:
     assert json.loads(ok("info", large, "s", "--json"))["settings"]["max_entries"] == 150
 
 
-def test_as_a_process(store: Path) -> None:
+def test_maintenance_commands_as_processes(store: Path) -> None:
     done = process("retain", store)
     assert done.returncode == 0
     assert done.stdout.split() == [b"entries", b"dropped", b"0"]

@@ -49,7 +49,7 @@ def test_an_id_stays_whole_in_a_narrow_terminal(held: tuple[Path, list[str]]) ->
     assert all(line.endswith("KiB") for line in shown[1:])
 
 
-def test_what_cannot_be_released_is_said(held: tuple[Path, list[str]]) -> None:
+def test_an_unknown_pin_cannot_be_released(held: tuple[Path, list[str]]) -> None:
     path, ids = held
     done = invoke("pins", path, "--release", "0" * 32)
     assert (done.exit_code, "no pin" in done.stderr) == (1, True)

@@ -57,7 +57,7 @@ def test_rows_as_json(path: Path) -> None:
      (" -- no more", "there is no query"),
      ("select speed::int / 0, x::int from \"race:a\"", "Conversion")],
 )  # fmt: skip
-def test_what_cannot_be_answered_is_told(path: Path, query: str, told: str) -> None:
+def test_an_invalid_query_is_an_error(path: Path, query: str, told: str) -> None:
     done = run(path, query)
     assert done.exit_code == 1
     assert told in done.stderr

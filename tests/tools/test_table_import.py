@@ -77,7 +77,9 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("value", "kind", "wanted"), TYPES, ids=lambda each: str(each)[:40])
-def test_what_becomes_of_a_value(tmp_path: Path, value: Any, kind: Any, wanted: bytes) -> None:
+def test_values_of_each_arrow_type_as_text(
+    tmp_path: Path, value: Any, kind: Any, wanted: bytes
+) -> None:
     table = pa.table({"id": ["1-1", "1-2"], "v": pa.array([*value, None], kind), "w": ["0", "0"]})
     file = written(tmp_path / "a.arrow", table)
     ok("import", tmp_path / "s", file, "--stream", "s")
@@ -100,7 +102,7 @@ IDS: list[tuple[dict[str, list[Any]], tuple[str, ...], str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("columns", "options", "id", "fields"), IDS)
-def test_where_ids_come_from(
+def test_columns_that_ids_are_taken_from(
     tmp_path: Path, columns: Any, options: tuple[str, ...], id: str, fields: list[str]
 ) -> None:
     file = written(tmp_path / "a.parquet", pa.table(columns))
@@ -117,7 +119,7 @@ def test_ids_of_now(tmp_path: Path) -> None:
     assert values == [(b"id", b"7"), (b"ts", b"1")]
 
 
-def test_what_export_wrote_comes_back(store: Path, tmp_path: Path) -> None:
+def test_an_exported_parquet_file_is_imported_back(store: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     ok("export", store, "race", file, "--schema", "pairs", "--end", "2")
     ok("import", tmp_path / "s", file, "--stream", "race")

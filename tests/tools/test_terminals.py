@@ -67,7 +67,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("inspect segment 1", 0), ("top -n 2 --interval 200ms", 0),
     ],
 )  # fmt: skip
-def test_it_fits_and_no_name_steers_the_terminal(store: Path, said: str, code: int) -> None:
+def test_names_with_control_characters_do_not_steer_the_terminal(
+    store: Path, said: str, code: int
+) -> None:
     words = said.split()
     at = 2 if words[0] in {"dead", "inspect"} else 1
     shown = on_a_terminal([*words[:at], str(store), *words[at:]], WIDTH, 50, code)
@@ -305,7 +307,7 @@ def test_the_picture_without_a_terminal(path: Path) -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("segments", [1, 7, segment_map.BARS_MAX + 1, 500])
 @pytest.mark.parametrize("blocks", [True, False])
-def test_it_fits(width: int, segments: int, blocks: bool) -> None:
+def test_tables_fit_the_terminal(width: int, segments: int, blocks: bool) -> None:
     lines = list(segment_map.drawn(Picture(made(segments)), width, colours=blocks, blocks=blocks))
     assert all(len(line.plain) <= width for line in lines)
     assert blocks or all(line.plain.isascii() for line in lines)

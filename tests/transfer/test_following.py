@@ -26,7 +26,7 @@ from tests.transfer.followers import FOLLOWER, WAIT_S, add, followed, ids
 pytestmark = pytest.mark.peers
 
 
-def test_what_is_there_and_what_comes(
+def test_following_takes_existing_and_new_entries(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     add(client, "s", 1, 2, 3)
@@ -75,7 +75,7 @@ def test_only_what_groups_are_done_with_is_trimmed(
     assert ids(store, "s") == [f"{n}-1" for n in range(1, 12)]
 
 
-def test_what_is_not_here_is_not_trimmed_there(
+def test_entries_missing_here_are_not_trimmed_on_the_server(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     """An entry that was deleted here, and that the server still has."""
@@ -147,7 +147,7 @@ def test_deletes_are_kept_or_applied_and_trims_are_kept(
     assert ids(store, "s") == [f"{n}-1" for n in found]
 
 
-def test_somebody_else_who_adds_here_is_an_error(
+def test_an_add_beside_the_follower_is_an_error(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     add(client, "s", 1)

@@ -45,7 +45,7 @@ def accounted(report: Report, here: list[int], first: int, last: int) -> None:
     assert not missing
 
 
-def test_what_a_burst_trimmed_is_counted_and_told(
+def test_entries_trimmed_in_a_burst_are_counted_as_missed(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     burst(client, "s", 1, KEPT + 1)
@@ -87,7 +87,7 @@ def test_a_burst_in_one_transaction_is_missed_for_certain(
     ]  # fmt: skip
 
 
-def test_what_was_deleted_before_it_was_read_is_counted(
+def test_entries_deleted_unread_are_counted_as_missed(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     """Inside of what is there, and where nothing of it is left."""
@@ -175,7 +175,7 @@ def test_two_histories_are_never_joined(
         assert any(kept.decode() in note for note in report.notes)
 
 
-def test_what_was_made_anew_is_not_trimmed_by_the_old_place(
+def test_a_recreated_stream_is_not_trimmed_by_the_old_position(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     add(client, "s", *range(50, 60))
@@ -188,7 +188,7 @@ def test_what_was_made_anew_is_not_trimmed_by_the_old_place(
     assert len(store.streams()) == 2
 
 
-def test_what_is_trimmed_after_every_read_is_one_history(
+def test_a_stream_trimmed_after_every_read_stays_one_stream(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     """Also over restarts, and beside keys that are removed."""
@@ -206,7 +206,7 @@ def test_what_is_trimmed_after_every_read_is_one_history(
     assert len(store.stream("s")) == 7
 
 
-def test_of_groups_it_is_said_that_they_are_not_followed(
+def test_the_report_notes_groups_that_differ(
     durable: DurableServer, client: Any, store: Store[bytes]
 ) -> None:
     add(client, "s", 1, 2, 3)

@@ -143,7 +143,7 @@ FOLLOWED: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("why", FOLLOWED)
-def test_what_was_not_asked_for_is_refused(store: Store[Any], liar: Hostile, why: str) -> None:
+def test_unrequested_replies_are_refused(store: Store[Any], liar: Hostile, why: str) -> None:
     """Neither into another stream, nor twice, nor out of order."""
     lie = FOLLOWED[why]
     refused(liar, "XREAD", lambda: following(store, liar, {"XREAD": lie}))
@@ -201,7 +201,7 @@ def test_a_scan_that_never_ends_is_ended(store: Store[Any], liar: Hostile) -> No
     untouched(store)
 
 
-def test_what_a_header_says_takes_no_memory(
+def test_a_forged_header_takes_no_memory(
     store: Store[Any], liar: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does a reply that does not end, in bytes or in items."""

@@ -64,7 +64,7 @@ def test_a_file_comes_in_as_it_is_in_one_commit_or_many(
     assert ours(store) == wanted
 
 
-def test_it_survives_the_loss_of_the_index_and_a_checkpoint_between_pieces(
+def test_an_import_survives_a_lost_index_and_a_checkpoint(
     peer: Peer, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_pieces(monkeypatch, 1)
@@ -93,7 +93,7 @@ def test_it_survives_the_loss_of_the_index_and_a_checkpoint_between_pieces(
         store = open_store()
 
 
-def test_what_is_chosen_skipped_and_replaced(peer: Peer, store: Store[bytes]) -> None:
+def test_import_of_chosen_skipped_and_replaced_streams(peer: Peer, store: Store[bytes]) -> None:
     for name in ("race:a", "race:b", "other"):
         fill(peer, name, len(name))
     peer.command("SET", "text", "x")
@@ -178,7 +178,7 @@ def test_a_file_that_is_cut_off_changes_nothing(
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_of_a_file_that_lies_whole_streams_come_in(
+def test_an_import_of_a_damaged_file_takes_whole_streams(
     redis_peer: Peer, store: Store[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     signed: bool,
 ) -> None:  # fmt: skip

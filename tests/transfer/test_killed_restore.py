@@ -48,7 +48,7 @@ def names(store: logstore.Store[bytes]) -> list[bytes]:
     )
 
 
-def test_what_a_killed_restore_left_is_hidden_and_goes(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_restore_are_hidden_and_removed(tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_bytes(payload(GROUPS))
     with logstore.open(tmp_path / "store") as store:
@@ -79,7 +79,7 @@ def test_what_a_killed_restore_left_is_hidden_and_goes(tmp_path: Path) -> None:
         assert store.stream(b"s").info().groups == GROUPS
 
 
-def test_what_a_failed_restore_left_is_taken_away(tmp_path: Path) -> None:
+def test_leftovers_of_a_failed_restore_are_removed(tmp_path: Path) -> None:
     def fail(_: object) -> None:
         raise TooLargeError("the last of its commits is refused")
 

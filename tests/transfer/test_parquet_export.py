@@ -146,7 +146,7 @@ def test_a_full_disk_stops_it_and_it_goes_on(tmp_path: Path, small_disk: Path) -
         assert exported(folder) == held(store)
 
 
-def test_what_fails_leaves_whole_files_only(tmp_path: Path) -> None:
+def test_a_failed_export_leaves_whole_files_only(tmp_path: Path) -> None:
     """The third day has a value that is no text."""
     folder = tmp_path / "out"
     report = parquet_export.ParquetReport()
@@ -213,7 +213,7 @@ def name_in(raw: bytes) -> Callable[[logstore.Store[bytes]], object]:
         (None, {"start": "9", "end": "4"}, "is above end"),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_a_refused_export_changes_nothing(
     tmp_path: Path, prepare: Any, options: dict[str, Any], told: str
 ) -> None:
     folder = tmp_path / "out"

@@ -115,7 +115,7 @@ def entries_and_groups(payload: bytes, *, times: bool = True) -> Any:
 
 @pytest.mark.peers
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_too_large_for_a_payload_goes_by_pages(
+def test_a_stream_too_large_for_a_payload_goes_by_pages(
     peer: Peer, server: Server, store: Store[bytes], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr("logstore.transfer.server_import.PAGE", 7)
@@ -299,7 +299,7 @@ def relay(port: int, certificate: tuple[Path, Path]) -> Iterator[int]:
 
 
 @pytest.mark.peers
-def test_there_and_back_over_tls(
+def test_streams_round_trip_over_tls(
     peer: Peer, store: Store[bytes], certificate: tuple[Path, Path]
 ) -> None:
     for seed in range(4):

@@ -227,7 +227,7 @@ def test_tasks_are_served_in_the_order_they_came(tmp_path: Path) -> None:
     go(tmp_path, work)
 
 
-def test_what_becomes_idle_is_claimed_behind_one_who_waits_for_new(tmp_path: Path) -> None:
+def test_an_idle_entry_passes_a_task_without_min_idle(tmp_path: Path) -> None:
     async def work(store: aio.AsyncStore) -> None:
         stream = store.stream("a")
         group = await stream.group("g", "0")

@@ -54,7 +54,7 @@ def test_each_gets_as_many_as_it_asks_for(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -> None:
+def test_a_new_reader_serves_the_queue_first(store: Store[Any], monkeypatch: Any) -> None:
     """The first was woken and is not awake yet: who comes meanwhile needs not wait for it."""
     held = threading.Event()
     attempt = WaitSession._try
@@ -77,7 +77,9 @@ def test_who_comes_serves_those_before_it(store: Store[Any], monkeypatch: Any) -
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("options", [{"min_idle": 3600}, {"max_bytes": 10_000}, {"noack": True}])
-def test_who_must_come_itself_is_not_passed(store: Store[Any], options: dict[str, Any]) -> None:
+def test_a_reader_with_a_limit_of_bytes_is_not_passed_over(
+    store: Store[Any], options: dict[str, Any]
+) -> None:
     readers = [
         Reading(store, "first", count=1), Reading(store, "other", count=1, **options),
         Reading(store, "third", count=1),
@@ -112,9 +114,7 @@ def test_nothing_is_handed_to_the_stopped_and_the_dead(store: Store[Any]) -> Non
 
 
 @pytest.mark.usefixtures("patient")
-def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
-    store: Store[Any], monkeypatch: Any
-) -> None:
+def test_a_reader_whose_entry_was_deleted_waits_on(store: Store[Any], monkeypatch: Any) -> None:
     collect = WaitSession._collect
 
     def late(self: Any, mailbox: Any) -> Any:
@@ -133,7 +133,7 @@ def test_what_was_deleted_before_it_was_fetched_leaves_the_reader_waiting(
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
+def test_a_writer_killed_during_a_hand_off(store: Store[Any], published: bool) -> None:
     """Published: the other finds in the index that it was served. Else it is served again."""
     crowd.group_of(store)
     first = killed_handing_over(store, published=published)
@@ -145,7 +145,7 @@ def test_killed_while_it_hands_over(store: Store[Any], published: bool) -> None:
     assert crowd.queue(store) == []
 
 
-def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> None:
+def test_a_reader_served_at_its_deadline_returns_its_entries(store: Store[Any]) -> None:
     """Waiters with short time-outs: what is pending with one was returned to it, whatever met."""
     group = crowd.group_of(store)
     count, got, done = 400, [[] for _ in range(6)], threading.Event()  # type: ignore[var-annotated]
@@ -168,9 +168,7 @@ def test_served_at_its_deadline_it_returns_what_it_got(store: Store[Any]) -> Non
     assert store.metrics()["handed"] > 0
 
 
-def test_who_is_told_to_stop_takes_along_what_it_was_handed(
-    store: Store[Any], monkeypatch: Any
-) -> None:
+def test_a_stopped_reader_returns_its_handed_entries(store: Store[Any], monkeypatch: Any) -> None:
     """Stopped between being handed something and looking: it is not left in its backlog unseen."""
     stopped: list[bool] = []
     group = crowd.group_of(store)

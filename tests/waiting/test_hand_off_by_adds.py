@@ -55,7 +55,7 @@ def test_one_commit_adds_and_delivers(store: Store[Any]) -> None:
     assert crowd.owners(store) == ["first", "second", "third"]
 
 
-def test_what_is_left_wakes_the_next_as_ever(store: Store[Any]) -> None:
+def test_entries_left_by_a_reader_wake_the_next(store: Store[Any]) -> None:
     """Who counts bytes comes itself, and hands on what it leaves."""
     by_count, by_bytes = Reading(store, "a", count=1), Reading(store, "b", max_bytes=1, count=1)
     last = Reading(store, "c", count=1)
@@ -111,7 +111,7 @@ def test_a_group_of_another_stream_is_left_alone(store: Store[Any]) -> None:
     assert [each.fields[b"n"] for each in got] == [b"7"]
 
 
-def test_who_waits_is_woken_for_what_a_commit_before_left(store: Store[Any]) -> None:
+def test_finishing_a_dead_writers_commit_wakes_waiters(store: Store[Any]) -> None:
     """A dead writer's, that was finished under the same LOCK."""
     (first,) = reading(store, "first")
     key, waits = crowd.key_of(store), engine_of(store).wake.waits
@@ -148,7 +148,7 @@ def test_an_add_does_not_deliver_what_was_there_before_it(
     assert first.wait() == [0, 1, 2, 3, 4]
 
 
-def test_what_was_left_over_is_for_those_who_come_themselves(
+def test_an_add_delivers_at_most_its_own_entries(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An add does not deliver more than it adds, nor large batches."""
@@ -165,7 +165,7 @@ def test_what_was_left_over_is_for_those_who_come_themselves(
     assert commits(store) == before + 4  # it joined, and was served by the add
 
 
-def test_what_a_transaction_takes_back_is_delivered_to_nobody(store: Store[Any]) -> None:
+def test_a_rolled_back_add_is_delivered_to_nobody(store: Store[Any]) -> None:
     (first,) = reading(store, "first")
     with store.transaction() as tx:
         tx.stream("work").add({"n": 0}, "1-0")
@@ -239,7 +239,7 @@ def test_an_add_does_not_fail_for_those_who_wait(
     assert len(store.stream("work")) == 1
 
 
-def test_what_does_not_fit_into_a_segment_is_decided_once_more(tmp_path: Path) -> None:
+def test_a_delivery_beyond_the_segment_goes_into_the_next_one(tmp_path: Path) -> None:
     """Where the delivery comes to lie beyond its end, all of it goes into the next one."""
     with logstore.open(tmp_path / "store", sync="os", segment_bytes=64 << 10) as store:
         crowd.group_of(store)
@@ -261,7 +261,7 @@ def test_what_does_not_fit_into_a_segment_is_decided_once_more(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_who_adds_is_killed_over_it(store: Store[Any], published: bool) -> None:
+def test_an_adder_killed_during_a_delivery(store: Store[Any], published: bool) -> None:
     """Published: it was added, and the waiter finds that it got it. Else nothing happened."""
     (first,) = reading(store, "first")
 

@@ -34,7 +34,7 @@ def wish_of(store: Store[Any]) -> int:
     return engine_of(store).wake.waits.waiters.waiting(key_of(store))[0].min_idle_ms
 
 
-def test_who_was_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
+def test_a_consumer_seen_lately_joins_without_a_commit(store: Store[Any]) -> None:
     served_once(store)
     before = commits(store)
     waiting = Reading(store, "c", count=1)
@@ -61,7 +61,7 @@ def test_a_consumer_that_was_not_seen_lately_is_written_down(
 
 
 @pytest.mark.parametrize("looks", [1, 2])
-def test_what_comes_while_it_joins_is_read(
+def test_entries_added_during_joining_are_read(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     """Behind its first look, or behind that and a commit of another stream, which makes it look
@@ -120,7 +120,7 @@ def test_a_stream_that_was_made_anew_is_another(store: Store[Any]) -> None:
     assert [each.fields[b"n"] for each in found] == [b"5"]
 
 
-def test_what_is_set_for_the_group_counts_for_the_next_who_waits(store: Store[Any]) -> None:
+def test_settings_of_a_group_count_for_the_next_waiter(store: Store[Any]) -> None:
     served_once(store)
     first = Reading(store, "c", count=1)
     assert wish_of(store) == NEW_ONLY
@@ -148,7 +148,7 @@ def test_a_consumer_that_was_deleted_is_made_anew(store: Store[Any]) -> None:
     assert waiting.wait() == [1]
 
 
-def test_who_joins_a_store_that_is_being_closed_is_told_so(tmp_path: Path) -> None:
+def test_joining_a_closing_store_is_an_error(tmp_path: Path) -> None:
     errors: list[Exception] = []
 
     def work(store: Store[Any], who: str) -> None:

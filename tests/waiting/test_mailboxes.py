@@ -63,7 +63,7 @@ def test_in_one_commit_nobody_is_handed_something_twice(store: Store[Any]) -> No
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("rejoins", [True, False])
-def test_who_is_leaving_is_offered_nothing(
+def test_a_leaving_reader_is_offered_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, rejoins: bool
 ) -> None:
     """It says so between the look at the queue and the offer, or comes back already."""
@@ -115,7 +115,7 @@ def test_an_offer_of_the_dead_is_withdrawn_if_another_read_it(
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_timed_out_is_handed_nothing_until_it_comes_back(store: Store[Any]) -> None:
+def test_a_timed_out_reader_is_offered_nothing_until_it_rejoins(store: Store[Any]) -> None:
     group = crowd.group_of(store)
     assert group.read("first", count=1, timeout=0.01) == []
     second = Reading(store, "second", count=1)
@@ -142,7 +142,7 @@ def test_nothing_is_handed_to_a_stopped_process(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
+def test_readers_ahead_are_not_served_by_one_that_would_get_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are awake by now, and two would do the work of one."""
@@ -166,7 +166,7 @@ def test_nothing_is_handed_to_those_ahead_if_nothing_is_left_for_who_comes(
     assert store.metrics()["handed"] == 0
 
 
-def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> None:
+def test_an_offer_of_a_commit_decided_twice_is_withdrawn(store: Store[Any]) -> None:
     """Else the same consumer in another thread may read it in the same millisecond: both got it."""
     waiting = Reading(store, "c", count=1)
     waits, number = engine_of(store).wake.waits, crowd.key_of(store)
@@ -187,7 +187,7 @@ def test_what_is_decided_once_more_was_handed_to_nobody(store: Store[Any]) -> No
     assert waiting.wait() == [1]
 
 
-def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
+def test_an_offer_of_a_recreated_stream_is_dropped(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody delivered that: it would come once more."""
@@ -208,7 +208,7 @@ def test_what_was_handed_of_a_stream_made_anew_is_not_what_is_there_now(
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) -> None:
+def test_a_writer_killed_during_a_hand_off_to_tasks(tmp_path: Path, published: bool) -> None:
     """They look by themselves, each of them, and find what the index says."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
@@ -224,7 +224,7 @@ def test_killed_while_it_hands_over_to_tasks(tmp_path: Path, published: bool) ->
     go(tmp_path, work)
 
 
-def test_what_it_is_handed_as_it_gives_up_it_returns(
+def test_a_reader_that_gives_up_returns_a_late_offer(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd.group_of(store)
@@ -237,7 +237,7 @@ def test_what_it_is_handed_as_it_gives_up_it_returns(
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_was_offered_something_by_the_dead_is_offered_nothing_besides(
+def test_a_reader_with_an_offer_of_a_dead_writer_gets_no_second_one(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first would never be returned."""

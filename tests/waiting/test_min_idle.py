@@ -39,7 +39,7 @@ def deliver(store: Store[Any], *ids: str) -> None:
     assert len(group.read("gone", count=len(ids))) == len(ids)
 
 
-def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any]) -> None:
+def test_idle_entries_pass_readers_without_min_idle(store: Store[Any]) -> None:
     began = time.monotonic()
     deliver(store, "1-0")
     with (
@@ -54,7 +54,7 @@ def test_what_becomes_idle_goes_past_those_who_want_new_entries(store: Store[Any
     assert crowd.owners(store) == ["claims", "first", "second"]
 
 
-def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
+def test_nacked_entries_pass_readers_without_min_idle(store: Store[Any]) -> None:
     deliver(store, "1-0")
     with crowd.reader(store, "first"), crowd.reader(store, "claims", min_idle=1_000):
         crowd.group_of(store).nack("1-0")
@@ -63,7 +63,7 @@ def test_what_is_given_back_goes_past_them_too(store: Store[Any]) -> None:
     assert crowd.owners(store) == ["claims", "first"]
 
 
-def test_who_claims_does_not_push_in_for_new_entries(store: Store[Any]) -> None:
+def test_a_claiming_reader_takes_no_new_entries_out_of_turn(store: Store[Any]) -> None:
     """It takes what it may, and leaves what is new, though it asked for more of both."""
     deliver(store, "1-0")
     with (
@@ -122,7 +122,7 @@ def test_an_entry_that_suits_two_goes_to_the_first(store: Store[Any]) -> None:
     waiters.free(*taken)
 
 
-def test_whose_turn_it_can_be(store: Store[Any]) -> None:
+def test_readers_that_a_queue_may_serve(store: Store[Any]) -> None:
     waiters = engine_of(store).wake.waits.waiters
     with store._live().committer.locked():
         taken = [

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.mark.parametrize("how", ["transaction", "threads"])
-def test_what_is_given_back_beside_an_add_wakes_who_claims(store: Store[Any], how: str) -> None:
+def test_a_nack_beside_an_add_wakes_claiming_readers(store: Store[Any], how: str) -> None:
     """Nothing new is left, but something else is there at once."""
     add(store, 0)
     (got,) = group_of(store).read("x")
@@ -63,9 +63,7 @@ def in_one_batch(store: Store[Any], *calls: Any) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_who_waits_for_a_stream_that_is_renamed_returns_what_it_got(
-    store: Store[Any], at_once: bool
-) -> None:
+def test_a_reader_of_a_renamed_stream_returns_its_offer(store: Store[Any], at_once: bool) -> None:
     """The new name has the same word to wait on, so that its waiters are found."""
     bucket = bucket_of(b"work")
     other = next(name for name in map(str, range(9999)) if bucket_of(name.encode()) == bucket)
@@ -98,7 +96,7 @@ def test_who_waits_for_a_stream_that_is_renamed_returns_what_it_got(
 
 
 @pytest.mark.parametrize("options", [{"max_bytes": 10_000}, {"noack": True}, {"min_idle": 3600}])
-def test_who_takes_little_does_not_read_the_backlog_for_others(
+def test_a_reader_of_one_entry_does_not_read_for_those_behind(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     """One behind it takes any number, but must come itself."""
@@ -132,7 +130,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "deliver", once)
 
 
-def test_what_was_offered_before_it_failed_is_withdrawn(
+def test_offers_before_a_failed_operation_are_withdrawn(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers = [Reading(store, "a", count=1), Reading(store, "b", count=1)]
@@ -152,7 +150,7 @@ def test_what_was_offered_before_it_failed_is_withdrawn(
     assert owners(store) == ["a", "b"]
 
 
-def test_what_was_offered_is_withdrawn_if_the_commit_fails(
+def test_offers_of_a_failed_commit_are_withdrawn(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its first byte: nothing of it happened."""

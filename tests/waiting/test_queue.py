@@ -139,7 +139,7 @@ def test_a_dead_reader_leaves_new_entries_to_one_that_claims_too(store: Store[An
         PACE.set(PACE.slice_s)
 
 
-def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
+def test_a_reader_that_tries_by_itself_does_not_push_in(store: Store[Any]) -> None:
     """The first is stopped for some slices of the others: what is there stays there for it."""
     crowd.group_of(store)
     PACE.set(0.02)
@@ -162,7 +162,7 @@ def test_who_looks_by_itself_does_not_push_in(store: Store[Any]) -> None:
         PACE.set(0.1)
 
 
-def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) -> None:
+def test_a_stopped_reader_gets_its_turn_after_live_ones(store: Store[Any]) -> None:
     crowd.group_of(store)
     with crowd.reader(store, "first") as first, crowd.reader(store, "second"):
         crowd.stop(first.pid)
@@ -174,7 +174,7 @@ def test_who_was_stopped_gets_its_turn_after_those_that_stir(store: Store[Any]) 
 
 
 @pytest.mark.usefixtures("patient", "left_to_readers")
-def test_who_gives_up_after_it_was_woken_wakes_the_next(
+def test_a_woken_reader_that_gives_up_wakes_the_next(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd.group_of(store)
@@ -209,7 +209,7 @@ def test_who_gives_up_after_it_was_woken_wakes_the_next(
 
 @pytest.mark.usefixtures("patient", "left_to_readers")
 @pytest.mark.parametrize("how", ["leaves some", "fails", "is interrupted"])
-def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> None:
+def test_a_reader_that_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> None:
     """The second comes itself, so that nobody hands it anything."""
     group = crowd.group_of(store)
     key = crowd.key_of(store)
@@ -242,7 +242,9 @@ def test_who_leaves_the_queue_wakes_the_next(store: Store[Any], how: str) -> Non
     first.join(crowd.SOON_S)
 
 
-def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_path: Path) -> None:
+def test_readers_killed_at_random_lose_no_entry_and_no_turn(
+    store: Store[Any], tmp_path: Path
+) -> None:
     """Ten processes, one after the other killed and replaced; each entry goes to one of them, and
     again only by claim; each lives on its share.
     """
@@ -288,7 +290,7 @@ def test_killed_at_random_none_is_lost_and_none_left_out(store: Store[Any], tmp_
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_comes_when_all_tickets_are_taken_is_served_without_order(
+def test_without_a_free_ticket_a_reader_is_served_out_of_order(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiters, "WAITERS_MAX", 4)
@@ -441,7 +443,7 @@ def test_closing_the_store_gives_the_places_back(store: Store[Any]) -> None:
 
 
 @pytest.mark.usefixtures("left_to_readers")
-def test_many_threads_and_none_is_left_waiting(store: Store[Any]) -> None:
+def test_many_waiting_threads_are_all_served(store: Store[Any]) -> None:
     """Every entry is read, once, while waiters come and go."""
     count = 200
     crowd.group_of(store)

@@ -21,7 +21,7 @@ from tests.waiting.readers import Reading, ReadsTwice, add, commits, reads_in_it
 pytestmark = pytest.mark.usefixtures("patient", "unhurried", "by_session")
 
 
-def test_who_was_served_waits_again_without_lock(store: Store[Any]) -> None:
+def test_a_served_reader_rejoins_without_lock(store: Store[Any]) -> None:
     waiting = ReadsTwice(store, "c")
     key, before = crowd.key_of(store), commits(store)
     with store._live().committer.locked():  # of this process and of all others
@@ -39,7 +39,7 @@ def test_a_reader_that_rejoins_stands_behind_those_who_wait(store: Store[Any]) -
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_what_is_added_while_it_joins_it_gets_once(
+def test_an_entry_added_during_rejoining_is_given_once(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, looked: bool
 ) -> None:
     """Before it looked, or behind that: it is handed the entry, and must not read another."""
@@ -79,7 +79,7 @@ def test_a_reader_that_rejoins_is_called_before_it_can_look(
     waiting.join()
 
 
-def test_what_was_there_when_it_comes_it_reads(
+def test_a_rejoining_reader_reads_existing_entries(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = ReadsTwice(store, "c")
@@ -110,7 +110,7 @@ def test_records_are_not_held_by_many_who_do_not_come_back(store: Store[Any]) ->
     assert len(crowd.used(store)) <= BARE_MAX
 
 
-def test_who_closes_the_store_gives_its_record_back(store: Store[Any]) -> None:
+def test_a_close_frees_the_waiter_record(store: Store[Any]) -> None:
     crowd.group_of(store)
     child = crowd.reader(store, "c")
     add(store, 0)
@@ -119,7 +119,7 @@ def test_who_closes_the_store_gives_its_record_back(store: Store[Any]) -> None:
     assert crowd.used(store) == []
 
 
-def test_what_was_deleted_since_it_was_handed_is_gone(
+def test_an_offer_of_a_deleted_entry_is_dropped(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader waits on, for what is there."""

@@ -61,7 +61,7 @@ def test_tasks_threads_and_processes_stand_in_one_queue(tmp_path: Path, at_once:
 
 
 @pytest.mark.usefixtures("patient", "left_to_readers")
-def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -> None:
+def test_a_woken_task_that_fails_wakes_the_next(tmp_path: Path) -> None:
     """Its wake-up comes without a commit, and to a thread that sleeps on no record of its own."""
 
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
@@ -86,7 +86,7 @@ def test_who_fails_after_it_was_woken_wakes_the_task_behind_it(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("own_pace")
-def test_who_waits_for_long_keeps_its_turn(tmp_path: Path) -> None:
+def test_a_long_waiting_task_keeps_its_turn(tmp_path: Path) -> None:
     """Longer than a waiter may go without stirring: the watching thread stirs for its tasks."""
     PACE.set(0.4)  # it may be kept off a busy processor for a second
 

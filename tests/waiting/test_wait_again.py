@@ -158,7 +158,9 @@ def test_a_reader_that_waits_again_gets_what_is_added_while_it_sleeps(
     assert (one.delivery_count, two.delivery_count) == (1, 1)
 
 
-def test_what_was_there_when_it_comes_it_reads(store: Store[Any], sessions: list[bytes]) -> None:
+def test_a_reader_that_waits_again_reads_existing_entries(
+    store: Store[Any], sessions: list[bytes]
+) -> None:
     again = ReadsAgain(store, "c", count=1)
     add(store, 1, 2)
     again.read()
@@ -203,7 +205,7 @@ def test_at_its_deadline_it_keeps_its_place(
     assert crowd.queue(store) == []
 
 
-def test_behind_a_slice_the_session_goes_on_at_the_same_place(
+def test_a_session_keeps_its_place_over_slices(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never left the queue, and so nobody who came later gets past it."""
@@ -242,7 +244,7 @@ def test_several_entries_are_told_by_the_session(
     assert sessions == [b"c", b"c"]
 
 
-def test_what_was_handed_to_it_is_told_though_the_group_was_configured(
+def test_an_offer_before_the_session_is_returned_after_configure(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it comes, before the session knows of it: the entries are its own already."""
@@ -270,7 +272,7 @@ def handed_at_a_kept_place(store: Store[Any]) -> tuple[WaitSession, logstore.Str
     return session, given.id
 
 
-def test_what_was_handed_to_a_kept_place_is_told_though_the_group_was_configured(
+def test_an_offer_at_a_kept_place_is_returned_after_configure(
     store: Store[Any],
 ) -> None:
     session, id = handed_at_a_kept_place(store)
@@ -294,7 +296,7 @@ def test_a_kept_place_is_given_back_if_what_is_there_cannot_be_read(
 
 
 @pytest.mark.parametrize("joined", [False, True])
-def test_what_is_handed_to_it_while_it_comes_is_told_though_the_group_was_configured(
+def test_an_offer_before_the_reading_commit_is_returned_after_configure(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch, joined: bool
 ) -> None:
     """Behind its joining, before the commit that reads; in compiled code, or by the session."""

@@ -54,7 +54,7 @@ def test_a_store_is_closed_while_somebody_makes_an_offer(tmp_path: Path) -> None
     assert [type(each) for each in raised] == [logstore.ClosedError]
 
 
-def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
+def test_a_task_cancelled_at_its_deadline_keeps_no_freed_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another task of the same identity would share a record with whom it was given to since."""
@@ -79,7 +79,7 @@ def test_cancelled_at_its_deadline_it_keeps_no_place_that_is_free(
     go(tmp_path, work)
 
 
-def test_cancelled_when_it_is_served_it_does_not_free_the_record_of_another(
+def test_a_task_cancelled_when_served_does_not_free_anothers_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(store: aio.AsyncStore, plain: Store[Any]) -> None:
@@ -163,7 +163,7 @@ def test_the_child_of_a_fork_gives_back_no_place_of_its_parent(store: Store[Any]
     assert states == [WAITING]
 
 
-def test_who_is_interrupted_as_it_joins_is_handed_nothing(
+def test_a_reader_interrupted_during_joining_is_offered_nothing(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither for itself, nor for the consumer whose the record was."""
@@ -188,7 +188,7 @@ def test_who_is_interrupted_as_it_joins_is_handed_nothing(
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_watches_sees_what_is_given_behind_its_look(
+def test_the_watching_thread_sees_offers_behind_its_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks while a commit is published, and falls asleep when all was told."""
@@ -258,7 +258,7 @@ def taker_of(store: Store[Any], number: int) -> tuple[int, int]:
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.usefixtures("patient")
-def test_cancelled_as_it_was_served_it_leaves_the_record_to_others(
+def test_a_task_cancelled_as_it_was_served_leaves_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would write into the mailbox of whoever has the record by then."""
@@ -363,7 +363,7 @@ def test_interrupted_as_it_joins_it_does_not_wait_any_more(
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.usefixtures("patient")
-def test_cancelled_at_its_deadline_it_does_not_free_what_it_waits_with_by_now(
+def test_a_task_cancelled_at_its_deadline_keeps_the_record_of_its_next_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the first read is not through when the task reads again."""
@@ -437,7 +437,7 @@ def test_the_dead_in_front_end_nothing(store: Store[Any], dead: int) -> None:
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.usefixtures("patient", "by_session")
-def test_who_is_seen_to_take_entries_does_not_stop_for_a_moment(
+def test_a_rejoining_reader_stays_marked_as_taking_entries(
     store: Store[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An add in that moment would pass it by, and serve one behind it."""
@@ -482,7 +482,7 @@ def test_a_waiter_that_was_forgotten_while_it_came_looks_once_more(
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_what_is_kept_for_one_that_does_not_come_back_is_given_back(
+def test_a_kept_record_is_freed_if_its_reader_does_not_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a process that waits for nothing any more."""

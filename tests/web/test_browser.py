@@ -83,7 +83,7 @@ def test_pins_fit_a_phone(browser: Browser, store: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_who_has_no_token_can_read_why(
+def test_a_request_without_a_token_gets_a_page_that_says_why(
     browser: Browser, store: Path, tmp_path: Path, scheme: str
 ) -> None:
     path = tmp_path / "copy"

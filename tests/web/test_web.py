@@ -122,7 +122,9 @@ def test_names_that_are_no_text_have_addresses(address: str) -> None:
         ("/assets/base.html", 404, "no such page"),
     ],
 )
-def test_what_cannot_be_shown_is_said(address: str, target: str, status: int, words: str) -> None:
+def test_unreadable_streams_are_shown_as_errors(
+    address: str, target: str, status: int, words: str
+) -> None:
     found, _, page = ask(address, target)
     assert (found, words in page) == (status, True), page
     assert "Traceback" not in page
@@ -151,7 +153,7 @@ def test_beyond_loopback_nothing_is_shown_without_the_token(store: Path) -> None
         assert (status, ask(full, "/", Host="db.example", **cookie)[0]) == (303, 200)
 
 
-def test_what_was_added_a_moment_ago_is_not_now_ago(store: Path, tmp_path: Path) -> None:
+def test_the_age_of_an_entry_added_a_moment_ago(store: Path, tmp_path: Path) -> None:
     with logstore.open(tmp_path / "store", encoding="utf-8") as opened:
         opened.stream("later").add({"a": "b"}, id=f"{int(time.time() * 1000) + 900}-0")
         with served(tmp_path / "store") as shown:
@@ -190,7 +192,7 @@ def test_dead_letters_are_tried_again_and_dropped_with_a_token(store: Path, tmp_
         assert len(opened.stream("orders")) == ENTRIES + 1
 
 
-def test_what_cannot_be_served_is_said(tmp_path: Path, address: str) -> None:
+def test_unservable_options_are_refused(tmp_path: Path, address: str) -> None:
     assert invoke("web", tmp_path / "absent").exit_code == 1
     logstore.open(tmp_path / "store").close()
     taken = invoke("web", tmp_path / "store", "--port", urlsplit(address).port)

@@ -20,6 +20,7 @@ from logstore.wire.acl import RuleError
 from logstore.wire.catalogue import table_of, users_of
 from logstore.wire.server.listening import Listen
 from logstore.wire.table import Command
+from tests.house.repo import ROOT
 from tests.peers.servers import Peer
 from tests.support.waits import eventually
 from tests.wire.lines import Line, Refusal, Reply, request
@@ -441,7 +442,9 @@ def test_connections_of_a_user_are_ended(redis_peer: Peer, served: Served) -> No
             assert admin("ACL", "DELUSER", "eve") == 1
 
 
-def test_who_removes_its_own_user_is_answered_and_goes(redis_peer: Peer, served: Served) -> None:
+def test_a_client_that_deletes_its_own_user_is_answered_and_closed(
+    redis_peer: Peer, served: Served
+) -> None:
     for port in (served.port, redis_peer.port):
         with Line(port) as admin, Line(port) as user:
             admin("ACL", "SETUSER", "eve", "reset", "on", ">pw", "~*", "+@all")
@@ -561,7 +564,7 @@ _HEADS = st.sampled_from(
 
 
 @given(_ODD, st.lists(st.builds(lambda head, odd: head + odd, _HEADS, _ODD), max_size=4))
-def test_what_users_may_do_is_the_same_once_it_was_saved(name: bytes, rules: list[bytes]) -> None:
+def test_saved_users_have_the_same_rights(name: bytes, rules: list[bytes]) -> None:
     """A first argument with a newline once made a user of its own in the file."""
     users = users_of("redis-8.2")
     with suppress(RuleError):
@@ -579,6 +582,28 @@ def test_a_wrong_file_is_refused_at_the_start(tmp_path: Path, text: str) -> None
     path.write_text(text)
     with pytest.raises(OptionError, match=r"users\.acl"):
         users_of("redis-8.2", path=path)
+
+
+def test_the_users_of_the_page_may_do_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "redis.md").read_text()
+    (file,) = re.findall(r"```text\n(user default .*?)```", text, re.DOTALL)
+    path = tmp_path / "users.acl"
+    path.write_text(file)
+    users = users_of("redis-8.2", path=path)
+    with serving(tmp_path / "store", users=users, users_file=path) as served, Line(
+        served.port
+    ) as line:  # fmt: skip
+        assert "NOAUTH" in line("XADD", "orders:1", "*", "a", "b")
+        line("AUTH", "orders", "test2")
+        assert line("XADD", "orders:1", "1-1", "a", "b") == b"1-1"
+        assert "NOPERM" in line("XADD", "others", "*", "a", "b")
+        assert "NOPERM" in line("XLEN", "orders:1")
+        line("AUTH", "reporting", "test")
+        assert line("XLEN", "orders:1") == 1
+        assert line("KEYS", "*") == [b"orders:1"]
+        assert "NOPERM" in line("XADD", "orders:1", "*", "a", "b")
+        line("AUTH", "admin", "password")
+        assert line("DEL", "orders:1") == 1
 
 
 def test_the_default_user_is_open_on_loopback_only(tmp_path: Path) -> None:

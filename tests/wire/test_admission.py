@@ -61,7 +61,7 @@ def ended(found: socket.socket) -> bool:
     return True
 
 
-def test_who_does_not_log_in_is_cut_and_who_is_in_stays(
+def test_clients_that_do_not_log_in_in_time_are_closed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Silent, amid a request, refused again and again: for all of them the time is the same."""
@@ -100,7 +100,7 @@ def test_a_handshake_that_is_not_finished_is_cut(tmp_path: Path) -> None:
             eventually(lambda: b"connected_clients:1\r\n" in inside("INFO", "clients"))
 
 
-def test_what_is_sent_behind_the_password_is_answered(tmp_path: Path) -> None:
+def test_requests_behind_auth_are_answered(tmp_path: Path) -> None:
     """In one piece, in pieces, with and without TLS: a client is in amid what it sent."""
     adds = b"".join(request([b"XADD", b"s", b"*", b"a", b"x" * 100]) for _ in range(2000))
     whole = request([b"AUTH", SECRET]) + adds + request([b"XLEN", b"s"]) + request([b"QUIT"])
@@ -143,7 +143,7 @@ def test_strangers_have_a_part_of_the_places_and_make_room(
     assert len(told) == 1
 
 
-def test_who_is_in_is_never_cut_and_others_are_refused(tmp_path: Path, redis_peer: Peer) -> None:
+def test_at_the_limit_of_clients_newcomers_are_refused(tmp_path: Path, redis_peer: Peer) -> None:
     """At the limit; each that was refused is counted, and a place that gets free is given anew."""
     with serving(tmp_path / "store", password=SECRET) as served:
         served.service.clients_max = 5
@@ -183,7 +183,7 @@ def test_silent_connections_cost_little(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("password", [b"", SECRET])
-def test_who_is_killed_is_cut_at_once(tmp_path: Path, password: bytes) -> None:
+def test_client_kill_closes_at_once(tmp_path: Path, password: bytes) -> None:
     """Also one that is idle, and one that has not said anything."""
     with serving(tmp_path / "store", password=password) as served, Line(served.port) as line:
         if password:
@@ -349,7 +349,7 @@ def test_a_quarter_of_the_time_is_theirs_while_others_are_busy(
     assert 0.9 < paused(monkeypatch, bool) < 1.1
 
 
-def test_of_many_that_send_at_once_the_loop_hears_a_few_at_a_time() -> None:
+def test_the_loop_handles_a_few_ready_sockets_at_a_time() -> None:
     """Each is told once, and again when it is watched again; what is closed is not told."""
     told: list[int] = []
 

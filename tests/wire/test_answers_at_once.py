@@ -107,7 +107,7 @@ def test_a_request_in_two_pieces_is_run_once_it_is_whole(line: Line, at: int) ->
     assert [kind(line.reply()) for _ in range(2)] == [ID, 3]
 
 
-def test_what_comes_while_an_add_waits_is_run_behind_it(served: Served, line: Line) -> None:
+def test_requests_during_a_waiting_add_run_behind_it(served: Served, line: Line) -> None:
     client = served.service.clients[line("CLIENT", "ID")]
     with collected(served):
         send(served, line, ADD)
@@ -193,7 +193,7 @@ def test_a_light_request_by_itself_is_answered_without_a_thread(
     assert line("XLEN", "s") == 2
 
 
-def test_who_opens_the_index_anew_holds_up_no_other_client(served: Served, line: Line) -> None:
+def test_reopening_the_index_holds_up_no_other_client(served: Served, line: Line) -> None:
     gate = opened_of(served.service.store).engine().gate
     assert gate.shut()
     try:
@@ -205,7 +205,7 @@ def test_who_opens_the_index_anew_holds_up_no_other_client(served: Served, line:
     assert [line.reply(), line.reply()] == [1, b"PONG"]
 
 
-def test_what_is_light_is_timed_and_counted_as_all_is(served: Served, line: Line) -> None:
+def test_commands_answered_at_once_are_counted_and_timed(served: Served, line: Line) -> None:
     before = served.service.counts.commands
     assert [line("XLEN", "s"), line("PING")] == [1, b"PONG"]
     assert served.service.counts.commands == before + 2
@@ -217,7 +217,7 @@ def test_what_is_light_is_timed_and_counted_as_all_is(served: Served, line: Line
         assert line("CONFIG", "SET", "slowlog-log-slower-than", "10000") == b"OK"
 
 
-def test_who_monitors_is_told_of_each_add(served: Served, line: Line) -> None:
+def test_monitor_tells_each_add(served: Served, line: Line) -> None:
     with Line(served.port) as monitor:
         assert monitor("MONITOR") == b"OK"
         assert kind(line("XADD", "s", "*", "n", "seen")) == ID
@@ -281,7 +281,7 @@ def test_without_replies_it_adds_all_the_same(
     assert line("XLEN", "s") == 2
 
 
-def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
+def test_a_commit_over_its_time_leaves_the_rest_to_the_next(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logstore.wire.together.COMMIT_S", -1.0)
@@ -291,7 +291,7 @@ def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
     assert (line("XLEN", "s"), line("XLEN", "t")) == (3, 2)
 
 
-def test_who_does_not_read_replies_is_left_to_its_task(tmp_path: Path, tried: list[bool]) -> None:
+def test_a_client_that_does_not_read_is_left_to_its_task(tmp_path: Path, tried: list[bool]) -> None:
     """And is told all in the end, in order."""
     path, adds, pieces = str(tmp_path / "socket"), 200, 0
     with (
@@ -340,7 +340,7 @@ def test_a_large_add_is_committed_in_a_thread(
 
 
 @pytest.mark.parametrize("fields", [1, 2000])
-def test_what_an_add_costs_is_told_by_its_bytes(served: Served, fields: int) -> None:
+def test_an_add_is_scheduled_by_its_bytes(served: Served, fields: int) -> None:
     """However it comes: the end of a large request may be a small piece."""
     session = Session(served.service, trusted=True)
     value = b"x" * ((1 << 20) // fields)

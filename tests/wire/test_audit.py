@@ -94,7 +94,7 @@ def test_pipelined_adds_are_told_one_by_one_if_each_command_is(served: Served) -
         assert names.count(b"XADD") == 50
 
 
-def test_what_takes_long_is_told_amid_what_does_not(served: Served) -> None:
+def test_slowlog_has_slow_commands_amid_fast_ones(served: Served) -> None:
     with Line(served.port) as line:
         line.send(request([b"XADD", b"s", b"*", b"a", b"b" * 100]) * 30_000)
         for _ in range(30_000):
@@ -156,7 +156,7 @@ def test_the_log_tells_who_did_what(served: Served, caplog: pytest.LogCaptureFix
     assert "a login failed: user 'ann'" in text
 
 
-def test_nobody_fills_the_disk_by_the_log(
+def test_lines_of_the_log_are_limited(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
     with caplog.at_level(logging.DEBUG, logger="logstore"), Line(served.port) as line:

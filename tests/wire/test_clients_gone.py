@@ -80,7 +80,9 @@ def test_a_thread_lets_it_go_at_once(service: Service, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", READS)
-def test_what_is_there_is_read_all_the_same(service: Service, kind: str) -> None:
+def test_a_blocking_read_of_a_gone_client_reads_existing_entries(
+    service: Service, kind: str
+) -> None:
     """It has one try, as with the peers: what it got of a group is pending."""
     words = [b"0" if word == b"$" else word for word in READS[kind]]
     direct = gone(service, words)

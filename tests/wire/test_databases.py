@@ -135,7 +135,7 @@ def test_the_command_maps_stores(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "given", [["0=x"], ["x=y"], ["1="], ["1=a", "1=b"], ["1=a", "2=a"], ["1=s"]]
 )
-def test_what_cannot_be_mapped(
+def test_invalid_databases_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

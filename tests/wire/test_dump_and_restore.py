@@ -277,7 +277,7 @@ def test_very_many_groups_hold_nobody_up(tmp_path: Path) -> None:
         assert sorted(line("KEYS", "*")) == [b"o", b"x", b"y"]
 
 
-def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_restore_leaves_nothing(tmp_path: Path) -> None:
     """Two names of groups that are the same are found before anything is made."""
     twice = many_groups(3000)[:-10].replace(b"002999", b"000001")
     with serving(tmp_path / "store") as served, Line(served.port) as line:

@@ -71,7 +71,7 @@ def test_an_embedded_store_answers_as_over_a_network(
 
 @pytest.mark.skipif(native_or_none is None, reason="the lane was not compiled")
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_what_it_commits_by_itself_is_a_commit_of_the_lane(
+def test_single_commands_of_an_embedded_client_use_the_lane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
 ) -> None:
     """It went through the pipeline; the same answers without a lane are the judge."""

@@ -120,7 +120,7 @@ def test_errors_are_of_the_same_classes(tmp_path: Path) -> None:
         assert len(client.client_list()) == 1  # the connection went on
 
 
-def test_what_is_sent_as_bytes_and_as_words_is_answered_in_order(tmp_path: Path) -> None:
+def test_packed_and_unpacked_commands_are_answered_in_order(tmp_path: Path) -> None:
     with Redis(tmp_path / "store", protocol=2) as client:
         connection = client.connection_pool.get_connection()
         assert isinstance(connection, EmbeddedConnection)
@@ -190,9 +190,7 @@ def test_a_read_that_blocks_inside_a_pipeline_holds_up_what_is_behind_it(tmp_pat
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_is_behind_a_read_that_blocks_is_not_looked_at_before(
-    tmp_path: Path, packed: bool
-) -> None:
+def test_commands_behind_a_blocking_read_are_parsed_after_it(tmp_path: Path, packed: bool) -> None:
     commands = [
         ("XREAD", "BLOCK", "20000", "STREAMS", "s", "4-0"), ("WATCH", "k"),
         ("XADD", "k", "1-0", "a", "1"), ("MULTI",), ("XADD", "k", "2-0", "a", "2"), ("EXEC",),

@@ -42,7 +42,7 @@ def gone(line: Line, key: str) -> None:
     eventually(lambda: line("TTL", key) == -2)
 
 
-def test_what_has_expired_is_nowhere(tmp_path: Path, peer: Peer) -> None:
+def test_an_expired_key_is_in_no_reply(tmp_path: Path, peer: Peer) -> None:
     def script(opener: Opener) -> Any:
         with opener() as line:
             line("XADD", "s", "5-0", "f", "v")

@@ -71,7 +71,7 @@ def commits(served: Served) -> int:
     return opened_of(served.service.store).engine().wake.log().commit
 
 
-def test_what_clients_sent_meanwhile_is_one_commit(served: Served, lines: list[Line]) -> None:
+def test_adds_of_clients_during_a_commit_share_the_next(served: Served, lines: list[Line]) -> None:
     assert lines[0]("XADD", "s", "*", "n", "0")
     before = commits(served)
     with collected(served):
@@ -211,7 +211,7 @@ def test_a_long_read_of_one_client_does_not_hold_up_who_writes(served: Served) -
         assert len(reader.reply()) == 40_000
 
 
-def test_who_came_later_waits_for_the_lock_as_long_as_who_came_first(
+def test_each_request_has_its_own_lock_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held_adds, "TOGETHER_NS", 100_000_000)
@@ -319,7 +319,7 @@ with logstore.open(path) as store:
 """
 
 
-def test_killed_between_the_commit_and_the_replies_it_has_what_it_told(tmp_path: Path) -> None:
+def test_a_kill_between_commit_and_replies_loses_nothing_told(tmp_path: Path) -> None:
     """What was told is there; what was committed and not told yet is there, too, and whole."""
     path, before = tmp_path / "store", 9
     process = subprocess.Popen(
@@ -353,7 +353,7 @@ def steps(service: Service, *requests: list[bytes]) -> list[CommandStep]:
     return [session.step(words) for _ in requests if (words := parser.next())]
 
 
-def test_who_is_cut_off_takes_nobody_along(service: Service) -> None:
+def test_a_closed_client_fails_no_other_of_its_commit(service: Service) -> None:
     runs = [
         ClientSteps(steps(service, xadd(b"s", b"1"), xadd(b"t", b"1")), Output()),
         ClientSteps(steps(service, [b"XADD", b"s", b"MAXLEN", b"9", b"*", b"n", b"2"],
@@ -384,7 +384,7 @@ def test_a_client_that_is_owed_enough_goes_on_in_the_next_commit(service: Servic
     assert len(service.store.stream(b"s")) == 3
 
 
-def test_when_the_time_of_a_commit_is_over_the_rest_has_another(
+def test_a_commit_over_its_time_leaves_the_rest_to_the_next(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logstore.wire.together.COMMIT_S", -1.0)

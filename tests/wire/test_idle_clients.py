@@ -138,7 +138,7 @@ def test_the_server_ends_also_while_all_clients_go(many_files: None, tmp_path: P
     server.stop()
 
 
-def test_who_is_gone_is_given_nothing(served: Served, redis_peer: Peer) -> None:
+def test_a_gone_client_is_given_nothing(served: Served, redis_peer: Peer) -> None:
     told = []
     for port in (served.port, redis_peer.port):
         with Line(port) as other, Line(port) as stays:
@@ -157,7 +157,7 @@ def test_who_is_gone_is_given_nothing(served: Served, redis_peer: Peer) -> None:
     assert told[0] == told[1]
 
 
-def test_who_sends_all_and_listens_is_answered_once(served: Served, redis_peer: Peer) -> None:
+def test_a_half_closed_blocking_read_is_answered_at_once(served: Served, redis_peer: Peer) -> None:
     """A read that blocks, and the end: what is there is told, what is not is not waited for."""
     told = []
     for port in (served.port, redis_peer.port):

@@ -75,7 +75,7 @@ def test_between_multi_and_exec_adds_are_queued(served: Served) -> None:
         assert other("XLEN", "s") == 3
 
 
-def test_what_is_sent_before_a_password_is_refused_one_by_one(tmp_path: Path) -> None:
+def test_pipelined_adds_before_auth_are_refused_each(tmp_path: Path) -> None:
     with serving(tmp_path / "store", password=b"secret") as served, Line(served.port) as line:
         line.send(adds(b"s", b"1", b"2") + request([b"AUTH", b"secret"]) + adds(b"s", b"3", b"4"))
         found = [line.reply() for _ in range(5)]
@@ -167,7 +167,7 @@ def test_a_lock_that_is_held_elsewhere_holds_up_no_other_client(tmp_path: Path) 
         assert other("XLEN", "s") == 2
 
 
-def test_when_the_lock_is_not_free_in_time_each_add_is_told(served: Served, tmp_path: Path) -> None:
+def test_a_lock_timeout_refuses_each_joined_add(served: Served, tmp_path: Path) -> None:
     with Line(served.port) as line:
         with held(tmp_path / "store"):
             line.send(adds(b"s", b"1", b"2"))
@@ -177,7 +177,7 @@ def test_when_the_lock_is_not_free_in_time_each_add_is_told(served: Served, tmp_
         assert line("XLEN", "s") == 1
 
 
-def test_what_came_in_a_pipeline_is_there_when_opened_again(tmp_path: Path) -> None:
+def test_pipelined_adds_survive_a_reopen(tmp_path: Path) -> None:
     values = [b"%d" % n for n in range(3000)]
     with serving(tmp_path / "store") as served, Line(served.port) as line:
         line.send(adds(b"s", *values))

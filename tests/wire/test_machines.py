@@ -126,7 +126,7 @@ def test_a_served_store_tells_what_servers_tell(peer: Peer) -> None:
 
 
 @pytest.mark.timeout(LIMIT_S)
-def test_also_a_server_that_is_killed(redis_peer: Peer) -> None:
+def test_random_histories_of_a_server_that_is_killed(redis_peer: Peer) -> None:
     through_the_wire(redis_peer, "process", 2, STEPS // 3 if times() == 1 else STEPS)
 
 

@@ -72,7 +72,7 @@ OBJECT FOO
 """.strip().splitlines()
 
 
-def test_what_tools_ask_is_answered_as_there(redis_peer: Peer, served: Served) -> None:
+def test_replies_to_monitoring_tools_equal_the_peers(redis_peer: Peer, served: Served) -> None:
     with Line(served.port) as ours, Line(redis_peer.port) as theirs:
         theirs("FLUSHALL")
         try:
@@ -249,7 +249,7 @@ def told_of(tmp_path: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "grafana.json"])
-def test_what_is_asked_for_is_told(file: str, told_of: dict[str, set[str]]) -> None:
+def test_metrics_of_alerts_and_dashboard_exist(file: str, told_of: dict[str, set[str]]) -> None:
     text = (DEPLOY / file).read_text()
     asked = "\n".join(queries(json.loads(text))) if file.endswith("json") else text
     names = set(re.findall(r"\b(?:logstore_\w+|up)\b", asked))
@@ -334,7 +334,7 @@ def test_a_server_tells_its_numbers_and_its_health(tmp_path: Path) -> None:
         assert ask(port, "/metrics", "POST")[0] == 501
 
 
-def test_who_asks_slowly_is_cut_off_and_room_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_metrics_requests_are_closed_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "ASKER_MAX_S", 0.5)
     endpoint = MetricsEndpoint("127.0.0.1", 0, list, lambda: "", lambda: True)
     try:

@@ -162,7 +162,7 @@ def test_unwatch_after_multi_leaves_what_is_watched(peer: Peer, served: Served) 
             assert line("XLEN", "s") == 1
 
 
-def test_what_is_queued_and_discarded_leaves_nothing(peer: Peer, served: Served) -> None:
+def test_discard_leaves_nothing(peer: Peer, served: Served) -> None:
     """Commands once did their work when they were queued: UNWATCH and CLIENT SETINFO."""
     for port in (served.port, peer.port):
         with Line(port) as line, Line(port) as other:
@@ -200,7 +200,9 @@ NO_MORE = (
 )
 
 
-def test_what_follows_auth_has_the_rights_of_the_new_user(peer: Peer, served: Served) -> None:
+def test_commands_behind_auth_in_multi_have_the_rights_of_the_new_user(
+    peer: Peer, served: Served
+) -> None:
     """AUTH in a transaction once left the old user's rights to what followed."""
     for port in (served.port, peer.port):
         with Line(port) as admin, Line(port) as line:

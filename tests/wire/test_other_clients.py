@@ -122,7 +122,7 @@ def test_redis_cli_prints_what_it_prints_at_a_redis(cli: str, port: int, redis_p
 
 
 @pytest.mark.peers
-def test_what_stands_in_stdin(cli: str, port: int, redis_peer: Peer) -> None:
+def test_redis_cli_with_a_value_from_stdin(cli: str, port: int, redis_peer: Peer) -> None:
     told = same(cli, port, redis_peer.port, STDIN)
     assert told[2].startswith('1) 1) "1-1"\n   2) 1) "field"\n      2) "from stdin, as it is\\n"\n')
     assert told[3].startswith("OK\nQUEUED\nQUEUED\nQUEUED\n1)")

@@ -145,7 +145,7 @@ def test_others_change_something_between_any_two_parts(
     assert session.service.commits - before == 2
 
 
-def test_what_was_done_is_told_if_the_group_goes(session: Session) -> None:
+def test_a_group_destroyed_between_parts_gives_the_reply_so_far(session: Session) -> None:
     """Nothing more can be done then; before the first part it is refused."""
     runner = session.database.runner
     step = session.step(REQUESTS[0])
@@ -170,7 +170,7 @@ def test_a_read_does_not_take_over_what_its_own_parts_took(session: Session) -> 
     assert len(entries) == len(there)
 
 
-def test_what_is_added_meanwhile_is_not_waited_for(session: Session) -> None:
+def test_a_read_in_parts_ends_at_the_end_of_its_beginning(session: Session) -> None:
     """A read that others outrun ends where the stream ended when it began."""
     runner, step = session.database.runner, session.step(REQUESTS[0])
     found: list[Any] = []

@@ -63,7 +63,7 @@ READS = [
 
 @pytest.mark.skipif(native_or_none is None, reason="the read core is not built")
 @pytest.mark.parametrize("words", READS, ids=" ".join)
-def test_what_was_met_is_told_without_a_snapshot(
+def test_cached_nodes_are_read_without_a_snapshot(
     line: Line, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     """Also in another interval of the same nodes; what was not met takes one, in the loop."""

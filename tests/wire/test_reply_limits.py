@@ -164,7 +164,7 @@ def test_no_reply_takes_more_than_may_be_owed(crowded: Service, line: str) -> No
         assert (pending[0].delivery_count, pending[-1].delivery_count) == (2, 1)
 
 
-def test_what_is_handed_out_ends_with_what_may_be_owed(crowded: Service) -> None:
+def test_deliveries_end_at_the_limit_of_a_reply(crowded: Service) -> None:
     """Prevents a commit that hands out more than its reply may hold; the rest is for the next."""
     reply, peak = owing_at_most(crowded, "XREADGROUP GROUP n c STREAMS s >", LIMIT)
     group = crowded.store.stream(b"s").group(b"n")
@@ -181,7 +181,7 @@ def test_what_is_handed_out_ends_with_what_may_be_owed(crowded: Service) -> None
     assert 500 < pending[b"d"] < 2 * first
 
 
-def test_who_would_owe_too_much_is_cut(
+def test_a_client_with_a_too_large_reply_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Prevents memory for a reply that is larger than a client may owe."""
@@ -208,7 +208,7 @@ def test_who_would_owe_too_much_is_cut(
             assert [len(each) for each in pipe.execute()] == [2] * 9
 
 
-def test_what_is_queued_and_watched_is_bounded(
+def test_queued_commands_and_watched_keys_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prevents transactions, and watched keys, that grow until memory ends."""

@@ -91,7 +91,7 @@ def test_inline_and_empty_requests(line: bytes, words: list[bytes]) -> None:
         (b"ECHO 'a\r\n", "unbalanced quotes"),
     ],
 )
-def test_what_is_no_request_is_refused(data: bytes, told: str) -> None:
+def test_malformed_requests_are_refused(data: bytes, told: str) -> None:
     parser = RequestParser()
     parser.feed(data)
     with pytest.raises(ProtocolError, match=told):
@@ -123,7 +123,7 @@ def test_strangers_may_send_little(data: bytes, told: str) -> None:
 @pytest.mark.parametrize(
     "data", [b"a b c d e f g h i j\r\n", b"x" * 16384 + b"\n", request([b"AUTH", b"x" * 16380])]
 )
-def test_what_strangers_need_they_may_send(data: bytes) -> None:
+def test_requests_before_auth_within_the_limits_are_taken(data: bytes) -> None:
     parser = RequestParser()
     parser.trusted = False
     parser.feed(data)
@@ -279,7 +279,7 @@ def test_redis_closes_these_connections_too(redis_peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("program", ["curl", "node"])
-def test_what_curl_and_fetch_post_is_not_run(served: Served, program: str) -> None:
+def test_http_requests_are_not_run(served: Served, program: str) -> None:
     found = shutil.which(program)
     if found is None:
         pytest.skip(f"{program} is not installed")

@@ -323,9 +323,7 @@ def test_the_server_listens_on_a_unix_socket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("words", "mode"), [((), 0o700), (("--unixsocket-mode", "770"), 0o770)])
-def test_who_may_connect_to_a_unix_socket(
-    tmp_path: Path, words: tuple[str, ...], mode: int
-) -> None:
+def test_permissions_of_the_unix_socket(tmp_path: Path, words: tuple[str, ...], mode: int) -> None:
     """As the umask says, or as is asked for: members of a group could not, under a unit's umask."""
     path = tmp_path / "socket"
     command = [*COMMAND, "serve", str(tmp_path / "store"), "--port", "0", "--unixsocket", str(path)]

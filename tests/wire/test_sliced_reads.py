@@ -218,7 +218,7 @@ def test_clients_that_ask_for_much_and_go_hold_up_nobody(
     assert slices.count(b"long") < GONE * MANY // SLICE_ENTRIES // 2
 
 
-def test_who_sends_a_request_and_ends_is_answered(served: Served) -> None:
+def test_a_half_closed_client_gets_a_reply_of_one_slice(served: Served) -> None:
     """If it is through with its first slice; half-closed clients were answered before."""
     with Line(served.port) as line:
         line.send(request(SHORT))

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import click
@@ -22,6 +23,17 @@ from tests.tools.commands import COMMAND, environment
 
 DEPLOY = ROOT / "examples" / "deploy"
 EXPOSURE_MAX = 20  # tenths
+APPLICATION = """
+from logstore.jobs import Jobs
+from only_of_the_application import ANSWER
+
+jobs = Jobs("work.store")
+
+
+@jobs.task
+def answer() -> int:
+    return ANSWER
+"""
 
 
 @pytest.fixture
@@ -45,7 +57,7 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_units_are_understood(unit: Path) -> None:
     for ready in (*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")):
-        text = ready.read_text().replace("/usr/bin/logstore", sys.executable)
+        text = re.sub(r"/(usr|opt/APP/venv)/bin/logstore", sys.executable, ready.read_text())
         (unit.parent / ready.name).write_text(text)
     names = [path.name for path in unit.parent.iterdir()]
     assert len(names) == 7
@@ -63,7 +75,7 @@ def test_the_unit_is_that_of_the_ready_files() -> None:
     ["logstore.service", *(f"logstore-{name}.service" for name in ("doctor", "web", "work")),
      "Dockerfile"],
 )  # fmt: skip
-def test_what_the_ready_files_start_is_understood(file: str, tmp_path: Path) -> None:
+def test_commands_of_the_ready_files_parse(file: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     text = (DEPLOY / file).read_text().replace("\\\n", " ")
     text = re.sub(r"/run/secrets/logstore-|\$\{CREDENTIALS_DIRECTORY\}/", f"{tmp_path}/", text)
@@ -72,13 +84,63 @@ def test_what_the_ready_files_start_is_understood(file: str, tmp_path: Path) -> 
         started = [words[words[0] == "logstore" :] for words in lines]
         assert [words[0] for words in started] == ["ping", "serve"]
     else:
-        command_lines = re.findall(r"^ExecStart=/usr/bin/logstore (.*)", text, re.MULTILINE)
+        command_lines = re.findall(r"^ExecStart=/\S+/bin/logstore (.*)", text, re.MULTILINE)
         started = [shlex.split(line) for line in command_lines]
         assert len(started) == 1
     for name, *words in started:
         command = main.get_command(click.Context(main), name)
         assert command is not None
         command.make_context(name, words)  # raises UsageError
+
+
+def test_the_unit_of_workers_runs_the_python_of_the_application(tmp_path: Path) -> None:
+    """What the application imports is installed where it runs; the server's Python has none of it.
+
+    The line of the unit runs as it stands, but for the paths, and does a job.
+    """
+    text = (DEPLOY / "logstore-work.service").read_text().replace("/opt/", f"{tmp_path}/")
+    (folder,) = re.findall(r"^WorkingDirectory=(.*)$", text, re.MULTILINE)
+    (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    (script,) = shlex.split(line)[:1]
+    assert Path(script).is_relative_to(folder), "it is not the application's"
+    prefix = Path(script).parent.parent
+    venv.create(prefix, symlinks=True)
+    site = next(prefix.glob("lib/python3*/site-packages"))
+    (site / "others.pth").write_text("\n".join(path for path in sys.path if path))
+    (site / "only_of_the_application.py").write_text("ANSWER = 42\n")
+    Path(script).write_text(f"#!{prefix}/bin/python\nfrom logstore.tools.cli import main\nmain()\n")
+    Path(script).chmod(0o755)
+    (Path(folder) / "app.py").write_text(APPLICATION)
+    asked = "import app; print(app.answer.delay().result(timeout=60))"
+    with subprocess.Popen(shlex.split(line), cwd=folder, env=environment()) as workers:
+        try:
+            said = subprocess.run(
+                [f"{prefix}/bin/python", "-c", asked], cwd=folder, env=environment(),
+                capture_output=True, text=True, timeout=120, check=True,
+            )  # fmt: skip
+            assert said.stdout == "42\n"
+            workers.terminate()
+            assert workers.wait(60) == 0
+        finally:
+            workers.kill()
+
+
+def test_the_synopsis_of_the_server_is_that_of_the_command() -> None:
+    """Its options, their choices, of which the default comes first, and other defaults."""
+    text = (ROOT / "docs" / "redis.md").read_text()
+    synopsis = text.partition("```text\nlogstore serve STORE ")[2].partition("```")[0]
+    told = dict(re.findall(r"(--[a-z-]+)(?: ([^\s\]]+))?", synopsis))
+    command = main.get_command(click.Context(main), "serve")
+    assert command is not None
+    options = {each.opts[0]: each for each in command.params if isinstance(each, click.Option)}
+    assert set(told) == set(options)
+    for name, value in told.items():
+        option = options[name]
+        assert bool(value) is not option.is_flag, name
+        if isinstance(option.type, click.Choice):
+            assert sorted(value.split("|")) == sorted(option.type.choices)
+        if isinstance(option.default, str | float | int) and not option.is_flag:
+            assert value.split("|")[0] == str(option.default).removesuffix(".0"), name
 
 
 def test_the_backup_of_the_unit_is_verified_and_old_ones_go(tmp_path: Path) -> None:
@@ -112,6 +174,10 @@ def test_the_compose_file_names_files_that_are_there_and_its_backup_runs(tmp_pat
     assert (DEPLOY / context / dockerfile).resolve() == DEPLOY / "Dockerfile"
     used = set(re.findall(r"^ +- (\w+):/", text, re.MULTILINE))
     assert used == set(re.findall(r"^  (\w+): \{\}", text, re.MULTILINE)) == {"events", "backups"}
+    # A new volume belongs to root, unless the image has a directory of the user there.
+    places = set(re.findall(r"^ +- \w+:(/\w+)$", text, re.MULTILINE))
+    made = re.findall(r"install -d -m 0700 -o logstore (.*)", (DEPLOY / "Dockerfile").read_text())
+    assert places == set(made[0].split()) == {"/data", "/backup"}
     with logstore.open(tmp_path / "data" / "events") as store:
         store.stream("s").add({"a": "b"})
     (shell,) = re.findall(r"command:\n +- \|\n((?: {8}.*\n)+)", text)

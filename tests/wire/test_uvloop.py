@@ -90,7 +90,7 @@ def test_a_client_that_goes_amid_a_request_takes_nothing_along(served: Served, l
     assert line("XLEN", "s") == 0
 
 
-def test_what_comes_while_a_wrong_password_waits_is_answered(served: Served) -> None:
+def test_requests_during_a_delayed_wrong_password_are_answered(served: Served) -> None:
     """The transport may have read it then: that of uvloop reads although it was told to pause."""
     with Line(served.port) as line:
         line.send(request([b"AUTH", b"wrong"]))
@@ -106,7 +106,7 @@ def test_what_comes_while_a_wrong_password_waits_is_answered(served: Served) -> 
         assert isinstance(line.reply(), int)
 
 
-def test_who_ends_while_a_wrong_password_waits_is_answered_and_closed(served: Served) -> None:
+def test_a_client_that_ends_during_a_delayed_wrong_password_is_answered(served: Served) -> None:
     with Line(served.port) as line:
         line.send(request([b"AUTH", b"wrong"]))
         time.sleep(AMID_WAIT_S)

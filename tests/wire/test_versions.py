@@ -40,7 +40,7 @@ def test_idempotent_adds(line: Line) -> None:
     assert line("XADD", "s", "NOMKSTREAM", "IDMP", "p", "one", "*", "a", "1") != first
 
 
-def test_who_gave_an_entry_can_be_told_later(line: Line) -> None:
+def test_xidmprecord_records_the_producer_of_an_entry(line: Line) -> None:
     given = line("XADD", "s", "*", "a", "1")
     assert line("XIDMPRECORD", "s", "p", "one", given) == b"OK"
     assert line("XIDMPRECORD", "s", "p", "one", given) == b"OK"
@@ -89,7 +89,7 @@ def test_a_producer_that_has_its_most_forgets_its_oldest(line: Line) -> None:
         ("XREADGROUP GROUP g c CLAIM -1 STREAMS s >", "min-idle-time must be a positive integer"),
     ],
 )
-def test_what_is_refused(line: Line, words: str, told: str) -> None:
+def test_invalid_arguments_of_newer_commands_are_refused(line: Line, words: str, told: str) -> None:
     assert told in line(*words.split())
     assert line("EXISTS", "s") == 0
 

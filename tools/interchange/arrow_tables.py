@@ -190,7 +190,7 @@ def _times(column: Any) -> Any:
 
 def _json(scalar: Any) -> str | None:
     # Arrow casts nothing nested to text, and its Python values have no units of time:
-    # test_what_becomes_of_a_value.
+    # test_values_of_each_arrow_type_as_text.
     if not scalar.is_valid:
         return None
     return json.dumps(_value(scalar), ensure_ascii=False, separators=(",", ":"))

@@ -107,7 +107,7 @@ def adds_and_reads(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nobody_notices(tmp_path: Path) -> None:
+def test_an_add_whose_index_commit_fails_is_made_good(tmp_path: Path) -> None:
     """An add whose index commit fails so is made good at once, beside threads that read."""
     if strace.STRACE is None:
         pytest.skip("strace is not installed: system calls cannot be made to fail")

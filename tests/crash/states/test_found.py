@@ -70,7 +70,9 @@ def test_a_segment_that_is_void_from_its_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("adopted", [False, True])
-def test_what_a_compaction_wrote_that_was_cut_off(tmp_path: Path, adopted: bool) -> None:
+def test_a_torn_segment_of_compaction_is_no_damage_unless_adopted(
+    tmp_path: Path, adopted: bool
+) -> None:
     """Nobody names it, so that it is no damage; in what was adopted it is."""
     path = tmp_path / "store"
     with logstore.open(path, background=False, node_max_entries=4) as store:
