@@ -46,7 +46,7 @@ from logstore.scan import split_plan
 from logstore.scan.snapshot_file import Split
 from logstore.spark_io import planning
 from logstore.spark_io.spark_log import log
-from logstore.spark_io.spark_options import StreamOptions
+from logstore.spark_io.spark_options import StreamOptions, check_offsets
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024
@@ -85,6 +85,14 @@ def _records(opened: OpenStore[bytes], names: Sequence[bytes]) -> dict[str, Stre
     return opened.view(look)
 
 
+def begin(options: StreamOptions) -> Offsets:
+    """The offsets of the streams of which a new query reads what is added from now on; OptionError
+    for an offset of a stream that is not there."""
+    found = ends(options)
+    check_offsets("startingOffsets", options.starts, [name.encode() for name in found])
+    return {name: each for name, each in found.items() if options.begins_at_end(name)}
+
+
 def ends(options: StreamOptions) -> Offsets:
     """The offsets at which the streams end now."""
     with planning.open_local(options.source, options.source.path) as store:
@@ -93,11 +101,18 @@ def ends(options: StreamOptions) -> Offsets:
         return {name: _end(each) for name, each in records.items()}
 
 
+def warn_of_patterns(options: StreamOptions) -> None:
+    """Warn of patterns that find no stream now."""
+    if options.source.patterns:
+        with planning.open_local(options.source, options.source.path) as store:
+            planning.stream_names(options.source, store, warn=True)
+
+
 def latest(
     options: StreamOptions, start: Offsets, upto: Offsets | None, rows: int, size: int
-) -> tuple[Offsets, Offsets]:
-    """The offsets at which a batch ends, and those at which streams begin where ``start`` has no
-    offset, or one with less in it.
+) -> tuple[Offsets, Offsets, Offsets]:
+    """The offsets at which a batch ends; those at which streams begin where ``start`` has no
+    offset, or one with less in it; and those at which the streams end now.
 
     The batch begins at ``start`` and has at most ``rows`` and ``size`` bytes of all streams (0: no
     limit); it ends at ``upto`` at the latest. SnapshotExpiredError if entries were removed before
@@ -136,7 +151,7 @@ def latest(
                 size = max(1, size - taken[1]) if size else 0
             found[name] = end
         store.sync()
-    return found, begun
+    return found, begun, {name: _end(record) for name, record in records.items()}
 
 
 def _end(record: StreamRecord) -> Offset:
@@ -182,7 +197,7 @@ def _begin(
         _lose_stream(options, name, ", and made anew")
         offset = None
     if offset is None:
-        offset = Offset(options.after)
+        offset = Offset(options.after(name))
     if offset.added != UNKNOWN or record.last <= offset.last:
         return offset
     there = _count(options, store, name, offset.last, record.last)
@@ -315,7 +330,7 @@ def splits(
     with planning.open_local(options.source, options.source.path) as store:
         try:
             for name, upto in end.items():
-                offset = start.get(name, Offset(options.after))
+                offset = start.get(name, Offset(options.after(name)))
                 if offset.last >= upto.last:
                     continue
                 made = _plan(options, store, name, offset.last, upto.last, cores)
