@@ -79,6 +79,7 @@ STORE_COLUMN = "store"
 PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 LIMIT_MAX = 2**62
+U64_DIGITS = len(str(U64_MAX))
 _READ = {name.lower(): name for name in OF_READ}
 _STREAM_READ = {name.lower(): name for name in ("startingOffsets", *OF_STREAM_READ)}
 _WRITE = {name.lower(): name for name in OF_WRITE}
@@ -109,6 +110,7 @@ _OF_OTHER_SINKS = {
     "topic": "'stream', or a column 'stream'",
     "streams": "'stream', or a column 'stream' that says it row by row",
     "kafka.bootstrap.servers": "'path', the directory of the store",
+    "mode": "it to the writer, as in .mode('append')",
 }
 
 Range: TypeAlias = tuple[StreamID, StreamID]
@@ -310,7 +312,8 @@ def parse_read(options: Mapping[str, str]) -> SourceOptions:
     found = store_paths.stores(given)
     start, starts = _range_end(given, _STARTS, parse_start)
     end, ends = _range_end(given, _ENDS, parse_end)
-    if start > end:
+    # From the offset where another read ended there may be nothing new, which is no mistake.
+    if start > end and not ("startingoffsets" in given and start.previous() == end):
         raise OptionError(f"the range is empty: it starts at {start} and ends at {end}")
     hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX, _LEASE) or PIN_HOURS
     mode = given.get("mode", PERMISSIVE).upper()
@@ -366,8 +369,8 @@ def _refuse_other(key: str, others: Mapping[str, str]) -> None:
 
 def _unknown(what: str, key: str, names: Mapping[str, str], known: str) -> OptionError:
     near = difflib.get_close_matches(key, names, 1)
-    hint = f"did you mean {names[near[0]]!r}? " if near else ""
-    return OptionError(f"{what}; {hint}There are {known}")
+    hint = f"did you mean {names[near[0]]!r}? There" if near else "there"
+    return OptionError(f"{what}; {hint} are {known}")
 
 
 def _moments(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -452,9 +455,10 @@ def _check_one(given: Mapping[str, str], keys: Sequence[str]) -> list[str]:
 
 def _moment_id(name: str, text: str, *, start: bool) -> StreamID:
     """The first or the last ID of a time: milliseconds, or a moment as `range` takes it."""
-    if text.isascii() and text.isdigit() and int(text) <= U64_MAX:
-        _check_ms(name, int(text))
-        return StreamID(int(text), 0 if start else U64_MAX)
+    number = _digits(text)
+    if number is not None:
+        _check_ms(name, number)
+        return StreamID(number, 0 if start else U64_MAX)
     try:
         return (since_id if start else until_id)(text, SYSTEM_CLOCK.now_ms())
     except OptionError:
@@ -463,6 +467,14 @@ def _moment_id(name: str, text: str, *, start: bool) -> StreamID:
             "2013-07-01T00:00:00Z, a day such as 2013-07-01, or how long ago, such as -1h: "
             f"{text!r}"
         ) from None
+
+
+def _digits(text: str) -> int | None:
+    """The number that digits are; None for other text, and for what no 64 bits hold."""
+    if not (text.isascii() and text.isdigit() and len(text) <= U64_DIGITS):
+        return None
+    number = int(text)
+    return number if number <= U64_MAX else None
 
 
 def _check_ms(name: str, number: int) -> None:
@@ -609,10 +621,12 @@ def _is_wanted(name: str, source: SourceOptions) -> bool:
 
 
 def _batch_limit(own: Mapping[str, str], key: str) -> int:
-    text = own.get(key, "0")
-    if not text.isascii() or not text.isdigit() or (key in own and not 0 < int(text) < LIMIT_MAX):
-        raise OptionError(f"option '{_STREAM_READ[key]}' must be a number from 1 on: {text!r}")
-    return int(text)
+    if key not in own:
+        return 0
+    number = _digits(own[key])
+    if number is None or not 0 < number < LIMIT_MAX:
+        raise OptionError(f"option '{_STREAM_READ[key]}' must be a number from 1 on: {own[key]!r}")
+    return number
 
 
 # -- writes -----------------------------------------------------------------------------------

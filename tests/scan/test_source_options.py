@@ -182,6 +182,8 @@ WRITES: list[tuple[dict[str, str], str]] = [
     ({"kafka.bootstrap.servers": "a:1"}, "give 'path'"),
     ({"create": "no"}, "'create' is true or false"),
     ({"idColum": "a"}, "did you mean 'idColumn'"),
+    ({"mode": "append"}, r"as in .mode\('append'\)"),
+    ({"compression": "gzip"}, "no option 'compression' of a write; there are path"),
 ]
 
 
@@ -230,6 +232,53 @@ def test_a_table_has_more_than_options(path: str) -> None:
 def test_a_path_may_be_a_file_address(path: str) -> None:
     assert parse(f"file:{path}").path == path
     assert parse(f"file://{path}").path == path
+    assert parse(f"file://localhost{path}").path == path
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("file://host/data/store", "a directory of this host from the root on"),
+        ("file:data/store", "a directory of this host from the root on"),
+        ("file:", "a directory of this host from the root on"),
+        ("s3:/bucket/store", "lacks a slash behind its scheme: write s3://"),
+        ("s3://", "names no bucket|must be a local directory"),
+        ("http://[::1", "is no URI"),
+        ("a\0b", "has a null byte"),
+    ],
+)
+def test_no_place_is_made_up_for_what_is_none(text: str, words: str) -> None:
+    """By reads, by streaming ones, and by writes, which make a store where there is none."""
+    given = {"path": text, "stream": "x"}
+    for parser in (
+        spark_options.parse_read,
+        spark_options.parse_stream_read,
+        partial(spark_options.parse_write, streaming=False),
+    ):
+        with pytest.raises(OptionError, match=words):
+            parser(given)
+
+
+def test_numbers_that_no_64_bits_hold(path: str) -> None:
+    """Python reads no number of so many digits."""
+    digits = "9" * 5000
+    given = {"path": path, "stream": "x"}
+    with pytest.raises(OptionError, match="'endTime' must be milliseconds"):
+        parse(path, endTime=digits)
+    with pytest.raises(OptionError, match="'maxRowsPerTrigger' must be a number"):
+        spark_options.parse_stream_read({**given, "maxrowspertrigger": digits})
+    for text in ("[" * 100_000, '{"x":' * 100_000):
+        with pytest.raises(OptionError, match="no list of directories"):
+            spark_options.parse_read({"paths": text, "stream": "x"})
+        with pytest.raises(OptionError):
+            spark_options.parse_read({**given, "startingoffsets": text})
+
+
+def test_from_where_another_read_ended_there_may_be_nothing(path: str) -> None:
+    found = parse(path, startingOffsets="5-0", endingOffsets="5-0")
+    assert (found.start, found.end) == (StreamID(5, 1), StreamID(5, 0))
+    with pytest.raises(OptionError, match="empty"):
+        parse(path, startingOffsets="5-1", endingOffsets="5-0")
 
 
 CASTS: list[tuple[Any, list[str | None], list[Any]]] = [

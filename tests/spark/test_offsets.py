@@ -75,6 +75,7 @@ def upto(first: int, last: int) -> list[int]:
             [],
             upto(4, 20),
         ),
+        ({"startingOffsets": "7-0", "endingOffsets": "7-0"}, [], []),
         ({"startingGroup": "g"}, upto(16, 20), upto(1, 20)),
         ({"startingGroup": "g", "endId": "17"}, upto(16, 17), upto(1, 17)),
         ({"startingTimestamp": "3", "endingTimestamp": "4"}, upto(3, 4), upto(3, 4)),
