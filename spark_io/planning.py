@@ -55,12 +55,14 @@ def check_streams(options: SourceOptions) -> None:
     _ranges(options, streams(options, warn=False))
 
 
-def stream_names(options: SourceOptions, store: Store[bytes], *, warn: bool = False) -> list[bytes]:
-    """The streams of a load of one store; StreamNotFoundError for an unknown name; ``warn`` of
-    patterns that find none."""
+def stream_names(
+    options: SourceOptions, store: Store[bytes], *, gone: Collection[str] = (), warn: bool = False
+) -> list[bytes]:
+    """The streams of a load of one store; StreamNotFoundError for an unknown name, unless it is one
+    of those that may be ``gone``; ``warn`` of patterns that find none."""
     path = options.paths[0]
     found, missing = _store_streams(options, PlannedStore(options, path, store))
-    _check_missing(options, missing, warn=warn)
+    _check_missing(options, missing.difference(gone), warn=warn)
     return found
 
 

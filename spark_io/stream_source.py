@@ -85,20 +85,27 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read up to the entries that there are now."""
         from logstore.spark_io import tailing
 
-        self._target = tailing.ends(self.options)
+        # What is not there is told by the next batch, which knows whether it was.
+        self._target = tailing.ends(self.options, gone=self.options.source.streams)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; ``start`` if there is nothing new."""
         from logstore.spark_io import tailing
 
-        if self._ends is None:
-            tailing.warn_of_patterns(self.options)
         rows = size = 0
         if not isinstance(limit, ReadAllAvailable):
             rows, size = self.options.max_rows, self.options.max_bytes
         before = _unpacked(start[_STREAMS])
         self._publish(before)  # Spark asks only after the batch up to there is done
-        found, begun, self._ends = tailing.latest(self.options, before, self._target, rows, size)
+        found, begun, self._ends = tailing.latest(
+            self.options,
+            before,
+            self._target,
+            rows,
+            size,
+            new=_INITIAL in start,
+            warn=self._ends is None,
+        )
         if found == before:
             return start
         end: dict[str, Any] = {_STREAMS: _packed(found)}

@@ -21,7 +21,7 @@ be behind. A group with consumers belongs to somebody else, and is not changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -93,34 +93,39 @@ def begin(options: StreamOptions) -> Offsets:
     return {name: each for name, each in found.items() if options.begins_at_end(name)}
 
 
-def ends(options: StreamOptions) -> Offsets:
-    """The offsets at which the streams end now."""
+def ends(options: StreamOptions, *, gone: Collection[str] = ()) -> Offsets:
+    """The offsets at which the streams end now; StreamNotFoundError for one that is named and not
+    there, unless it may be ``gone``."""
     with planning.open_local(options.source, options.source.path) as store:
-        records = _records(opened_of(store), planning.stream_names(options.source, store))
+        names = planning.stream_names(options.source, store, gone=gone)
+        records = _records(opened_of(store), names)
         store.sync()
         return {name: _end(each) for name, each in records.items()}
 
 
-def warn_of_patterns(options: StreamOptions) -> None:
-    """Warn of patterns that find no stream now."""
-    if options.source.patterns:
-        with planning.open_local(options.source, options.source.path) as store:
-            planning.stream_names(options.source, store, warn=True)
-
-
 def latest(
-    options: StreamOptions, start: Offsets, upto: Offsets | None, rows: int, size: int
+    options: StreamOptions,
+    start: Offsets,
+    upto: Offsets | None,
+    rows: int,
+    size: int,
+    *,
+    new: bool,
+    warn: bool,
 ) -> tuple[Offsets, Offsets, Offsets]:
     """The offsets at which a batch ends; those at which streams begin where ``start`` has no
     offset, or one with less in it; and those at which the streams end now.
 
     The batch begins at ``start`` and has at most ``rows`` and ``size`` bytes of all streams (0: no
     limit); it ends at ``upto`` at the latest. SnapshotExpiredError if entries were removed before
-    they were read, unless the options allow that.
+    they were read, unless the options allow that. A stream that is named must be there when the
+    query is ``new``; later on one that is not was dropped. ``warn`` of patterns that find none.
     """
+    gone = start if new or options.fail_on_loss else options.source.streams
     with planning.open_local(options.source, options.source.path) as store:
         opened = opened_of(store)
-        records = _records(opened, planning.stream_names(options.source, store))
+        names = planning.stream_names(options.source, store, gone=gone, warn=warn)
+        records = _records(opened, names)
         found = {
             name: each
             for name, each in start.items()

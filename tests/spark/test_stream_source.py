@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logstore.errors import OptionError, SnapshotExpiredError
+from logstore.errors import OptionError, SnapshotExpiredError, StreamNotFoundError
 from logstore.redis import Redis
 from tests.scan.scanned_stores import make_store
 from tests.spark.streamed import batch, reader_of, rows
@@ -242,6 +242,37 @@ def test_a_stream_of_the_same_name_is_another_one(path: Path) -> None:
         batch(reader, end)
     assert batch(lossy, end)[0] == [*range(500, 540)]
     lossy.stop()
+
+
+def test_a_stream_that_is_named_may_be_dropped(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told as one that a pattern found; a new query wants all that it names."""
+    names = "race:1,race:2"
+    reader = reader_of(path, streams=names)
+    lossy = reader_of(path, streams=names, failOnDataLoss="false")
+    _, end = batch(reader, reader.initialOffset())
+    with make_store(path) as store:
+        store.drop("race:1")
+        store["race:2"].add({"n": "110"})
+    with pytest.raises(SnapshotExpiredError, match="'race:1' was dropped, and what"):
+        batch(reader, end)
+    lossy.prepareForTriggerAvailableNow()
+    some, end = batch(lossy, end)
+    assert some == [110]
+    for each in (lossy, reader_of(path, streams=names, failOnDataLoss="false")):
+        assert batch(each, end) == ([], end)
+    (line,) = caplog.messages
+    assert "stream 'race:1' was dropped, and what" in line
+    with pytest.raises(StreamNotFoundError, match="race:1"):
+        batch(lossy, lossy.initialOffset())
+    with make_store(path) as store:
+        store["race:1"].add({"n": "5"})
+    later = reader_of(path, streams=names, failOnDataLoss="false")
+    assert batch(later, end)[0] == [5]
+    for each in (reader, lossy, later):
+        each.stop()
+    assert pins(path) == 0
 
 
 def test_offsets_of_an_older_checkpoint(path: Path) -> None:
