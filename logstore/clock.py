@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from logstore.errors import OptionError, shown
 
 CLOCK_MAX_MS = 253_402_300_799_999  # the end of the year 9999, the last that a datetime has
+SECONDS_MAX = 100_000_000_000  # ms: March 1973; as seconds: the year 5138
 
 
 class Clock(Protocol):

@@ -11,7 +11,7 @@ are errors before the first plan is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,24 +46,29 @@ from logstore.store_path import path_of, shown
 SAMPLED_STREAMS = 16
 OPEN_STORES_MAX = 64
 LOGGED_STREAMS = 3
+SEVERAL = "*?[,"  # in a name that is not there: it was meant for option 'streams'
 
 
 def check_streams(options: SourceOptions) -> None:
     """StreamNotFoundError for a stream that does not exist; OptionError for an offset of a stream
     that is not read, or a group that does not exist."""
-    _ranges(options, streams(options))
+    _ranges(options, streams(options, warn=False))
 
 
-def stream_names(options: SourceOptions, store: Store[bytes]) -> list[bytes]:
-    """The streams of a load of one store; StreamNotFoundError for an unknown name."""
+def stream_names(
+    options: SourceOptions, store: Store[bytes], *, gone: Collection[str] = (), warn: bool = False
+) -> list[bytes]:
+    """The streams of a load of one store; StreamNotFoundError for an unknown name, unless it is one
+    of those that may be ``gone``; ``warn`` of patterns that find none."""
     path = options.paths[0]
     found, missing = _store_streams(options, PlannedStore(options, path, store))
-    _check_missing(options, missing)
+    _check_missing(options, missing.difference(gone), warn=warn)
     return found
 
 
 def _store_streams(options: SourceOptions, store: PlannedStore) -> tuple[list[bytes], set[str]]:
-    """The streams of a load in one store, by name or pattern; and the names that it lacks."""
+    """The streams of a load in one store, by name or pattern; and the names that it lacks, and the
+    patterns that find none."""
     found: dict[bytes, None] = {}  # ordered, and fast to search: there may be 100,000
     missing: set[str] = set()
     for name in options.streams:
@@ -76,24 +81,35 @@ def _store_streams(options: SourceOptions, store: PlannedStore) -> tuple[list[by
     if not options.streams and not options.patterns:
         found.update(dict.fromkeys(store.names()))
     elif options.patterns:
+        missing.update(options.patterns)
         for each in store.names():
             text = shown_name(each)
-            if any(fnmatchcase(text, pattern) for pattern in options.patterns):
+            matched = [each for each in options.patterns if fnmatchcase(text, each)]
+            if matched:
                 found[each] = None
+                missing.difference_update(matched)
     return list(found), missing
 
 
-def _check_missing(options: SourceOptions, missing: Iterable[str]) -> None:
-    for name in missing:
-        count = len(options.paths)
-        where = shown(options.paths[0]) if count == 1 else f"{count} stores"
+def _check_missing(options: SourceOptions, missing: Collection[str], *, warn: bool) -> None:
+    """StreamNotFoundError for a name; a warning in the log for a pattern."""
+    count = len(options.paths)
+    where = shown(options.paths[0]) if count == 1 else f"{count} stores"
+    for name in options.streams:
+        if name not in missing:
+            continue
         hint = "; see store.streams()"
-        if options.as_of:
+        if any(each in name for each in SEVERAL):
+            hint = ": a pattern, and several names, are given as option 'streams'"
+        elif options.as_of:
             hint = " as of that moment; name it in store.moment(...), where it is there"
         raise StreamNotFoundError(
             f"there is no such stream in {where}{hint}",
             stream=arguments.stream_name(name),
         )
+    for pattern in options.patterns if warn else ():
+        if pattern in missing:
+            log.warning("option 'streams': no stream of %s has a name like %r", where, pattern)
 
 
 class _LoadStreams(dict[str, list[bytes]]):
@@ -105,11 +121,15 @@ class _LoadStreams(dict[str, list[bytes]]):
 
 
 def streams(
-    options: SourceOptions, fields: Sequence[str] = (), hidden: str | None = None
+    options: SourceOptions,
+    fields: Sequence[str] = (),
+    hidden: str | None = None,
+    *,
+    warn: bool = True,
 ) -> _LoadStreams:
     """The streams of a load by store, in the order of the stores; StreamNotFoundError for a name
     that none of them has. `_SchemaWarnings` warns about ``fields``, and about the one that is
-    ``hidden``."""
+    ``hidden``; ``warn`` of patterns that find no stream."""
     found = _LoadStreams()
     missing: set[str] | None = None
     warnings = _SchemaWarnings(options, fields, hidden)
@@ -120,7 +140,7 @@ def streams(
             for name in found[path] if options.group else ():
                 found.undelivered[path, name] = _first_undelivered(options.group, store, name)
             warnings.log(store, found[path])
-    _check_missing(options, sorted(missing or ()))
+    _check_missing(options, missing or (), warn=warn)
     return found
 
 
@@ -139,8 +159,8 @@ def _first_undelivered(group: str, store: PlannedStore, name: bytes) -> StreamID
 def _ranges(options: SourceOptions, found: _LoadStreams) -> dict[str, dict[Range, list[bytes]]]:
     """The streams of each store, by the range that is read of them."""
     every = {name for names in found.values() for name in names}
-    check_offsets("startingOffsets", options.starts, every)
-    check_offsets("endingOffsets", options.ends, every)
+    check_offsets("startingOffsets", dict(options.starts.named), every)
+    check_offsets("endingOffsets", dict(options.ends.named), every)
     return {
         path: ranges(
             names,

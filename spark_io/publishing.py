@@ -34,16 +34,17 @@ _METADATA_BYTES = 1 << 16
 
 
 def begin(options: SinkOptions, *, overwrite: bool) -> Pin:
-    """Begin a stage for a write; StreamExistsError if that is known before it."""
+    """Begin a stage for a write; StreamExistsError if that is known before it. A store that is not
+    there is made, if the options allow that."""
+    if overwrite and options.if_exists != publish.APPEND:
+        raise OptionError("option 'ifExists' goes with mode 'append' only")
     path = Path(options.path)
-    with open_store(path, create=False, background=False) as store:
+    with open_store(path, create=options.create, background=False) as store:
         if options.if_exists == ERROR and options.stream and options.stream in store:
             raise StreamExistsError(
                 "there is a stream of this name already, and option 'ifExists' is 'error'",
                 stream=arguments.stream_name(options.stream),
             )
-        if overwrite and options.if_exists != publish.APPEND:
-            raise OptionError("option 'ifExists' goes with mode 'append' only")
         now_ms = opened_of(store).engine().clock.now_ms()
         pins.living(LOCAL, path, now_ms)  # removes what killed jobs left
         return stagefile.begin(LOCAL, path, *driver(), now_ms)

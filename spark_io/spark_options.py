@@ -3,8 +3,8 @@
 Spark hands keys over in lower case and values as text. A batch read begins and ends at an ID, at a
 time, or at offsets: a word or an ID for all streams, or JSON with one for each. What begins at an
 offset begins behind it, and what ends at an offset ends with it: so a read that begins where
-another one ended has each entry once. A streaming query begins at one offset for all of its
-streams.
+another one ended has each entry once. A streaming query begins at offsets, or at a time that stays
+the same when it is started again.
 
 Invariants: an option that is not known, or whose value cannot be, is an OptionError that names it;
 so is an offset for a stream that is not read. What is returned is plain data and can be sent
@@ -19,22 +19,25 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
-from logstore.errors import InvalidIDError, OptionError
+from logstore.clock import SECONDS_MAX, SYSTEM_CLOCK
+from logstore.errors import InvalidIDError, NotAStoreError, OptionError
 from logstore.fs import LOCAL
 from logstore.ids import (
     MAX_ID,
     U64_MAX,
     ZERO_ID,
     StreamID,
-    datetime_ms,
     parse_end,
     parse_id,
     parse_start,
+    since_id,
+    until_id,
 )
-from logstore.log import pinfile, storefile
+from logstore.log import file_names, pinfile, storefile
 from logstore.log.shipped import is_shipped
 from logstore.options import StoreLimits
 from logstore.schema.stream_schema import folded
@@ -66,7 +69,7 @@ OF_READ = (
     "failOnDataLoss",
 )
 OF_STREAM_READ = ("maxRowsPerTrigger", "maxBytesPerTrigger", "progressGroup")
-OF_WRITE = ("path", "stream", "idColumn", "ifExists", "producer", "checkpointLocation")
+OF_WRITE = ("path", "stream", "create", "idColumn", "ifExists", "producer", "checkpointLocation")
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 APPEND, ERROR, IGNORE = "append", "error", "ignore"  # of ifExists
@@ -76,16 +79,39 @@ STORE_COLUMN = "store"
 PIN_HOURS = PIN_HOURS_MAX = 1.0
 PARTITIONS_MAX = 100_000
 LIMIT_MAX = 2**62
+U64_DIGITS = len(str(U64_MAX))
 _READ = {name.lower(): name for name in OF_READ}
 _STREAM_READ = {name.lower(): name for name in ("startingOffsets", *OF_STREAM_READ)}
 _WRITE = {name.lower(): name for name in OF_WRITE}
 _STARTS = ("startid", "starttime", "startingoffsets", "startingtimestamp", "startinggroup")
 _ENDS = ("endid", "endtime", "endingoffsets", "endingtimestamp")
-_BATCH_READ_ONLY = {*_STARTS, *_ENDS, "snapshotdir", "asof"} - {"startingoffsets"}
+_STREAM_STARTS = ("startingoffsets", "starttime", "startingtimestamp")
+_BATCH_READ_ONLY = {*_STARTS, *_ENDS, "snapshotdir", "asof"}.difference(_STREAM_STARTS)
 _ADDED_BY_SPARK = ("queryname", "outputmode")  # DataStreamWriter may hand these over
 _TABLE_PREFIX = "option."
 _WILDCARDS = "*?["
+_NUMBERED_MS = 10_000_000  # below it, IDs that a test or an import numbered; above, a mistake
 _LEASE = " (it is renewed while tasks read: more is not needed)"
+_FOR_STREAMING = "which is for streaming queries, spark.readStream"
+# What other sources of Spark call it, and what to give here.
+_OF_OTHERS = {
+    "subscribe": "'streams', names with commas between them",
+    "subscribePattern": "'streams', with a pattern such as race:* (no regular expression)",
+    "assign": "'streams', names with commas between them",
+    "topic": "'stream', or 'streams' for several",
+    "kafka.bootstrap.servers": "'path', the directory of the store",
+    "kafka.group.id": "'startingGroup', or 'progressGroup' in a streaming query",
+    "startingOffsetsByTimestamp": "'startingTimestamp'",
+    "endingOffsetsByTimestamp": "'endingTimestamp'",
+    "maxOffsetsPerTrigger": f"'maxRowsPerTrigger', {_FOR_STREAMING}",
+    "maxFilesPerTrigger": f"'maxRowsPerTrigger', {_FOR_STREAMING}",
+}
+_OF_OTHER_SINKS = {
+    "topic": "'stream', or a column 'stream'",
+    "streams": "'stream', or a column 'stream' that says it row by row",
+    "kafka.bootstrap.servers": "'path', the directory of the store",
+    "mode": "it to the writer, as in .mode('append')",
+}
 
 Range: TypeAlias = tuple[StreamID, StreamID]
 T = TypeVar("T")
@@ -116,8 +142,10 @@ def as_written(key: str) -> str:
 
 
 def is_stream_read(given: Mapping[str, str]) -> bool:
-    """Whether one of these options is for streaming reads only."""
-    return any(key in _STREAM_READ and key not in _READ for key in given)
+    """Whether one of these options is for streaming reads only, or its value is."""
+    if any(key in _STREAM_READ and key not in _READ for key in given):
+        return True
+    return not _BATCH_READ_ONLY & given.keys() and _is_at_latest(given.get("startingoffsets", ""))
 
 
 def written_of_table(options: Mapping[str, str]) -> dict[str, str]:
@@ -138,18 +166,40 @@ EVERY = Offsets()
 
 def parse_offsets(option: str, text: str, *, start: bool) -> Offsets:
     """The value of 'startingOffsets' or 'endingOffsets'."""
-    if not text.lstrip().startswith("{"):
+    if not _is_json(text):
         return Offsets(_offset_id(option, text, start=start))
+    named = [
+        (name, _offset_id(option, value, start=start)) for name, value in _members(option, text)
+    ]
+    return Offsets(None, tuple(named))
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _members(option: str, text: str) -> list[tuple[str, str]]:
+    """The offsets of JSON by stream."""
     try:
-        found = json.loads(text, object_pairs_hook=_unique)
-    except ValueError as error:
+        found: list[tuple[str, object]] = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"option {option!r} is no JSON object of offsets: {error}") from None
-    named: list[tuple[str, StreamID]] = []
+    members: list[tuple[str, str]] = []
     for name, value in found:
         if not isinstance(value, str):
             raise OptionError(f"option {option!r}: the offset of {name!r} must be text: {value!r}")
-        named.append((name, _offset_id(option, value, start=start)))
-    return Offsets(None, tuple(named))
+        members.append((name, value))
+    return members
+
+
+def _is_at_latest(text: str) -> bool:
+    """Whether the value of 'startingOffsets' is, or names, the end of a stream."""
+    if not _is_json(text):
+        return text == LATEST
+    try:
+        return any(offset == LATEST for _, offset in _members("startingOffsets", text))
+    except OptionError:
+        return False
 
 
 def _unique(pairs: list[tuple[str, object]]) -> list[tuple[str, object]]:
@@ -181,14 +231,18 @@ def _offset_id(option: str, text: str, *, start: bool) -> StreamID:
     return found.next() if start else found
 
 
-def check_offsets(option: str, offsets: Offsets, names: Collection[bytes]) -> None:
+def check_offsets(option: str, named: Collection[str], names: Collection[bytes]) -> None:
     """OptionError for an offset of a stream that is not read."""
-    known = {shown_name(name) for name in names} if offsets.named else set()
-    for name, _ in offsets.named:
+    known = {shown_name(name) for name in names} if named else set()
+    for name in named:
         if name not in known:
-            raise OptionError(
-                f"option {option!r} names {name!r}, which is not among the streams that are read"
-            )
+            _refuse_offset(option, name)
+
+
+def _refuse_offset(option: str, name: str) -> NoReturn:
+    raise OptionError(
+        f"option {option!r} names {name!r}, which is not among the streams that are read"
+    )
 
 
 def shown_name(name: bytes) -> str:
@@ -256,9 +310,10 @@ def parse_read(options: Mapping[str, str]) -> SourceOptions:
     if "table" in given:
         raise OptionError("option 'table' is for batch reads: leave it out")
     found = store_paths.stores(given)
-    start, starts = _range_end(given, _STARTS, parse_start, 0)
-    end, ends = _range_end(given, _ENDS, parse_end, U64_MAX)
-    if start > end:
+    start, starts = _range_end(given, _STARTS, parse_start)
+    end, ends = _range_end(given, _ENDS, parse_end)
+    # From the offset where another read ended there may be nothing new, which is no mistake.
+    if start > end and not ("startingoffsets" in given and start.previous() == end):
         raise OptionError(f"the range is empty: it starts at {start} and ends at {end}")
     hours = _number(given, "pinhours", float, 1 / 3600, PIN_HOURS_MAX, _LEASE) or PIN_HOURS
     mode = given.get("mode", PERMISSIVE).upper()
@@ -300,14 +355,22 @@ def _check_known(given: Mapping[str, str]) -> None:
                 f"option {as_written(key)!r} is for streaming queries, spark.readStream: leave it "
                 "out"
             )
+        _refuse_other(key, _OF_OTHERS)
         known = f"{', '.join(OF_READ)}; and for streaming queries {', '.join(OF_STREAM_READ)}"
         raise _unknown(f"no option {key!r}", key, _READ | _STREAM_READ, known)
 
 
+def _refuse_other(key: str, others: Mapping[str, str]) -> None:
+    """OptionError for an option of another source or sink, with what to give here."""
+    for name, advice in others.items():
+        if key == name.lower():
+            raise OptionError(f"no option {name!r}: give {advice}")
+
+
 def _unknown(what: str, key: str, names: Mapping[str, str], known: str) -> OptionError:
     near = difflib.get_close_matches(key, names, 1)
-    hint = f"did you mean {names[near[0]]!r}? " if near else ""
-    return OptionError(f"{what}; {hint}There are {known}")
+    hint = f"did you mean {names[near[0]]!r}? There" if near else "there"
+    return OptionError(f"{what}; {hint} are {known}")
 
 
 def _moments(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -358,15 +421,11 @@ def _range_end(
     given: Mapping[str, str],
     keys: Sequence[str],
     parse_text: Callable[[str], StreamID],
-    seq: int,
 ) -> tuple[StreamID, Offsets]:
     """The first or the last ID of all streams, and those of some; at most one option says it."""
     start = keys is _STARTS
     anywhere = ZERO_ID if start else MAX_ID
-    some = [key for key in keys if key in given]
-    if len(some) > 1:
-        names = " or ".join(f"'{_READ[key]}'" for key in some)
-        raise OptionError(f"give {names}: one of them, not {len(some)}")
+    some = _check_one(given, keys)
     if not some:
         return anywhere, EVERY
     key, name, text = some[0], _READ[some[0]], given[some[0]]
@@ -382,26 +441,63 @@ def _range_end(
         if not text:
             raise OptionError(f"option '{name}' must name a consumer group")
         return anywhere, EVERY
-    return StreamID(_time_ms(name, text), seq), EVERY
+    return _moment_id(name, text, start=start), EVERY
 
 
-def _time_ms(name: str, text: str) -> int:
-    """Milliseconds, or ISO 8601 with a time zone."""
-    if text.isascii() and text.isdigit() and int(text) <= U64_MAX:
-        return int(text)
+def _check_one(given: Mapping[str, str], keys: Sequence[str]) -> list[str]:
+    """Which of these options is given; OptionError for several."""
+    some = [key for key in keys if key in given]
+    if len(some) > 1:
+        names = " or ".join(f"'{_READ[key]}'" for key in some)
+        raise OptionError(f"give {names}: one of them, not {len(some)}")
+    return some
+
+
+def _moment_id(name: str, text: str, *, start: bool) -> StreamID:
+    """The first or the last ID of a time: milliseconds, or a moment as `range` takes it."""
+    number = _digits(text)
+    if number is not None:
+        _check_ms(name, number)
+        return StreamID(number, 0 if start else U64_MAX)
     try:
-        return datetime_ms(datetime.fromisoformat(text))
-    except (ValueError, InvalidIDError) as error:
+        return (since_id if start else until_id)(text, SYSTEM_CLOCK.now_ms())
+    except OptionError:
         raise OptionError(
-            f"option '{name}' must be milliseconds since 1970 or ISO 8601 with a time zone, such "
-            f"as 2013-07-01T00:00:00Z: {text!r} ({error})"
+            f"option '{name}' must be milliseconds since 1970, a time such as "
+            "2013-07-01T00:00:00Z, a day such as 2013-07-01, or how long ago, such as -1h: "
+            f"{text!r}"
         ) from None
+
+
+def _digits(text: str) -> int | None:
+    """The number that digits are; None for other text, and for what no 64 bits hold."""
+    if not (text.isascii() and text.isdigit() and len(text) <= U64_DIGITS):
+        return None
+    number = int(text)
+    return number if number <= U64_MAX else None
+
+
+def _check_ms(name: str, number: int) -> None:
+    """OptionError for a number that is seconds, or a day without its dashes."""
+    if not _NUMBERED_MS <= number < SECONDS_MAX:
+        return
+    read, meant = StreamID(number, 0).time, StreamID(number * 1000, 0).time
+    other = "startId" if name.lower().startswith("start") else "endId"
+    raise OptionError(
+        f"option '{name}' is milliseconds since 1970, and {number} of them are {_utc(read)}: if "
+        f"these are seconds, write {number}000 or {_utc(meant)}; a day is written as 2013-07-01. "
+        f"(IDs of so early a time are given as '{other}')"
+    )
+
+
+def _utc(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _flag(given: Mapping[str, str], key: str, *, default: bool) -> bool:
     text = given.get(key, str(default)).lower()
     if text not in ("true", "false"):
-        raise OptionError(f"option '{_READ[key]}' is true or false, not {text!r}")
+        raise OptionError(f"option '{(_READ | _WRITE)[key]}' is true or false, not {text!r}")
     return text == "true"
 
 
@@ -432,8 +528,8 @@ class StreamOptions(NamedTuple):
     """What a streaming query reads, and how much of it in a batch (0: no limit)."""
 
     source: SourceOptions
-    latest: bool
-    after: StreamID  # unless ``latest``: entries above this ID
+    start: StreamID | None  # the ID behind which streams begin; None: their end
+    starts: dict[str, StreamID | None]  # of some streams, instead of ``start``
     max_rows: int
     max_bytes: int
     progress_group: str  # empty: none
@@ -443,28 +539,28 @@ class StreamOptions(NamedTuple):
         """Whether entries that went before they were read are an error."""
         return self.source.fail_on_loss
 
+    def begins_at_end(self, name: str) -> bool:
+        """Whether a stream that is there when the query begins is read from its end on."""
+        return self.starts.get(name, self.start) is None
+
+    def after(self, name: str) -> StreamID:
+        """The ID behind which a stream that has no offset yet begins."""
+        found = self.starts.get(name, self.start)
+        return ZERO_ID if found is None else found
+
 
 def parse_stream_read(options: Mapping[str, str]) -> StreamOptions:
     """The options of a streaming read, checked."""
     given = given_by_user(options)
-    own = {key: given.pop(key) for key in _STREAM_READ if key in given}
     for key in _BATCH_READ_ONLY & given.keys():
         raise OptionError(
             f"option {as_written(key)!r} is for batch reads: give 'startingOffsets', and filter "
             "what you read"
         )
+    _check_one(given, _STREAM_STARTS)
+    own = {key: given.pop(key) for key in _STREAM_READ if key in given}
     if store_paths.several(given):
         raise OptionError("a streaming query reads one store: give its directory as option 'path'")
-    start = own.get("startingoffsets", EARLIEST)
-    after = ZERO_ID
-    if start not in (EARLIEST, LATEST):
-        try:
-            after = parse_id(start)
-        except InvalidIDError as error:
-            raise OptionError(
-                f"option 'startingOffsets' is {EARLIEST}, {LATEST}, or the ID behind which to "
-                f"begin: {error}"
-            ) from None
     if "progressgroup" in own and not own["progressgroup"]:
         raise OptionError("option 'progressGroup' must name a consumer group")
     source = parse_read(given)
@@ -472,21 +568,65 @@ def parse_stream_read(options: Mapping[str, str]) -> StreamOptions:
         raise OptionError(
             "a streaming query reads the store itself: what was shipped stays as it was published"
         )
+    start, starts = _stream_start(given, own.get("startingoffsets", EARLIEST), source)
     return StreamOptions(
         source,
-        start == LATEST,
-        after,
+        start,
+        starts,
         _batch_limit(own, "maxrowspertrigger"),
         _batch_limit(own, "maxbytespertrigger"),
         own.get("progressgroup", ""),
     )
 
 
+def _stream_start(
+    given: Mapping[str, str], offsets: str, source: SourceOptions
+) -> tuple[StreamID | None, dict[str, StreamID | None]]:
+    """Behind which IDs a new query begins: all of its streams, and some (None: their ends)."""
+    for key in ("starttime", "startingtimestamp"):
+        if given.get(key, "").startswith("-"):
+            raise OptionError(
+                f"option '{_READ[key]}' of a streaming query must say the same whenever it is "
+                f"started again: give a time such as 2013-07-01T00:00:00Z, not {given[key]!r}"
+            )
+    if source.start > ZERO_ID:
+        return source.start.previous(), {}
+    if not _is_json(offsets):
+        return _stream_offset(offsets), {}
+    members = _members("startingOffsets", offsets)
+    starts = {name: _stream_offset(text) for name, text in members}
+    for name in starts:
+        if not _is_wanted(name, source):
+            _refuse_offset("startingOffsets", name)
+    return ZERO_ID, starts
+
+
+def _stream_offset(text: str) -> StreamID | None:
+    if text in (EARLIEST, LATEST):
+        return ZERO_ID if text == EARLIEST else None
+    try:
+        return parse_id(text)
+    except InvalidIDError as error:
+        raise OptionError(
+            f"option 'startingOffsets' is {EARLIEST}, {LATEST}, the ID behind which to begin, or "
+            f'JSON such as {{"laps": "{LATEST}", "pits": "5-0"}}: {error}'
+        ) from None
+
+
+def _is_wanted(name: str, source: SourceOptions) -> bool:
+    """Whether a stream of this name is read, once it is there."""
+    if name in source.streams or not (source.streams or source.patterns):
+        return True
+    return any(fnmatchcase(name, pattern) for pattern in source.patterns)
+
+
 def _batch_limit(own: Mapping[str, str], key: str) -> int:
-    text = own.get(key, "0")
-    if not text.isascii() or not text.isdigit() or (key in own and not 0 < int(text) < LIMIT_MAX):
-        raise OptionError(f"option '{_STREAM_READ[key]}' must be a number from 1 on: {text!r}")
-    return int(text)
+    if key not in own:
+        return 0
+    number = _digits(own[key])
+    if number is None or not 0 < number < LIMIT_MAX:
+        raise OptionError(f"option '{_STREAM_READ[key]}' must be a number from 1 on: {own[key]!r}")
+    return number
 
 
 # -- writes -----------------------------------------------------------------------------------
@@ -500,6 +640,7 @@ class SinkOptions(NamedTuple):
     if_exists: str
     producer: str
     checkpoint: str
+    create: bool  # make the store if it is not there
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -512,9 +653,10 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         )
     for key in given:
         if key not in _WRITE and key not in _ADDED_BY_SPARK:
+            _refuse_other(key, _OF_OTHER_SINKS)
             raise _unknown(f"no option {key!r} of a write", key, _WRITE, ", ".join(OF_WRITE))
-    path = _directory(given, "path")
-    store = storefile.read(LOCAL, Path(path))
+    path, create = _directory(given, "path"), _flag(given, "create", default=True)
+    limits = _limits(Path(path), create=create)
     exists = given.get("ifexists", APPEND)
     if exists not in (APPEND, ERROR, IGNORE):
         raise OptionError(f"option 'ifExists' is append, error or ignore, not {exists!r}")
@@ -531,10 +673,21 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         raise OptionError("option 'ifExists' is for batch writes: leave it out")
     return SinkOptions(
         path,
-        store.limits,
+        limits,
         given.get("stream", ""),
         given.get("idcolumn", ""),
         exists,
         producer,
         given.get("checkpointlocation", ""),
+        create,
     )
+
+
+def _limits(path: Path, *, create: bool) -> StoreLimits:
+    """The limits of a store, or those that one will have that is made."""
+    try:
+        return storefile.read(LOCAL, path).limits
+    except NotAStoreError:
+        if not create or LOCAL.exists(path / file_names.STORE):
+            raise
+        return StoreLimits()

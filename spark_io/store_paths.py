@@ -8,6 +8,7 @@ store. Opens nothing but STORE files, and the manifests of shipped stores.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,11 +22,14 @@ from logstore.store_path import is_uri, shown
 
 PATH, PATHS = "path", "paths"  # Spark makes the second one of load([a, b]), as JSON
 _WILDCARDS = "*?["
+_FILE = "file:"
 
 
 def several(given: Mapping[str, str]) -> bool:
     """Whether a load may have more than one store: it names a list or a pattern."""
-    return PATHS in given or _is_pattern(given.get(PATH, ""))
+    text = given.get(PATH, "")
+    _check_place(text, PATH)
+    return PATHS in given or _is_pattern(text)
 
 
 def stores(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -47,13 +51,37 @@ def stores(given: Mapping[str, str]) -> tuple[str, ...]:
 
 def local(text: str, option: str) -> str:
     """The local directory that an option names, absolute; OptionError."""
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        text = unquote(text.removeprefix("file:"))  # a `?` belongs to a pattern here
-        text = "/" + text.lstrip("/")
+    _check_place(text, option)
+    if text.startswith(_FILE):
+        path = unquote(text.removeprefix(_FILE))  # a `?` belongs to a pattern here
+        if path.startswith("//"):
+            host, _, below = path[2:].partition("/")
+            path = f"/{below.lstrip('/')}" if host in ("", "localhost") else host
+        if not path.startswith("/"):
+            raise OptionError(
+                f"option {option!r} must name a directory of this host from the root on, as in "
+                f"file:///data/store, not {text!r}"
+            )
+        text = path
     elif "://" in text:
         raise OptionError(f"option {option!r} must be a local directory, not {shown(text)!r}")
     return str(Path(text).absolute())
+
+
+def _check_place(text: str, option: str) -> None:
+    """OptionError for what is neither a path nor a URI."""
+    try:
+        urlsplit(text)
+    except ValueError as error:
+        raise OptionError(f"option {option!r} is no URI, {error}: {shown(text)!r}") from None
+    if "\0" in text:
+        raise OptionError(f"option {option!r} has a null byte, as no path has: {text!r}")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", text)
+    if scheme and scheme[1] != "file":
+        raise OptionError(
+            f"option {option!r} lacks a slash behind its scheme: write {scheme[1]}://..., not "
+            f"{text!r} (and ./{scheme[1]}:/... for a directory of this name)"
+        )
 
 
 def _paths(given: Mapping[str, str]) -> list[str]:
@@ -65,7 +93,7 @@ def _paths(given: Mapping[str, str]) -> list[str]:
         raise OptionError("give either option 'path' or paths in load(...), not both")
     try:
         found = json.loads(given[PATHS])
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
         raise OptionError(f"the paths of load(...) are no list of directories: {given[PATHS]!r}")
@@ -75,6 +103,7 @@ def _paths(given: Mapping[str, str]) -> list[str]:
 
 
 def _matching_stores(text: str) -> list[str]:
+    _check_place(text, PATH)
     if is_remote(text):
         found = shipped.matching(text) if _is_pattern(text) else [text]
         if not found:

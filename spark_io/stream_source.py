@@ -60,17 +60,18 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.wanted = wanted
         self.cores = cores
         self._target: Offsets | None = None
+        self._ends: Offsets | None = None  # of the streams, as the last batch found them
         self._held: list[tuple[str, list[str]]] = []  # for each batch its end, and its pins
         self._published: Offsets = {}  # what the group of the query's progress was set to
 
     # -- on the driver's side -----------------------------------------------------------------
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's names)
         """Where a new query begins."""
-        if not self.options.latest:
+        if self.options.start is not None and not self.options.starts:
             return {_INITIAL: True, _STREAMS: {}}
         from logstore.spark_io import tailing
 
-        return {_INITIAL: True, _STREAMS: _packed(tailing.ends(self.options))}
+        return {_INITIAL: True, _STREAMS: _packed(tailing.begin(self.options))}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limit of a batch, by the options."""
@@ -84,7 +85,8 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read up to the entries that there are now."""
         from logstore.spark_io import tailing
 
-        self._target = tailing.ends(self.options)
+        # What is not there is told by the next batch, which knows whether it was.
+        self._target = tailing.ends(self.options, gone=self.options.source.streams)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; ``start`` if there is nothing new."""
@@ -95,7 +97,15 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows, size = self.options.max_rows, self.options.max_bytes
         before = _unpacked(start[_STREAMS])
         self._publish(before)  # Spark asks only after the batch up to there is done
-        found, begun = tailing.latest(self.options, before, self._target, rows, size)
+        found, begun, self._ends = tailing.latest(
+            self.options,
+            before,
+            self._target,
+            rows,
+            size,
+            new=_INITIAL in start,
+            warn=self._ends is None,
+        )
         if found == before:
             return start
         end: dict[str, Any] = {_STREAMS: _packed(found)}
@@ -104,6 +114,11 @@ class LogstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun:
             end[_FROM] = _packed(begun)
         return end
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where the streams ended when the last batch was looked for, for the progress of the
+        query. They are not looked at again, as Spark asks in each trigger."""
+        return None if self._ends is None else {_STREAMS: _packed(self._ends)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The splits of a batch, pinned until it is committed."""

@@ -21,7 +21,7 @@ be behind. A group with consumers belongs to somebody else, and is not changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,7 @@ from logstore.scan import split_plan
 from logstore.scan.snapshot_file import Split
 from logstore.spark_io import planning
 from logstore.spark_io.spark_log import log
-from logstore.spark_io.spark_options import StreamOptions
+from logstore.spark_io.spark_options import StreamOptions, check_offsets
 from logstore.tuples import NamedTuple
 
 PIECE_NODES = 1024
@@ -85,27 +85,47 @@ def _records(opened: OpenStore[bytes], names: Sequence[bytes]) -> dict[str, Stre
     return opened.view(look)
 
 
-def ends(options: StreamOptions) -> Offsets:
-    """The offsets at which the streams end now."""
+def begin(options: StreamOptions) -> Offsets:
+    """The offsets of the streams of which a new query reads what is added from now on; OptionError
+    for an offset of a stream that is not there."""
+    found = ends(options)
+    check_offsets("startingOffsets", options.starts, [name.encode() for name in found])
+    return {name: each for name, each in found.items() if options.begins_at_end(name)}
+
+
+def ends(options: StreamOptions, *, gone: Collection[str] = ()) -> Offsets:
+    """The offsets at which the streams end now; StreamNotFoundError for one that is named and not
+    there, unless it may be ``gone``."""
     with planning.open_local(options.source, options.source.path) as store:
-        records = _records(opened_of(store), planning.stream_names(options.source, store))
+        names = planning.stream_names(options.source, store, gone=gone)
+        records = _records(opened_of(store), names)
         store.sync()
         return {name: _end(each) for name, each in records.items()}
 
 
 def latest(
-    options: StreamOptions, start: Offsets, upto: Offsets | None, rows: int, size: int
-) -> tuple[Offsets, Offsets]:
-    """The offsets at which a batch ends, and those at which streams begin where ``start`` has no
-    offset, or one with less in it.
+    options: StreamOptions,
+    start: Offsets,
+    upto: Offsets | None,
+    rows: int,
+    size: int,
+    *,
+    new: bool,
+    warn: bool,
+) -> tuple[Offsets, Offsets, Offsets]:
+    """The offsets at which a batch ends; those at which streams begin where ``start`` has no
+    offset, or one with less in it; and those at which the streams end now.
 
     The batch begins at ``start`` and has at most ``rows`` and ``size`` bytes of all streams (0: no
     limit); it ends at ``upto`` at the latest. SnapshotExpiredError if entries were removed before
-    they were read, unless the options allow that.
+    they were read, unless the options allow that. A stream that is named must be there when the
+    query is ``new``; later on one that is not was dropped. ``warn`` of patterns that find none.
     """
+    gone = start if new or options.fail_on_loss else options.source.streams
     with planning.open_local(options.source, options.source.path) as store:
         opened = opened_of(store)
-        records = _records(opened, planning.stream_names(options.source, store))
+        names = planning.stream_names(options.source, store, gone=gone, warn=warn)
+        records = _records(opened, names)
         found = {
             name: each
             for name, each in start.items()
@@ -136,7 +156,7 @@ def latest(
                 size = max(1, size - taken[1]) if size else 0
             found[name] = end
         store.sync()
-    return found, begun
+    return found, begun, {name: _end(record) for name, record in records.items()}
 
 
 def _end(record: StreamRecord) -> Offset:
@@ -182,7 +202,7 @@ def _begin(
         _lose_stream(options, name, ", and made anew")
         offset = None
     if offset is None:
-        offset = Offset(options.after)
+        offset = Offset(options.after(name))
     if offset.added != UNKNOWN or record.last <= offset.last:
         return offset
     there = _count(options, store, name, offset.last, record.last)
@@ -315,7 +335,7 @@ def splits(
     with planning.open_local(options.source, options.source.path) as store:
         try:
             for name, upto in end.items():
-                offset = start.get(name, Offset(options.after))
+                offset = start.get(name, Offset(options.after(name)))
                 if offset.last >= upto.last:
                     continue
                 made = _plan(options, store, name, offset.last, upto.last, cores)

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypedDict, TypeVar
 from logstore.api import arguments
 from logstore.api.entry import Decoding, Fields, fields_of, pairs_of
 from logstore.api.opening import OpenStore
-from logstore.clock import Clock
+from logstore.clock import SECONDS_MAX, Clock
 from logstore.codec import Row
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.features import due_entries as scheduling
@@ -35,7 +35,6 @@ from logstore.tuples import NamedTuple
 T = TypeVar("T", bytes, str)
 FIELDS_MAX_BYTES = 16 << 20  # the index and each checkpoint hold them until their time
 AFTER_MAX_MS = DUE_MAX_MS // 2
-SECONDS_MAX = 100_000_000_000  # ms: March 1973; as seconds: the year 5138
 PAGE_ENTRIES, PAGE_BYTES = 256, 1 << 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

@@ -120,6 +120,11 @@ class ShipTarget:
         self.fs: Any = found
         self.root: str = root.rstrip("/")
         self.has_objects = found.type_name in _OF_OBJECTS
+        if self.has_objects and not self.root:
+            raise OptionError(
+                f"{self.shown or uri} names no bucket: give one, and a path in it, as in "
+                "s3://bucket/stores/races"
+            )
         self.is_local = found.type_name == "local"
 
     def path(self, *parts: str) -> str:

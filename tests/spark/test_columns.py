@@ -248,7 +248,9 @@ def test_invalid_columns_are_one_line_errors(spark: Any, path: Path, tmp_path: P
     frame = spark.createDataFrame([("a",)], "value string")
     for mode in ("append", "overwrite"):
         with pytest.raises(Exception, match="NotAStoreError"):
-            frame.write.format("logstore").mode(mode).save(str(tmp_path / "none"))
+            frame.write.format("logstore").mode(mode).option("create", "false").save(
+                str(tmp_path / "none")
+            )
     frames = {
         "for batch reads": (
             spark.readStream.format("logstore")

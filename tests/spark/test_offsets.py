@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from logstore.errors import OptionError
+from logstore.errors import OptionError, StreamNotFoundError
 from tests.scan.scanned_stores import make_store
 
 
@@ -39,9 +39,12 @@ def source_of(path: Path, **options: Any) -> Any:
 
 def read(path: Path, **options: Any) -> dict[str, list[int]]:
     """The numbers of each stream."""
+    return numbers_of(source_of(path, **options))
+
+
+def numbers_of(source: Any) -> dict[str, list[int]]:
     from pyspark.sql.types import StringType, StructField, StructType
 
-    source = source_of(path, **options)
     source.schema()
     names = [StructField("stream", StringType()), StructField("n", StringType())]
     reader = source.reader(StructType(names))
@@ -72,6 +75,7 @@ def upto(first: int, last: int) -> list[int]:
             [],
             upto(4, 20),
         ),
+        ({"startingOffsets": "7-0", "endingOffsets": "7-0"}, [], []),
         ({"startingGroup": "g"}, upto(16, 20), upto(1, 20)),
         ({"startingGroup": "g", "endId": "17"}, upto(16, 17), upto(1, 17)),
         ({"startingTimestamp": "3", "endingTimestamp": "4"}, upto(3, 4), upto(3, 4)),
@@ -89,7 +93,6 @@ def test_where_streams_begin_and_end(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"startingOffsets": "latest"}, "'startingOffsets' would leave nothing to read"),
         ({"endingOffsets": "earliest"}, "'endingOffsets' would leave nothing to read"),
         ({"startingOffsets": "x"}, "option 'startingOffsets' is earliest, an ID, or JSON"),
         ({"startingOffsets": '{"a": "1-0"'}, "'startingOffsets' is no JSON object"),
@@ -108,6 +111,54 @@ def test_options_that_cannot_be(path: Path, options: dict[str, str], words: str)
     with pytest.raises(OptionError) as raised:
         source_of(path, **options).schema()
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("offsets", ["latest", '{"b": "latest"}'])
+def test_a_batch_read_does_not_begin_at_the_end(path: Path, offsets: str) -> None:
+    """At load it may still be a streaming query, for which this is an offset as any other."""
+    source = source_of(path, startingOffsets=offsets)
+    source.schema()
+    with pytest.raises(OptionError, match="'startingOffsets' would leave nothing to read"):
+        source.reader(None)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"stream": "a*"}, "a pattern, and several names, are given as option 'streams'"),
+        ({"stream": "a,b"}, "a pattern, and several names, are given as option 'streams'"),
+        ({"stream": "gone"}, "see store.streams()"),
+    ],
+)
+def test_a_stream_that_is_not_there(path: Path, options: dict[str, str], words: str) -> None:
+    source = source_of(path, **options)
+    del source.given["streams"]
+    with pytest.raises(StreamNotFoundError) as raised:
+        source.schema()
+    assert words in str(raised.value)
+    with make_store(path) as store:
+        store["a?"].add({"n": "1"}, id="1-0")
+    try:
+        assert read_one(path, "a?") == [1]  # a stream may be called so
+    finally:
+        with make_store(path) as store:
+            store.drop("a?")
+
+
+def read_one(path: Path, stream: str) -> list[int]:
+    """The numbers of one stream."""
+    source = source_of(path, stream=stream)
+    del source.given["streams"]
+    return numbers_of(source)[stream]
+
+
+def test_a_pattern_that_finds_nothing_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, when the rows are read; the load goes on with what there is."""
+    assert read(path, streams="a*,z*,y?") == {"a": upto(1, 20)}
+    assert sorted(caplog.messages) == [
+        f"option 'streams': no stream of {path} has a name like {pattern!r}"
+        for pattern in ("y?", "z*")
+    ]
 
 
 def test_a_plan_is_one_line_in_the_log(path: Path, caplog: pytest.LogCaptureFixture) -> None:

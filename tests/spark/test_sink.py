@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import logstore
-from logstore.errors import NotAStoreError
+from logstore.errors import Error, NotAStoreError
 from logstore.log import pinfile
 from tests.scan.scanned_stores import make_store, rows_of
 from tests.tools.commands import ok
@@ -34,7 +34,7 @@ def write(frame: Any, path: Path, mode: str = "append", **options: Any) -> None:
 
 
 def entries(path: Path, name: str) -> list[tuple[str, dict[bytes, bytes]]]:
-    with make_store(path) as store:
+    with logstore.open(path) as store:
         return [(id, dict(pairs)) for id, pairs in rows_of(store.stream(name))]
 
 
@@ -357,3 +357,49 @@ def test_a_damaged_staged_file_is_refused(path: Path) -> None:
         sink.commit([message])
     sink.abort([message, None])
     assert leftovers(path) == []
+
+
+def test_a_store_that_is_not_there_is_made(spark: Any, tmp_path: Path) -> None:
+    """With the folders above it, as Parquet's writer makes its directory; or refused."""
+    path = tmp_path / "new" / "store"
+    one = spark.sql("SELECT '1-0' AS id, 'x' AS f")
+    with pytest.raises(Exception, match=r"NotAStoreError.*there is no such directory"):
+        write(one, path, stream="s", create="false")
+    with pytest.raises(Exception, match="'ifExists' goes with mode 'append' only"):
+        write(one, path, "overwrite", stream="s", ifExists="ignore")
+    with pytest.raises(Exception, match="an entry needs a field"):
+        write(one.drop("f"), path, stream="s")
+    assert list(tmp_path.iterdir()) == []
+    for _ in range(2):
+        write(one, path, "overwrite", stream="s")
+    assert entries(path, "s") == [("1-0", {b"f": b"x"})]
+    assert leftovers(path) == []
+    write(spark.sql("SELECT '2-0' AS id, 'y' AS f"), path, stream="s", create="false")
+    assert [id for id, _ in entries(path, "s")] == ["1-0", "2-0"]
+
+
+def test_no_store_is_made_of_what_is_something_else(tmp_path: Path) -> None:
+    from logstore.spark_io import publishing, spark_options
+
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("mine")
+    folder.mkdir()
+    (folder / "part-0.parquet").write_text("mine")
+    damaged = tmp_path / "damaged"
+    make_store(damaged).close()
+    (damaged / "STORE").write_bytes(b"x" * 40)
+    for path, words in (
+        (file, "give a directory, not a file"),
+        (file / "below", "give a directory, not a file"),
+        (folder, "holds other files and no store"),
+        (damaged, "is not the marker of a store"),
+    ):
+        with pytest.raises(Error, match=words):
+            publishing.begin(
+                spark_options.parse_write({"path": str(path), "stream": "s"}, streaming=False),
+                overwrite=True,
+            )
+    assert (file.read_text(), [each.name for each in folder.iterdir()]) == (
+        "mine",
+        ["part-0.parquet"],
+    )

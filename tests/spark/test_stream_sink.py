@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+import logstore
 from logstore.errors import OptionError
 from logstore.log.stagefile import StagedRun
 from tests.scan.scanned_stores import make_store
 
 
 def entries(path: Path, name: str) -> list[bytes]:
-    with make_store(path) as store:
+    with logstore.open(path) as store:
         return [entry.pairs[0][1] for entry in store.stream(name).range()]
 
 
@@ -37,8 +38,7 @@ def a_query(spark: Any, rows: Path, path: Path, checkpoint: Path) -> None:
 def test_a_batch_that_is_repeated_is_written_once(spark: Any, tmp_path: Path) -> None:
     """The driver's note that a batch is done is removed, as a kill behind the commit leaves it."""
     path, rows, checkpoint = tmp_path / "store", tmp_path / "rows", tmp_path / "checkpoint"
-    make_store(path).close()
-    rows.mkdir()
+    rows.mkdir()  # and the store is made by the query
     for file in range(3):
         (rows / f"{file}.txt").write_text("".join(f"{file}-{n}\n" for n in range(50)))
     a_query(spark, rows, path, checkpoint)

@@ -5,15 +5,17 @@ Each query runs until there is nothing new, and is started again on its checkpoi
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from logstore.errors import OptionError, SnapshotExpiredError
+from logstore.errors import OptionError, SnapshotExpiredError, StreamNotFoundError
 from logstore.redis import Redis
 from tests.scan.scanned_stores import make_store
 from tests.spark.streamed import batch, reader_of, rows
+from tests.spark.tables import source_of
 
 
 @pytest.fixture
@@ -40,7 +42,13 @@ def test_a_query_restarted_gives_each_row_once(spark: Any, path: Path, tmp_path:
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:
             assert query.awaitTermination(120)
-            assert len([each for each in query.recentProgress if each.numInputRows]) > 1
+            told = [each for each in query.recentProgress if each.numInputRows]
+            assert len(told) > 1
+            with make_store(path) as store:
+                races = [name for name in store.streams() if name.startswith(b"race")]
+                ends = {name.decode(): str(store[name].last.id) for name in races}
+            reported = json.loads(told[-1].sources[0].latestOffset)["streams"]
+            assert {name: each[0] for name, each in reported.items()} == ends
         finally:
             query.stop()
         with make_store(path) as store:
@@ -236,6 +244,37 @@ def test_a_stream_of_the_same_name_is_another_one(path: Path) -> None:
     lossy.stop()
 
 
+def test_a_stream_that_is_named_may_be_dropped(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told as one that a pattern found; a new query wants all that it names."""
+    names = "race:1,race:2"
+    reader = reader_of(path, streams=names)
+    lossy = reader_of(path, streams=names, failOnDataLoss="false")
+    _, end = batch(reader, reader.initialOffset())
+    with make_store(path) as store:
+        store.drop("race:1")
+        store["race:2"].add({"n": "110"})
+    with pytest.raises(SnapshotExpiredError, match="'race:1' was dropped, and what"):
+        batch(reader, end)
+    lossy.prepareForTriggerAvailableNow()
+    some, end = batch(lossy, end)
+    assert some == [110]
+    for each in (lossy, reader_of(path, streams=names, failOnDataLoss="false")):
+        assert batch(each, end) == ([], end)
+    (line,) = caplog.messages
+    assert "stream 'race:1' was dropped, and what" in line
+    with pytest.raises(StreamNotFoundError, match="race:1"):
+        batch(lossy, lossy.initialOffset())
+    with make_store(path) as store:
+        store["race:1"].add({"n": "5"})
+    later = reader_of(path, streams=names, failOnDataLoss="false")
+    assert batch(later, end)[0] == [5]
+    for each in (reader, lossy, later):
+        each.stop()
+    assert pins(path) == 0
+
+
 def test_offsets_of_an_older_checkpoint(path: Path) -> None:
     """They have no numbers of streams."""
     reader = reader_of(path)
@@ -283,9 +322,89 @@ def test_lost_entries_are_logged_once(path: Path, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"startingOffsets": '{"race:1": "25-0", "race:2": "latest"}'}, [*range(25, 30)]),
+        ({"startingOffsets": '{"race:1": "latest"}'}, [*range(100, 110)]),
+        ({"startingOffsets": '{"race:2": "earliest", "race:1": "29-0"}'}, [29, *range(100, 110)]),
+        ({"startingTimestamp": "28"}, [27, 28, 29]),
+        ({"startTime": "1970-01-01T00:00:00.029"}, [28, 29]),
+    ],
+)
+def test_a_query_begins_where_a_batch_read_does(
+    tmp_path: Path, options: dict[str, str], wanted: list[int]
+) -> None:
+    """By stream, or at a time; and where it began is kept when the first batch is repeated."""
+    path = tmp_path / "store"
+    with make_store(path) as store:
+        store["race:1"].add_many((((n + 1, 0), {"n": n}) for n in range(30)), batch=7)
+        store["race:2"].add_many((((n - 99, 0), {"n": n}) for n in range(100, 110)), batch=7)
+    source = source_of(path, streams="race:*", **options)
+    source.schema()  # at load, without a schema
+    reader = reader_of(path, **options)
+    start = reader.initialOffset()
+    with make_store(path) as store:
+        store["race:1"].add({"n": "1001"}, id="1001-0")
+        store["race:2"].add({"n": "1002"}, id="1001-0")
+        store["race:3"].add({"n": "1003"}, id="1001-0")
+    some, end = batch(reader, start)
+    assert some == [*wanted, 1001, 1002, 1003]
+    other = reader_of(path, **options)
+    assert rows(other, other.initialOffset(), end) == some
+    for each in (reader, other):
+        each.stop()
+    assert pins(path) == 0
+
+
+def test_an_offset_of_a_stream_that_is_not_there(path: Path) -> None:
+    """It is told before the first batch."""
+    reader = reader_of(path, startingOffsets='{"race:9": "5-0"}')
+    with pytest.raises(OptionError, match="names 'race:9', which is not among the streams"):
+        reader.initialOffset()
+
+
+def test_the_end_of_the_streams_is_reported(path: Path) -> None:
+    """For the progress of the query: as of the last batch, whose end it is beside."""
+    reader = reader_of(path, maxRowsPerTrigger=9)
+    assert reader.reportLatestOffset() is None
+
+    def added(offset: dict[str, Any]) -> int:
+        return sum(each[1] for each in offset["streams"].values())
+
+    some, end = batch(reader, reader.initialOffset())
+    assert added(reader.reportLatestOffset()) - added(end) == 40 - len(some) > 0
+    with make_store(path) as store:
+        store["race:1"].add({"n": "30"})
+    more, end = batch(reader, end)
+    assert added(reader.reportLatestOffset()) - added(end) == 41 - len(some + more)
+    assert json.loads(json.dumps(reader.reportLatestOffset())) == reader.reportLatestOffset()
+    reader.stop()
+
+
+def test_a_pattern_that_finds_nothing_is_told_once(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = reader_of(path, streams="race:*,lap:*")
+    some, end = batch(reader, reader.initialOffset())
+    assert len(some) == 40
+    assert batch(reader, end) == ([], end)
+    assert caplog.messages == [f"option 'streams': no stream of {path} has a name like 'lap:*'"]
+    reader.stop()
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"startingOffsets": "x"}, "option 'startingOffsets'"),
+        ({"startingOffsets": '{"race:1": 5}'}, "the offset of 'race:1' must be text"),
+        ({"startingOffsets": '{"race:1": "x"}'}, "option 'startingOffsets' is earliest, latest"),
+        ({"startingOffsets": '{"lap:1": "5-0"}'}, "names 'lap:1', which is not among the streams"),
+        ({"startingOffsets": "1-0", "startTime": "5"}, "give 'startingOffsets' or 'startTime'"),
+        ({"startingTimestamp": "-1h"}, "say the same whenever it is started again"),
+        ({"startingTimestamp": "1700000000"}, "write 1700000000000 or"),
+        ({"endingTimestamp": "5"}, "for batch reads"),
+        ({"maxOffsetsPerTrigger": "5"}, "give 'maxRowsPerTrigger'"),
+        ({"subscribe": "race:1"}, "give 'streams'"),
         ({"startId": "1-0"}, "for batch reads"),
         ({"maxRowsPerTrigger": "0"}, "'maxRowsPerTrigger' must be a number"),
         ({"progressGroup": ""}, "'progressGroup' must name"),
