@@ -1,8 +1,8 @@
 """What ``logstore serve --metrics-port`` answers over HTTP: /metrics, /health and /ready.
 
 Invariants: it only reads. It has threads of its own, ``ASKERS_MAX`` at most, so its requests do not
-delay the server's clients. A request is cut off after ``ASKER_MAX_S``; who has not asked yet, or does
-not take its answer, makes room at once for who comes later, so that silent connections hide no
+delay the server's clients. A request is cut off after ``ASKER_MAX_S``; who has not asked yet, or
+does not take its answer, makes room at once for who comes later, so that silent connections hide no
 health. There is no password, so it listens on loopback unless another address is given.
 """
 
