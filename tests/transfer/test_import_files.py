@@ -215,7 +215,11 @@ def test_of_a_file_that_lies_whole_streams_come_in(
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 1])
 @pytest.mark.parametrize("most", [codes.LISTPACKS, codes.LISTPACKS_3])
 def test_a_length_that_is_not_that_of_its_nodes_is_told(
-    store: Store[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int, most: int
+    store: Store[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    piece_bytes: int,
+    most: int,
 ) -> None:
     """Servers load such a stream, as old ones wrote it, and show the entries that are there."""
     small_pieces(monkeypatch, piece_bytes)
@@ -232,9 +236,7 @@ def test_a_length_that_is_not_that_of_its_nodes_is_told(
         store.drop("x")
         report = import_file(store, file)
         assert (report.streams, report.entries, report.left_out) == (1, 300, 0)
-        assert report.notes == [
-            f"x: the file says {said} entries and has 300; those were imported"
-        ]
+        assert report.notes == [f"x: the file says {said} entries and has 300; those were imported"]
         assert [*stream.range()] == want
         assert len(stream) == 300
         assert import_file(store, file).same == 1
