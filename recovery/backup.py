@@ -22,12 +22,25 @@ from logstore import format as fmt
 from logstore.engine.commit.committer import Committer
 from logstore.engine.maintenance import whole_log
 from logstore.engine.runtime import maintenance_locks
-from logstore.engine.runtime.engine import Engine
+from logstore.engine.runtime.engine import Engine, log
 from logstore.engine.shm.users_file import users_alone
-from logstore.errors import CorruptionError, DamagedStoreError, FileSystemError, OptionError
+from logstore.errors import (
+    CorruptionError,
+    DamagedStoreError,
+    FileSystemError,
+    OptionError,
+    SnapshotExpiredError,
+)
 from logstore.fs import LOCAL, File, FileSystem
 from logstore.log import file_names, storefile
-from logstore.log.shipped import MANIFEST, Manifest, Progress, ShipTarget
+from logstore.log.shipped import (
+    MANIFEST,
+    Manifest,
+    Progress,
+    ShippedPart,
+    ShipTarget,
+    is_derived,
+)
 
 FOLDERS = (file_names.LOG, file_names.CHECKPOINTS, file_names.PINS, file_names.INDEX)
 
@@ -44,6 +57,11 @@ class Filling:
         file = self._fs.open_new(path)
         self._made.append(path)
         return file
+
+    def drop(self, path: Path) -> None:
+        """Remove a file that was made."""
+        self._made.remove(path)
+        self._fs.remove(path)
 
     def end(self, store: bytes) -> None:
         """All files are there: now it is a store, with this STORE."""
@@ -185,12 +203,24 @@ def fetch(
                     )
                 store = b"".join(place.chunks(part))
             else:
-                _write(made.file(target / part.path), place.chunks(part))
+                _fetch_part(made, target / part.path, place, part)
             done += part.size_bytes
         if not store:
             raise CorruptionError(f"{MANIFEST} at {place.shown} is damaged: it names no STORE")
         made.end(store)
     return manifest
+
+
+def _fetch_part(made: Filling, path: Path, place: ShipTarget, part: ShippedPart) -> None:
+    """A file of a store; a hint or a checkpoint that is not as it was shipped is left out, for a
+    store needs none."""
+    try:
+        _write(made.file(path), place.chunks(part))
+    except (CorruptionError, SnapshotExpiredError) as exc:
+        if not is_derived(part.path):
+            raise
+        log.warning("what is made of the log is left out: %s", exc)
+        made.drop(path)
 
 
 def _write(file: File, chunks: Iterator[bytes]) -> None:

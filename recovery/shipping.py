@@ -1,7 +1,7 @@
 """Shipping: a store's log, published at a URI as of one moment, and only what is new of it sent.
 
 Crash order: every object is sent whole, and of a local file system synced, then the manifest is put
-(there: written beside, synced and renamed), then what no manifest names any more is removed. So
+(there: written beside, synced and renamed), then what it does not name is removed. So
 whoever reads sees the store before or the store after; a ship that is killed leaves objects that
 the next one finds and does not send again.
 
@@ -14,6 +14,9 @@ never change, so a segment that the last manifest has in the same length is not 
 sent of a segment was read and found sound, so that no damaged log takes the place of a good one; a
 URI has one history: a store that is behind what is there, or went another way, is refused; and one
 line: a copy of the store is refused, unless it is asked to go on in the place of the other.
+
+Files that only older states have are kept for a time, for their readers, and the manifest says
+since when. A segment that grew is none of them: it begins with the bytes that it had.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from logstore.log.shipped import (
     MANIFEST,
     NOT_PUBLISHED,
     OBJECTS,
+    KeptPart,
     Manifest,
     Progress,
     ShippedPart,
@@ -44,13 +48,15 @@ from logstore.log.shipped import (
 from logstore.tuples import NamedTuple
 
 LEASE_MS = pins.LEASE_MS_MAX
-SEGMENT_SUFFIX = ".log"
+KEEP_MS = 2 * 3_600_000  # longer than most jobs that read
 
 
 class Shipped(NamedTuple):
     """What a ship did: sizes in bytes, of all that is published and of what was sent for it.
 
     ``removed`` and ``left``: objects that belong to older states only; -1: it could not be seen.
+    ``kept``: those that stay for their readers. ``repaired``: objects that were not what had been
+    sent, and were sent again.
     """
 
     position: int
@@ -60,6 +66,8 @@ class Shipped(NamedTuple):
     sent_bytes: int
     removed: int
     left: int
+    kept: int = 0
+    repaired: int = 0
 
 
 def ship(
@@ -68,10 +76,14 @@ def ship(
     uri: str,
     *,
     take_over: bool = False,
+    keep_ms: int = KEEP_MS,
+    verify: bool = False,
     progress: Progress | None = None,
 ) -> Shipped:
     """Publish a store at a URI; with ``take_over`` also where another copy of it was shipped, whose
-    state leads to the present one of this. That copy is refused from then on.
+    state leads to the present one of this. That copy is refused from then on. What older states
+    need stays for ``keep_ms``. With ``verify`` the objects there are read, and those that are not
+    what was sent are sent again.
 
     OptionError if the URI is not valid, lies in the store, or has another store, line or history;
     DamagedStoreError for a log that is not sound; CorruptionError for a damaged manifest;
@@ -90,7 +102,7 @@ def ship(
             _refuse_other_line(place, before, record)
         pin = pins.create(engine.fs, engine.path, engine.clock.now_ms(), LEASE_MS, purpose="ship")
         try:
-            target = _Published(place, before, record)
+            target = _Published(place, before, record, keep_ms, verify)
             return _Ship(engine, committer, pin.id, target).run(progress)
         finally:
             pins.release(engine.fs, engine.path, pin.id)
@@ -112,11 +124,14 @@ def _refuse_other_line(place: ShipTarget, before: Manifest, record: ShipRecord) 
 
 
 class _Published(NamedTuple):
-    """Where a ship goes, what stands there, and what the store knows of its ships."""
+    """Where a ship goes, what stands there, what the store knows of its ships, and what is asked
+    of this one."""
 
     place: ShipTarget
     before: Manifest | None
     record: ShipRecord
+    keep_ms: int
+    verify: bool
 
 
 class _Ship:
@@ -128,15 +143,16 @@ class _Ship:
         self._engine = engine
         self._committer = committer
         self._pin_id = pin_id
-        self._place, before, self._ships = target
+        self._place, before, self._ships, self._keep_ms, self._verifying = target
         self._before = before
         self._links: dict[str, chain.Link] = {}  # of segments, by path
         self._sound: dict[str, int] = {}  # up to where a segment is what was shipped
+        self._whole: set[str] = set()  # objects that were read there, and are what was sent
         self._held: dict[str, File] = {}  # which another checkpoint, or a setting, replaces
         now_ms = engine.clock.now_ms()
         self._lease = pinfile.Lease(engine.fs, engine.path, pin_id, now_ms)
         self._known = {part.path: part for part in before.parts} if before else {}
-        self._sent_files = self._sent_bytes = 0
+        self._sent_files = self._sent_bytes = self._repaired = 0
 
     def run(self, progress: Progress | None) -> Shipped:
         """Send new objects, publish the manifest, remove old objects."""
@@ -156,17 +172,19 @@ class _Ship:
         for path, size_bytes in files.items():
             if progress is not None:
                 progress(done, total)
-            part = self._part(path, size_bytes)
+            part = self._part(path, size_bytes, there)
             if part is not None:
                 self._send(part, there)
                 parts.append(part)
             done += size_bytes
         line = self._line_of_its_own()
         now_ms = self._check_pin()
-        made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts), line)
+        kept = self._kept(parts, now_ms)
+        made = Manifest(self._engine.uuid.hex(), position, now_ms, tuple(parts), line, kept)
         self._publish(made)
         self._record(made)
-        removed, left = self._sweep({part.sha256 for part in parts})
+        named = {part.sha256 for part in (*parts, *(old.part for old in kept))}
+        removed, left = self._sweep(named)
         return Shipped(
             position,
             len(parts),
@@ -175,7 +193,22 @@ class _Ship:
             self._sent_bytes,
             removed,
             left,
+            len(kept),
+            self._repaired,
         )
+
+    def _kept(self, parts: list[ShippedPart], now_ms: int) -> tuple[KeptPart, ...]:
+        """What the new state lacks of older ones, as long as it is to stay."""
+        if self._before is None:
+            return ()
+        now = {part.path for part in parts}
+        known = [KeptPart(part, now_ms) for part in self._before.parts] + [*self._before.kept]
+        found: dict[str, KeptPart] = {}
+        for part, since_ms in known:
+            lacked_ms = min(since_ms, now_ms)
+            if part.path not in now and now_ms - lacked_ms < self._keep_ms:
+                found.setdefault(part.path, KeptPart(part, lacked_ms))
+        return tuple(found.values())
 
     def _check_pin(self) -> int:
         """What time it is; SnapshotExpiredError if an erasure came."""
@@ -264,19 +297,21 @@ class _Ship:
         for data in self._chunks(path, size_bytes):
             found.update(data)
             head = head or data[: fmt.SEGMENT_HEAD_BYTES]
-        begins = head.hex() if path.endswith(SEGMENT_SUFFIX) else ""
+        begins = head.hex() if path.endswith(file_names.SEGMENT_SUFFIX) else ""
         return ShippedPart(path, size_bytes, found.hexdigest(), begins)
 
-    def _part(self, path: str, size_bytes: int) -> ShippedPart | None:
+    def _part(self, path: str, size_bytes: int, there: dict[str, int]) -> ShippedPart | None:
         """A file with its digest; None: a hint that went meanwhile, which a store can lack."""
-        known = self._known.get(path)
-        if known is not None and known.size_bytes == size_bytes and path.endswith(SEGMENT_SUFFIX):
-            return known
+        known, is_segment = self._known.get(path), path.endswith(file_names.SEGMENT_SUFFIX)
+        if known is not None and known.size_bytes == size_bytes and is_segment:
+            self._look_at(known, there)
+            if there.get(known.sha256) == size_bytes:
+                return known
         try:
             self._verify(path)
             return self._read(path, size_bytes)
         except FileNotFoundError:
-            if path.endswith(SEGMENT_SUFFIX):
+            if is_segment:
                 self._check_pin()
                 raise CorruptionError(
                     f"{path} is gone, and logstore did not remove it: restore it from a backup, or "
@@ -295,8 +330,22 @@ class _Ship:
         finally:
             file.close()
 
+    def _look_at(self, part: ShippedPart, there: dict[str, int]) -> None:
+        """Forget an object that is not what was sent, so that it is sent again."""
+        if not self._verifying or part.sha256 not in there or part.sha256 in self._whole:
+            return
+        try:
+            for _ in self._place.chunks(part):
+                self._lease.keep(self._engine.clock.now_ms())
+            self._whole.add(part.sha256)
+        except (CorruptionError, SnapshotExpiredError) as exc:
+            log.warning("an object is sent again: %s", exc)
+            del there[part.sha256]
+            self._repaired += 1
+
     def _send(self, part: ShippedPart, there: dict[str, int]) -> None:
         """Put an object, unless it is there as a whole; FileSystemError if it is not there then."""
+        self._look_at(part, there)
         if there.get(part.sha256) == part.size_bytes:
             return
         place = self._place

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import showing
+from logstore.api import arguments, showing
 from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
 from logstore.store_path import shown
@@ -55,14 +56,22 @@ def backup(output: Output, path: Path, target: Path) -> None:
 @click.option(
     "--take-over", is_flag=True, help="Go on in the place of a copy of the store that is gone."
 )
-def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
+@click.option(
+    "--keep", type=options.LENGTH, default="2h", show_default=True,
+    help="How long files stay that only older states have, for who reads one.",
+)  # fmt: skip
+@click.option("--verify", is_flag=True, help="Read what is there; send anew what was changed.")
+def ship(
+    output: Output, path: Path, uri: str, take_over: bool, keep: timedelta, verify: bool
+) -> None:
     """Publish STORE at URI, in an object store or another file system; send only what is new there.
 
     URI is what pyarrow takes (s3://bucket/path, gs://, hdfs://, file:///), or a directory. What was
     acknowledged when it began is in it. Readers see the state before or the state after.
 
     A copy of STORE (a backup, or a store that was restored) needs a URI of its own, or, once,
-    --take-over.
+    --take-over. After an erasure ('logstore compact --purge') give --keep 0: then it is erased at
+    URI, too.
     """
     from logstore.api.opening import opened_of
     from logstore.format import position_parts
@@ -71,7 +80,13 @@ def ship(output: Output, path: Path, uri: str, take_over: bool) -> None:
     with options.changing(path) as store, output.progress("Shipping") as progress:
         opened = opened_of(store).live()
         done = shipping.ship(
-            opened.engine, opened.committer, uri, take_over=take_over, progress=progress
+            opened.engine,
+            opened.committer,
+            uri,
+            take_over=take_over,
+            keep_ms=arguments.milliseconds(keep, "keep"),
+            verify=verify,
+            progress=progress,
         )
     values = done._asdict()
     if not output.json:

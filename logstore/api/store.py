@@ -789,7 +789,14 @@ class Store(Generic[T]):
         with shared.maintenance.aside():
             backup.take(shared.engine, shared.committer, target)
 
-    def ship(self, uri: str | os.PathLike[str], *, take_over: bool = False) -> Shipped:
+    def ship(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        take_over: bool = False,
+        keep: timedelta | float = timedelta(hours=2),
+        verify: bool = False,
+    ) -> Shipped:
         """Publish the store at a URI, in an object store or another file system; only what is new
         there is sent. Nobody is stopped; readers of the URI see the state before or after.
 
@@ -799,6 +806,9 @@ class Store(Generic[T]):
                 of a store that goes on by itself.
             take_over: this store goes on in the place of the copy that was shipped there, which is
                 refused from then on: once, for a store that was restored when that one was lost.
+            keep: so long, as a length or in seconds, files stay there that only older states have,
+                for who reads one of these; 0 after an erasure, which reaches the URI at once then.
+            verify: read all that is there, and send anew what is not what was sent.
 
         Returns:
             How many files and bytes are published, and how many of them were sent for it.
@@ -816,8 +826,14 @@ class Store(Generic[T]):
 
         shared = self._live()
         arguments.check_flag(take_over, "take_over")
+        arguments.check_flag(verify, "verify")
         return shipping.ship(
-            shared.engine, shared.committer, arguments.uri(uri), take_over=take_over
+            shared.engine,
+            shared.committer,
+            arguments.uri(uri),
+            take_over=take_over,
+            keep_ms=arguments.milliseconds(keep, "keep"),
+            verify=verify,
         )
 
     def info(self) -> StoreInfo:

@@ -21,13 +21,14 @@ CHECKPOINTS = "checkpoint"
 PINS = "pins"
 QUARANTINE = "quarantine"
 INDEX = "index"
+SEGMENT_SUFFIX = ".log"
 _DIGITS = 20
 TEMPORARY = ".tmp"
 
 
 def segment(store: Path, number: int) -> Path:
     """The log file of a segment."""
-    return store / LOG / f"{number:0{_DIGITS}d}.log"
+    return store / LOG / f"{number:0{_DIGITS}d}{SEGMENT_SUFFIX}"
 
 
 def hint(store: Path, number: int) -> Path:
@@ -78,7 +79,7 @@ def _numbers(fs: FileSystem, folder: Path, suffix: str) -> list[int]:
 
 def segments(fs: FileSystem, store: Path) -> list[int]:
     """Numbers of all segments on disk, ascending."""
-    return _numbers(fs, store / LOG, ".log")
+    return _numbers(fs, store / LOG, SEGMENT_SUFFIX)
 
 
 def hints(fs: FileSystem, store: Path) -> list[int]:
@@ -127,10 +128,10 @@ def is_half_checkpoint(name: str) -> bool:
 def segment_number(path: str) -> int:
     """The number of the segment whose log has this path in a store; 0: another file."""
     stem, dot, rest = path.rpartition("/")[2].partition(".")
-    return int(stem) if dot + rest == ".log" and _is_number(stem) else 0
+    return int(stem) if dot + rest == SEGMENT_SUFFIX and _is_number(stem) else 0
 
 
 def is_segment_file(name: str) -> bool:
     """Whether a name in log/ is one that we give, finished or not."""
     stem, dot, rest = name.removesuffix(TEMPORARY).partition(".")
-    return len(stem) == _DIGITS and _is_number(stem) and dot + rest in (".log", ".hint")
+    return len(stem) == _DIGITS and _is_number(stem) and dot + rest in (SEGMENT_SUFFIX, ".hint")

@@ -13,8 +13,9 @@ Invariants of files that are read where they are: all that is read belongs to th
 manifest named; nothing is written. What is read is not checked against the digest of its object,
 which would mean to read all of it: every frame, hint and checkpoint has a checksum of its own, as
 in a store. An object that a newer state made needless is looked for again in the newest manifest,
-whose segment of that number begins with the same bytes; if compaction took it away,
-SnapshotExpiredError is raised.
+whose segment of that number begins with the same bytes, or which keeps the last one that there was
+for a time; if that is over, SnapshotExpiredError is raised. Hints and checkpoints are derived: one
+that was lost there counts as one that was never made.
 """
 
 from __future__ import annotations
@@ -75,10 +76,18 @@ class ShippedPart(NamedTuple):
     head: str = ""
 
 
+class KeptPart(NamedTuple):
+    """A file of older states only, kept for their readers; ``since_ms``: when a state lacked it."""
+
+    part: ShippedPart
+    since_ms: int
+
+
 class Manifest(NamedTuple):
     """A store as of one moment: all that was committed up to ``position``.
 
     ``line``: whose ships these are (``log.shipfile``); empty: of a logstore that had no lines.
+    ``kept`` belongs to no store that is opened, or restored, of it.
     """
 
     uuid: str
@@ -86,6 +95,7 @@ class Manifest(NamedTuple):
     shipped_ms: int
     parts: tuple[ShippedPart, ...]
     line: str = ""
+    kept: tuple[KeptPart, ...] = ()
 
     def pack(self) -> bytes:
         """The bytes of MANIFEST.json: the body and, over it, a checksum."""
@@ -203,12 +213,14 @@ class ShipTarget:
             except FileNotFoundError:
                 raise SnapshotExpiredError(
                     f"{part.path} is not at {self.shown} any more: another ship published a newer "
-                    "state meanwhile, or objects were deleted by hand; try again"
+                    "state meanwhile, so try again; or objects were deleted by hand, so ship again "
+                    "from the store"
                 ) from None
         if left or found.hexdigest() != part.sha256:
             raise CorruptionError(
-                f"{part.path} at {self.shown} is not what was shipped ({part.size_bytes} bytes): "
-                f"delete the object {part.sha256}, and ship again from the store"
+                f"{part.path} at {self.shown} is not what was shipped ({part.size_bytes} bytes, "
+                f"the object {part.sha256}): ship again from the store with verify=True, which "
+                "sends it anew"
             )
 
 
@@ -265,6 +277,11 @@ def is_object(name: str) -> bool:
     return len(name) == _DIGEST_DIGITS and all(each in "0123456789abcdef" for each in name)
 
 
+def is_derived(path: str) -> bool:
+    """Whether a file of a store is made of its log: a hint or a checkpoint."""
+    return not path.endswith(file_names.SEGMENT_SUFFIX) and path != file_names.STORE
+
+
 def is_ours(name: str) -> bool:
     """The same, finished or not."""
     return is_object(name.removesuffix(file_names.TEMPORARY))
@@ -284,12 +301,15 @@ def _unpack(data: bytes, where: str) -> Manifest:
                 "read it with that"
             )
         parts = tuple(ShippedPart(*each) for each in body["parts"])
-        for part in parts:
+        kept = tuple(
+            KeptPart(ShippedPart(*each), int(since)) for each, since in body.get("kept", ())
+        )
+        for part in (*parts, *(old.part for old in kept)):
             bytes.fromhex(part.head)
             if not _is_of_a_store(part.path) or not is_object(part.sha256) or part.size_bytes < 0:
                 raise ValueError(f"it names {part.path!r}, which no store has")
         line = str(body.get("line", ""))
-        return Manifest(body["uuid"], body["position"], body["shipped_ms"], parts, line)
+        return Manifest(body["uuid"], body["position"], body["shipped_ms"], parts, line, kept)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise CorruptionError(
             f"{MANIFEST} at {where} is damaged ({exc}): ship to a new URI, or delete it and ship "
@@ -354,7 +374,7 @@ class ShippedFile(File):
                 except FileNotFoundError:
                     continue
                 return data
-        raise self._files.gone(self._part.path)
+        raise self._files.lost(self._part.path)
 
     def stat(self) -> FileStat:
         """Its size; it has no place on a device."""
@@ -382,16 +402,28 @@ class ShippedFiles(FileSystem):
             return known
         state = self.place.manifest()
         if state is not None and state.uuid == self.uuid:
-            for part in state.parts:
+            for part in (*state.parts, *(old.part for old in state.kept)):
                 if part.path == known.path and part.size_bytes >= known.size_bytes:
                     return part
         raise self.gone(known.path)
+
+    def lost(self, path: str) -> SnapshotExpiredError | FileNotFoundError:
+        """The error of a file that the newest manifest names, and whose object is not there; a
+        derived file is not missed, and is no longer among those that are here."""
+        if is_derived(path):
+            self.parts.pop(path, None)
+            return FileNotFoundError(f"{path} is not at {self.place.shown} any more")
+        return SnapshotExpiredError(
+            f"{path} is not at {self.place.shown} any more: its object was deleted there; ship "
+            "again from the store, which sends it anew"
+        )
 
     def gone(self, path: str) -> SnapshotExpiredError:
         """The error of a file that is not there any more."""
         return SnapshotExpiredError(
             f"{path} is not at {self.place.shown} any more: another ship published a newer state "
-            "meanwhile, or objects were deleted by hand; open it, or load, again"
+            "meanwhile, or objects were deleted by hand; open it, or load, again (who ships says "
+            "by 'keep' how long old objects stay)"
         )
 
     def _names(self, path: UriPath) -> set[str]:
@@ -411,7 +443,10 @@ class ShippedFiles(FileSystem):
         part = self.parts.get(path.below)
         if part is None:
             raise FileNotFoundError(f"{path} was not shipped")
-        return ShippedFile(path, part, self)
+        file = ShippedFile(path, part, self)
+        if is_derived(part.path):
+            file.pread(1, 0)  # here it is found missing, as in a directory
+        return file
 
     def hold(self, path: Path) -> Path:
         """A URI needs no holding: what it showed is in the manifest."""

@@ -49,8 +49,17 @@ from logstore.rdb import dump_payload
 from logstore.rdb.codes import crc64
 from logstore.rdb.file_reader import ENVELOPE_MAGIC, FileReader, StreamKey, plain
 from logstore.rdb.rdb_writer import FileWriter
-from logstore.rdb.value import Node
-from logstore.transfer.job import Job, Progress, Report, StreamIdentity, Wanted, unwatched
+from logstore.rdb.value import Node, StreamInfoValue
+from logstore.transfer.job import (
+    NAME_SHOWN,
+    Job,
+    Progress,
+    Report,
+    StreamIdentity,
+    Wanted,
+    readable_name,
+    unwatched,
+)
 from logstore.transfer.stream_intake import CANNOT_TAKE, PIECE_BYTES, Intake, Piece
 
 PART = ".part"
@@ -277,12 +286,16 @@ class _Import:
     def _stream(self, key: StreamKey) -> None:
         name, intake = self._job.wanted.target(key.name), self._intake
         if not self._job.wanted.replace and intake.record(name) is not None:
-            intake.takes(name, StreamIdentity.of(key.info()))  # it counts the stream, or raises
+            edge = VerifiedNodes()
+            for piece, _ in _pieces(key, PIECE_BYTES):
+                edge = piece.after
+            info = self._counted(key, edge)
+            intake.takes(name, StreamIdentity.of(info))  # it counts the stream, or raises
             return
         found = _pieces(key, PIECE_BYTES)
         piece, more = next(found)
         if not more:
-            info = key.info()
+            info = self._counted(key, piece.after)
             if intake.takes(name, StreamIdentity.of(info)):
                 prepared = restore.settled(piece.parts, piece.after, info)
                 intake.whole(name, prepared, key.expires_ms)
@@ -291,7 +304,21 @@ class _Import:
             edge = intake.extend(temporary, VerifiedNodes(), piece)
             for piece, _ in pieces:
                 edge = intake.extend(temporary, edge, piece)
-            intake.finish(temporary, edge, name, key.info(), key.expires_ms)
+            intake.finish(temporary, edge, name, self._counted(key, edge), key.expires_ms)
+
+    def _counted(self, key: StreamKey, edge: VerifiedNodes) -> StreamInfoValue:
+        """What follows the nodes of a stream. Of its length the nodes are the truth: servers load
+        one that says another, and show the entries that are there."""
+        info = key.info()
+        if info.length != edge.length:
+            self._job.report.note(
+                f"{readable_name(key.name[:NAME_SHOWN])}: the file says {info.length} entries and "
+                f"has {edge.length}; those were imported"
+            )
+            info.length = edge.length
+            if info.entries_added is not None:
+                info.entries_added = max(info.entries_added, edge.length)
+        return info
 
 
 # -- the nodes of one stream, in pieces -----------------------------------------------------------

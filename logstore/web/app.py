@@ -42,6 +42,12 @@ ASSETS = {
 PAGE_MAX = 1_000_000
 
 
+def _page(request: Request, name: str) -> int:
+    """The number of a page that an address asks for; 1 where it is none."""
+    number = request.query_params.get(name, "1")
+    return min(int(number), PAGE_MAX) if number.isdecimal() else 1
+
+
 def _date(ms: int) -> str:
     """Unix milliseconds, for people."""
     return showing.date(showing.at(ms))
@@ -87,9 +93,7 @@ class Pages:
     def streams(self, request: Request) -> Response:
         """All streams."""
         text = request.query_params.get("q", "")
-        number = request.query_params.get("page", "1")
-        page = min(int(number), PAGE_MAX) if number.isdecimal() else 1
-        found = views.stream_list(self._store, text, page)
+        found = views.stream_list(self._store, text, _page(request, "page"))
         return self.page("streams", found=found, text=text, store=views.numbers(self._store))
 
     def _stream(self, request: Request) -> Stream[bytes]:
@@ -105,6 +109,7 @@ class Pages:
         stream = self._stream(request)
         asked = {name: request.query_params.get(name, "") for name in ("since", "until", "before")}
         rows, older = views.entries(stream, **asked)
+        groups, next_groups = views.group_rows(stream, _page(request, "groups"))
         return self.page(
             "stream",
             name=plain_text(stream.name),
@@ -113,7 +118,8 @@ class Pages:
             rows=rows,
             older=older,
             asked=asked,
-            groups=views.group_rows(stream),
+            groups=groups,
+            next_groups=next_groups,
         )
 
     def dead(self, _request: Request) -> Response:

@@ -28,7 +28,9 @@ STREAMS_A_PAGE = 100
 ENTRIES_A_PAGE = 50
 VALUE_MAX_CHARACTERS = 2000
 FIELDS_MAX = 100
-GROUPS_MAX = 200
+PAGE_MAX_BYTES = 4 << 20  # of entries, behind which the next page begins
+GROUPS_A_PAGE = 100
+CONSUMERS_A_GROUP = 50
 PENDING_A_GROUP = 20
 SEGMENTS_MAX = 2000
 HEX = "0x"
@@ -138,7 +140,8 @@ def entries(
         before: an ID: only entries below it; empty: none.
 
     Returns:
-        The rows of a page, and the ID below which the next page begins, or nothing.
+        The rows of a page, fewer if they are large, and the ID below which the next page begins,
+        or nothing.
 
     Raises:
         OptionError: ``since`` or ``until`` is no moment.
@@ -149,9 +152,14 @@ def entries(
         ends["end"] = f"({before}"
     elif until:
         ends["until"] = until
-    found = list(stream.range(**ends, count=ENTRIES_A_PAGE + 1, reverse=True))
-    rows = [_entry_row(entry) for entry in found[:ENTRIES_A_PAGE]]
-    return rows, rows[-1].id if len(found) > ENTRIES_A_PAGE else ""
+    rows: list[EntryRow] = []
+    size = 0
+    for entry in stream.range(**ends, count=ENTRIES_A_PAGE + 1, reverse=True):
+        if len(rows) == ENTRIES_A_PAGE or size > PAGE_MAX_BYTES:
+            return rows, rows[-1].id
+        rows.append(_entry_row(entry))
+        size += sum(len(name) + len(value) for name, value in entry.pairs)
+    return rows, ""
 
 
 def _entry_row(entry: Entry[bytes]) -> EntryRow:
@@ -169,7 +177,7 @@ def _cut(value: bytes) -> str:
 # -- groups and dead letters ----------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group, its consumers, and its first pending entries."""
+    """A group, its first consumers, and its first pending entries."""
 
     info: GroupInfo[bytes]
     consumers: list[tuple[str, int, timedelta]]  # name, pending, idle
@@ -181,13 +189,19 @@ class GroupRow:
         return plain_text(self.info.name)
 
 
-def group_rows(stream: Stream[bytes]) -> list[GroupRow]:
-    """The groups of a stream, with the first entries that are pending in each."""
+def group_rows(stream: Stream[bytes], page: int) -> tuple[list[GroupRow], int]:
+    """A page of the groups of a stream, from 1 on, with the first consumers of each and the first
+    entries that are pending; and the number of the next page, 0 if there is none."""
     rows = []
-    for info in stream.groups()[:GROUPS_MAX]:
+    begin = (max(page, 1) - 1) * GROUPS_A_PAGE
+    found = stream.groups()[begin : begin + GROUPS_A_PAGE + 1]
+    for info in found[:GROUPS_A_PAGE]:
         group = stream.group(info.name)
         with suppress(GroupNotFoundError):  # it was destroyed meanwhile
-            consumers = [(plain_text(who.name), who.pending, who.idle) for who in group.consumers()]
+            consumers = [
+                (plain_text(who.name), who.pending, who.idle)
+                for who in group.consumers()[:CONSUMERS_A_GROUP]
+            ]
             pending = [
                 (
                     str(entry.id),
@@ -198,7 +212,7 @@ def group_rows(stream: Stream[bytes]) -> list[GroupRow]:
                 for entry in group.pending_entries(count=PENDING_A_GROUP)
             ]
             rows.append(GroupRow(info, consumers, pending))
-    return rows
+    return rows, max(page, 1) + 1 if len(found) > GROUPS_A_PAGE else 0
 
 
 def dead_letter_streams(store: Store[bytes]) -> list[StreamRow]:

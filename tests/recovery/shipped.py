@@ -12,6 +12,7 @@ from pathlib import Path
 
 import logstore
 from logstore.api.opening import opened_of
+from logstore.clock import Clock
 from logstore.recovery import shipping
 from logstore.recovery.shipping import Progress, Shipped
 
@@ -19,9 +20,9 @@ SEGMENT_BYTES = 1 << 20
 ROWS = 16_000
 
 
-def filled(path: Path) -> logstore.Store[bytes]:
+def filled(path: Path, clock: Clock | None = None) -> logstore.Store[bytes]:
     """A store of some sealed segments, and one that is written to."""
-    store = logstore.open(path, background=False, segment_bytes=SEGMENT_BYTES)
+    store = logstore.open(path, background=False, segment_bytes=SEGMENT_BYTES, clock=clock)
     store.stream("x").add_many([{"a": b"v" * 100, "n": str(n)} for n in range(ROWS)])
     store.checkpoint()
     return store
@@ -33,10 +34,18 @@ def ship(
     progress: Progress | None = None,
     *,
     take_over: bool = False,
+    keep_ms: int = 0,
+    verify: bool = False,
 ) -> Shipped:
     live = opened_of(store).live()
     return shipping.ship(
-        live.engine, live.committer, str(uri), take_over=take_over, progress=progress
+        live.engine,
+        live.committer,
+        str(uri),
+        take_over=take_over,
+        keep_ms=keep_ms,
+        verify=verify,
+        progress=progress,
     )
 
 

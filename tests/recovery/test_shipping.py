@@ -15,6 +15,7 @@ import pytest
 
 import logstore
 from logstore.api.store import Store
+from logstore.engine.runtime import maintenance_locks
 from logstore.errors import (
     CorruptionError,
     Error,
@@ -30,7 +31,7 @@ from logstore.log.shipped import MANIFEST, OBJECTS, ShipTarget
 from logstore.recovery import backup
 from logstore.recovery.check import check
 from tests.recovery.shipped import URI, at_once, bucket_server, empty_bucket, filled, ids, ship
-from tests.support.inside import engine_of
+from tests.support.inside import FixedClock, engine_of
 from tests.tools.commands import invoke, ok
 
 
@@ -334,6 +335,91 @@ def test_a_view_stays_at_its_moment(tmp_path: Path) -> None:
         with view(uri) as opened:
             assert ids(opened) == ids(store)
         assert shipped_files(uri) == bytes_there
+
+
+def test_a_reader_of_an_older_state_is_not_cut_off(tmp_path: Path) -> None:
+    """Two ships later, segments that grew, and then were compacted away, are there to the end."""
+    uri, clock = tmp_path / "away", FixedClock(1_700_000_000_000)
+    with filled(tmp_path / "store", clock) as store:
+        ship(store, uri, keep_ms=60_000)
+        want = ids(store)
+        with view(uri) as opened, view(uri) as late:
+            store.stream("x").add({"a": "late"})
+            clock.ms += 30_000
+            ship(store, uri, keep_ms=60_000)
+            store.stream("x").trim(max_entries=10)
+            store.compact(purge=True)
+            clock.ms += 30_000
+            done = ship(store, uri, keep_ms=60_000)
+            assert done.kept
+            assert ids(opened) == want
+            clock.ms += 59_999
+            again = ship(store, uri, keep_ms=60_000)
+            assert again.kept == done.kept
+            clock.ms += 1
+            last = ship(store, uri, keep_ms=60_000)
+            assert (last.kept, last.removed) == (0, done.kept)
+            assert len(os.listdir(uri / OBJECTS)) == last.files
+            with pytest.raises(SnapshotExpiredError, match="again"):
+                ids(late)
+        assert restored(uri, tmp_path / "again") == ids(store)
+    with logstore.open(tmp_path / "store", background=False) as store:
+        store.stream("x").trim(max_entries=1)
+        store.compact(purge=True)
+        assert store.ship(uri).kept  # for two hours, if nothing else is said
+        assert store.ship(uri, keep=0).kept == 0
+        for odd in (-1, "2h"):
+            with pytest.raises(OptionError, match="keep"):
+                store.ship(uri, keep=odd)  # type: ignore[arg-type]
+
+
+def test_an_object_that_was_changed_is_sent_again(tmp_path: Path) -> None:
+    uri, target = tmp_path / "away", tmp_path / "again"
+    with filled(tmp_path / "store") as store:
+        ship(store, uri)
+        for name in os.listdir(uri / OBJECTS):
+            thing = uri / OBJECTS / name
+            data = bytearray(thing.read_bytes())
+            data[len(data) // 2] ^= 1
+            thing.write_bytes(data)
+        with pytest.raises(CorruptionError, match="verify"):
+            backup.fetch(str(uri), target)
+        assert ship(store, uri).repaired == 0
+        done = ship(store, uri, verify=True)
+        assert (done.repaired, done.sent_files) == (done.files, done.files)
+        assert restored(uri, target) == ids(store)
+        assert ship(store, uri, verify=True).repaired == 0
+        text = ok("ship", tmp_path / "store", uri, "--verify", "--keep", "90m")
+        assert "repaired" in text
+
+
+def test_files_that_are_made_of_the_log_are_not_missed(tmp_path: Path) -> None:
+    """Hints and checkpoints at a URI, lost or changed: all is read from the segments."""
+    uri, target = tmp_path / "away", tmp_path / "again"
+    with filled(tmp_path / "store") as store:
+        maintenance_locks.write_missing_hints(engine_of(store))
+        ship(store, uri)
+        want = ids(store)
+        found = ShipTarget(str(uri)).manifest()
+        assert found is not None
+        derived = [part for part in found.parts if part.path.endswith((".hint", ".ckpt"))]
+        assert {Path(part.path).parent.name for part in derived} == {"log", "checkpoint"}
+        for part in derived:
+            thing = uri / OBJECTS / part.sha256
+            thing.write_bytes(thing.read_bytes()[:-1] + b"?")
+        for _ in range(2):
+            with view(uri) as opened:
+                assert ids(opened) == want
+            assert restored(uri, target) == want
+            for part in derived:
+                (uri / OBJECTS / part.sha256).unlink(missing_ok=True)
+        segment = next(part for part in found.parts if part.path.endswith(".log"))
+        (uri / OBJECTS / segment.sha256).unlink()
+        with pytest.raises(SnapshotExpiredError, match="ship again"), view(uri) as opened:
+            ids(opened)
+        assert ship(store, uri).sent_files == len(derived) + 1
+        with view(uri) as opened:
+            assert ids(opened) == want
 
 
 def test_a_uri_without_a_shipped_store_is_an_error(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_narrowest_type_is_found(texts: list[bytes], kind: str) -> None:
     assert infer([[b"a", text] for text in texts]).text == f"a {kind}"
 
 
-def test_what_not_every_entry_has_is_nullable() -> None:
+def test_a_field_that_not_every_entry_has_is_nullable() -> None:
     assert infer([[b"a", b"1"], [b"b", b"x", b"a", b"2"]]).text == "a long, b string?"
 
 

@@ -84,7 +84,7 @@ def test_a_text_has_one_spelling(text: str, written: str) -> None:
         (5, "a schema is a text"),
     ],
 )
-def test_what_is_no_schema_is_refused(text: str, why: str) -> None:
+def test_an_invalid_schema_is_refused(text: str, why: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse(text)
     assert why in str(refused.value)

@@ -48,7 +48,7 @@ def test_an_open_schema_takes_other_fields_as_they_are() -> None:
         ({b"\xff": 2}, "no column"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(row: dict[Any, Any], why: str) -> None:
+def test_a_row_that_does_not_fit_is_refused_by_name(row: dict[Any, Any], why: str) -> None:
     with pytest.raises(SchemaError) as refused:
         SENSOR.row(row.items())
     assert why in str(refused.value)

@@ -70,7 +70,7 @@ def test_columns_that_are_named_have_their_types(store: logstore.Store[bytes]) -
     assert table.column("other").to_pylist() == [None]
 
 
-def test_what_is_given_counts_more(store: logstore.Store[bytes]) -> None:
+def test_columns_that_are_given_count_more(store: logstore.Store[bytes]) -> None:
     stream = store.stream("typed")
     assert stream.scan(schema="temp string").schema == pa.schema([("temp", pa.string())])
     assert stream.scan(columns={"temp": None}).schema.field("temp").type == pa.string()

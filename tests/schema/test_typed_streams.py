@@ -60,7 +60,7 @@ WAYS: dict[str, Callable[[logstore.Stream[bytes], Any], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_added_has_the_one_text_of_each_value(
+def test_an_add_stores_the_one_text_of_each_value(
     sensor: logstore.Stream[bytes], way: str
 ) -> None:
     WAYS[way](sensor, GOOD)
@@ -80,7 +80,7 @@ def test_what_is_added_has_the_one_text_of_each_value(
         ({"temp": 1, "level": "middle"}, "column 'level'"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_an_entry_that_does_not_fit_is_refused(
     sensor: logstore.Stream[bytes], way: str, row: dict[str, Any], why: str
 ) -> None:
     sensor.add(GOOD, "1-1")
@@ -125,7 +125,7 @@ def test_the_schema_is_told_and_dropped(sensor: logstore.Stream[bytes]) -> None:
     sensor.add({"anything": "goes"})
 
 
-def test_what_is_no_schema_changes_nothing(store: logstore.Store[bytes]) -> None:
+def test_an_invalid_schema_changes_nothing(store: logstore.Store[bytes]) -> None:
     stream = store.stream("s")
     for bad in ("temp colour", "", 5, b"temp double"):
         with pytest.raises(OptionError):

@@ -21,7 +21,9 @@ from logstore.errors import (
     OptionError,
     StreamExistsError,
 )
+from logstore.rdb import codes, dump_payload
 from logstore.rdb.codes import crc64
+from logstore.rdb.rdb_writer import FileWriter
 from logstore.transfer import Wanted, import_file, stream_intake
 from tests.peers.servers import Peer
 from tests.rdb.bodies import body
@@ -208,6 +210,36 @@ def test_an_import_of_a_damaged_file_takes_whole_streams(
     assert refused > 50
     import_file(store, saved(redis_peer))
     assert ours(store) == wanted
+
+
+@pytest.mark.parametrize("piece_bytes", [1 << 20, 1])
+@pytest.mark.parametrize("most", [codes.LISTPACKS, codes.LISTPACKS_3])
+def test_a_length_that_is_not_that_of_its_nodes_is_told(
+    store: Store[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    piece_bytes: int,
+    most: int,
+) -> None:
+    """Servers load such a stream, as old ones wrote it, and show the entries that are there."""
+    small_pieces(monkeypatch, piece_bytes)
+    stream = store.stream("x")
+    stream.add_many([{"n": n} for n in range(300)])
+    want = [*stream.range()]
+    for said in (302, 299, 1):
+        value = dump_payload.decode(stream.dump())
+        value.info.length, file = said, tmp_path / f"{said}.rdb"
+        with file.open("wb") as written:
+            writer = FileWriter(written.write, most=most)
+            writer.stream(b"x", len(value.nodes), value.nodes, value.info)
+            writer.finish()
+        store.drop("x")
+        report = import_file(store, file)
+        assert (report.streams, report.entries, report.left_out) == (1, 300, 0)
+        assert report.notes == [f"x: the file says {said} entries and has 300; those were imported"]
+        assert [*stream.range()] == want
+        assert len(stream) == 300
+        assert import_file(store, file).same == 1
 
 
 # -- kills and commands ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import re
 import shutil
@@ -97,6 +98,42 @@ def test_a_monitor_learns_of_a_store_that_fails_and_lists_no_streams(
         answer = pages.health(request)
         assert answer.status_code == 503
         assert b"a sync of " in answer.body
+
+
+def test_a_page_is_bounded_whatever_the_store_holds(tmp_path: Path) -> None:
+    """Large entries, many groups, many consumers: all can be reached, or are counted."""
+    with logstore.open(tmp_path / "s", background=False) as store:
+        stream = store.stream("x")
+        large = [str(stream.add({"v": b"v" * (3 << 20), "n": str(n)})) for n in range(6)]
+        names = [f"group{n:03}" for n in range(2 * views.GROUPS_A_PAGE + 5)]
+        with store.transaction() as tx:
+            for name in names:
+                tx.stream("x").group(name).create()
+        busy = stream.group(names[0])
+        for n in range(views.CONSUMERS_A_GROUP + 3):
+            busy.add_consumer(f"worker{n:03}")
+        seen: list[str] = []
+        before = ""
+        while True:
+            rows, before = views.entries(stream, "", "", before)
+            assert len(rows) <= 2
+            seen += [row.id for row in rows]
+            if not before:
+                break
+        assert seen == large[::-1]
+    with served(tmp_path / "s") as address:
+        found: list[str] = []
+        more = "/stream?name=x"
+        while more:
+            _, _, page = ask(address, more)
+            found += re.findall(r"<td>(group\d+)</td>", page)
+            link = re.search(r'href="([^"]*groups=\d+)"', page)
+            more = html.unescape(link[1]) if link else ""
+        assert found == names
+        _, _, page = ask(address, "/stream?name=x")
+        assert page.count("<td>worker") == views.CONSUMERS_A_GROUP
+        assert f"{views.CONSUMERS_A_GROUP + 3} consumers, the first" in page
+        assert ask(address, "/stream?name=x&groups=odd")[0] == 200
 
 
 def test_names_that_are_no_text_have_addresses(address: str) -> None:

@@ -362,6 +362,28 @@ def test_slow_metrics_requests_are_closed_and_bounded(monkeypatch: pytest.Monkey
         endpoint.close()
 
 
+def test_silent_connections_hide_no_health() -> None:
+    """Who asks is answered, however many others hold a place and say nothing, or half of it."""
+    endpoint = MetricsEndpoint("127.0.0.1", 0, list, lambda: "", lambda: True)
+    silent: list[socket.socket] = []
+    try:
+        for number in range(3 * ASKERS_MAX):
+            client = socket.create_connection(("127.0.0.1", endpoint.port))
+            silent.append(client)
+            if number % 2:
+                client.sendall(b"GET /health HTTP/1.1\r\nX: ")
+            assert ask(endpoint.port, "/health") == (200, "ok\n")
+        silent[0].settimeout(TIMEOUT_S)
+        assert silent[0].recv(100) == b""  # which made room
+        silent[-1].sendall(b"1\r\n\r\n")
+        silent[-1].settimeout(TIMEOUT_S)
+        assert silent[-1].recv(100).startswith(b"HTTP/1.0 200")  # which came last
+    finally:
+        for client in silent:
+            client.close()
+        endpoint.close()
+
+
 def test_trouble_is_no_health() -> None:
     endpoint = MetricsEndpoint("127.0.0.1", 0, list, lambda: "a sync failed", lambda: True)
     try:

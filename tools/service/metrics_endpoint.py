@@ -1,8 +1,9 @@
 """What ``logstore serve --metrics-port`` answers over HTTP: /metrics, /health and /ready.
 
 Invariants: it only reads. It has threads of its own, ``ASKERS_MAX`` at most, so its requests do not
-delay the server's clients. A request is cut off after ``ASKER_MAX_S``. There is no password, so it
-listens on loopback unless another address is given.
+delay the server's clients. A request is cut off after ``ASKER_MAX_S``; who has not asked yet, or
+does not take its answer, makes room at once for who comes later, so that silent connections hide no
+health. There is no password, so it listens on loopback unless another address is given.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, answer: Callable[[str], Answer]) -> None:
         self.answer = answer
         self._room = threading.BoundedSemaphore(ASKERS_MAX)
-        self._since_s: dict[Any, float] = {}  # the start of each request, by its socket
+        self._since_s: dict[Any, float] = {}  # by its socket, when it began; the oldest first
+        self._answering: set[Any] = set()  # sockets of requests whose answers are being made
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
@@ -105,9 +107,11 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Begin a thread for a request; cut it off if there are too many."""
-        if not self._room.acquire(timeout=1):
-            self.shutdown_request(request)
-            return
+        if not self._room.acquire(blocking=False):
+            self._make_room()
+            if not self._room.acquire(timeout=1):
+                self.shutdown_request(request)
+                return
         self._since_s[request] = time.monotonic()
         super().process_request(request, client_address)
 
@@ -118,6 +122,22 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._since_s.pop(request, None)
             self._room.release()
+
+    def made(self, path: str, request: Any) -> Answer:
+        """The answer to a request, which is not cut off while it is made."""
+        self._answering.add(request)
+        try:
+            return self.answer(path)
+        finally:
+            self._answering.discard(request)
+
+    def _make_room(self) -> None:
+        """Cut off who has been here longest of those that keep nothing busy but a place."""
+        for request in list(self._since_s):
+            if request not in self._answering:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+                return
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors of a request: its client is gone."""
@@ -138,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self) -> bytes:
         assert isinstance(self.server, _Server)
-        status, kind, body = self.server.answer(self.path.partition("?")[0])
+        status, kind, body = self.server.made(self.path.partition("?")[0], self.connection)
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
