@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logstore.api import arguments, showing
+from logstore.api import showing
 from logstore.errors import CorruptionError, DamagedStoreError, DiskFullError, Error
 from logstore.loading import load
 from logstore.store_path import shown
@@ -73,6 +73,7 @@ def ship(
     --take-over. After an erasure ('logstore compact --purge') give --keep 0: then it is erased at
     URI, too.
     """
+    from logstore.api import arguments
     from logstore.api.opening import opened_of
     from logstore.format import position_parts
     from logstore.recovery import shipping
