@@ -18,18 +18,19 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from logstore.clock import SYSTEM_CLOCK
 from logstore.errors import InvalidIDError, OptionError
 from logstore.fs import LOCAL
 from logstore.ids import (
+    ID_TEXT_MAX,
     MAX_ID,
     U64_MAX,
     ZERO_ID,
     StreamID,
-    datetime_ms,
+    moment_span,
     parse_end,
     parse_id,
     parse_start,
@@ -382,19 +383,20 @@ def _range_end(
         if not text:
             raise OptionError(f"option '{name}' must name a consumer group")
         return anywhere, EVERY
-    return StreamID(_time_ms(name, text), seq), EVERY
+    first_ms, last_ms = _time_ms(name, text)
+    return StreamID(first_ms if start else last_ms, seq), EVERY
 
 
-def _time_ms(name: str, text: str) -> int:
-    """Milliseconds, or ISO 8601 with a time zone."""
-    if text.isascii() and text.isdigit() and int(text) <= U64_MAX:
-        return int(text)
+def _time_ms(name: str, text: str) -> tuple[int, int]:
+    """The first and the last millisecond of a moment, which may be given as milliseconds."""
+    if text.isascii() and text.isdigit() and len(text) <= ID_TEXT_MAX and int(text) <= U64_MAX:
+        return int(text), int(text)
     try:
-        return datetime_ms(datetime.fromisoformat(text))
-    except (ValueError, InvalidIDError) as error:
+        return moment_span(text, SYSTEM_CLOCK.now_ms(), name)
+    except OptionError:
         raise OptionError(
-            f"option '{name}' must be milliseconds since 1970 or ISO 8601 with a time zone, such "
-            f"as 2013-07-01T00:00:00Z: {text!r} ({error})"
+            f"option '{name}' must be milliseconds since 1970, ISO 8601 such as "
+            f"2013-07-01T00:00:00Z or 2013-07-01, or how long ago, such as 1h: {text!r}"
         ) from None
 
 

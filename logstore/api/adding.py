@@ -12,7 +12,6 @@ those.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, cast
@@ -24,7 +23,7 @@ from logstore.engine.streams.add import AUTO, Add, AutoID
 from logstore.engine.streams.removal import TrimRule
 from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, TooLargeError
 from logstore.ids import IDLike, StreamID, parse_id
-from logstore.options import PRODUCER_ID_MAX_BYTES, References, Sync
+from logstore.options import PRODUCER_ID_MAX_BYTES, Length, References, Sync
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class RowOptions(TypedDict, total=False):
     references: References
     producer: str | bytes | None
     expected_last_id: IDLike | None
-    ttl: timedelta | float | None
+    ttl: Length | None
     sync: Sync | None
 
 
