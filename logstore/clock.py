@@ -1,18 +1,25 @@
 """Time, as the store sees it.
 
 A :class:`Clock` gives unix milliseconds for IDs and ages; tests inject their own. Monotonic time
-(for time-outs and the flusher) is never injected. Imports errors only.
+(for time-outs and the flusher) is never injected. A length of time that is written as text is read
+here, for the API, the command line and Spark alike. Imports errors only.
 """
 
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any, Protocol
 
 from logstore.errors import OptionError, shown
 
 CLOCK_MAX_MS = 253_402_300_799_999  # the end of the year 9999, the last that a datetime has
 SECONDS_MAX = 100_000_000_000  # ms: March 1973; as seconds: the year 5138
+
+
+_LENGTH = r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])"
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_LENGTH_CHARS_MAX = 100
 
 
 class Clock(Protocol):
@@ -72,6 +79,30 @@ def checked(clock: Clock | None) -> Clock:
     if not callable(getattr(clock, "now_ms", None)):
         raise OptionError(f"clock must have now_ms(), unix milliseconds: {shown(clock)}")
     return CheckedClock(clock)
+
+
+def read_length(text: str) -> timedelta:
+    """A length of time as people write it: ``250ms``, ``10m``, ``1h30m``, ``0``.
+
+    Raises:
+        ValueError: it says none; the error's text says what to write.
+        OverflowError: it is longer than a ``timedelta`` can be.
+    """
+    import re  # compiled when it is asked for: most processes give no such text
+
+    if len(text) <= _LENGTH_CHARS_MAX and re.fullmatch(f"(?:{_LENGTH})+", text):
+        parts = (float(number) * _UNIT_MS[unit] for number, unit in re.findall(_LENGTH, text))
+        try:
+            return timedelta(milliseconds=sum(parts))
+        except OverflowError:
+            raise OverflowError(
+                f"must be at most {timedelta.max.days} days, not {shown(text)}"
+            ) from None
+    if text == "0":
+        return timedelta(0)
+    if len(text) <= _LENGTH_CHARS_MAX and re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+        raise ValueError(f"has no unit: for seconds give {text + 's'!r}, not {text!r}")
+    raise ValueError(f"is no length of time: give 90s, 1h30m, 7d or the like, not {shown(text)}")
 
 
 def monotonic_ms() -> int:

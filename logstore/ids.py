@@ -5,9 +5,10 @@ canonical. Parsing follows the peers: at most 127 characters, leading zeros are 
 missing sequence is 0 for a start and 2**64-1 for an end, "(" excludes. A bare number is no ID:
 taken for milliseconds, one of seconds is a moment of 1970. Knows nothing of streams.
 
-A moment stands for IDs, too: a length of time ago, a day, a date and time. Text without a time
-zone, and days, are of UTC; a ``datetime`` without one is refused, for it is what the machine's
-clock shows. Both ends belong to an interval; of a day all of it does.
+A moment stands for IDs, too: a length of time ago, a day, a date and time. ``moment_span`` reads
+all of them, for the API, the command line and Spark alike. Text without a time zone, and days, are
+of UTC; a ``datetime`` without one is refused, for it is what the machine's clock shows. Both ends
+belong to an interval; of a day all of it does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import struct
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 
+from logstore.clock import read_length
 from logstore.errors import InvalidIDError, OptionError, shown
 from logstore.loading import load
 from logstore.tuples import NamedTuple
@@ -25,8 +27,6 @@ ID_TEXT_MAX = 127
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PACK = struct.Struct(">QQ")
 When: TypeAlias = timedelta | datetime | date | str
-_LENGTH = r"(\d+(?:\.\d+)?)(ms|[smhdw])"
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DAY_MS = 86_400_000
 
 
@@ -199,21 +199,39 @@ def _interval_end(value: IDLike, missing_seq: int) -> tuple[StreamID, bool]:
 # -- moments as people say them ---------------------------------------------------------------
 def since_id(when: When, now_ms: int, name: str = "since") -> StreamID:
     """The first ID of a moment, or of a day. OptionError."""
-    first_ms, _ = _moment_span(when, now_ms, name)
+    first_ms, _ = moment_span(when, now_ms, name)
     return StreamID(first_ms, 0)
 
 
 def until_id(when: When, now_ms: int, name: str = "until") -> StreamID:
     """The last ID of a moment's millisecond, or of a day. OptionError."""
-    _, last_ms = _moment_span(when, now_ms, name)
+    _, last_ms = moment_span(when, now_ms, name)
     return StreamID(last_ms, U64_MAX)
 
 
-def _moment_span(when: When, now_ms: int, name: str) -> tuple[int, int]:
-    """The first and the last millisecond of what was said."""
+def moment_of(text: str, now_ms: int, name: str) -> datetime:
+    """The moment that a text says, which may be one to come; a day begins it. OptionError.
+
+    How long ago is none here: of what is to come it says the wrong side.
+    """
+    said = _read_moment(text, now_ms, name)
+    if isinstance(said, timedelta) and text == "now":
+        return _EPOCH + timedelta(milliseconds=now_ms)
+    if isinstance(said, datetime):
+        return said
+    if isinstance(said, date):
+        return datetime(said.year, said.month, said.day, tzinfo=UTC)
+    raise OptionError(
+        f"{name} must be a moment: give 'now', '2027-01-31', '2027-01-31T12:00Z' or the like, not "
+        f"{shown(text)}; a length of time is given as after"
+    )
+
+
+def moment_span(when: When, now_ms: int, name: str) -> tuple[int, int]:
+    """The first and the last millisecond of what was said. OptionError; ``name`` said it."""
     given: object = when
     if isinstance(given, str):
-        given = _read_moment(given, name)
+        given = _read_moment(given, now_ms, name)
     if isinstance(given, timedelta):
         if given < timedelta(0):
             raise OptionError(f"{name} is how long ago, and not negative: {shown(when)}")
@@ -229,7 +247,8 @@ def _moment_span(when: When, now_ms: int, name: str) -> tuple[int, int]:
         return first_ms, first_ms + _DAY_MS - 1
     raise OptionError(
         f"{name} is a timedelta (how long ago), an aware datetime, a date, or text such as '-1h', "
-        f"'2026-01-31' or '2026-01-31T12:00:00Z', not {shown(when)}; IDs are given as start and end"
+        f"'now', 'today', '2026-01-31' or '2026-01-31T12:00:00Z', not {shown(when)}; IDs are given "
+        "as start and end"
     )
 
 
@@ -240,17 +259,19 @@ def _moment_ms(moment: datetime, name: str) -> int:
         raise OptionError(f"{name}: {error.message}") from error
 
 
-def _read_moment(text: str, name: str) -> timedelta | date | str:
+def _read_moment(text: str, now_ms: int, name: str) -> timedelta | date | str:
     """What a text says; the text itself if it says nothing."""
-    import re  # compiled when it is asked for: most processes that open a store give no moments
-
-    ago = re.fullmatch(f"-((?:{_LENGTH})+)", text)
-    if ago is not None:
-        parts = re.findall(_LENGTH, ago[1])
+    if text == "now":
+        return timedelta(0)
+    if text == "today":
+        return (_EPOCH + timedelta(milliseconds=now_ms)).date()
+    if text[-1:].isalpha():  # how long ago, with "-" or without: "-1h", "1h"; or ends with "Z"
         try:
-            return timedelta(milliseconds=sum(float(n) * _UNIT_MS[unit] for n, unit in parts))
+            return read_length(text.removeprefix("-"))
         except OverflowError:
             raise OptionError(f"{name} is longer ago than any entry: {shown(text)}") from None
+        except ValueError:
+            pass
     try:
         if len(text) == len("2026-01-31"):
             return date.fromisoformat(text)

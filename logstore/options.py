@@ -13,7 +13,7 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from logstore.clock import SYSTEM_CLOCK, Clock
+from logstore.clock import SYSTEM_CLOCK, Clock, read_length
 from logstore.errors import CorruptionError, OptionError, TooLargeError, shown
 from logstore.tuples import NamedTuple
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # names in quotes load Python's compiler where this runs
     S = TypeVar("S", "StreamSettings", "GroupSettings[bytes]")
 
 T = TypeVar("T", bytes, str)
+Length: TypeAlias = timedelta | float | str  # of time: a number is seconds, a text has its unit
 
 AMOUNT_MAX = (1 << 63) - 1  # of anything that is counted
 LENGTH_MAX_MS = timedelta.max // timedelta(milliseconds=1)  # of a length of time
@@ -267,12 +268,19 @@ def elapsed(ms: int) -> timedelta:
     return timedelta(milliseconds=min(max(0, ms), LENGTH_MAX_MS))
 
 
-def seconds(value: float | timedelta, name: str) -> float:
-    """Seconds of a number or a timedelta, as all times of the public face are given."""
+def seconds(value: Length, name: str) -> float:
+    """Seconds of a length of time, as all lengths of the public face are given. OptionError."""
+    if isinstance(value, str):
+        try:
+            value = read_length(value)
+        except (ValueError, OverflowError) as error:
+            raise OptionError(f"{name} {error}") from None
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise OptionError(f"{name} must be seconds or a timedelta, not {shown(value)}")
+        raise OptionError(
+            f"{name} must be seconds or a timedelta, or text such as '90s', not {shown(value)}"
+        )
     try:
         return float(value)
     except OverflowError:  # an int of hundreds of digits

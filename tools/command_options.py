@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.shell_completion import CompletionItem
 
-from logstore.errors import Error, GroupNotFoundError, StreamNotFoundError
+from logstore.clock import SYSTEM_CLOCK, read_length
+from logstore.errors import Error, GroupNotFoundError, OptionError, StreamNotFoundError
+from logstore.ids import moment_of
 from logstore.loading import load
 from logstore.store_path import is_uri, path_of
 from logstore.tools.command_output import Output
@@ -253,10 +255,6 @@ def existing(store: Store[bytes], name: str) -> Stream[bytes]:
 
 
 # -- values that are typed -----------------------------------------------------------------------
-UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds",
-         "ms": "milliseconds"}  # fmt: skip
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
-_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b|bytes?)?", re.IGNORECASE)
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -273,22 +271,23 @@ class Typed(click.ParamType[Any]):
             return value
         try:
             return self._read(str(value).strip())
+        except OptionError as error:
+            self.fail(error.message, param, ctx)
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is no {self._said}", param, ctx)
 
 
 def _length(text: str) -> timedelta:
-    """A length of time; a number alone is seconds."""
-    if not _WHOLE.fullmatch(text):
-        return timedelta(seconds=float(text))
-    found = _PART.findall(text)
-    parts = (timedelta(**{UNITS[unit]: float(number)}) for number, unit in found)
-    return sum(parts, timedelta())
+    """A length of time with its unit, as the API reads it."""
+    try:
+        return read_length(text)
+    except (ValueError, OverflowError) as error:
+        raise OptionError(f"it {error}") from None
 
 
 def _moment(text: str) -> datetime:
-    """A moment: ISO 8601, the local time zone where none is given."""
-    return datetime.fromisoformat(text).astimezone()
+    """A moment, as the API reads it: of UTC where no time zone is given."""
+    return moment_of(text, SYSTEM_CLOCK.now_ms(), "it")
 
 
 def _size(text: str) -> int:
@@ -302,6 +301,18 @@ def _size(text: str) -> int:
     return int(number) * power if number.isdigit() else int(float(number) * power)
 
 
+def length_at_least(least: str) -> Typed:
+    """A length of time that is not shorter than one that is written so."""
+
+    def read(text: str) -> timedelta:
+        found = _length(text)
+        if found < read_length(least):
+            raise OptionError(f"it must be {least} or more, not {text!r}")
+        return found
+
+    return Typed("length", timedelta, read, "length of time")
+
+
 LENGTH = Typed("length", timedelta, _length, "length of time: give 90s, 1h30m, 7d")
-MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00 or 2026-11-22T10:00Z")
+MOMENT = Typed("moment", datetime, _moment, "moment: give 2026-11-22T10:00Z, 2026-11-22 or now")
 SIZE = Typed("size", int, _size, "size: give bytes, or 500MiB, 10GiB, 2TB")

@@ -99,7 +99,7 @@ def add(
 @options.stream_argument
 @click.argument("start", default="-")
 @click.argument("end", default="+")
-@click.option("--since", help="From this moment on: -1h, 2026-01-31, 2026-01-31T12:00Z (UTC).")
+@click.option("--since", help="From this moment on: 1h (ago), today, 2026-01-31T12:00Z.")
 @click.option("--until", help="Up to this moment, likewise; of a day all of it.")
 @where_option
 @options.count_option("At most this many.", default=None)
@@ -121,7 +121,7 @@ def range_(
 @options.command("tail")
 @options.stream_argument
 @options.count_option(None, default=10)
-@click.option("--since", help="All from this moment on, whatever -n says: -1h, 2026-01-31.")
+@click.option("--since", help="All from this moment on, whatever -n says: 1h, today.")
 @where_option
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until interrupted.")
 def tail(

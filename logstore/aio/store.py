@@ -80,7 +80,7 @@ from logstore.api.worker import check_callable
 from logstore.codec import Row
 from logstore.engine.waiting.stream_wait import over
 from logstore.ids import IDLike, StreamID, When
-from logstore.options import GroupSettings, NackMode, StreamSettings, Sync
+from logstore.options import GroupSettings, Length, NackMode, StreamSettings, Sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,7 +140,7 @@ class AsyncDelivery(Delivery[T]):
         self,
         mode: NackMode = "fail",
         *,
-        delay: timedelta | float | None = None,
+        delay: Length | None = None,
         error: str = "",
     ) -> bool:
         """Not done, as ``Delivery.nack``."""
@@ -403,7 +403,7 @@ class AsyncStream(Generic[T]):
         *,
         since: When | None = None,
         where: Where | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Length | None = None,
         count: int | None = None,
     ) -> AsyncIterator[Entry[T]]:
         # What "$" stands for is settled when the iteration begins, a moment at the call.
@@ -414,7 +414,7 @@ class AsyncStream(Generic[T]):
         return self._follow(after, timeout, count or reading.FOLLOW_COUNT, found)
 
     async def _follow(
-        self, after: IDLike, timeout: float | timedelta | None, count: int, where: Matching | None
+        self, after: IDLike, timeout: Length | None, count: int, where: Matching | None
     ) -> AsyncIterator[Entry[T]]:
         begin = {self._stream._name: after}
         async for _, entry in self._store._follow(begin, None, timeout, count, where):
@@ -617,7 +617,7 @@ class AsyncStore(Generic[T]):
         count: int | None = None,
         max_count: int | None = None,
         max_bytes: int | None = None,
-        timeout: float | timedelta | None = 0,
+        timeout: Length | None = 0,
     ) -> dict[T, list[Entry[T]]]:
         limits = arguments.limits(count, max_count, max_bytes)
         deadline = arguments.deadline_of(timeout)
@@ -639,7 +639,7 @@ class AsyncStore(Generic[T]):
         *,
         since: When | None = None,
         where: Where | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Length | None = None,
         count: int | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:
         # What "$" and ``since`` stand for is settled when the iteration begins.
@@ -654,7 +654,7 @@ class AsyncStore(Generic[T]):
         self,
         after: Mapping[str, IDLike] | Mapping[bytes, IDLike] | Iterable[str | bytes],
         since: When | None,
-        timeout: float | timedelta | None,
+        timeout: Length | None,
         count: int,
         where: Matching | None = None,
     ) -> AsyncIterator[tuple[T, Entry[T]]]:

@@ -17,13 +17,13 @@ import math
 import os
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, cast, get_args
 
-from logstore.clock import Clock
+from logstore.clock import CLOCK_MAX_MS, Clock
 from logstore.codec import GivenIDs, Row, RowBatch, codec
 from logstore.engine.streams import add
 from logstore.engine.streams.add import AUTO, Add, AutoID
@@ -40,6 +40,7 @@ from logstore.ids import (
     ZERO_ID,
     IDLike,
     StreamID,
+    moment_span,
     parse_auto,
     parse_end,
     parse_id,
@@ -52,6 +53,7 @@ from logstore.options import (
     LENGTH_MAX_MS,
     NAME_MAX_BYTES,
     PRODUCER_ID_MAX_BYTES,
+    Length,
     References,
     Sync,
     check_name,
@@ -76,7 +78,7 @@ class RowOptions(TypedDict, total=False):
     references: References
     producer: str | bytes | None
     expected_last_id: IDLike | None
-    ttl: timedelta | float | None
+    ttl: Length | None
     sync: Sync | None
 
 
@@ -468,7 +470,7 @@ class Trimming(NamedTuple):
 def trim_rule(
     max_entries: int | None,
     min_id: IDLike | None,
-    max_age: timedelta | float | None,
+    max_age: Length | None,
     *,
     approximate: bool,
     limit: int | None,
@@ -572,7 +574,7 @@ def interval(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
     An interval that ends where it begins, or right before, is empty: who reads on behind the last
     ID he saw comes to that.
     """
-    low, high = parse_start(start), parse_end(end)
+    low, high = _first_id(start), _last_id(end)
     if low > high:
         first, last = parse_start(_included(start)), parse_end(_included(end))
         if first > last and first != last.next():
@@ -589,7 +591,7 @@ def moments(
     """The first and the last ID of an interval whose ends may be moments. OptionError."""
     if since is None and until is None:
         return interval(start, end)
-    low, high = parse_start(start), parse_end(end)
+    low, high = _first_id(start), _last_id(end)
     now_ms = clock.now_ms()
     if since is not None:
         if start not in ("-", b"-"):
@@ -600,10 +602,34 @@ def moments(
             raise OptionError("end and until are the same end: give one of them")
         high = until_id(until, now_ms)
     if low > high and low.previous() != high:
-        raise OptionError(
-            f"since or start ({low}) is above until or end ({high}): give the earlier one first"
-        )
+        first, last = "start" if since is None else "since", "end" if until is None else "until"
+        raise OptionError(f"{first} ({low}) is above {last} ({high}): give the earlier one first")
     return low, high
+
+
+def _first_id(start: IDLike) -> StreamID:
+    try:
+        return parse_start(start)
+    except InvalidIDError as error:
+        raise InvalidIDError(f"start: {error.message}{_as_moment(start, 'since')}") from None
+
+
+def _last_id(end: IDLike) -> StreamID:
+    try:
+        return parse_end(end)
+    except InvalidIDError as error:
+        raise InvalidIDError(f"end: {error.message}{_as_moment(end, 'until')}") from None
+
+
+def _as_moment(given: object, name: str) -> str:
+    """Advice for an end that is a moment, and no ID."""
+    if not isinstance(given, str | timedelta | date):
+        return ""
+    try:
+        moment_span(given, CLOCK_MAX_MS, name)
+    except OptionError:
+        return ""
+    return f". It is a moment: a range takes that as {name}={shown(given)}"
 
 
 def _included(end: IDLike) -> IDLike:
@@ -620,7 +646,7 @@ def read_count(count: int | None) -> int:
     return count or 0
 
 
-def deadline_of(timeout: float | timedelta | None) -> float | None:
+def deadline_of(timeout: Length | None) -> float | None:
     """When a wait ends, by ``time.monotonic``; None: never. OptionError for what is no time."""
     if timeout is None:
         return None
@@ -680,9 +706,9 @@ def group_read(
     count: int | None = None,
     max_count: int | None = None,
     max_bytes: int | None = None,
-    timeout: float | timedelta | None = 0,
+    timeout: Length | None = 0,
     noack: bool = False,
-    min_idle: timedelta | float | None = None,
+    min_idle: Length | None = None,
 ) -> GroupReadArguments:
     """The arguments of a read of a group; ``count`` 0 or None: no limit."""
     check_flag(noack, "noack")
@@ -695,17 +721,23 @@ def group_read(
     return GroupReadArguments(who, limit, most_bytes, idle_ms, deadline_of(timeout), noack)
 
 
-def milliseconds(length: timedelta | float, name: str) -> int:
-    """A length of time, seconds or a timedelta, as whole milliseconds."""
+def milliseconds(length: Length, name: str) -> int:
+    """A length of time as whole milliseconds. OptionError."""
+    return int(round(length_s(length, name) * 1000, 6))  # what its shortest text says
+
+
+def length_s(length: Length, name: str, most_ms: int = LENGTH_MAX_MS) -> float:
+    """Seconds of a length of time that is not negative, and not above ``most_ms``. OptionError."""
     given = seconds(length, name)
     if not 0 <= given < math.inf:
         raise OptionError(f"{name} must be a length of time, not negative: {shown(length)}")
-    if given * 1000 > LENGTH_MAX_MS:
-        raise OptionError(f"{name} must be at most {timedelta.max.days} days: {shown(length)}")
-    return int(given * 1000)
+    if given * 1000 > most_ms:
+        most = timedelta(milliseconds=most_ms).days
+        raise OptionError(f"{name} must be at most {most} days: {shown(length)}")
+    return given
 
 
-def ttl_ms(ttl: timedelta | float | None) -> int | None:
+def ttl_ms(ttl: Length | None) -> int | None:
     """How long an entry lives; None: for ever. OptionError for a time that is over at once."""
     if ttl is None:
         return None
@@ -715,7 +747,7 @@ def ttl_ms(ttl: timedelta | float | None) -> int | None:
     return length_ms
 
 
-def later(delay: timedelta | float | None) -> NackDelay | None:
+def later(delay: Length | None) -> NackDelay | None:
     """How long an entry that is given back waits; None: what is set for the group."""
     if delay is None:
         return None

@@ -1,12 +1,11 @@
 """Settings of streams and groups, as users give them; a setting that is left out stays.
 
-Times are seconds or ``timedelta``. It knows no logic of the disk.
+Times are seconds, ``timedelta`` or "1h". It knows no logic of the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -15,7 +14,7 @@ from logstore.api.opening import OpenStore
 from logstore.engine.snapshots import snapshot
 from logstore.errors import OptionError, shown
 from logstore.features.setting_rows import SettingRows
-from logstore.options import GroupSettings, StreamSettings, Sync
+from logstore.options import GroupSettings, Length, StreamSettings, Sync
 
 if TYPE_CHECKING:
     from logstore.index.keys import StreamRecord
@@ -30,10 +29,10 @@ LIMITS = "max_age_ms", "max_entries", "max_bytes"
 class StreamOptions(TypedDict, total=False):
     """Settings of a stream, as ``Stream.configure`` describes them; one that is not there stays."""
 
-    max_age: timedelta | float | None
+    max_age: Length | None
     max_entries: int | None
     max_bytes: int | None
-    idempotent_duration: timedelta | float
+    idempotent_duration: Length
     idempotent_max_ids: int
     compact_by: str | bytes | None
     keep_until_shipped: bool
@@ -45,9 +44,9 @@ class GroupOptions(TypedDict, total=False):
 
     max_deliveries: int | None
     dead_letter: str | bytes | None
-    min_idle: timedelta | float | None
-    backoff: timedelta | float | None
-    backoff_max: timedelta | float
+    min_idle: Length | None
+    backoff: Length | None
+    backoff_max: Length
 
 
 def stream_changes(options: StreamOptions, encoding: str | None) -> dict[str, Any]:
@@ -174,7 +173,7 @@ def _in_milliseconds(changes: dict[str, Any], name: str) -> None:
         changes[f"{name}_ms"] = whole
 
 
-def _whole_seconds(length: timedelta | float, name: str) -> int:
+def _whole_seconds(length: Length, name: str) -> int:
     length_ms = arguments.milliseconds(length, name)
     if length_ms % 1000:
         raise OptionError(f"{name} must be whole seconds: {shown(length)}")

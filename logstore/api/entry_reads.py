@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -38,6 +37,7 @@ from logstore.errors import (
     shown,
 )
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, parse_id, since_id
+from logstore.options import Length
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def stream_names(opened: OpenStore[T], streams: object) -> Callable[[], list[byt
     return found
 
 
-def behind_all(timeout: float | timedelta | None) -> str:
+def behind_all(timeout: Length | None) -> str:
     """Where a read begins that names no ID. OptionError if it does not wait."""
-    if timeout == 0 or timeout == timedelta(0):
+    if deadline_of(timeout) == 0:
         raise OptionError(
             "a read that names no ID waits for what comes: give timeout=5, or the ID to read "
             "above, '0' for all"
@@ -354,7 +354,7 @@ def read_stream(
     name: bytes,
     after: IDLike,
     allowed: Limits,
-    timeout: float | timedelta | None,
+    timeout: Length | None,
 ) -> list[Entry[T]]:
     """Entries of one stream above an ID."""
     deadline = deadline_of(timeout)
@@ -425,7 +425,7 @@ def read_many(
     opened: OpenStore[T],
     after: Mapping[str, IDLike] | Mapping[bytes, IDLike],
     allowed: Limits,
-    timeout: float | timedelta | None,
+    timeout: Length | None,
 ) -> dict[T, list[Entry[T]]]:
     """What such a read finds, at once or until the time-out; {} if none of them has anything."""
     deadline = deadline_of(timeout)
@@ -452,7 +452,7 @@ def follow(
     name: bytes,
     after: IDLike,
     count: int | None,
-    timeout: float | timedelta | None,
+    timeout: Length | None,
     where: Matching | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of one stream above an ID, and those that come."""
@@ -466,7 +466,7 @@ def follow(
 
 
 def _follow(
-    opened: OpenStore[T], start: Start, allowed: Limits, timeout: float | timedelta | None
+    opened: OpenStore[T], start: Start, allowed: Limits, timeout: Length | None
 ) -> Iterator[Entry[T]]:
     above = start.above
     given = start.newest or read_stream(opened, start.name, above, allowed, timeout)
@@ -554,7 +554,7 @@ class Following(Generic[T]):
 def follow_many(
     opened: OpenStore[T],
     after: dict[bytes, IDLike],
-    timeout: float | timedelta | None,
+    timeout: Length | None,
     count: int,
     where: Matching | None = None,
 ) -> Iterator[tuple[T, Entry[T]]]:
@@ -564,7 +564,7 @@ def follow_many(
 
 
 def _following(
-    opened: OpenStore[T], following: Following[T], timeout: float | timedelta | None
+    opened: OpenStore[T], following: Following[T], timeout: Length | None
 ) -> Iterator[tuple[T, Entry[T]]]:
     while True:
         deadline = deadline_of(timeout)

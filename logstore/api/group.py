@@ -5,7 +5,7 @@ call that changes something is one commit, in the log before it returns. A consu
 first call. What one call gives is of one moment; ``pending_entries`` is lazy and takes a snapshot
 a page. A group that does not exist is a GroupNotFoundError, but for acks, which find nothing then;
 ``set_id``, ``destroy`` and consumers raise StreamNotFoundError for a missing stream. Times are
-seconds or ``timedelta``, idle times by the store's clock.
+seconds, ``timedelta`` or "1h", idle times by the store's clock.
 
 The engine moves dead letters (``groups.dead_letter``); ``OpenStore.commit_telling`` reports them
 then: a warning in the log, the callbacks of ``store.on_dead_letter``, a worker's ``on_dead``. The
@@ -39,7 +39,7 @@ from logstore.engine.waiting.wait_session import GroupRead
 from logstore.errors import OptionError, StreamNotFoundError, shown
 from logstore.ids import MAX_ID, ZERO_ID, IDLike, StreamID, datetime_ms, parse_id, parse_start
 from logstore.logger import Logger
-from logstore.options import GroupSettings, NackMode, References, Sync
+from logstore.options import GroupSettings, Length, NackMode, References, Sync
 
 if TYPE_CHECKING:
     from logstore.api.info import ConsumerInfo, GroupInfo, PendingEntry, PendingInfo
@@ -184,7 +184,7 @@ class Delivery(Entry[T]):
         self,
         mode: NackMode = "fail",
         *,
-        delay: timedelta | float | None = None,
+        delay: Length | None = None,
         error: str = "",
     ) -> bool:
         """Not done: give it back, so that another consumer gets it, at once or after ``delay``.
@@ -347,19 +347,19 @@ class ConsumeOptions(TypedDict, total=False):
     batch: int
     max_deliveries: int | None
     dead_letter: str | bytes | None
-    min_idle: timedelta | float | None
+    min_idle: Length | None
     stop: Event | None
-    timeout: timedelta | float | None
+    timeout: Length | None
     on_dead: OnDead[Any] | None
-    backoff: timedelta | float | None
-    backoff_max: timedelta | float
+    backoff: Length | None
+    backoff_max: Length
     concurrency: int
 
 
 class ClaimOptions(TypedDict, total=False):
     """Options of a claim, as ``Group.claim`` describes them."""
 
-    idle: timedelta | float | None
+    idle: Length | None
     time: datetime | None
     retry_count: int | None
     force: bool
@@ -533,11 +533,11 @@ class Group(Generic[T]):
             max_deliveries: an entry that was delivered so often without an ack goes to the stream
                 ``dead_letter`` instead of being delivered again; both are given, or None both.
             dead_letter: the name of another stream.
-            min_idle: seconds or timedelta; what is pending for so long goes to whoever reads
+            min_idle: seconds, timedelta or "1h"; what is pending for so long goes to whoever reads
                 next. None: not at all.
             backoff: seconds or timedelta; what failed is delivered again after so long, then after
                 twice as long each time. It needs ``min_idle``. None: at once.
-            backoff_max: seconds or timedelta that an entry waits at most, an hour at first.
+            backoff_max: seconds, timedelta or "1h" that an entry waits at most, an hour at first.
             sync: a stronger promise than the store's, for this commit.
 
         Returns:
@@ -567,9 +567,9 @@ class Group(Generic[T]):
         count: int | None = None,
         max_count: int | None = None,
         max_bytes: int | None = None,
-        timeout: timedelta | float | None = 0,
+        timeout: Length | None = 0,
         noack: bool = False,
-        min_idle: timedelta | float | None = None,
+        min_idle: Length | None = None,
     ) -> list[Delivery[T]]:
         """Entries that no consumer of the group got before, as XREADGROUP with ``>``.
 
@@ -578,7 +578,7 @@ class Group(Generic[T]):
             count: at most so many entries; 0 or None: no limit.
             max_count: as in ``Stream.read``; what it leaves out stays for the next read.
             max_bytes: as in ``Stream.read``, likewise.
-            timeout: seconds or timedelta to wait; 0 does not wait, None waits for ever.
+            timeout: seconds, timedelta or "1h" to wait; 0 does not wait, None waits for ever.
             noack: new entries are not pending after, and ``min_idle`` does not count.
             min_idle: seconds or timedelta; what was pending for so long with any consumer, or was
                 given back, comes first. If one is set for the group, too, the shorter of
@@ -785,7 +785,7 @@ class Group(Generic[T]):
         mode: NackMode = "fail",
         retry_count: int | None = None,
         force: bool = False,
-        delay: timedelta | float | None = None,
+        delay: Length | None = None,
         error: str = "",
         sync: Sync | None = None,
     ) -> int:
@@ -800,7 +800,7 @@ class Group(Generic[T]):
                 as high as it goes.
             retry_count: sets the delivery count instead.
             force: give back also entries that are not pending.
-            delay: seconds or timedelta until they are delivered again, to who reads by
+            delay: seconds, timedelta or "1h" until they are delivered again, to who reads by
                 ``min_idle`` of the group, which it needs; 0: at once. None: what is set as
                 ``backoff``, with "fail".
             error: why, as text; it goes to the dead letter stream with the entry.
@@ -863,7 +863,7 @@ class Group(Generic[T]):
         self,
         consumer: str | bytes,
         *ids: IDLike,
-        min_idle: timedelta | float,
+        min_idle: Length,
         sync: Sync | None = None,
         **options: Unpack[ClaimOptions],
     ) -> list[Delivery[T]]:
@@ -875,8 +875,8 @@ class Group(Generic[T]):
         Args:
             consumer: who takes them.
             ids: the entries' IDs.
-            min_idle: seconds or timedelta since their last delivery, at least.
-            idle: seconds or timedelta that their last delivery counts as ago, as IDLE.
+            min_idle: seconds, timedelta or "1h" since their last delivery, at least.
+            idle: seconds, timedelta or "1h" that their last delivery counts as ago, as IDLE.
             time: an aware datetime that counts as their last delivery, as TIME.
             retry_count: sets their delivery count, as RETRYCOUNT.
             force: make entries pending that are not, as FORCE.
@@ -901,7 +901,7 @@ class Group(Generic[T]):
         self,
         consumer: str | bytes,
         *,
-        min_idle: timedelta | float,
+        min_idle: Length,
         start: IDLike | None = None,
         count: int = 100,
         just_id: bool = False,
@@ -914,7 +914,7 @@ class Group(Generic[T]):
 
         Args:
             consumer: who takes them.
-            min_idle: seconds or timedelta since their last delivery, at least.
+            min_idle: seconds, timedelta or "1h" since their last delivery, at least.
             start: in the order of IDs from here on, which ``.cursor`` continues; None: those that
                 are idle longest, found through an index.
             count: at most so many; 0: no limit.
@@ -948,7 +948,7 @@ class Group(Generic[T]):
         return Autoclaimed(taken.cursor, deliveries_of(self, who, taken.entries), taken.deleted)
 
     def reassign(
-        self, min_idle: timedelta | float, alive_within: timedelta | float, *, count: int = 1000
+        self, min_idle: Length, alive_within: Length, *, count: int = 1000
     ) -> dict[T, int]:
         """Hand what is pending for long to consumers that are alive.
 
@@ -957,8 +957,8 @@ class Group(Generic[T]):
         then. If nobody looks alive nothing happens.
 
         Args:
-            min_idle: seconds or timedelta since the last delivery, at least.
-            alive_within: seconds or timedelta since a consumer that counts as alive was seen.
+            min_idle: seconds, timedelta or "1h" since the last delivery, at least.
+            alive_within: seconds, timedelta or "1h" since a consumer that counts as alive was seen.
             count: at most so many entries.
 
         Returns:
@@ -1003,7 +1003,7 @@ class Group(Generic[T]):
                 outcome, goes to ``dead_letter``; None: as is set for the group.
             dead_letter: the stream's name; such an entry has the fields ``origin_stream, origin_id,
                 origin_group, origin_consumer, origin_delivery_count, origin_error`` behind its own.
-            min_idle: seconds or timedelta, as in ``read``.
+            min_idle: seconds, timedelta or "1h", as in ``read``.
             stop: an event that ends it.
             timeout: seconds or timedelta without an entry that end it; None: never, 0: what is
                 there is handled.
@@ -1011,7 +1011,7 @@ class Group(Generic[T]):
             backoff: seconds or timedelta; what failed is delivered again after so long, then after
                 twice as long each time; 0: at once, None: as is set for the group. It needs
                 ``min_idle``, of this call or of the group.
-            backoff_max: seconds or timedelta that an entry waits at most.
+            backoff_max: seconds, timedelta or "1h" that an entry waits at most.
             concurrency: how many entries of a batch are handled at once, each in a thread.
 
         Returns:
@@ -1082,7 +1082,7 @@ class Group(Generic[T]):
         *,
         count: int | None = None,
         consumer: str | bytes | None = None,
-        min_idle: timedelta | float = 0,
+        min_idle: Length = 0,
     ) -> Iterator[PendingEntry[T]]:
         """What is pending, as XPENDING with a range.
 
@@ -1091,7 +1091,7 @@ class Group(Generic[T]):
             end: the largest ID, likewise.
             count: at most so many; 0 or None: no limit.
             consumer: what is pending with this one only.
-            min_idle: what was not delivered for so long only; seconds or timedelta.
+            min_idle: what was not delivered for so long only; seconds, timedelta or "1h".
 
         Returns:
             An iterator by ID, which takes a snapshot a page.
@@ -1137,7 +1137,7 @@ def claim_step(
     group: bytes,
     consumer: bytes,
     ids: tuple[IDLike, ...],
-    min_idle: timedelta | float,
+    min_idle: Length,
     options: ClaimOptions,
 ) -> partial[list[Delivered]]:
     """A claim, its arguments checked: what decides it under the lock."""

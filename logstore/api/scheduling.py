@@ -29,7 +29,8 @@ from logstore.errors import OptionError, TooLargeError, shown
 from logstore.features import cron as repeating
 from logstore.features.cron import CRON_MAX_CHARS, NAME_MAX_BYTES, Repeat
 from logstore.features.schedule_rows import FIRST, Key, ScheduleRow, ScheduleRows, packed, unpacked
-from logstore.options import Sync, seconds
+from logstore.ids import moment_of
+from logstore.options import Length, Sync
 from logstore.tuples import NamedTuple
 
 T = TypeVar("T", bytes, str)
@@ -133,7 +134,7 @@ def moment(unix_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=unix_ms)
 
 
-def when(at: datetime | int | None, after: timedelta | float | None, clock: Clock) -> DueTime:
+def when(at: datetime | int | str | None, after: Length | None, clock: Clock) -> DueTime:
     """The time of a scheduled entry, from exactly one of the two. OptionError.
 
     Numbers that look like seconds are refused, too: as milliseconds they are days of January 1970,
@@ -147,12 +148,12 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
     if at is not None and after is not None:
         raise OptionError("give at= (an aware datetime, or unix milliseconds) or after=, not both")
     if after is not None:
-        length = seconds(after, "after")
-        if not 0 <= length <= AFTER_MAX_MS / 1000:
-            raise OptionError(f"after must be a length of time, not negative: {shown(after)}")
+        length = arguments.length_s(after, "after", AFTER_MAX_MS)
         # From a timedelta exactly, of a float what its shortest text says.
         exact = after / _MS if isinstance(after, timedelta) else round(length * 1000, 6)
         return DueTime(math.ceil(exact), from_now=True)
+    if isinstance(at, str):
+        at = moment_of(at, clock.now_ms(), "at")
     if isinstance(at, datetime):
         if at.tzinfo is None:
             raise OptionError("at must be an aware datetime: give it a time zone")
@@ -166,7 +167,8 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
             )
     else:
         raise OptionError(
-            f"at must be an aware datetime, or unix milliseconds as an int, not {shown(at)}"
+            "at must be an aware datetime, unix milliseconds as an int, or text such as "
+            f"'2027-01-31T12:00Z', not {shown(at)}"
         )
     if not 0 <= unix_ms <= DUE_MAX_MS:
         raise OptionError("at must be a time of the years 1970 to 9999")
@@ -176,9 +178,9 @@ def when(at: datetime | int | None, after: timedelta | float | None, clock: Cloc
 class ScheduleOptions(TypedDict, total=False):
     """Options of a scheduled entry, as ``Stream.schedule`` describes them."""
 
-    at: datetime | int | None
-    after: timedelta | float | None
-    every: timedelta | float | None
+    at: datetime | int | str | None
+    after: Length | None
+    every: Length | None
     cron: str | None
     tz: str | None
     name: str | None
@@ -223,8 +225,8 @@ def repeat(
     name: str | None,
     clock: Clock,
     *,
-    at: datetime | int | None = None,
-    every: timedelta | float | None,
+    at: datetime | int | str | None = None,
+    every: Length | None,
     cron: str | None,
     tz: str | None,
 ) -> Repeat:
@@ -239,15 +241,15 @@ def repeat(
 def _rule(
     name: str,
     first_ms: int | None,
-    every: timedelta | float | None,
+    every: Length | None,
     cron: str | None,
     tz: str | None,
 ) -> Repeat:
     if (every is None) == (cron is None):
         raise OptionError("give either every= or cron=")
     if every is not None:
-        length = seconds(every, "every")
-        if not 0.001 <= length <= AFTER_MAX_MS / 1000:
+        length = arguments.length_s(every, "every", AFTER_MAX_MS)
+        if length < 0.001:
             raise OptionError(
                 f"every must be a length of time, a millisecond or more: {shown(every)}"
             )
@@ -290,8 +292,8 @@ def _name(given: str | None) -> str:
 
 def expiry(
     name: bytes,
-    at: datetime | int | None,
-    after: timedelta | float | None,
+    at: datetime | int | str | None,
+    after: Length | None,
     only: Condition | None,
     clock: Clock,
 ) -> Callable[[WriteTxn], bool]:

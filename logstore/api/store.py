@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import (
@@ -36,7 +35,7 @@ from logstore.errors import Error, OptionError
 from logstore.format import position_parts
 from logstore.ids import IDLike, StreamID, parse_id
 from logstore.log import file_names
-from logstore.options import COMPACT_RATE_BYTES_S, StoreLimits, StoreOptions, Sync, seconds
+from logstore.options import COMPACT_RATE_BYTES_S, Length, StoreLimits, StoreOptions, Sync, seconds
 from logstore.store_path import is_uri, path_of
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class OpenOptions(TypedDict, total=False):
     sync: Sync
     readonly: bool
     create: bool | Literal["auto"]
-    lock_timeout: float | timedelta
+    lock_timeout: Length
     background: bool
     clock: Clock | None
     node_max_bytes: int | None
@@ -96,7 +95,7 @@ def open_store(
         sync: "always", "everysec" or "os": what a crash of the machine may lose.
         readonly: write nothing, and need no permission to.
         create: whether to make a store that is not there.
-        lock_timeout: seconds or timedelta to wait for another process's commit.
+        lock_timeout: seconds, timedelta or "1h" to wait for another process's commit.
         background: have threads for "everysec", for what is due, retention and compaction.
         clock: what tells the time instead of the system's clock.
         node_max_bytes: bytes of a node; the three limits are fixed when the store is made.
@@ -466,7 +465,7 @@ class Store(Generic[T]):
         count: int | None = None,
         max_count: int | None = None,
         max_bytes: int | None = None,
-        timeout: float | timedelta | None = 0,
+        timeout: Length | None = 0,
     ) -> dict[T, list[Entry[T]]]:
         """Entries above an ID of each stream, as XREAD.
 
@@ -498,7 +497,7 @@ class Store(Generic[T]):
         *,
         since: When | None = None,
         where: Where | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Length | None = None,
         count: int | None = None,
     ) -> Iterator[tuple[T, Entry[T]]]:
         """Entries of several streams, and all that come: pairs of a stream's name and an entry.
@@ -507,7 +506,7 @@ class Store(Generic[T]):
             after: names of streams, for what comes from now on; or the ID to begin after by stream.
             since: a moment to begin with instead of "$", as in ``Stream.range``.
             where: only entries whose fields have these values, as in ``Stream.range``.
-            timeout: seconds or timedelta without an entry that end it; None: never.
+            timeout: seconds, timedelta or "1h" without an entry that end it; None: never.
             count: how many of each stream are read at once.
 
         Returns:
@@ -794,7 +793,7 @@ class Store(Generic[T]):
         uri: str | os.PathLike[str],
         *,
         take_over: bool = False,
-        keep: timedelta | float = timedelta(hours=2),
+        keep: Length = "2h",
         verify: bool = False,
     ) -> Shipped:
         """Publish the store at a URI, in an object store or another file system; only what is new

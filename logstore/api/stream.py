@@ -19,7 +19,7 @@ from logstore.api.stream_entries import StreamEntries
 from logstore.codec import Row
 from logstore.errors import GroupExistsError
 from logstore.ids import IDLike
-from logstore.options import Sync
+from logstore.options import Length, Sync
 
 if TYPE_CHECKING:
     from logstore.api.group import Group
@@ -123,15 +123,15 @@ class Stream(StreamEntries[T]):
     def expire(
         self,
         *,
-        after: timedelta | float | None = None,
-        at: datetime | int | None = None,
+        after: Length | None = None,
+        at: datetime | int | str | None = None,
         only: Condition | None = None,
         sync: Sync | None = None,
     ) -> bool:
         """Let the stream expire, as PEXPIREAT: from then on it is gone for everybody, and dropped.
 
         Args:
-            after: seconds or timedelta from now.
+            after: seconds, timedelta or "1h" from now.
             at: an aware datetime or unix milliseconds; the past drops it at once. Exactly one of
                 ``at`` and ``after`` is given.
             only: "never": if it never expires so far; "already": if it does; "later" or "sooner":

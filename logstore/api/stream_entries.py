@@ -12,7 +12,6 @@ a snapshot a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
@@ -24,7 +23,7 @@ from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import read, removal
 from logstore.errors import EntryTypeError, OptionError, UsageError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
-from logstore.options import BATCH_MAX_ROWS, References, Sync
+from logstore.options import BATCH_MAX_ROWS, Length, References, Sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +176,7 @@ class StreamEntries(Generic[T]):
         count: int | None = None,
         max_count: int | None = None,
         max_bytes: int | None = None,
-        timeout: float | timedelta | None = 0,
+        timeout: Length | None = 0,
     ) -> list[Entry[T]]:
         """Entries above an ID, as XREAD.
 
@@ -188,7 +187,7 @@ class StreamEntries(Generic[T]):
             max_count: one more limit, not below ``count``; for reads of many streams.
             max_bytes: stops before the entry that passes it, never before the first; an entry
                 has ``size_bytes``: 16, and those of its field names and values.
-            timeout: seconds or timedelta to wait; 0 does not wait, None waits for ever.
+            timeout: seconds, timedelta or "1h" to wait; 0 does not wait, None waits for ever.
 
         Returns:
             A list, empty if none came in time.
@@ -211,7 +210,7 @@ class StreamEntries(Generic[T]):
         *,
         since: When | None = None,
         where: Where | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Length | None = None,
         count: int | None = None,
     ) -> Iterator[Entry[T]]:
         """Entries above an ID, and all that come.
@@ -221,7 +220,7 @@ class StreamEntries(Generic[T]):
             since: a moment to begin with instead, as in ``range``.
             where: only entries whose fields have these values, as in ``range``; ``"+"`` begins
                 with the last one of them.
-            timeout: seconds or timedelta without an entry that end it; None: never.
+            timeout: seconds, timedelta or "1h" without an entry that end it; None: never.
             count: how many are read at once.
 
         Returns:
@@ -598,7 +597,7 @@ class StreamEntries(Generic[T]):
         *,
         max_entries: int | None = None,
         min_id: IDLike | None = None,
-        max_age: timedelta | float | None = None,
+        max_age: Length | None = None,
         approximate: bool = True,
         limit: int | None = None,
         references: References = "keep",
@@ -609,7 +608,7 @@ class StreamEntries(Generic[T]):
         Args:
             max_entries: keep at most so many entries.
             min_id: drop what is below this ID.
-            max_age: drop what is older, by the IDs' milliseconds; seconds or timedelta.
+            max_age: drop what is older, by the IDs' milliseconds; seconds, timedelta or "1h".
             approximate: drop whole nodes only, so that up to a node more may stay, as ``add`` does
                 and clients of Redis do; False: exactly.
             limit: with ``approximate``, drop at most so many entries; 0: no limit.

@@ -7,7 +7,6 @@ an exception in the block commits nothing. All of it is in the log or none, also
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from functools import partial, wraps
 from types import TracebackType
 from typing import (
@@ -40,7 +39,7 @@ from logstore.engine.streams import add, lifecycle
 from logstore.engine.streams.add import Added
 from logstore.errors import DiskFullError, EntryTypeError, OptionError, UsageError
 from logstore.ids import IDLike, StreamID
-from logstore.options import SYNC_RANK, NackMode, Sync, check_sync
+from logstore.options import SYNC_RANK, Length, NackMode, Sync, check_sync
 
 if TYPE_CHECKING:
     from logstore.api.values import ValueCodec, Values
@@ -460,7 +459,7 @@ class TransactionGroup(Generic[T]):
         self,
         consumer: str | bytes,
         *ids: IDLike,
-        min_idle: timedelta | float,
+        min_idle: Length,
         sync: Sync | None = None,
         **options: Unpack[ClaimOptions],
     ) -> Pending[list[Delivery[T]]]:
@@ -567,7 +566,7 @@ class Transaction(Generic[T]):
         *deliveries: Delivery[T],
         mode: NackMode = "fail",
         retry_count: int | None = None,
-        delay: timedelta | float | None = None,
+        delay: Length | None = None,
         error: str = "",
     ) -> Pending[int]:
         """Give deliveries back to their groups, fenced as ``ack`` is; the result counts them.

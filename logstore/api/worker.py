@@ -4,7 +4,7 @@ Invariants: an entry is acked only after its handler returned. So each is handle
 exactly once in the store's streams if the handler adds and acks in one transaction. A worker takes
 no entry back that another one claimed meanwhile. An entry goes to the dead letter stream and is
 acked in one commit (``groups.dead_letter``). A worker that is stopped ends the running handler
-first and gives the rest of its batch back. Times are seconds or ``timedelta``.
+first and gives the rest of its batch back. Times are seconds, ``timedelta`` or "1h".
 
 ``WorkLoop.rounds`` is a generator of steps: fetch, sleep, handle, do. A thread (``consume``) or an
 event loop (``aio.worker``) performs each step and sends back its result. ``CallStore`` is one short
@@ -25,7 +25,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -43,7 +42,7 @@ from logstore.errors import NotOwnerError, OptionError, UsageError, shown
 from logstore.features.setting_rows import SettingRows
 from logstore.ids import ZERO_ID, StreamID
 from logstore.logger import Logger
-from logstore.options import AMOUNT_MAX
+from logstore.options import AMOUNT_MAX, Length
 from logstore.tuples import NamedTuple
 
 R = TypeVar("R")
@@ -177,13 +176,13 @@ class Work(NamedTuple):
     batch: int = 10
     max_deliveries: int | None = None
     dead_letter: str | bytes | None = None
-    min_idle: timedelta | float | None = None
+    min_idle: Length | None = None
     stop: Event | None = None
-    timeout: timedelta | float | None = None
+    timeout: Length | None = None
     on_dead: OnDead | None = None
     concurrency: int = 1  # handlers at once
-    backoff: timedelta | float | None = None
-    backoff_max: timedelta | float = 3600
+    backoff: Length | None = None
+    backoff_max: Length = 3600
     ends: EndKeeper | None = None
     pace: Callable[[], int] | None = None  # how many entries to fetch next, up to ``batch``
 

@@ -38,6 +38,7 @@ from logstore.api.worker import process_name
 from logstore.errors import LastIDConflictError
 from logstore.ids import StreamID
 from logstore.jobs import gone
+from logstore.options import Length
 
 # -- values by key ----------------------------------------------------------------------------
 STREAMS = 16
@@ -70,7 +71,7 @@ class Keys:
         self,
         key: bytes,
         change: Callable[[bytes | None], bytes | None],
-        ttl: timedelta | float | None = None,
+        ttl: Length | None = None,
     ) -> bool:
         """Set a key to what ``change`` makes of its value, which may be asked more than once; if
         that is None it stays as it is. Whether it was set."""
@@ -159,8 +160,8 @@ class StoreStorage(BaseStorage):
         name: str = "huey",
         path: str | os.PathLike[str] = "huey.store",
         *,
-        keep_results: timedelta | float | None = timedelta(days=1),
-        min_idle: timedelta | float = timedelta(hours=1),
+        keep_results: Length | None = timedelta(days=1),
+        min_idle: Length = timedelta(hours=1),
         keeps_taken: bool = False,
         **options: Any,
     ) -> None:
@@ -405,9 +406,7 @@ class StoreStorage(BaseStorage):
         """Wait until a key is set, without polling."""
         return self._keys.wait(_data(key), timeout)
 
-    def put_if_empty(
-        self, key: str | bytes, value: bytes, ttl: timedelta | float | None = None
-    ) -> bool:
+    def put_if_empty(self, key: str | bytes, value: bytes, ttl: Length | None = None) -> bool:
         """Set a key that is not set, for some seconds if ``ttl`` says so; whether it did."""
         return self._keys.change(_data(key), lambda old: bytes(value) if old is None else None, ttl)
 

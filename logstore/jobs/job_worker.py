@@ -25,7 +25,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -36,6 +35,7 @@ from logstore.errors import Error, NotOwnerError
 from logstore.jobs import gone
 from logstore.jobs.task import QueueStreams, Task, name_of
 from logstore.logger import Logger
+from logstore.options import Length
 
 log = Logger("logstore.jobs")
 KEPT_S = 0.01
@@ -144,9 +144,7 @@ class Worker:
         self._loop: asyncio.Runner | None = None
         self._took_s = AHEAD_S  # a job, about
 
-    def run(
-        self, *, batch: int, stop: threading.Event | None, timeout: float | timedelta | None
-    ) -> int:
+    def run(self, *, batch: int, stop: threading.Event | None, timeout: Length | None) -> int:
         """Do jobs until stopped, as ``Jobs.work``; how many."""
         jobs = self._jobs
         gone.rescue(jobs.group, self.name)

@@ -21,8 +21,8 @@ from logstore.api.store import Store
 from logstore.clock import SYSTEM_CLOCK
 from logstore.errors import OptionError, shown
 from logstore.jobs.gone import text
-from logstore.jobs.task import JOB_ID_BYTES, Job, QueueStreams, Task, length_s, name_of
-from logstore.options import Sync
+from logstore.jobs.task import JOB_ID_BYTES, Job, QueueStreams, Task, name_of
+from logstore.options import Length, Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,11 +66,11 @@ class TaskOptions(TypedDict, total=False):
 
     name: str | None
     retries: int | None
-    backoff: timedelta | float | None
-    timeout: timedelta | float | None
+    backoff: Length | None
+    timeout: Length | None
     result: bool
     transaction: bool
-    every: timedelta | float | None
+    every: Length | None
     cron: str | None
     tz: str | None
 
@@ -85,7 +85,7 @@ class Jobs(QueueStreams):
             ``Store.stream``.
         retries: how often a job that failed is tried again, where its task does not say.
         backoff: seconds or a timedelta before the first retry; twice as long before each further.
-        keep_results: how long results stay, seconds or a timedelta.
+        keep_results: how long results stay, seconds, a timedelta or "1h".
         min_idle: a job that is with a worker for so long, on another machine or in another
             container, goes to another worker. (Of workers on this machine it is seen at once that
             they are gone.)
@@ -102,14 +102,14 @@ class Jobs(QueueStreams):
         *,
         codec: str | values.ValueCodec = "json",
         retries: int = 0,
-        backoff: timedelta | float = 1.0,
-        keep_results: timedelta | float = timedelta(days=1),
-        min_idle: timedelta | float = timedelta(hours=1),
+        backoff: Length = 1.0,
+        keep_results: Length = timedelta(days=1),
+        min_idle: Length = timedelta(hours=1),
         sync: Sync | None = None,
     ) -> None:
         super().__init__(store, queue, codec, keep_results, min_idle, sync)
         self._retries = _retries(retries)
-        self._backoff_s = length_s(backoff, "backoff")
+        self._backoff_s = arguments.length_s(backoff, "backoff")
         self.tasks: dict[str, Task[Any, Any]] = {}
 
     # -- tasks ----------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ class Jobs(QueueStreams):
         *,
         name: str | None = None,
         retries: int | None = None,
-        backoff: timedelta | float | None = None,
-        timeout: timedelta | float | None = None,
+        backoff: Length | None = None,
+        timeout: Length | None = None,
         result: bool = True,
         transaction: bool = False,
-        every: timedelta | float | None = None,
+        every: Length | None = None,
         cron: str | None = None,
         tz: str | None = None,
     ) -> Any:
@@ -156,7 +156,7 @@ class Jobs(QueueStreams):
             transaction: call it with a transaction as its first argument: what it does in that is
                 one commit with the job's end, so it happens exactly once.
             every: have it called again and again, without arguments, so long from one time to the
-                next (seconds or a timedelta). Workers see to it when they start.
+                next (seconds, a timedelta or "1h"). Workers see to it when they start.
             cron: likewise, at the times of a cron expression of five fields.
             tz: the time zone of ``cron``, an IANA name; None: UTC.
 
@@ -179,11 +179,11 @@ class Jobs(QueueStreams):
         *,
         name: str | None,
         retries: int | None,
-        backoff: timedelta | float | None,
-        timeout: timedelta | float | None,
+        backoff: Length | None,
+        timeout: Length | None,
         result: bool,
         transaction: bool,
-        times: tuple[timedelta | float | None, str | None, str | None],
+        times: tuple[Length | None, str | None, str | None],
     ) -> Task[Any, Any]:
         arguments.check_flag(result, "result")
         arguments.check_flag(transaction, "transaction")
@@ -207,8 +207,10 @@ class Jobs(QueueStreams):
             function,
             called,
             retries=self._retries if retries is None else _retries(retries),
-            backoff_s=self._backoff_s if backoff is None else length_s(backoff, "backoff"),
-            timeout_s=None if timeout is None else length_s(timeout, "timeout"),
+            backoff_s=self._backoff_s
+            if backoff is None
+            else arguments.length_s(backoff, "backoff"),
+            timeout_s=None if timeout is None else arguments.length_s(timeout, "timeout"),
             keeps_result=result,
             in_transaction=transaction,
             repeat=repeat,
@@ -298,7 +300,7 @@ class Jobs(QueueStreams):
         *,
         batch: int = 4,
         stop: threading.Event | None = None,
-        timeout: float | timedelta | None = None,
+        timeout: Length | None = None,
     ) -> int:
         """Do jobs, one after the other, in this thread.
 

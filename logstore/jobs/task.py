@@ -40,7 +40,7 @@ from logstore.errors import (
     shown,
 )
 from logstore.ids import StreamID
-from logstore.options import Sync, seconds
+from logstore.options import Length, Sync
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,8 +59,8 @@ class QueueStreams:
         store: Store[Any] | str | os.PathLike[str],
         queue: str,
         codec: str | values.ValueCodec,
-        keep_results: timedelta | float,
-        min_idle: timedelta | float,
+        keep_results: Length,
+        min_idle: Length,
         sync: Sync | None,
     ) -> None:
         if not isinstance(store, Store | str | os.PathLike):
@@ -69,8 +69,8 @@ class QueueStreams:
         self._store: Store[Any] | None = store if isinstance(store, Store) else None
         self._lock = threading.Lock()
         self._codec = values.value_codec(codec)
-        self._keep_results = timedelta(seconds=length_s(keep_results, "keep_results"))
-        self._min_idle = timedelta(seconds=length_s(min_idle, "min_idle"))
+        self._keep_results = timedelta(seconds=arguments.length_s(keep_results, "keep_results"))
+        self._min_idle = timedelta(seconds=arguments.length_s(min_idle, "min_idle"))
         self._ready = False
         self.queue = queue
         self.sync: Sync | None = sync
@@ -163,12 +163,6 @@ class QueueStreams:
         }
 
 
-def length_s(given: timedelta | float, name: str) -> float:
-    """Seconds of a length of time. OptionError."""
-    arguments.milliseconds(given, name)
-    return seconds(given, name)
-
-
 # -- jobs and tasks ---------------------------------------------------------------------------
 JOB_ID_BYTES = 6
 CLOCK_SLACK_MS = 60_000  # a result may bear an earlier time than its job by so much
@@ -187,11 +181,11 @@ class Job(Generic[R]):
         """Whether it has a result, or was given up."""
         return next(self._jobs.results.range(self._after(), where=self._where()), None) is not None
 
-    def result(self, timeout: float | timedelta | None = None) -> R:
+    def result(self, timeout: Length | None = None) -> R:
         """Wait for what the function returned.
 
         Args:
-            timeout: seconds or a timedelta; None: for ever, 0: only look.
+            timeout: seconds, a timedelta or "1h"; None: for ever, 0: only look.
 
         Returns:
             It, as the queue's codec gives it back (JSON makes lists of tuples). A job that was
@@ -274,9 +268,9 @@ class Task(Generic[P, R]):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
-        at: datetime | int | None = None,
-        after: timedelta | float | None = None,
-        ttl: timedelta | float | None = None,
+        at: datetime | int | str | None = None,
+        after: Length | None = None,
+        ttl: Length | None = None,
         tx: Transaction[Any] | None = None,
     ) -> Job[R]:
         """Have a worker call the function, with more to say of it.
@@ -285,8 +279,8 @@ class Task(Generic[P, R]):
             args: positional arguments.
             kwargs: arguments by name.
             at: when it is to be called: an aware datetime, or unix milliseconds.
-            after: how long from now, seconds or a timedelta.
-            ttl: how long the job may wait and run, seconds or a timedelta; then it is dead.
+            after: how long from now, seconds, a timedelta or "1h".
+            ttl: how long the job may wait and run, seconds, a timedelta or "1h"; then it is dead.
             tx: a transaction of the queue's store: the job is there if that commits.
 
         Returns:

@@ -30,6 +30,7 @@ from logstore.api.worker import process_ended, process_name
 from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, text
+from logstore.options import Length
 
 R = TypeVar("R")
 GROUP = "workers"
@@ -40,7 +41,7 @@ _numbers = count(1)
 class StoreResults(AsyncResultBackend[R]):
     """Keeps what tasks returned, as JSON; made by ``StoreBroker``."""
 
-    def __init__(self, broker: StoreBroker, keep: timedelta | float) -> None:
+    def __init__(self, broker: StoreBroker, keep: Length) -> None:
         self._broker = broker
         self._keep = keep
 
@@ -77,7 +78,7 @@ class StoreBroker(AsyncBroker):
     Args:
         path: the store's directory; it is made if it is missing.
         queue: the name of the stream of messages.
-        keep_results: how long results are kept, seconds or a timedelta.
+        keep_results: how long results are kept, seconds, a timedelta or "1h".
         min_idle: when a message of a worker elsewhere, on another machine or in another
             container, goes to another one. (Of workers here it is seen that they are gone.)
         options: further ones of ``logstore.aio.open``, such as ``sync``.
@@ -90,8 +91,8 @@ class StoreBroker(AsyncBroker):
         path: str | os.PathLike[str],
         queue: str = "taskiq",
         *,
-        keep_results: timedelta | float = timedelta(days=1),
-        min_idle: timedelta | float = timedelta(hours=1),
+        keep_results: Length = timedelta(days=1),
+        min_idle: Length = timedelta(hours=1),
         **options: Any,
     ) -> None:
         super().__init__()

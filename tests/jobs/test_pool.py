@@ -78,7 +78,7 @@ def test_a_job_that_kills_its_workers_ends_dead_and_the_others_go_on(
 ) -> None:
     """One that never returns is killed with its worker when the grace is over."""
     deadly.delay()
-    running = pool(tmp_path / "s", "--grace", "0.2")
+    running = pool(tmp_path / "s", "--grace", "200ms")
     while jobs.info().dead == 0:  # the test's own limit ends this
         assert running.poll() is None
         time.sleep(0.1)
@@ -168,7 +168,7 @@ def test_a_drain_waits_for_a_retry_and_not_for_what_is_scheduled(
 def test_a_drain_that_is_stopped_says_what_is_left(tmp_path: Path, jobs: Jobs) -> None:
     """A zero would be taken for all jobs done."""
     held.delay(str(tmp_path / "begun"))
-    running = pool(tmp_path / "s", "--drain", "--grace", "0.1")
+    running = pool(tmp_path / "s", "--drain", "--grace", "100ms")
     wait_for_file(tmp_path / "begun", running)
     running.terminate()
     code, told, err = told_of(running)

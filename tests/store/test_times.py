@@ -126,7 +126,9 @@ def day(tmp_path: Path) -> Any:
     ("since", "until", "expected"),
     [
         (timedelta(hours=1), None, [2, 3, 4]), ("-1h", None, [2, 3, 4]), ("-1h", "-1s", [2]),
-        ("-30m", None, [2, 3, 4]), ("-29m59s", None, [3, 4]), ("-1799.999s", "-0s", [3]),
+        ("1h", None, [2, 3, 4]), ("1h", "1s", [2]), ("now", "now", [3]),
+        ("today", None, [1, 2, 3, 4]), (None, "today", [0, 1, 2, 3]), ("-30m", None, [2, 3, 4]),
+        ("-29m59s", None, [3, 4]), ("-1799.999s", "-0s", [3]),
         (timedelta(0), timedelta(0), [3]), ("-1d12h", "-0.5h", [0, 1, 2]), (None, "-9w", []),
         (date(2023, 11, 14), date(2023, 11, 14), [1, 2, 3]), ("2023-11-15", None, [4]),
         (None, "2023-11-13", [0]), ("2023-11-14T12:00:00", "2023-11-14 12:00Z", [1]),
@@ -150,7 +152,8 @@ def test_moments_are_what_people_mean(
 
 @pytest.mark.parametrize(
     "odd",
-    ["1h", "-1", "-", "-1y", "yesterday", "-1h ", "2023-13-01", "1700000000000-0", "", 5, 1.5,
+    ["1 hour ago", "-1", "-", "0", "+1h", "--1h", "Now",
+     "-1y", "yesterday", "-1h ", "2023-13-01", "1700000000000-0", "", 5, 1.5,
      datetime(2023, 1, 1),  # noqa: DTZ001 - it is refused
      datetime(1969, 1, 1, tzinfo=UTC), timedelta(-1), b"-1h", "-9999999999w",
      "\ud800"],

@@ -80,7 +80,7 @@ def test_a_missing_stream_is_told_before_the_question(store: Path, words: tuple[
 @pytest.mark.parametrize(
     ("given", "question"),
     [
-        (("--max-age", "7"), "Drop what is older than 7 seconds from 'orders'?"),
+        (("--max-age", "7s"), "Drop what is older than 7 seconds from 'orders'?"),
         (
             ("--max-age", "1d1h30m"),
             "Drop what is older than 1 day 1 hour 30 minutes from 'orders'?",

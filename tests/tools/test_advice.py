@@ -84,7 +84,10 @@ NOT_MET_MESSAGES = {
         "with a name to repeat it"
     ),
     "at must be an aware datetime: give it a time zone",
-    "at must be an aware datetime, or unix milliseconds as an int, not {}",
+    (
+        "at must be an aware datetime, unix milliseconds as an int, or text such as "
+        "'2027-01-31T12:00Z', not {}"
+    ),
     (
         "at={} looks like seconds, and at is unix milliseconds: give int(1000 * time.time()) or an "
         "aware datetime, or after=0 for at once"

@@ -252,7 +252,7 @@ def test_nothing_is_lost_or_doubled_when_either_side_is_killed(
 def _follower(path: Path, server: DurableServer) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*COMMAND, "redis", "import", str(path), server.url, "--follow", "--trim", "acked",
-         "--yes", "--every", "0.1"],
+         "--yes", "--every", "100ms"],
         env=environment(), stdout=subprocess.DEVNULL,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ class Following(NamedTuple):
     follows: bool
     trim: Trim
     deletes: Deletes
-    look_s: float
+    every: timedelta
 
 
 def _raw(text: str) -> bytes:
@@ -145,8 +146,8 @@ def redis() -> None:
               help="With --follow: trim there what is durable here.")  # fmt: skip
 @click.option("--deletes", type=click.Choice(["keep", "apply"]), default="keep",
               show_default=True, help="With --follow: what is deleted there.")  # fmt: skip
-@click.option("--every", "look_s", type=click.FloatRange(0.05), default=5.0, show_default=True,
-              help="With --follow: seconds between looks for new streams and deletes.")  # fmt: skip
+@click.option("--every", type=options.length_at_least("50ms"), default="5s", show_default=True,
+              help="With --follow: how often to look for new streams and deletes.")  # fmt: skip
 @options.sync_option
 @options.gathered("following", Following)
 def import_streams(
@@ -216,7 +217,10 @@ def _follow(
     from logstore.transfer.following import Follow, follow
 
     how = Follow(
-        chosen.trim, chosen.deletes, look_s=chosen.look_s, dump_max_bytes=carrying.dump_max_bytes
+        chosen.trim,
+        chosen.deletes,
+        look_s=chosen.every.total_seconds(),
+        dump_max_bytes=carrying.dump_max_bytes,
     )
     stop = threading.Event()
     with carrying.server() as server, options.stopped_by_signals(stop.set):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -74,7 +75,7 @@ class ServeOptions(NamedTuple):
     unixsocket_mode: int | None
     requirepass_file: Path | None
     aclfile: Path | None
-    auth_timeout: float
+    auth_timeout: timedelta
     tls_cert: Path | None
     tls_key: Path | None
     compat: Profile
@@ -97,8 +98,8 @@ class ServeOptions(NamedTuple):
               help="A file with the password of the default user.")  # fmt: skip
 @click.option("--aclfile", type=_SECRET,
               help="A file with users and what they may do, as Redis has it.")  # fmt: skip
-@click.option("--auth-timeout", type=click.FloatRange(0, min_open=True), default=10.0,
-              show_default=True, metavar="SECONDS",
+@click.option("--auth-timeout", type=options.length_at_least("1ms"), default="10s",
+              show_default=True,
               help="A client that has not given the password by then is cut off.")  # fmt: skip
 @click.option("--tls-cert", type=_SECRET)
 @click.option("--tls-key", type=_SECRET)
@@ -162,10 +163,12 @@ def _server_class() -> type[Server]:
               help="How many jobs are done at once.")  # fmt: skip
 @click.option("--batch", type=click.IntRange(1, 10_000), default=4, show_default=True,
               help="Jobs that a process fetches at once while they are quick.")  # fmt: skip
-@click.option("--grace", type=click.FloatRange(min=0), default=30.0, show_default=True,
-              metavar="SECONDS", help="How long a running job may go on after a stop.")  # fmt: skip
+@click.option("--grace", type=options.LENGTH, default="30s", show_default=True,
+              help="How long a running job may go on after a stop.")  # fmt: skip
 @click.option("--drain", is_flag=True, help="End when no job is left.")
-def work(output: Output, app: str, processes: int, batch: int, grace: float, drain: bool) -> None:
+def work(
+    output: Output, app: str, processes: int, batch: int, grace: timedelta, drain: bool
+) -> None:
     """Do the jobs of a queue: MODULE:JOBS names the Jobs(...) of a program, as app:jobs.
 
     Processes that die are started again, and their jobs go to others. Ctrl-C or SIGTERM ends each
@@ -182,7 +185,7 @@ def work(output: Output, app: str, processes: int, batch: int, grace: float, dra
         jobs.ready()
         begun, before = time.monotonic(), jobs.info()
         left = (lambda: jobs.info().left) if drain else None
-        pool = Pool(app, processes, batch=batch, grace_s=grace, left=left)
+        pool = Pool(app, processes, batch=batch, grace_s=grace.total_seconds(), left=left)
         with options.stopped_by_signals(pool.stop), output.live() as show:
             pool.run(_progress_line(jobs, show))
         after = jobs.info()

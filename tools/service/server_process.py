@@ -67,7 +67,7 @@ def serve(output: Output, path: Path, chosen: ServeOptions) -> None:
         chosen.unixsocket,
         chosen.unixsocket_mode,
         tls,
-        chosen.auth_timeout,
+        chosen.auth_timeout.total_seconds(),
     )
     listen.check(users)
     if chosen.aclfile is not None:
