@@ -60,9 +60,7 @@ WAYS: dict[str, Callable[[logstore.Stream[bytes], Any], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_add_stores_the_one_text_of_each_value(
-    sensor: logstore.Stream[bytes], way: str
-) -> None:
+def test_an_add_stores_the_one_text_of_each_value(sensor: logstore.Stream[bytes], way: str) -> None:
     WAYS[way](sensor, GOOD)
     assert [entry.pairs for entry in sensor][:1] == [STORED]
     WAYS["add"](sensor, {"note": "x", "temp": "1E1", "level": "high"})
