@@ -33,17 +33,22 @@ from logstore.ids import ZERO_ID, IDLike, parse_id
 class CodedStream(Stream[Any]):
     """A :class:`logstore.Stream` whose values are whatever its codec holds."""
 
-    __slots__ = ("_codec", "_kept", "_quick_row", "_values")
+    __slots__ = ("_codec", "_kept", "_quick_row")
 
     def __init__(self, opened: OpenStore[Any], name: bytes, codec: ValueCodec) -> None:
         super().__init__(opened, name)
         self._codec = Values(codec, opened.encoding)
-        self._values = self._codec  # as deliveries look for it in any stream
+        self._typed = None  # a stream has a codec or a schema
         self._quick_row = self._codec.quick_row
         self._kept = False  # whether the stream was seen to have the codec
 
     def __reduce__(self) -> Any:
         return _again, (self._opened, self._name, self._codec.codec)
+
+    @property
+    def _values(self) -> Values:
+        """The codec's, as deliveries look for it in any stream."""
+        return self._codec
 
     # -- adding -------------------------------------------------------------------------------
     def add(self, fields: Any, id: IDLike = "*", *, create: bool = True, **options: Any) -> Any:

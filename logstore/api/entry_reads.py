@@ -41,7 +41,7 @@ from logstore.options import Length
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.values import Values
+    from logstore.api.values import TypedValues, Values
     from logstore.engine.runtime.engine import Engine
     from logstore.ids import When
 
@@ -118,7 +118,7 @@ class Matching:
     __slots__ = ("_encoding", "_values", "where")
 
     def __init__(
-        self, where: list[bytes], encoding: str | None, values: Values | None = None
+        self, where: list[bytes], encoding: str | None, values: Values | TypedValues | None = None
     ) -> None:
         self.where = where  # name, value, name, value, ..
         self._encoding = encoding
@@ -132,7 +132,11 @@ class Matching:
 
 
 def matching(
-    where: Where | None, encoding: str | None, values: Values | None = None, *, what: str = "where"
+    where: Where | None,
+    encoding: str | None,
+    values: Values | TypedValues | None = None,
+    *,
+    what: str = "where",
 ) -> Matching | None:
     """What finds the entries that match; None if all are wanted. ``what`` is named in errors.
 
@@ -149,7 +153,7 @@ def matching(
             f"{shown(where)}; scan(where=) takes comparisons"
         )
     try:
-        row: Any = where if values is None else values.row(where)
+        row: Any = where if values is None else values.condition(where)
         return Matching(arguments.rows([row], encoding).flat(0), encoding, values)
     except (EntryTypeError, InvalidEntryError) as error:
         raise type(error)(f"{what}: {str(error).removeprefix('row 0, ')}") from error
@@ -170,7 +174,7 @@ def entries(
     *,
     reverse: bool = False,
     where: Matching | None = None,
-    values: Values | None = None,
+    values: Values | TypedValues | None = None,
 ) -> Iterator[Entry[T]]:
     """Entries of a closed interval, lazily; ``left`` of them at most unless it is negative.
 
@@ -265,7 +269,7 @@ def merged(
 
 
 def latest(
-    opened: OpenStore[T], name: bytes, key: object, values: Values | None
+    opened: OpenStore[T], name: bytes, key: object, values: Values | TypedValues | None
 ) -> Entry[T] | None:
     """The newest entry of a key: among what was not gone through yet, or that of the key's row."""
     from logstore.engine.streams import latest_entries as compact

@@ -177,19 +177,21 @@ class OpenStore(Generic[T]):
         return shared.committer.run(op, sync, dead=dead, grows=True, at_once=at_once)
 
     def add_plain(
-        self, name: bytes, fields: object, options: Options | None = None
+        self, name: bytes, fields: object, options: Options | None = None, schema_at: int = 0
     ) -> StreamID | Literal[False] | None:
         """Commit an entry beside the pipeline; its ID, or None if this moment is not plain, or
         False if this entry, or an option, is not as it was given: nothing has happened then, and
-        ``commit`` does it. ``options``: ID, max_entries, min_id, approximate, limit, create."""
+        ``commit`` does it. ``options``: ID, max_entries, min_id, approximate, limit, create.
+        ``schema_at``: of the schema that wrote the fields, which are bytes by turns then."""
         shared = self._shared
         if shared is None or (lane := shared.lane) is None:
             return None
-        if not self._plain_text or type(fields) is not dict:
+        if not schema_at and (not self._plain_text or type(fields) is not dict):
             return False
         committed: list[StreamID] = []
         try:
-            return lane.add(name, fields, committed, self._ascii_alone, options)
+            given: Any = fields
+            return lane.add(name, given, committed, self._ascii_alone, options, schema_at)
         except KeyboardInterrupt as exc:  # as ``beside``, whose call is a sixth of an add
             if not committed:
                 raise

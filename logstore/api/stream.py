@@ -79,6 +79,8 @@ class Stream(StreamEntries[T]):
         """
         from logstore.api import scheduling
 
+        if self._looked_up() is not None:
+            fields = self._values.row(fields)  # type: ignore[union-attr]
         step = scheduling.step(self._name, fields, self._opened, create, options)
         return scheduling.typed_key(self._opened.commit(step, options.get("sync")))
 
@@ -117,7 +119,11 @@ class Stream(StreamEntries[T]):
         """
         from logstore.api import scheduling
 
-        return scheduling.entries(self._opened.engine, self._name, self._opened.encoding)
+        found = scheduling.entries(self._opened.engine, self._name, self._opened.encoding)
+        values = self._values
+        if values is None:
+            return found
+        return map(values.view_scheduled, found)
 
     # -- expiring -----------------------------------------------------------------------------
     def expire(
@@ -221,6 +227,7 @@ class Stream(StreamEntries[T]):
         if "schema" in options:
             schema = configuring.schema_of(options["schema"])
             configuring.configure_schema(self._opened, self._name, schema, create=create, sync=sync)
+            self._typed = False  # it is looked up again
         return configuring.configure_stream(
             self._opened, self._name, changes, create=create, sync=sync
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from logstore.api.entry_reads import Matching, Where
     from logstore.api.info import FullStreamInfo, GroupInfo, StreamInfo
     from logstore.api.scan import Scan
-    from logstore.api.values import Values
+    from logstore.api.values import TypedValues, Values
     from logstore.engine.dump.payloads import Peer
     from logstore.engine.streams.add import AutoID
     from logstore.ids import When
@@ -43,12 +43,34 @@ T = TypeVar("T", bytes, str)
 class StreamEntries(Generic[T]):
     """The entries of a stream, as :class:`logstore.Stream` has them."""
 
-    __slots__ = ("_name", "_opened")
-    _values: Values | None = None  # how values are decoded, of a stream with a codec
+    __slots__ = ("_name", "_opened", "_typed")
 
     def __init__(self, opened: OpenStore[T], name: bytes) -> None:
         self._opened: OpenStore[T] = opened
         self._name = name
+        # By the schema of the stream; None: it has none, False: that was not looked up.
+        self._typed: TypedValues | Literal[False] | None = False
+
+    @property
+    def _values(self) -> Values | TypedValues | None:
+        """How values are written and read: of a stream with a schema, or a codec."""
+        typed = self._typed
+        return self._looked_up() if typed is False else typed
+
+    def _looked_up(self) -> TypedValues | None:
+        """Look the schema up. A stream that is not there may get one with its first entry."""
+        opened, name = self._opened, self._name
+        record = opened.record(name)
+        if record is None or not record.schema_at:
+            self._typed = False if record is None else None
+            return None
+        from logstore.api.configuring import stream_schema
+        from logstore.api.values import TypedValues
+
+        schema = stream_schema(opened, name)
+        found = None if schema is None else TypedValues(schema, record.schema_at, opened.encoding)
+        self._typed = found
+        return found
 
     @property
     def name(self) -> T:
@@ -66,7 +88,8 @@ class StreamEntries(Generic[T]):
 
     def _viewed(self, entries: list[Entry[T]]) -> list[Entry[T]]:
         """Entries of this stream that were read elsewhere, as this handle gives them."""
-        return entries
+        values = self._values
+        return entries if values is None else [values.view(entry) for entry in entries]
 
     def _matching(self, where: Where | None) -> Matching | None:
         """What finds the entries that match."""
@@ -89,10 +112,9 @@ class StreamEntries(Generic[T]):
         Raises:
             InvalidIDError: ``id`` is no whole ID.
         """
-        opened = self._opened
-        found: Entry[T] | None = read.get(
-            opened.engine(), self._name, parse_id(id), entry_maker(opened.encoding)
-        )
+        opened, values = self._opened, self._values
+        maker = entry_maker(opened.encoding) if values is None else values.maker
+        found: Entry[T] | None = read.get(opened.engine(), self._name, parse_id(id), maker)
         return found
 
     def __getitem__(self, id: IDLike) -> Entry[T]:
@@ -202,7 +224,8 @@ class StreamEntries(Generic[T]):
         if after is None:
             after = reading.behind_all(timeout)
         limits = arguments.limits(count, max_count, max_bytes)
-        return reading.read_stream(self._opened, self._name, after, limits, timeout)
+        found = reading.read_stream(self._opened, self._name, after, limits, timeout)
+        return self._viewed(found)
 
     def follow(
         self,
@@ -236,7 +259,9 @@ class StreamEntries(Generic[T]):
         from logstore.api import entry_reads as reading
 
         after, found = reading.beginning(self._opened, after, since), self._matching(where)
-        return reading.follow(self._opened, self._name, after, count, timeout, found)
+        entries = reading.follow(self._opened, self._name, after, count, timeout, found)
+        values = self._values
+        return entries if values is None else map(values.view, entries)
 
     def latest(self, key: Any) -> Entry[T] | None:
         """The newest entry of a key, in a stream that is kept compact by a field.
@@ -342,18 +367,45 @@ class StreamEntries(Generic[T]):
             OptionError: options contradict each other, or are not valid.
         """
         made: Any = None
+        if self._typed:
+            return self._add_typed(fields, id, create, options)
         plain = not options and create is True and id is ANY_ID
         asked = plain or arguments.lane_options(id, options, create)
         if asked is not False:
             made = self._opened.add_plain(self._name, fields, None if asked is True else asked)
             if made:
                 return made  # type: ignore[no-any-return]
+        if self._looked_up() is not None:
+            return self._add_typed(fields, id, create, options)
         encoding = self._opened.encoding
         step, request = arguments.one(self._name, fields, id, encoding, create, options)
         if made is False and (ready := self._opened.add_ready(request)) is not None:
             return ready
         added = self._opened.commit(step, options.get("sync"))
         return None if added is None else added[0]  # a call here could be interrupted: it counts
+
+    def _add_typed(
+        self, fields: Row, id: IDLike, create: bool, options: AddOptions
+    ) -> StreamID | None:
+        """Add an entry that the schema writes here, before any lock is taken. If the stream has
+        another schema by then, that one writes it again in the commit."""
+        typed = self._typed
+        assert typed
+        row = typed.row(fields)
+        plain = not options and create is True and id is ANY_ID
+        asked = plain or arguments.lane_options(id, options, create)
+        if asked is not False and type(row) is list:
+            flat = tuple(part for pair in row for part in pair)
+            if {bytes}.issuperset(map(type, flat)):
+                given = None if asked is True else asked
+                made = self._opened.add_plain(self._name, flat, given, typed.schema_at)
+                if made:
+                    return made
+        self._typed = False  # it is looked up again
+        encoding = self._opened.encoding
+        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        added = self._opened.commit(step, options.get("sync"))
+        return None if added is None else added[0]
 
     def add_many(
         self,
@@ -485,6 +537,9 @@ class StreamEntries(Generic[T]):
 
     def _made_ready(self, rows: list[Any]) -> RowBatch:
         """Rows made ready to be packed."""
+        values = self._values
+        if values is not None:
+            return values.batch(rows)
         return arguments.rows(rows, self._opened.encoding)
 
     def _commit_each(
@@ -685,7 +740,9 @@ class StreamEntries(Generic[T]):
         from logstore.api.info import stream_info
 
         name, encoding = self._name, self._opened.encoding
-        return self._opened.view(lambda view: stream_info(view, name, encoding))
+        found = self._opened.view(lambda view: stream_info(view, name, encoding))
+        self._viewed([each for each in (found.first_entry, found.last_entry) if each is not None])
+        return found
 
     def info_full(self, count: int = 10) -> FullStreamInfo[T]:
         """Tell what XINFO STREAM FULL tells: entries, groups, consumers, what is pending with them.

@@ -26,8 +26,10 @@ from logstore.ids import StreamID
 from logstore.options import CODEC_NAME_MAX
 
 if TYPE_CHECKING:
+    from logstore.api.scheduling import ScheduledEntry
     from logstore.codec.entry_objects import EntryMaker
     from logstore.codec.row_batch import Encoders
+    from logstore.schema.stream_schema import Schema
 
 
 @runtime_checkable
@@ -229,6 +231,10 @@ class Values:
             for pair in pairs
         ]
 
+    def condition(self, where: Mapping[Any, Any]) -> Any:
+        """The fields of a condition, encoded. EntryTypeError."""
+        return self.row(where)
+
     def batch(self, items: Iterable[Any]) -> RowBatch:
         """Rows made ready to be packed, their values encoded on the way.
 
@@ -290,6 +296,113 @@ class Values:
         """The same entry, whose values are decoded from now on."""
         entry._encoding = self
         return entry
+
+    def view_scheduled(self, entry: ScheduledEntry[Any]) -> ScheduledEntry[Any]:
+        """The same of a scheduled entry."""
+        entry._encoding = self
+        return entry
+
+
+class TypedValues:
+    """How the values of one stream are written and read: by its schema, field by field.
+
+    ``schema_at`` says which schema it is, to whoever adds. A field that is no column has what is
+    stored.
+    """
+
+    __slots__ = ("_maker", "_types", "decode", "encoding", "make_fields", "schema", "schema_at")
+
+    def __init__(self, schema: Schema, schema_at: int, encoding: str | None) -> None:
+        self.schema, self.schema_at = schema, schema_at
+        self.encoding = encoding
+        self.make_fields: Any = _make_fields
+        self.decode: Any = _unnamed  # a value has its type by its name: see ``decoded``
+        self._types = {column.name: column.type for column in schema.columns}
+        self._maker: EntryMaker | None = None
+
+    def __reduce__(self) -> Any:
+        return _typed_again, (self.schema.text, self.schema_at, self.encoding)
+
+    @property
+    def maker(self) -> EntryMaker:
+        """What makes entries of nodes, whose values are read when they are looked up."""
+        made = self._maker
+        if made is None:
+            made = self._maker = codec().EntryMaker(Entry, StreamID, self.encoding, self)
+        return made
+
+    def row(self, fields: Any) -> Any:
+        """The fields of an add as they are stored; what is no row stays as it is, to be refused.
+
+        Raises:
+            SchemaError: the row does not fit.
+        """
+        pairs = _pairs_of(fields)
+        return fields if pairs is None else self.schema.row(pairs)
+
+    def condition(self, where: Mapping[Any, Any]) -> Any:
+        """The fields of a condition as they are stored. SchemaError for a value of another type."""
+        return self.schema.condition(where.items())
+
+    def batch(self, items: Iterable[Any]) -> RowBatch:
+        """Rows made ready to be packed. SchemaError; and what ``arguments.rows`` raises."""
+        return arguments.rows([self.row(item) for item in items], self.encoding)
+
+    def decoded(self, name: str, stored: bytes | str) -> Any:
+        """The value of a field as it is stored. InvalidEntryError if it is not of its type."""
+        kind = self._types.get(name)
+        if kind is None:
+            return stored
+        text = stored if isinstance(stored, bytes) else self._encoded(stored)
+        try:
+            return kind.read(text)
+        except ValueError as error:
+            raise InvalidEntryError(
+                f"column {name!r} is {kind.name}: {shown(text)} {error}; it was stored before the "
+                "schema that it is read by: make a new handle of the stream"
+            ) from None
+
+    def _encoded(self, stored: str) -> bytes:
+        return stored.encode(self.encoding or "utf-8", "surrogateescape")
+
+    def pairs(self, flat: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """All names and values."""
+        found = _decoded_pairs(flat, _as_stored)
+        return [(name, self.decoded(name, stored)) for name, stored in found]
+
+    def view(self, entry: Entry[Any]) -> Entry[Any]:
+        """The same entry, whose values are read by their types from now on."""
+        entry._encoding = self
+        return entry
+
+    def view_scheduled(self, entry: ScheduledEntry[Any]) -> ScheduledEntry[Any]:
+        """The same of a scheduled entry."""
+        entry._encoding = self
+        return entry
+
+
+def _pairs_of(fields: Any) -> Iterable[Any] | None:
+    """The pairs of a row; None if it is none."""
+    if isinstance(fields, Mapping):
+        return fields.items()
+    if isinstance(fields, str | bytes) or not isinstance(fields, Iterable):
+        return None
+    pairs = list(fields)
+    whole = all(
+        isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str | bytes)
+        for pair in pairs
+    )
+    return pairs if whole else None
+
+
+def _unnamed(stored: object) -> Any:
+    raise LookupError(stored)
+
+
+def _typed_again(text: str, schema_at: int, encoding: str | None) -> TypedValues:
+    from logstore.schema.schema_text import parse
+
+    return TypedValues(parse(text), schema_at, encoding)
 
 
 def _as_stored(stored: bytes | str) -> bytes | str:

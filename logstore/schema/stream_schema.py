@@ -138,6 +138,16 @@ class Schema:
                 taken.append((field, column.default))
         return taken
 
+    def condition(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[bytes, Any]]:
+        """Values that columns are compared with, as they are stored. SchemaError for one of another
+        type."""
+        taken: list[tuple[bytes, Any]] = []
+        for name, value in pairs:
+            field = name if isinstance(name, bytes) else _encoded(name)
+            column = self._by_field.get(field)
+            taken.append((field, value if column is None else _text(column, value)))
+        return taken
+
     def fault_of(self, flat: Sequence[bytes]) -> str | None:
         """Why a stored entry cannot be read by the schema; None: it can. Fields that are no columns
         do not matter.
