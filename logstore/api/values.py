@@ -21,7 +21,7 @@ import msgpack
 from logstore.api import arguments
 from logstore.api.entry import Entry, Fields
 from logstore.codec import RowBatch, codec
-from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, shown
+from logstore.errors import EntryTypeError, InvalidEntryError, OptionError, SchemaError, shown
 from logstore.ids import StreamID
 from logstore.options import CODEC_NAME_MAX
 
@@ -346,7 +346,13 @@ class TypedValues:
 
     def batch(self, items: Iterable[Any]) -> RowBatch:
         """Rows made ready to be packed. SchemaError; and what ``arguments.rows`` raises."""
-        return arguments.rows([self.row(item) for item in items], self.encoding)
+        rows: list[Any] = []
+        for item in items:
+            try:
+                rows.append(self.row(item))
+            except SchemaError as error:
+                raise SchemaError(f"row {len(rows)}: {error.message}") from None
+        return arguments.rows(rows, self.encoding)
 
     def decoded(self, name: str, stored: bytes | str) -> Any:
         """The value of a field as it is stored. InvalidEntryError if it is not of its type."""

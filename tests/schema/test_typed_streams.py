@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
+import pickle
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from redis.exceptions import ResponseError
 
 import logstore
+import logstore.aio
 from logstore import Schema, SchemaError
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.redis import Redis
@@ -24,6 +30,12 @@ STORED = [(b"temp", b"21.5"), (b"level", b"low")]
 def store(tmp_path: Path) -> Iterator[logstore.Store[bytes]]:
     with logstore.open(tmp_path / "store", background=False) as opened:
         yield opened
+
+
+def texts(entry: logstore.Entry[Any]) -> list[tuple[bytes, bytes]]:
+    """What is stored, beneath the types."""
+    flat: Any = entry._flat
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 @pytest.fixture
@@ -62,10 +74,10 @@ WAYS: dict[str, Callable[[logstore.Stream[bytes], Any], object]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_an_add_stores_the_one_text_of_each_value(sensor: logstore.Stream[bytes], way: str) -> None:
     WAYS[way](sensor, GOOD)
-    assert [entry.pairs for entry in sensor][:1] == [STORED]
+    assert [texts(entry) for entry in sensor][:1] == [STORED]
     WAYS["add"](sensor, {"note": "x", "temp": "1E1", "level": "high"})
     *_, last = sensor
-    assert last.pairs == [(b"note", b"x"), (b"temp", b"10"), (b"level", b"high")]
+    assert texts(last) == [(b"note", b"x"), (b"temp", b"10"), (b"level", b"high")]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -94,7 +106,7 @@ def test_a_transaction_is_held_against_the_schema(
     with store.transaction() as tx:
         tx.stream("other").add({"a": 1})
         tx.stream("sensor").add(GOOD)
-    assert [entry.pairs for entry in sensor] == [STORED]
+    assert [texts(entry) for entry in sensor] == [STORED]
     refused = store.transaction()
     refused.stream("other").add({"a": 2})
     refused.stream("sensor").add({"temp": "warm"})
@@ -205,10 +217,10 @@ def test_a_schema_becomes_a_wider_one(
 ) -> None:
     stream = store.stream("s")
     stream.configure(schema=before)
-    stream.add({"n": 1})
+    stream.add({"n": "1"})
     stream.configure(schema=after)
     assert str(stream.schema) == after
-    stream.add({"n": 2})
+    stream.add({"n": "2"})
 
 
 @pytest.mark.parametrize("after", ["n int", "n decimal(3, 0)", "more int, n long", "n bool"])
@@ -329,3 +341,105 @@ def test_a_client_of_redis_is_held_against_the_schema(tmp_path: Path) -> None:
         assert found == [b"21.5", b"1", b"3", b"4"]
     finally:
         client.close()
+
+
+MOMENT = datetime(2026, 11, 26, 12, tzinfo=UTC)
+TYPED: dict[str, Any] = {
+    "temp": 21.53, "at": MOMENT, "price": Decimal("1.50"), "ref": UUID(int=5), "day": MOMENT.date(),
+    "tags": {"room": ["a", None]}, "count": 2**40, "on": True, "raw": b"\xff",
+}  # fmt: skip
+COLUMNS = (
+    "temp double, at timestamp, price decimal(10, 2), ref uuid, day date, tags json?, count long, "
+    "on bool, raw binary?, note string?"
+)
+
+
+@pytest.fixture(params=[None, "utf-8"])
+def typed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[logstore.Stream[Any]]:
+    with logstore.open(tmp_path / "store", background=False, encoding=request.param) as opened:
+        opened.stream("typed").configure(schema=COLUMNS)
+        yield opened.stream("typed")
+
+
+def values_of(entry: Any) -> dict[str, Any]:
+    found = {name: entry[name] for name in TYPED}
+    assert dict(entry.pairs) == dict(entry) == found
+    return found
+
+
+def test_a_handle_takes_and_gives_values_of_python(typed: logstore.Stream[Any]) -> None:
+    one = typed.add(TYPED)
+    typed.add_many([TYPED, list(TYPED.items())])
+    typed.add(TYPED, "*", ttl=60)
+    typed.schedule(TYPED, after=3600)
+    found = typed.get(one)
+    assert found is not None
+    assert values_of(found) == TYPED
+    assert [values_of(entry) for entry in typed] == [TYPED] * 4
+    assert [values_of(entry) for entry in typed.read("0")] == [TYPED] * 4
+    assert values_of(next(typed.follow("0"))) == TYPED
+    assert [dict(entry.pairs) for entry in typed.scheduled()] == [TYPED]
+    first = typed.info().first_entry
+    assert first is not None
+    assert values_of(first) == TYPED
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert values_of(pickle.loads(pickle.dumps(found))) == TYPED
+    group = typed.group("g", "0")
+    assert [values_of(delivery) for delivery in group.read("a")] == [TYPED] * 4
+
+
+def test_conditions_are_values_of_python(typed: logstore.Stream[Any]) -> None:
+    typed.add(TYPED)
+    typed.add(TYPED | {"temp": 5, "note": "x"})
+    assert [entry["temp"] for entry in typed.range(where={"temp": 5})] == [5.0]
+    assert len(list(typed.range(where={"at": MOMENT, "on": "TRUE"}))) == 2
+    with pytest.raises(SchemaError, match="temp"):
+        typed.range(where={"temp": "warm"})
+
+
+def test_handles_agree_on_a_schema_that_changes(typed: logstore.Stream[Any]) -> None:
+    other = typed._opened  # another handle that was there before
+    old = logstore.Stream(other, b"typed")
+    old.add(TYPED)
+    typed.configure(schema=COLUMNS.replace("count long", "count double"))
+    typed.add(TYPED | {"count": 1.5})
+    assert [entry["count"] for entry in typed] == [float(2**40), 1.5]
+    old.add(TYPED)
+    *_, last = logstore.Stream(other, b"typed")
+    assert last["count"] == float(2**40)
+    *_, seen = old
+    assert seen["temp"] == 21.53
+
+
+def test_a_handle_from_before_the_schema_writes_by_it(store: logstore.Store[bytes]) -> None:
+    old = store.stream("s")
+    old.add({"at": "2026-11-26 12:00"})
+    store.stream("s").configure(schema="at timestamp")
+    old.add({"at": MOMENT})
+    assert [entry["at"] for entry in store.stream("s")] == [MOMENT, MOMENT]
+
+
+def test_a_stream_has_a_schema_or_a_codec(store: logstore.Store[bytes]) -> None:
+    store.stream("coded", codec="json").add({"a": [1]})
+    with pytest.raises(OptionError, match="codec 'json'"):
+        store.stream("coded").configure(schema="a json")
+    store.stream("typed").configure(schema="a json")
+    with pytest.raises(OptionError, match="schema"):
+        store.stream("typed", codec="json").add({"a": [1]})
+
+
+def test_asyncio_has_the_types(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with logstore.aio.open(tmp_path / "store") as store:
+            stream = store.stream("s")
+            await stream.configure(schema="temp double, at timestamp?")
+            await stream.add({"temp": 21.5, "at": MOMENT})
+            (found,) = await stream.read("0")
+            assert (found["temp"], found["at"]) == (21.5, MOMENT)
+            group = stream.group("g")
+            await group.create("0")
+            (delivery,) = await group.read("a")
+            assert delivery["temp"] == 21.5
+            assert str(await stream.schema()) == "temp double, at timestamp?"
+
+    asyncio.run(use())

@@ -18,7 +18,7 @@ from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots.snapshot import Snapshot
 from logstore.engine.streams import add, read
 from logstore.engine.streams.typed_rows import schema_of
-from logstore.errors import SchemaError
+from logstore.errors import OptionError, SchemaError
 from logstore.features.schedule_rows import ScheduleRows, unpacked
 from logstore.features.schema_rows import StoredSchema
 from logstore.ids import ZERO_ID, StreamID
@@ -68,6 +68,12 @@ def _put(
     record = txn.record_by_name(name)
     if record is None:
         record = add.create(txn, name) if create else add.existing(txn, name)
+    codec = txn.settings.stream(record.number).codec
+    if codec is not None and schema is not None:
+        raise OptionError(
+            f"the stream has the codec {codec!r}, which says how its values are written: a schema "
+            "can be set for one without a codec"
+        )
     before = schema_of(txn.index, record)
     if before == schema:
         return True

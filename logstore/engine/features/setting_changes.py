@@ -53,6 +53,11 @@ def keep_codec(txn: WriteTxn, name: bytes, codec: str, *, create: bool) -> bool:
     if record is None and not create:
         return False
     kept = None if record is None else txn.settings.stream(record.number).codec
+    if record is not None and record.schema_at:
+        raise OptionError(
+            "the stream has a schema, which says how its values are written: leave codec out, or "
+            "drop the schema with configure(schema=None)"
+        )
     if record is not None and record.length:
         check_codec(kept, codec)
     if kept != codec:
