@@ -436,8 +436,7 @@ def test_asyncio_has_the_types(tmp_path: Path) -> None:
             await stream.add({"temp": 21.5, "at": MOMENT})
             (found,) = await stream.read("0")
             assert (found["temp"], found["at"]) == (21.5, MOMENT)
-            group = stream.group("g")
-            await group.create("0")
+            group = await stream.group("g", "0")
             (delivery,) = await group.read("a")
             assert delivery["temp"] == 21.5
             assert str(await stream.schema()) == "temp double, at timestamp?"
