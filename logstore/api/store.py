@@ -747,7 +747,7 @@ class Store(Generic[T]):
             ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.engine.features import retention
-        from logstore.engine.features.stream_sweep import KeyCompaction
+        from logstore.engine.features.background_sweep import KeyCompaction
 
         shared = self._live()
         replaced = KeyCompaction(shared.engine, shared.committer).run()
