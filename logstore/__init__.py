@@ -130,7 +130,8 @@ if TYPE_CHECKING:
 
     open = open_store
 
-__all__ = sorted([*_HOME, *_ERRORS, "__version__"])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
+# Without ``open``: ``import *`` would take Python's own away.
+__all__ = sorted([*(set(_HOME) - {"open"}), *_ERRORS, "__version__"])  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from logstore.api import arguments
 from logstore.api.arguments import AddOptions, RowOptions
-from logstore.api.entry import Entry, IDRuns
-from logstore.api.info import StreamInfo
+from logstore.api.entry import IDRuns
 from logstore.api.opening import OpenStore
-from logstore.api.scheduling import ScheduledEntry
+from logstore.api.scheduling import ScheduleOptions
 from logstore.api.stream import Stream
 from logstore.api.values import ValueCodec, Values, built_in, value_codec
-from logstore.codec import RowBatch
 from logstore.engine.features import setting_changes
 from logstore.engine.streams.add import check_expected
 from logstore.features.setting_rows import SettingRows
@@ -47,11 +45,14 @@ class CodedStream(Stream[Any]):
 
     @property
     def _values(self) -> Values:
-        """The codec's, as deliveries look for it in any stream."""
+        """The codec's. OptionError if the stream has another one."""
+        self._look()
         return self._codec
 
     # -- adding -------------------------------------------------------------------------------
-    def add(self, fields: Any, id: IDLike = "*", *, create: bool = True, **options: Any) -> Any:
+    def add(
+        self, fields: Any, id: IDLike = "*", *, create: bool = True, **options: Unpack[AddOptions]
+    ) -> Any:
         """Add one entry, as ``Stream.add``; EntryTypeError for what the codec cannot hold."""
         try:
             row = self._quick_row(fields)
@@ -80,62 +81,14 @@ class CodedStream(Stream[Any]):
         self._keep(create=create, expected=options.get("expected_last_id"))
         yield from super()._adding(given, rows, batch, create, options)
 
-    def _made_ready(self, rows: list[Any]) -> RowBatch:
-        return self._codec.batch(rows)
-
-    def schedule(self, fields: Any, *, create: bool = True, **options: Any) -> Any:
+    def schedule(
+        self, fields: Any, *, create: bool = True, **options: Unpack[ScheduleOptions]
+    ) -> Any:
         """Keep an entry until its time, as ``Stream.schedule``."""
         arguments.check_flag(create, "create")
         row = self._codec.row(fields)
         self._keep(create=create)
         return super().schedule(row, create=create, **options)
-
-    # -- reading ------------------------------------------------------------------------------
-    def get(self, id: IDLike) -> Entry[Any] | None:
-        """Look an entry up, as ``Stream.get``."""
-        self._look()
-        entry = super().get(id)
-        return None if entry is None else self._codec.view(entry)
-
-    def range(self, *interval: Any, **options: Any) -> Iterator[Entry[Any]]:
-        """Entries of an interval, as ``Stream.range``."""
-        self._look()
-        return super().range(*interval, **options)
-
-    def latest(self, key: Any) -> Entry[Any] | None:
-        """The newest entry of a key, as ``Stream.latest``."""
-        self._look()
-        entry = super().latest(key)
-        return None if entry is None else self._codec.view(entry)
-
-    def read(self, *after: Any, **options: Any) -> list[Entry[Any]]:
-        """Entries above an ID, as ``Stream.read``."""
-        return self._viewed(super().read(*after, **options))
-
-    def follow(self, *after: Any, **options: Any) -> Iterator[Entry[Any]]:
-        """Entries above an ID, and all that come, as ``Stream.follow``."""
-        return self._lazily(super().follow(*after, **options))
-
-    def scheduled(self) -> Iterator[ScheduledEntry[Any]]:
-        """What is scheduled, as ``Stream.scheduled``."""
-        for entry in super().scheduled():
-            entry._encoding = self._codec
-            yield entry
-
-    def info(self) -> StreamInfo[Any]:
-        """What ``Stream.info`` tells."""
-        found = super().info()
-        self._viewed([each for each in (found.first_entry, found.last_entry) if each is not None])
-        return found
-
-    def _viewed(self, entries: list[Entry[Any]]) -> list[Entry[Any]]:
-        self._look()
-        return [self._codec.view(entry) for entry in entries]
-
-    def _lazily(self, entries: Iterator[Entry[Any]]) -> Iterator[Entry[Any]]:
-        self._look()
-        for entry in entries:
-            yield self._codec.view(entry)
 
     # -- the codec ----------------------------------------------------------------------------
     def _look(self) -> bool:

@@ -403,7 +403,7 @@ class OpenStore(Generic[T]):
     def compact(self, *, purge: bool, full: bool = False, threshold: float = 0.5) -> Any:
         """Compaction by call, as ``Store.compact``; its report."""
         from logstore.compaction import runner
-        from logstore.engine.features.stream_sweep import KeyCompaction
+        from logstore.engine.features.background_sweep import KeyCompaction
 
         shared = self.live()
 

@@ -17,7 +17,6 @@ from typing import (
     Any,
     Final,
     Generic,
-    Literal,
     Self,
     TypedDict,
     TypeVar,
@@ -65,7 +64,7 @@ class OpenOptions(TypedDict, total=False):
 
     sync: Sync
     readonly: bool
-    create: bool | Literal["auto"]
+    create: bool
     lock_timeout: Length
     background: bool
     clock: Clock | None
@@ -118,8 +117,7 @@ def open_store(
     """
     arguments.check_names(options, OpenOptions, "open")
     create = options.get("create", True)
-    if create != "auto":
-        arguments.check_flag(create, "create")
+    arguments.check_flag(create, "create")
     if encoding is not None:
         arguments.check_encoding(encoding)
     given: Any = options
@@ -749,7 +747,7 @@ class Store(Generic[T]):
             ReadOnlyError: the store was opened with ``readonly``.
         """
         from logstore.engine.features import retention
-        from logstore.engine.features.stream_sweep import KeyCompaction
+        from logstore.engine.features.background_sweep import KeyCompaction
 
         shared = self._live()
         replaced = KeyCompaction(shared.engine, shared.committer).run()

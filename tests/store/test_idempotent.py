@@ -13,7 +13,7 @@ import logstore.aio
 from logstore import StreamID
 from logstore.api.store import Store
 from logstore.codec.fingerprint import fingerprint
-from logstore.engine.features.stream_sweep import IdempotentExpiry
+from logstore.engine.features.background_sweep import IdempotentExpiry
 from logstore.engine.maintenance import checkpoint as checkpoints
 from logstore.engine.snapshots import snapshot
 from logstore.errors import (

@@ -20,7 +20,7 @@ from logstore.engine import registry
 from logstore.engine.commit import write_back
 from logstore.engine.commit.committer import Committer, ready_locked
 from logstore.engine.commit.log_tail import roll_locked
-from logstore.engine.features.stream_sweep import KeyCompaction
+from logstore.engine.features.background_sweep import KeyCompaction
 from logstore.engine.lane import lane as plain_lane
 from logstore.engine.runtime import identity
 from logstore.engine.runtime.engine import Engine

@@ -12,8 +12,8 @@ from typing import Protocol
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
 from logstore.engine.features import due_entries, expired
+from logstore.engine.features.background_sweep import IdempotentExpiry, KeyCompaction
 from logstore.engine.features.retention import Retention
-from logstore.engine.features.stream_sweep import IdempotentExpiry, KeyCompaction
 from logstore.engine.runtime.engine import Engine
 from logstore.features import expiry, schedule_rows
 from logstore.features.feature import Feature

@@ -1,7 +1,8 @@
 """Retention: dropping what a stream's settings no longer keep, in whole nodes, from the old end.
 
-A sweep of streams (``stream_sweep``). Nodes go as approximate trimming drops them: what groups hold
-of their entries stays pending, ``max_deleted`` stays as it is, and so does a stream that got empty.
+A sweep of streams (``background_sweep``). Nodes go as approximate trimming drops them: what groups
+hold of their entries stays pending, ``max_deleted`` stays as it is, and so does a stream that got
+empty.
 
 Invariants: a node goes only whole; of a stream that is kept until it is shipped, only one that was
 written before the end of what was shipped last (the open node: if nothing changed since); for its
@@ -17,7 +18,7 @@ from typing import Any
 
 from logstore.engine.apply.write_txn import WriteTxn
 from logstore.engine.commit.committer import Committer
-from logstore.engine.features.stream_sweep import StreamSweep
+from logstore.engine.features.background_sweep import StreamSweep
 from logstore.engine.runtime import maintenance_locks
 from logstore.engine.runtime.engine import Engine
 from logstore.engine.snapshots.snapshot import Snapshot

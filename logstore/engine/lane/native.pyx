@@ -7,7 +7,7 @@ listpack, the head of a node, CRC32C), then _frame.pxi (the bytes of an append f
 (`Handle`: a stream's record and open node in C), _words.pxi (the control block), _asked.pxi (IDs
 and options of adds); then classes, each on top of the one before: _holding.pxi (`HoldingLane`: what
 is held, and how it follows the log and the record cache), _commit.pxi (`CommitLane`: the order of a
-commit), _sharing.pxi (`SharingLane`: threads that share a sync), _lane.pxi (`AddLane`: adds),
+commit), _sharing.pxi (`SharingLane`: threads that share a sync), _add.pxi (`AddLane`: adds),
 _begin.pxi (`BeginLane`: adds that begin a node or a stream), _delete.pxi (`DeleteLane`: deletes),
 _group.pxi (`Group`: a group's record, consumers and runs of pending entries in C), _group_lane.pxi
 (`GroupLane`: reads and acks), _claiming.pxi (`ClaimLane`: nacks, claims, reads of a backlog),
@@ -100,7 +100,7 @@ include "_asked.pxi"
 include "_holding.pxi"
 include "_commit.pxi"
 include "_sharing.pxi"
-include "_lane.pxi"
+include "_add.pxi"
 include "_begin.pxi"
 include "_delete.pxi"
 include "_group.pxi"
