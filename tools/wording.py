@@ -97,6 +97,7 @@ def dated(at: StreamID) -> str:
 # Phrases of the store's errors, and those that a command says instead.
 PHRASES = {
     "ship once with take_over=True": "ship once with --take-over",
+    "from the store with verify=True": "from the store with --verify",
     "; give the directory of a store, or an empty or new one that may become a store": (
         "; give the directory of a store ('logstore add' makes one in a new or an empty directory)"
     ),

@@ -611,14 +611,14 @@ def _first_id(start: IDLike) -> StreamID:
     try:
         return parse_start(start)
     except InvalidIDError as error:
-        raise InvalidIDError(f"start: {error.message}{_as_moment(start, 'since')}") from None
+        raise InvalidIDError(f"{error.message} (start){_as_moment(start, 'since')}") from None
 
 
 def _last_id(end: IDLike) -> StreamID:
     try:
         return parse_end(end)
     except InvalidIDError as error:
-        raise InvalidIDError(f"end: {error.message}{_as_moment(end, 'until')}") from None
+        raise InvalidIDError(f"{error.message} (end){_as_moment(end, 'until')}") from None
 
 
 def _as_moment(given: object, name: str) -> str:

@@ -65,6 +65,8 @@ FOREIGN = {
         "app",
         "list",
         "redis_client",
+        "query",
+        "enum",
     ),
 }
 # What pages say is not here.

@@ -145,9 +145,15 @@ def test_seconds_delete_nothing(store: Path, words: tuple[str, ...], number: str
 
 
 def test_trim(store: Path) -> None:
-    assert json_report("trim", store, "orders", "--max-entries", "7", "--yes") == {"trimmed": 3}
-    assert json_report("trim", store, "orders", "--min-id", "6-0", "--yes") == {"trimmed": 2}
-    assert json_report("trim", store, "orders", "--max-age", "1h30m", "--yes") == {"trimmed": 5}
+    assert json_report("trim", store, "orders", "--max-entries", "7", "--exact", "--yes") == {
+        "trimmed": 3
+    }
+    assert json_report("trim", store, "orders", "--min-id", "6-0", "--exact", "--yes") == {
+        "trimmed": 2
+    }
+    assert json_report("trim", store, "orders", "--max-age", "1h30m", "--exact", "--yes") == {
+        "trimmed": 5
+    }
     assert (
         invoke("trim", store, "orders", "--max-entries", "1", "--min-id", "2", "--yes").exit_code
         == 2

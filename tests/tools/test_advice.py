@@ -98,6 +98,11 @@ NOT_MET_MESSAGES = {
         "to consume, or set it for all with group.configure(min_idle=30)"
     ),
     "compact_by must be the name of a field, at most {} bytes: {}",  # of the command: a text
+    # No command opens a stream with a codec.
+    (
+        "the stream has a schema, which says how its values are written: leave codec out, or drop "
+        "the schema with configure(schema=None)"
+    ),
     "entries_added must be positive",
     "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
     "The ID specified in XSETID is smaller than current max_deleted_entry_id",
