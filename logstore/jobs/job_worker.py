@@ -23,9 +23,10 @@ import inspect
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
+from functools import partial
+from itertools import count, starmap
 from typing import Any
 
 from logstore.api.group import Delivery
@@ -225,13 +226,15 @@ class Worker:
             log.error("job %s of task %s is not given back: %s", id, name, again)
 
     def _called(self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with _limited(task):
-            given = task.function(*args, **kwargs)
-            if inspect.iscoroutine(given):
+        given: list[Any] = []
+        with _limited(task, given):
+            # In one step with its return: no alarm comes between the two.
+            given.extend(starmap(partial(task.function, **kwargs), [args]))
+            if inspect.iscoroutine(given[0]):
                 if self._loop is None:
                     self._loop = asyncio.Runner()
-                given = self._loop.run(given)
-        return given
+                self._loop.run(_awaited(given[0], given))
+        return given[-1]
 
     def _failed(
         self, task: Task[Any, Any] | None, id: str, delivery: Delivery[Any], error: Exception
@@ -291,21 +294,36 @@ class WorkersDied(Exception):  # noqa: N818
     """A job was begun more often than it failed."""
 
 
+async def _awaited(coroutine: Coroutine[Any, Any, Any], given: list[Any]) -> None:
+    """Put beside a coroutine what it gives, in one step with its return."""
+    given.append(await coroutine)
+
+
 @contextmanager
-def _limited(task: Task[Any, Any]) -> Iterator[None]:
-    """TimeoutError in a call that takes too long, where a signal can interrupt it."""
+def _limited(task: Task[Any, Any], given: list[Any]) -> Iterator[None]:
+    """TimeoutError in a call that takes too long, where a signal can interrupt it.
+
+    Never in one that is over: one that raised, or of which ``given`` has at the end what it gave.
+    """
     limit_s = task.timeout_s
     if limit_s is None or threading.current_thread() is not threading.main_thread():
         yield
         return
+    raised = False
 
     def over(_number: int, _frame: object) -> None:
+        if raised or (given and not inspect.iscoroutine(given[-1])):
+            return
         raise TimeoutError(f"task {task.name} took over {limit_s} s")
 
     previous = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
-        yield
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        try:
+            yield
+        except BaseException:
+            raised = True
+            raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)

@@ -5,9 +5,9 @@ tasks those of ``@broker.task``. Messages are entries of a stream with a consume
 those of a second stream, kept for a while.
 
 Invariants: a message is acked when taskiq says so, by default when its result is kept; what a
-worker held whose process is gone goes to another one when that next looks. Nothing is taken from a
-worker that lives, but after ``min_idle``. The store belongs to the broker: it is opened when
-that starts, and closed with it.
+worker held whose process is gone goes to another one when that next looks, ``max_deliveries`` times
+in all; then it is a dead letter. Nothing is taken from a worker that lives, but after ``min_idle``.
+The store belongs to the broker: it is opened when that starts, and closed with it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from logstore.api.worker import process_ended, process_name
 from logstore.errors import UsageError
 from logstore.ids import StreamID
 from logstore.jobs.gone import CLAIM_IDLE, CLAIM_JOBS, LOOK_S, text
+from logstore.jobs.task import DELIVERIES_MAX
 from logstore.options import Length
 
 R = TypeVar("R")
@@ -81,6 +82,9 @@ class StoreBroker(AsyncBroker):
         keep_results: how long results are kept, seconds, a timedelta or "1h".
         min_idle: when a message of a worker elsewhere, on another machine or in another
             container, goes to another one. (Of workers here it is seen that they are gone.)
+        max_deliveries: how often a message is given to workers that end before they ack it; then
+            it moves to the stream ``<queue>:dead``, from which ``store.requeue`` gives it back. A
+            worker that is killed takes messages with it that it had fetched and not begun.
         options: further ones of ``logstore.aio.open``, such as ``sync``.
 
     A label ``delay`` of a task, in seconds, has its message come so much later.
@@ -93,12 +97,14 @@ class StoreBroker(AsyncBroker):
         *,
         keep_results: Length = timedelta(days=1),
         min_idle: Length = timedelta(hours=1),
+        max_deliveries: int = DELIVERIES_MAX,
         **options: Any,
     ) -> None:
         super().__init__()
         self.path = path
         self.queue = queue
         self._min_idle = min_idle
+        self._max_deliveries = max_deliveries
         self._options = options
         self._store: AsyncStore[bytes] | None = None
         self.result_backend: StoreResults[Any] = StoreResults(self, keep_results)
@@ -118,7 +124,11 @@ class StoreBroker(AsyncBroker):
         if self._store is None:
             self._store = await aio.open(self.path, **self._options)
         group = await self._store.stream(self.queue).group(GROUP, start="0")
-        await group.configure(min_idle=self._min_idle)
+        await group.configure(
+            max_deliveries=self._max_deliveries,
+            dead_letter=f"{self.queue}:dead",
+            min_idle=self._min_idle,
+        )
         await super().startup()
 
     async def shutdown(self) -> None:
@@ -150,6 +160,9 @@ class StoreBroker(AsyncBroker):
             for delivery in batch or await group.read(name, count=BATCH, timeout=LOOK_S):
                 if delivery.deleted:
                     await group.ack(delivery.id)
+                elif delivery.delivery_count > self._max_deliveries:  # claims ask for no limit
+                    reason = f"{self._max_deliveries} workers ended before they acked it"
+                    await group.nack(delivery.id, mode="fatal", error=reason)
                 else:
                     ack = partial(_ack, group, delivery.id)
                     yield AckableMessage(data=delivery["message"], ack=ack)

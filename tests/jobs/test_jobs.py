@@ -4,8 +4,12 @@ that are another job's."""
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import functools
+import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -174,6 +178,51 @@ def test_coroutines_and_time_limits(tmp_path: Path) -> None:
             late.result(0)
         with pytest.raises(JobNotDoneError):
             silent.result(0)
+
+
+class _Local:
+    """Something that a call has, and that is freed when it has returned."""
+
+
+def test_a_job_that_has_finished_is_not_failed_by_its_alarm(tmp_path: Path) -> None:
+    """Prevents a job that is done twice: the alarm comes between its return and the next step.
+
+    The system sends it as the variables of the call are freed, so that Python sees it only then.
+    """
+    raise_c = getattr(ctypes.CDLL(None), "raise")
+    raise_c.argtypes = [ctypes.c_int, ctypes.py_object]  # it is called with the reference, too
+    alarm = functools.partial(raise_c, int(signal.SIGALRM))
+    kept: list[object] = []
+    before = signal.getsignal(signal.SIGALRM)
+    with Jobs(tmp_path / "s", retries=0) as jobs:
+
+        @jobs.task(timeout=3600)
+        def quick() -> str:
+            local = _Local()
+            kept.append(weakref.ref(local, alarm))
+            return "done"
+
+        @jobs.task(timeout=3600)
+        async def awaited() -> str:
+            local = _Local()
+            kept.append(weakref.ref(local, alarm))
+            return "done"
+
+        @jobs.task(timeout=3600)
+        def late() -> str:
+            signal.raise_signal(signal.SIGALRM)
+            return "done"
+
+        for task in (quick, awaited):
+            given = task.delay()
+            assert jobs.work(timeout=0) == 1
+            assert given.result(0) == "done"
+        failed = late.delay()
+        assert jobs.work(timeout=0) == 1
+        with pytest.raises(JobFailedError, match="took over 3600"):
+            failed.result(0)
+        assert len(kept) == 2
+    assert signal.getsignal(signal.SIGALRM) is before
 
 
 @pytest.mark.usefixtures("whole_batches")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -13,8 +15,9 @@ from taskiq import AckableMessage
 from taskiq.api import run_receiver_task
 from taskiq.exceptions import ResultGetError
 
-from logstore.errors import UsageError
+from logstore.errors import OptionError, UsageError
 from logstore.jobs import taskiq as of_taskiq
+from logstore.jobs.task import DELIVERIES_MAX
 from logstore.jobs.taskiq import StoreBroker
 from tests.support.processes import Forked
 
@@ -106,5 +109,61 @@ def test_a_message_of_a_worker_that_was_killed_goes_to_another(
         await ack
         await messages.aclose()
         await broker.shutdown()
+
+    asyncio.run(main())
+
+
+def test_a_message_that_kills_its_workers_is_a_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents one that is given to worker after worker for ever; it can be given back."""
+    monkeypatch.setattr(of_taskiq, "CLAIM_IDLE", timedelta(0))
+    monkeypatch.setattr(of_taskiq, "LOOK_S", 0.05)
+
+    async def dies() -> None:
+        broker = StoreBroker(tmp_path / "s", max_deliveries=2)
+        await broker.startup()
+        async for _ in broker.listen():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def main() -> None:
+        broker = StoreBroker(tmp_path / "s", max_deliveries=2)
+        broker.register_task(add_one, "add_one")
+        await broker.startup()
+        task = broker.find_task("add_one")
+        assert task is not None
+        given = await task.kiq(1)
+        for _ in range(2):
+            worker = Forked(lambda: asyncio.run(dies()))
+            assert await asyncio.to_thread(worker.exit_code) == -signal.SIGKILL
+        messages = broker.listen()
+        first = asyncio.ensure_future(anext(messages))
+        dead = broker.store.stream("taskiq:dead")
+        while not await dead.count():
+            assert not first.done()
+            await asyncio.sleep(0.01)
+        async for entry in dead.range():
+            assert entry["id"] == given.task_id.encode()
+            assert b"2 workers ended" in entry["origin_error"]
+        assert len(await broker.store.requeue("taskiq:dead")) == 1
+        assert isinstance(await first, AckableMessage)
+        await messages.aclose()
+        await broker.shutdown()
+
+    asyncio.run(main())
+
+
+def test_a_message_is_not_given_for_ever_whatever_is_asked_for(tmp_path: Path) -> None:
+    """Prevents a broker without options that has no end of it, and a limit that is none."""
+
+    async def main() -> None:
+        broker = StoreBroker(tmp_path / "s")
+        await broker.startup()
+        group = await broker.store.stream("taskiq").group(of_taskiq.GROUP)
+        settings = await group.settings()
+        assert (settings.max_deliveries, settings.dead_letter) == (DELIVERIES_MAX, b"taskiq:dead")
+        await broker.shutdown()
+        with pytest.raises(OptionError, match="max_deliveries"):
+            await StoreBroker(tmp_path / "t", max_deliveries=0).startup()
 
     asyncio.run(main())
