@@ -175,8 +175,9 @@ class Delivery(Entry[T]):
             False if it is not pending with its consumer any more: it was acked, or another one
             claimed it, who has it still. ``group.ack(id)`` asks nobody's leave, as XACK.
         """
-        fence = self._fence()
-        done = self.group._opened.ack_delivery(tuple(fence), partial(ack.own_ack, fence=fence))
+        group = self.group
+        rest = group._name, self._consumer, self.id, self.delivery_count, self._delivered_ms
+        done = group._opened.ack_delivery(group._stream, rest)
         self._settled = True
         return done
 

@@ -304,17 +304,19 @@ class OpenStore(Generic[T]):
             return None
         return done
 
-    def ack_delivery(self, fence: tuple[Any, ...], step: Op) -> bool:
-        """Ack a delivery (``ack.Fence``) beside the pipeline, or else by ``step``; whether it was
-        pending with its consumer."""
+    def ack_delivery(self, stream: bytes, rest: tuple[Any, ...]) -> bool:
+        """Ack a delivery, by its stream and the rest of its ``ack.Fence``: beside the pipeline if
+        it is pending as it was handed out. Whether it was pending with its consumer."""
         shared = self._shared
         if shared is not None and (lane := shared.lane) is not None:
             try:
-                if beside(lane.add_all, [(fence[0], fence[1:], None)], committed=[]):
+                if beside(lane.add_all, [(stream, rest, None)], committed=[]):
                     return True
             except DiskFullError:  # nothing happened: the pipeline has space set aside for it
                 pass
-        done: bool = self.free(step)
+        from logstore.engine.groups import ack
+
+        done: bool = self.free(partial(ack.own_ack, fence=ack.Fence(stream, *rest)))
         return done
 
     def delete_plain(self, stream: bytes, id: StreamID) -> int | None:

@@ -12,6 +12,7 @@ a snapshot a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
@@ -21,7 +22,7 @@ from logstore.api.entry import DeleteOutcome, Entry, IDRuns, collect, entry_make
 from logstore.api.opening import OpenStore
 from logstore.codec import GivenIDs, Row, RowBatch
 from logstore.engine.streams import read, removal
-from logstore.errors import EntryTypeError, OptionError, UsageError
+from logstore.errors import EntryTypeError, Error, OptionError, UsageError
 from logstore.ids import ZERO_ID, IDLike, StreamID, parse_id
 from logstore.options import BATCH_MAX_ROWS, Length, References, Sync
 
@@ -279,7 +280,9 @@ class StreamEntries(Generic[T]):
         """
         from logstore.api import entry_reads as reading
 
-        return reading.latest(self._opened, self._name, key, self._values)
+        values = self._values
+        found = reading.latest(self._opened, self._name, key, values)
+        return found if found is None or values is None else values.view(found)
 
     @property
     def first(self) -> Entry[T] | None:
@@ -375,7 +378,9 @@ class StreamEntries(Generic[T]):
             made = self._opened.add_plain(self._name, fields, None if asked is True else asked)
             if made:
                 return made  # type: ignore[no-any-return]
-        if self._looked_up() is not None:
+        with suppress(Error):  # what cannot be looked up now, the commit says better
+            self._looked_up()
+        if self._typed:
             return self._add_typed(fields, id, create, options)
         encoding = self._opened.encoding
         step, request = arguments.one(self._name, fields, id, encoding, create, options)

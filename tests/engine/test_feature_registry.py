@@ -191,10 +191,10 @@ def test_a_new_feature_is_two_modules_a_line_of_the_registry_and_its_format(tmp_
     (package / "features" / "labels.py").write_text(STORED)
     (package / "engine" / "features" / "labels.py").write_text(DECIDED)
     registry = package / "features" / "feature_list.py"
-    edit(registry, "expiry, idempotent_ids, latest,", "expiry, idempotent_ids, labels, latest,")
+    edit(registry, "    latest,\n    sched", "    labels,\n    latest,\n    sched")
     edit(registry, "FEATURES = (\n", "FEATURES = (\n    labels.FEATURE,\n")
     layouts = package / "format.py"
-    edit(layouts, "    TTL = 46\n", "    TTL = 46\n    LABEL = 47\n")
+    edit(layouts, "    SCHEMA = 47\n", "    SCHEMA = 47\n    LABEL = 48\n")
     edit(layouts, "RENAME_BODY = ", 'LABEL_BODY = struct.Struct("<Q")\nRENAME_BODY = ')
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = run_program(USED, tmp_path / "store", env=env, cwd=tmp_path)

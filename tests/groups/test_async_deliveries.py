@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from logstore import DeletedDelivery, Delivery, Group, aio
+from logstore import DeletedDelivery, Delivery, aio
 from logstore.aio import AsyncDelivery, AsyncGroup
+from logstore.api.opening import OpenStore
 
 
 @asynccontextmanager
@@ -34,13 +35,13 @@ def test_an_ack_is_awaited_and_runs_in_a_thread(
             assert isinstance(first, Delivery)
             assert (first.group, first.consumer, first["n"]) == (group, b"w", b"0")
             seen: list[int] = []
-            plain_ack = Group.ack
+            plain_ack = OpenStore.ack_delivery
 
-            def ack(group: Group[bytes], *ids: Any) -> int:
+            def ack(opened: OpenStore[bytes], *asked: Any) -> bool:
                 seen.append(threading.get_ident())
-                return plain_ack(group, *ids)
+                return plain_ack(opened, *asked)
 
-            monkeypatch.setattr(Group, "ack", ack)
+            monkeypatch.setattr(OpenStore, "ack_delivery", ack)
             assert await first.ack() is True
             assert len(seen) == 1
             assert seen != [threading.get_ident()]

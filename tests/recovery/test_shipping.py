@@ -368,7 +368,7 @@ def test_a_reader_of_an_older_state_is_not_cut_off(tmp_path: Path) -> None:
         store.compact(purge=True)
         assert store.ship(uri).kept  # for two hours, if nothing else is said
         assert store.ship(uri, keep=0).kept == 0
-        for odd in (-1, "2h"):
+        for odd in (-1, "2 hours"):
             with pytest.raises(OptionError, match="keep"):
                 store.ship(uri, keep=odd)  # type: ignore[arg-type]
 

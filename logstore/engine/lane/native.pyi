@@ -86,6 +86,7 @@ class Lane:
         rows: list[dict[Any, Any]],
         told: list[StreamID],
         ascii: bool = False,
+        schema_at: int = 0,
     ) -> int: ...
     def add_all(
         self, entries: list[tuple[bytes, Any, Options | None]], told: list[StreamID]

@@ -26,6 +26,12 @@ def content(store: logstore.Store[bytes], clock: FixedClock, look_ms: int = LOOK
         clock.ms = before
 
 
+def raw(entry: Any) -> list[tuple[bytes, bytes]]:
+    """What is stored of an entry, beneath a schema or a codec."""
+    flat = entry._flat
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
 def short(pairs: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Fields with the digest of what is long."""
     return [
@@ -42,16 +48,16 @@ def unix_ms(moment: datetime) -> int:
 def _stream(store: logstore.Store[bytes], name: bytes, look_ms: int) -> Content:
     stream = store.stream(name)
     info = stream.info()
-    rows = [(str(entry.id), short(entry.pairs)) for entry in stream.range()]
-    back = [(str(entry.id), short(entry.pairs)) for entry in stream.range(reverse=True)]
+    rows = [(str(entry.id), short(raw(entry))) for entry in stream.range()]
+    back = [(str(entry.id), short(raw(entry))) for entry in stream.range(reverse=True)]
     assert rows == back[::-1]
     assert info.length == len(stream) == len(rows)
     for entry in stream.range(count=1, reverse=True):
-        wanted = dict(entry.pairs[:1])
-        alike = [str(entry.id) for entry in stream if wanted.items() <= entry.fields.items()]
+        wanted = dict(raw(entry)[:1])
+        alike = [str(entry.id) for entry in stream if wanted.items() <= dict(raw(entry)).items()]
         assert [str(entry.id) for entry in stream.range(where=wanted)] == alike
     scheduled = [
-        (each.key.due_ms, short(each.pairs), each.name, (each.every or ONCE) // ONE_MS)
+        (each.key.due_ms, short(raw(each)), each.name, (each.every or ONCE) // ONE_MS)
         for each in stream.scheduled()
     ]
     assert info.scheduled == len(scheduled)
