@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,8 +19,11 @@ from redis.exceptions import ResponseError
 import logstore
 import logstore.aio
 from logstore import Schema, SchemaError
+from logstore.engine.dump import publish
+from logstore.engine.dump.publish import StagedEntries
 from logstore.errors import OptionError, StreamNotFoundError
 from logstore.redis import Redis
+from tests.support.inside import committer_of
 
 SENSOR = "temp double, note string?, level enum('low', 'high')? = 'low'"
 GOOD = {"temp": "21.50"}
@@ -442,3 +446,19 @@ def test_asyncio_has_the_types(tmp_path: Path) -> None:
             assert str(await stream.schema()) == "temp double, at timestamp?"
 
     asyncio.run(use())
+
+
+def test_nodes_that_were_made_elsewhere_do_not_pass_the_schema_by(
+    store: logstore.Store[bytes], sensor: logstore.Stream[bytes]
+) -> None:
+    """Prevents Spark's sink from adding what no schema took."""
+    run = committer_of(store).run
+    staged = [StagedEntries(b"other", True, ()), StagedEntries(b"sensor", True, ())]
+    for mode in (publish.APPEND, publish.IGNORE):
+        step = partial(publish.publish, streams=staged, mode=mode)
+        if mode == publish.IGNORE:  # the stream is there: nothing is added to it
+            assert run(step) == 0
+        else:
+            with pytest.raises(SchemaError, match="made elsewhere"):
+                run(step)
+    assert len(sensor) == 0

@@ -28,6 +28,7 @@ from logstore.errors import (
     CorruptionError,
     IDOrderError,
     OptionError,
+    SchemaError,
     StreamExistsError,
     TooLargeError,
 )
@@ -89,7 +90,8 @@ def publish(
     """Add the entries of all streams; how many. ``mode`` is one of the four of this module.
 
     IDOrderError names the first ID that is not above its stream's last; StreamExistsError with
-    ERROR; TooLargeError; CorruptionError; OptionError if the progress is another query's.
+    ERROR; SchemaError for a stream that has a schema; TooLargeError; CorruptionError; OptionError
+    if the progress is another query's.
     """
     if progress is not None and not _is_next(txn, progress):
         return 0
@@ -120,6 +122,12 @@ def _parts(txn: WriteTxn, wanted: StagedEntries, mode: str) -> list[NodeBatch]:
     last = ZERO_ID if record is None or mode == OVERWRITE else record.last
     if record is not None and mode == ERROR:
         raise StreamExistsError("there is a stream of this name already", stream=wanted.name)
+    if record is not None and record.schema_at and mode != OVERWRITE:
+        raise SchemaError(
+            "the stream has a schema, by which nodes that are made elsewhere are not written: "
+            "nothing was written, to no stream. Write to another one, or drop the schema",
+            stream=wanted.name,
+        )
     if wanted.own_ids and wanted.runs and StreamID(*wanted.runs[0][0].first) <= last:
         first = StreamID(*wanted.runs[0][0].first)
         raise IDOrderError(
