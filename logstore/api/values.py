@@ -172,23 +172,49 @@ def built_in(name: str | None) -> ValueCodec | None:
     return None if name is None else _BUILT_IN.get(name)
 
 
-class Values:
+class _Reading:
+    """What makes entries whose values are read, by this object, when they are looked up."""
+
+    __slots__ = ("_maker", "encoding")
+
+    def __init__(self, encoding: str | None) -> None:
+        self.encoding = encoding  # of the store; None: what was read is bytes
+        self._maker: EntryMaker | None = None
+
+    @property
+    def maker(self) -> EntryMaker:
+        """What makes entries of nodes."""
+        made = self._maker
+        if made is None:
+            made = self._maker = codec().EntryMaker(Entry, StreamID, self.encoding, self)
+        return made
+
+    def view(self, entry: Entry[Any]) -> Entry[Any]:
+        """The same entry, whose values are read by this from now on."""
+        entry._encoding = self  # type: ignore[assignment]
+        return entry
+
+    def view_scheduled(self, entry: ScheduledEntry[Any]) -> ScheduledEntry[Any]:
+        """The same of a scheduled entry."""
+        entry._encoding = self  # type: ignore[assignment]
+        return entry
+
+
+class Values(_Reading):
     """How the values of one stream are written and read: its codec, and the store's encoding."""
 
     __slots__ = (
         "_decode",
         "_encoders",
-        "_maker",
         "codec",
         "decode",
-        "encoding",
         "make_fields",
         "quick_row",
     )
 
     def __init__(self, codec: ValueCodec, encoding: str | None) -> None:
+        super().__init__(encoding)
         self.codec = codec
-        self.encoding = encoding  # of the store; None: what was read is bytes
         # Of MessagePack the library's own functions: a call more is as much as all that they do.
         packs = isinstance(codec, Msgpack)
         self._encoders: Encoders = _PACKERS if packs else _Encoders(lambda: codec.encode)
@@ -196,18 +222,9 @@ class Values:
         self.quick_row: Callable[[dict[Any, Any]], Any] = self._encoders.fields
         self.decode: Any = self._decode if encoding is None else self._of_text
         self.make_fields: Any = _make_fields
-        self._maker: EntryMaker | None = None
 
     def __reduce__(self) -> Any:
         return Values, (self.codec, self.encoding)
-
-    @property
-    def maker(self) -> EntryMaker:
-        """What makes entries of nodes, whose values are decoded when they are looked up."""
-        made = self._maker
-        if made is None:
-            made = self._maker = codec().EntryMaker(Entry, StreamID, self.encoding, self)
-        return made
 
     # -- writing ------------------------------------------------------------------------------
     def row(self, fields: Any) -> Any:
@@ -292,44 +309,25 @@ class Values:
                 for name, stored in _decoded_pairs(flat, _as_stored)
             ]
 
-    def view(self, entry: Entry[Any]) -> Entry[Any]:
-        """The same entry, whose values are decoded from now on."""
-        entry._encoding = self
-        return entry
 
-    def view_scheduled(self, entry: ScheduledEntry[Any]) -> ScheduledEntry[Any]:
-        """The same of a scheduled entry."""
-        entry._encoding = self
-        return entry
-
-
-class TypedValues:
+class TypedValues(_Reading):
     """How the values of one stream are written and read: by its schema, field by field.
 
     ``schema_at`` says which schema it is, to whoever adds. A field that is no column has what is
     stored.
     """
 
-    __slots__ = ("_maker", "_types", "decode", "encoding", "make_fields", "schema", "schema_at")
+    __slots__ = ("_types", "decode", "make_fields", "schema", "schema_at")
 
     def __init__(self, schema: Schema, schema_at: int, encoding: str | None) -> None:
+        super().__init__(encoding)
         self.schema, self.schema_at = schema, schema_at
-        self.encoding = encoding
         self.make_fields: Any = _make_fields
         self.decode: Any = _unnamed  # a value has its type by its name: see ``decoded``
         self._types = {column.name: column.type for column in schema.columns}
-        self._maker: EntryMaker | None = None
 
     def __reduce__(self) -> Any:
         return _typed_again, (self.schema.text, self.schema_at, self.encoding)
-
-    @property
-    def maker(self) -> EntryMaker:
-        """What makes entries of nodes, whose values are read when they are looked up."""
-        made = self._maker
-        if made is None:
-            made = self._maker = codec().EntryMaker(Entry, StreamID, self.encoding, self)
-        return made
 
     def row(self, fields: Any) -> Any:
         """The fields of an add as they are stored; what is no row stays as it is, to be refused.
@@ -375,16 +373,6 @@ class TypedValues:
         """All names and values."""
         found = _decoded_pairs(flat, _as_stored)
         return [(name, self.decoded(name, stored)) for name, stored in found]
-
-    def view(self, entry: Entry[Any]) -> Entry[Any]:
-        """The same entry, whose values are read by their types from now on."""
-        entry._encoding = self
-        return entry
-
-    def view_scheduled(self, entry: ScheduledEntry[Any]) -> ScheduledEntry[Any]:
-        """The same of a scheduled entry."""
-        entry._encoding = self
-        return entry
 
 
 def _pairs_of(fields: Any) -> Iterable[Any] | None:

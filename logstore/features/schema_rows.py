@@ -19,7 +19,7 @@ from logstore.features import feature
 from logstore.format import Kind
 from logstore.tuples import NamedTuple
 
-TEXT_MAX_BYTES = 256 << 10
+TEXT_MAX_BYTES = 256 << 10  # as ``stream_schema`` has it, which is loaded with the first schema
 _STREAM = struct.Struct(">Q")
 
 

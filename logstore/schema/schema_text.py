@@ -18,10 +18,9 @@ from typing import Final
 
 from logstore.errors import OptionError, SchemaError, shown
 from logstore.schema.column_types import PLAIN_TYPES, ColumnType, Enum, Fixed
-from logstore.schema.stream_schema import COLUMNS_MAX, Column, Schema
+from logstore.schema.stream_schema import COLUMNS_MAX, TEXT_MAX_BYTES, Column, Schema
 from logstore.tuples import NamedTuple
 
-TEXT_MAX_BYTES: Final = 256 << 10
 EXAMPLE: Final = 'temp double, at timestamp, note string?, "a name" long = 0'
 OTHER_NAMES: Final = {
     "boolean": "bool",

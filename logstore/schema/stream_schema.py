@@ -20,6 +20,7 @@ from logstore.schema.column_types import ColumnType
 from logstore.tuples import NamedTuple
 
 COLUMNS_MAX: Final = 1000
+TEXT_MAX_BYTES: Final = 256 << 10  # of a schema, as it is stored
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*")
 
 
@@ -71,6 +72,7 @@ class Schema:
                     "not know upper from lower case: give the field another name"
                 )
         self._by_field = {column.field: column for column in columns}
+        _check_text(self.text)
         self._filled = {
             field: column
             for field, column in self._by_field.items()
@@ -180,6 +182,16 @@ class Schema:
             f"there is no column {shown(field.decode('utf-8', 'backslashreplace'))}, only "
             f"{names}{more}: add it to the schema, or '*' for any other field"
         )
+
+
+def _check_text(text: str) -> None:
+    """OptionError for a schema that cannot be stored: what is read again is bounded, and UTF-8."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise OptionError("the names of columns are UTF-8: one has a byte that is not") from None
+    if size > TEXT_MAX_BYTES:
+        raise OptionError(f"a schema's text has at most {TEXT_MAX_BYTES} bytes, not {size}")
 
 
 def _is_wider(column: Column, schema: Schema) -> bool:

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from logstore.errors import OptionError, SchemaError
+from logstore.features import schema_rows
+from logstore.features.schema_rows import StoredSchema
+from logstore.format import Kind
+from logstore.log import frame as frames
+from logstore.schema.schema_inference import infer
 from logstore.schema.schema_text import parse
-from logstore.schema.stream_schema import Schema
+from logstore.schema.stream_schema import TEXT_MAX_BYTES, Schema
 
 SENSOR = parse("temp double, note string?, level enum('low', 'high')? = 'low'")
 
@@ -72,3 +77,18 @@ def test_a_schema_without_columns_is_open() -> None:
     assert parse("*").row([("a", 1)]) == [(b"a", 1)]
     with pytest.raises(OptionError, match="a column at least"):
         Schema([])
+
+
+def test_a_schema_that_could_not_be_read_again_is_refused() -> None:
+    """Prevents a frame whose text is longer than a replay takes, or no UTF-8."""
+    long = "€" * (TEXT_MAX_BYTES // 3)  # fewer letters than the bytes that may be stored
+    with pytest.raises(OptionError, match="bytes, not"):
+        parse(f'"{long}" int')
+    with pytest.raises(OptionError, match="UTF-8"):
+        parse('"\udcff" int')
+    with pytest.raises(OptionError, match="UTF-8"):
+        infer([[b"\xff", b"1"]])
+    largest = parse(f'"{long[:-10]}" int')
+    body = StoredSchema(1, largest.text)
+    assert frames.decode(Kind.SCHEMA, frames.encode(body)) == body
+    assert schema_rows.TEXT_MAX_BYTES == TEXT_MAX_BYTES

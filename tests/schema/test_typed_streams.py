@@ -462,3 +462,14 @@ def test_nodes_that_were_made_elsewhere_do_not_pass_the_schema_by(
             with pytest.raises(SchemaError, match="made elsewhere"):
                 run(step)
     assert len(sensor) == 0
+
+
+def test_a_wider_schema_is_set_without_reading_what_is_there(store: logstore.Store[bytes]) -> None:
+    stream = store.stream("s")
+    stream.configure(schema="n int")
+    stream.add_many({"n": number} for number in range(2000))
+    before = store.metrics()["read_entries"]
+    stream.configure(schema="n long, more string?")
+    assert store.metrics()["read_entries"] == before
+    stream.configure(schema="n int")  # a narrower one
+    assert store.metrics()["read_entries"] >= before + 2000

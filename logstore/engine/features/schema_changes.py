@@ -43,16 +43,16 @@ def put(
     """
     checked = ZERO_ID
     for left in reversed(range(TRIES)):
-        if schema is not None:
-            record = read.record(engine, name)
-            upto = ZERO_ID if record is None else record.last
-            if upto < checked:  # the last ID was lowered, or it is another stream
-                checked = ZERO_ID
-            _check(partial(read.read_batch, engine, name), name, schema, checked, upto)
-            checked = upto
         step = partial(_put, name=name, schema=schema, checked=checked, create=create)
         if commit(partial(step, last=not left)):
             return
+        assert schema is not None
+        record = read.record(engine, name)
+        upto = ZERO_ID if record is None else record.last
+        if upto < checked:  # the last ID was lowered, or it is another stream
+            checked = ZERO_ID
+        _check(partial(read.read_batch, engine, name), name, schema, checked, upto)
+        checked = upto
 
 
 def _put(
@@ -64,7 +64,7 @@ def _put(
     create: bool,
     last: bool,
 ) -> bool:
-    """The commit; False if too many entries came since those that were checked."""
+    """The commit; False if there are entries that were not checked, and need to be."""
     record = txn.record_by_name(name)
     if record is None:
         record = add.create(txn, name) if create else add.existing(txn, name)
