@@ -119,6 +119,60 @@ def test_a_transaction_is_held_against_the_schema(
     assert len(store.stream("other")) == 1
 
 
+def test_a_transaction_takes_values_of_python(typed: logstore.Stream[Any]) -> None:
+    """Also where it begins as one of plain values, and where it is a schema's that came since."""
+    opened = typed._opened
+    store = logstore.open(opened.path, encoding=opened.encoding, background=False)
+    with store, store.transaction() as tx:
+        first = tx.stream("typed").add(TYPED)
+        tx.stream("other").add({"a": 1})
+        tx.stream("typed").add_many([TYPED, list(TYPED.items())])
+        tx.stream("typed").add(TYPED, "*", ttl=60)
+        tx.stream("typed").schedule(TYPED, after=3600)
+        tx.stream("notes").trim(max_entries=5)
+        tx.stream("typed").add(TYPED | {"note": None})
+    assert first.id == typed[first.id].id
+    assert [values_of(entry) for entry in typed] == [TYPED] * 5
+    assert [dict(entry.pairs) for entry in typed.scheduled()] == [TYPED]
+
+
+def test_a_text_in_a_transaction_is_what_it_is_in_an_add(store: logstore.Store[bytes]) -> None:
+    """In a column of JSON a str is a value of its own, bytes are a JSON text."""
+    stream = store.stream("s")
+    stream.configure(schema="a json, n int?")
+    for fields in ({"a": "5"}, {"a": b"5"}, {"a": "x", "n": 1}):
+        stream.add(fields)
+        with store.transaction() as tx:
+            tx.stream("s").add(fields)
+        with store.transaction() as tx:
+            tx.stream("other").add({"a": 1})
+            tx.stream("s").add(fields)
+            tx.stream("other").trim(max_entries=1)
+    assert [entry["a"] for entry in stream] == ["5"] * 3 + [5] * 3 + ["x"] * 3
+
+
+def test_a_refusal_inside_a_transaction_leaves_what_was_collected(
+    store: logstore.Store[bytes], sensor: logstore.Stream[bytes]
+) -> None:
+    tx = store.transaction()
+    tx.stream("other").add({"a": 1})
+    for bad in ({"temp": None}, {"temp": datetime.now(UTC)}, {"temp": 1, "hum": True}):
+        with pytest.raises(SchemaError):
+            tx.stream("sensor").add(bad)
+    with pytest.raises(SchemaError, match="row 1"):
+        tx.stream("sensor").add_many([{"temp": 1}, {"temp": []}])
+    tx.stream("sensor").add({"temp": 2.5})
+    tx.commit()
+    assert len(store.stream("other")) == 1
+    assert [entry["temp"] for entry in sensor] == [2.5]
+    plain = store.transaction()
+    plain.stream("sensor").add({"temp": "warm"})
+    for _ in range(2):
+        with pytest.raises(SchemaError, match="temp"):
+            plain.stream("other").trim(max_entries=0)
+    assert len(sensor) == 1
+
+
 def test_many_rows_name_the_one_that_is_refused(sensor: logstore.Stream[bytes]) -> None:
     with pytest.raises(SchemaError, match="row 2: column 'temp'"):
         sensor.add_many([GOOD, GOOD, {"temp": "x"}])
