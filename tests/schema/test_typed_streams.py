@@ -21,9 +21,15 @@ import logstore.aio
 from logstore import Schema, SchemaError
 from logstore.engine.dump import publish
 from logstore.engine.dump.publish import StagedEntries
-from logstore.errors import OptionError, StreamNotFoundError
+from logstore.engine.dump.export import pinned
+from logstore.errors import InvalidPayloadError, OptionError, StreamNotFoundError
+from logstore.ids import ZERO_ID
+from logstore.rdb import codes
+from logstore.rdb.rdb_writer import FileWriter
+from logstore.rdb.value import StreamInfoValue
 from logstore.redis import Redis
-from tests.support.inside import committer_of
+from logstore.transfer import Wanted, export_file, import_file
+from tests.support.inside import committer_of, engine_of
 
 SENSOR = "temp double, note string?, level enum('low', 'high')? = 'low'"
 GOOD = {"temp": "21.50"}
@@ -334,6 +340,71 @@ def test_a_copy_a_backup_and_a_ship_have_the_schema(tmp_path: Path) -> None:
         store.ship(tmp_path / "ship")
     with logstore.open(tmp_path / "backup") as store:
         assert str(store.stream("large copy").schema) == "a int, *"
+
+
+def typed_store(path: Path) -> logstore.Store[bytes]:
+    """Streams with a schema and without one, of one piece and of several."""
+    store = logstore.open(path, background=False)
+    store.stream("s").configure(schema="a int, *")
+    store.stream("s").add({"a": 5, "more": "x"})
+    store.stream("plain").add({"a": "x"})
+    store.stream("t").configure(schema="a int, pad string?, " + WIDE)
+    store.stream("t").add_many({"a": number, "pad": "x" * 1000} for number in range(3000))
+    return store
+
+
+WIDE = ", ".join(f"column{number} double?" for number in range(900))
+
+
+def test_an_rdb_file_has_the_schemas(tmp_path: Path) -> None:
+    file = tmp_path / "dump.rdb"
+    with typed_store(tmp_path / "from") as store:
+        wanted = {name: store.stream(name).schema for name in store.streams()}
+        export_file(store, file)
+    with logstore.open(tmp_path / "to") as store:
+        import_file(store, file, Wanted(prefix=b"old:"))
+        for name, schema in wanted.items():
+            assert store.stream(b"old:" + name).schema == schema
+        with pytest.raises(SchemaError):
+            store.stream("old:t").add({"a": "x"})
+        store.stream("old:s").configure(schema=None)  # as an import leaves it that is killed then
+        assert import_file(store, file, Wanted(prefix=b"old:")).same == 3
+        assert store.stream("old:s").schema == wanted[b"s"]
+        store.stream("s").add({"b": "another"})
+        assert import_file(store, file, Wanted(policy="skip")).kept == 1
+        assert store.stream("s").schema is None
+        assert store.stream("t").schema == wanted[b"t"]
+        import_file(store, file, Wanted(policy="replace"))
+        assert store.stream("s").schema == wanted[b"s"]
+
+
+@pytest.mark.parametrize("text", ["a bool", "a colour", "\udcff", "a int, A int"])
+def test_a_schema_of_a_file_that_does_not_fit_is_left_out(tmp_path: Path, text: str) -> None:
+    """Or is none. The entries come in, and a note tells of it."""
+    pieces: list[bytes] = []
+    raw = text.encode("utf-8", "surrogateescape")
+    with typed_store(tmp_path / "from") as store, pinned(engine_of(store), b"s") as found:
+        writer = FileWriter(pieces.append, [(codes.SCHEMA_NOTE, raw)])
+        nodes = found.nodes(engine_of(store))
+        writer.stream(b"s", found.node_count, nodes, found.info)
+        writer.stream(b"t", 0, [], StreamInfoValue(0, ZERO_ID, ZERO_ID, ZERO_ID, 0, []))
+        writer.finish()
+    (tmp_path / "dump.rdb").write_bytes(b"".join(pieces))
+    with logstore.open(tmp_path / "to") as store:
+        report = import_file(store, tmp_path / "dump.rdb")
+        assert (report.streams, report.entries) == (2, 1)
+        assert ["s: the schema of the file was left out" in note for note in report.notes] == [True]
+        assert store.stream("s").schema is None
+        assert len(store.stream("s")) == 1
+
+
+def test_a_note_that_is_too_long_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    pieces: list[bytes] = []
+    writer = FileWriter(pieces.append, [(codes.SCHEMA_NOTE, b"x" * (codes.SCHEMA_MAX_BYTES + 1))])
+    writer.finish()
+    (tmp_path / "dump.rdb").write_bytes(b"".join(pieces))
+    with logstore.open(tmp_path / "to") as store, pytest.raises(InvalidPayloadError):
+        import_file(store, tmp_path / "dump.rdb")
 
 
 def _add_until_refused(path: str, started: Any) -> None:
