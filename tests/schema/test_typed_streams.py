@@ -20,8 +20,8 @@ import logstore
 import logstore.aio
 from logstore import Schema, SchemaError
 from logstore.engine.dump import publish
-from logstore.engine.dump.publish import StagedEntries
 from logstore.engine.dump.export import pinned
+from logstore.engine.dump.publish import StagedEntries
 from logstore.errors import InvalidPayloadError, OptionError, StreamNotFoundError
 from logstore.ids import ZERO_ID
 from logstore.rdb import codes
