@@ -53,14 +53,20 @@ class Layout(NamedTuple):
 
 
 def layout(
-    schema: Any, id_column: str = "", *, streams: bool, typed: Schema | None = None
+    schema: Any,
+    id_column: str = "",
+    *,
+    streams: bool,
+    typed: Schema | None = None,
+    id_alone: str = "",
 ) -> Layout:
     """What each column of an Arrow schema is for; OptionError names a column that cannot be
     written.
 
     ``id_column`` names the column of the ID; ``*``: there is none. ``streams``: a column names the
     stream of each row. ``typed``: the schema of the stream; SchemaError names a column that it has
-    not, or that is missing.
+    not, or that is missing. ``id_alone`` names the column of the ID where every other one is a
+    field, whatever it is called.
     """
     names = [name.lower() for name in schema.names]
     for name in names:
@@ -69,9 +75,9 @@ def layout(
     at = {name: names.index(name) if name in names else -1 for name in STANDARD}
     if streams and at["stream"] < 0:
         raise OptionError("which stream? Give option 'stream', or a column 'stream' of text")
-    kind, id, seq = _id(schema, names, at, id_column)
+    kind, id, seq = _id(schema, names, at, id_column or id_alone)
     used = {at[name] for name in STANDARD}
-    if id_column == GIVEN:
+    if id_column == GIVEN or id_alone:
         used = {at[name] for name in ("stream", "fields", "pairs")}
     plain = tuple(
         (place, name.encode())
@@ -81,7 +87,7 @@ def layout(
     if typed is not None:
         plain = tuple((place, _field_of(name, typed)) for place, name in plain)
     for place, name in plain:
-        if not _is_json(name, typed):
+        if not _is_taken(name, schema.field(place).type, typed):
             _check_field(schema.field(place))
     pairs, fields = at["pairs"], at["fields"]
     _check_nested(schema, pairs, fields)
@@ -101,10 +107,14 @@ def _field_of(name: bytes, typed: Schema) -> bytes:
     return name
 
 
-def _is_json(name: bytes, typed: Schema | None) -> bool:
-    """Whether a column can hold what is nested."""
+def _is_taken(name: bytes, kind: Any, typed: Schema | None) -> bool:
+    """Whether a column of a schema takes columns of this type; values may be refused later."""
+    import pyarrow as pa
+
     column = None if typed is None else typed.column(name)
-    return column is not None and column.type.name == "json"
+    if column is None:
+        return False
+    return column.type.name == "json" or not pa.types.is_nested(kind)
 
 
 def _check_typed(typed: Schema, names: Sequence[bytes], *, whole: bool) -> None:

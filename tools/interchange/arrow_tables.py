@@ -29,6 +29,7 @@ from pyarrow import ipc, parquet
 from logstore.errors import OptionError, UsageError
 from logstore.scan import column_texts, conversion, intake
 from logstore.scan.intake import is_plain
+from logstore.schema.stream_schema import Schema
 
 ARROW_FILE, ARROW_FILE_HEAD_BYTES = b"ARROW1", 8  # first and last bytes; size with padding
 
@@ -40,13 +41,31 @@ class Table:
         self._name = name or "what comes from stdin"
         self._source = self._guarded(lambda: _opened(file, kind, seekable=seekable), 0)
         schema = "schema_arrow" if kind == "parquet" else "schema"
-        given = self._guarded(lambda: getattr(self._source, schema), 0)
+        self.given = self._guarded(lambda: getattr(self._source, schema), 0)
         self.schema = self._guarded(
-            lambda: pa.schema([pa.field(each.name, _plain_type(each)) for each in given]), 0
+            lambda: pa.schema([pa.field(each.name, _plain_type(each)) for each in self.given]), 0
         )
+        self._find_changed()
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; 0: that is not known."""
+        metadata = getattr(self._source, "metadata", None)
+        return int(getattr(metadata, "num_rows", 0))
+
+    def type_by(self, schema: Schema) -> None:
+        """Leave columns as they are whose types the schema of a stream takes."""
+        fields = [
+            given if _keeps_type(given.name, schema) else plain
+            for given, plain in zip(self.given, self.schema, strict=True)
+        ]
+        self.schema = pa.schema(fields)
+        self._find_changed()
+
+    def _find_changed(self) -> None:
         self._changed = [
             place
-            for place, (old, new) in enumerate(zip(given, self.schema, strict=True))
+            for place, (old, new) in enumerate(zip(self.given, self.schema, strict=True))
             if old.type != new.type
         ]
 
@@ -156,6 +175,12 @@ def _plain_type(field: Any) -> Any:
         f"column {field.name!r} of {kind} cannot be a field, which is text, bytes, a number, a "
         "time, or nested: cast it, or leave it out"
     )
+
+
+def _keeps_type(name: str, schema: Schema) -> bool:
+    """Whether a column goes as it is to its column of a schema; for text it becomes text here."""
+    column = schema.column(name.encode("utf-8", "surrogateescape"))
+    return column is not None and column.type.name != "string"
 
 
 def _plain_column(column: Any, field: Any, row: int) -> Any:
