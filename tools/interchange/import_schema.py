@@ -31,6 +31,7 @@ from logstore.tools.interchange.text_rows import WRAPPERS, RowIDs, one_by_one
 
 if TYPE_CHECKING:
     from logstore.api.stream import Stream
+    from logstore.schema.column_types import ColumnType
     from logstore.tools.interchange.text_lines import HeaderNames
 
 NONE = "none"  # instead of a schema
@@ -94,13 +95,24 @@ class ImportSchema:
             return False
         try:
             found = schema_inference.infer(map(_flat, rows))
-            wider = schema_inference.wider(self.schema, found)
+            columns = [self._kept(column, rows) for column in found.columns]
+            wider = schema_inference.wider(self.schema, Schema(columns))
         except OptionError:
             return False
         if wider == self.schema:
             return False
         self.schema, self._to_set = wider, True
         return True
+
+    def _kept(self, found: Column, rows: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> Column:
+        """A column that rows seem to have, as the schema has it if it can read them all."""
+        column = self.schema.column(found.field)
+        if column is None:
+            return found
+        texts = (text for row in rows for name, text in row if name == found.field)
+        if all(text is None or _reads(column.type, text) for text in texts):
+            return found._replace(type=column.type)
+        return found
 
     def settle(self, *, create: bool) -> int:
         """Have the stream have the schema; the position of it. SchemaError for a stored entry that
@@ -112,6 +124,14 @@ class ImportSchema:
             self._to_set, self.was_set = False, True
         record = opened_of(self._stream).record(self._stream.name)
         return 0 if record is None else record.schema_at
+
+
+def _reads(kind: ColumnType, text: bytes) -> bool:
+    try:
+        kind.read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _flat(pairs: Iterable[tuple[bytes, bytes | None]]) -> list[bytes]:
