@@ -219,7 +219,7 @@ class Values(_Reading):
         packs = isinstance(codec, Msgpack)
         self._encoders: Encoders = _PACKERS if packs else _Encoders(lambda: codec.encode)
         self._decode: Callable[[bytes], Any] = _UNPACK if packs else codec.decode
-        self.quick_row: Callable[[dict[Any, Any]], Any] = self._encoders.fields
+        self.quick_row: Callable[[Any], Any] = self._encoders.fields  # raises if it is no dict
         self.decode: Any = self._decode if encoding is None else self._of_text
         self.make_fields: Any = _make_fields
 
