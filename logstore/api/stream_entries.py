@@ -96,9 +96,13 @@ class StreamEntries(Generic[T]):
         """What finds the entries that match."""
         if where is None:
             return None
-        from logstore.api.entry_reads import matching
+        from logstore.api.entry_reads import matching, matching_text
 
-        return matching(where, self._opened.encoding, self._values)
+        values = self._values
+        if not isinstance(where, str):
+            return matching(where, self._opened.encoding, values)
+        schema = getattr(values, "schema", None)
+        return matching_text(where, self._name, self._opened.encoding, values, schema)
 
     # -- entries ------------------------------------------------------------------------------
     def get(self, id: IDLike) -> Entry[T] | None:

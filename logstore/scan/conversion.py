@@ -63,6 +63,8 @@ class Shape:
         """A column as its type."""
         import pyarrow as pa
 
+        if target.read is not None:
+            return _read_each(array, target.read, target.type)
         if array.type == target.type:
             return array
         if not target.standard:
@@ -73,6 +75,15 @@ class Shape:
             pairs = pa.StructArray.from_arrays(named, fields=inner)
             return pa.ListArray.from_arrays(array.offsets, pairs, type=target.type)
         return array.cast(target.type)
+
+
+def _read_each(array: Any, read: Callable[[bytes], Any], target: Any) -> Any:
+    """What is made of each value of an array of bytes, of equal ones once."""
+    import pyarrow as pa
+
+    coded = array.dictionary_encode()
+    values = pa.array([read(each) for each in coded.dictionary.to_pylist()], target)
+    return values.take(coded.indices)
 
 
 def cast(array: Any, target: Any, column: str, *, strict: bool) -> Any:
