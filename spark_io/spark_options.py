@@ -67,6 +67,7 @@ OF_READ = (
     "asOf",
     "table",
     "failOnDataLoss",
+    "typedColumns",
 )
 OF_STREAM_READ = ("maxRowsPerTrigger", "maxBytesPerTrigger", "progressGroup")
 OF_WRITE = ("path", "stream", "create", "idColumn", "ifExists", "producer", "checkpointLocation")
@@ -296,6 +297,7 @@ class SourceOptions:
     store_column: str = STORE_COLUMN  # the name of the column for the place of a row's store
     as_of: tuple[str, ...] = ()  # tokens of moments; empty: now
     fail_on_loss: bool = True  # what cannot be read is an error, and is not left out
+    typed: bool = True  # without a schema there are the columns of the one kept with the streams
 
     @property
     def path(self) -> str:
@@ -343,6 +345,7 @@ def parse_read(options: Mapping[str, str]) -> SourceOptions:
         store_column,
         _moments(given),
         _flag(given, "failondataloss", default=True),
+        _flag(given, "typedcolumns", default=True),
     )
 
 
