@@ -408,7 +408,8 @@ class StreamEntries(Generic[T]):
                     return made
         self._typed = False  # it is looked up again
         encoding = self._opened.encoding
-        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        at = typed.schema_at
+        step, _ = arguments.one(self._name, row, id, encoding, create, options, at)
         added = self._opened.commit(step, options.get("sync"))
         return None if added is None else added[0]
 
@@ -508,9 +509,10 @@ class StreamEntries(Generic[T]):
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
         typed = self._arrow_values()
         batches = self._arrow_batches(data, batch, id_column, typed)
-        steps = arguments.table_steps(self._name, batches, typed)
+        steps = arguments.table_steps(self._name, batches)
         given = IDRuns()
-        for _ in self._commit_each(given, steps, arguments.terms(create, {}), sync):
+        terms = arguments.terms(create, {}, 0 if typed is None else typed.schema_at)
+        for _ in self._commit_each(given, steps, terms, sync):
             pass
         return given
 
@@ -552,9 +554,11 @@ class StreamEntries(Generic[T]):
                 raise OptionError("rows of Arrow have no idempotent IDs: leave out producer")
             typed = self._arrow_values()
             batches = self._arrow_batches(rows, batch, "", typed)
-            steps = arguments.table_steps(self._name, batches, typed)
+            terms = terms._replace(schema_at=0 if typed is None else typed.schema_at)
+            steps = arguments.table_steps(self._name, batches)
         else:
-            encoding = self._opened.encoding
+            encoding, values = self._opened.encoding, self._values
+            terms = terms._replace(schema_at=0 if values is None else values.schema_at)
             steps = arguments.steps(self._name, rows, batch, self._made_ready, encoding, options)
         return self._commit_each(given, steps, terms, options.get("sync"))
 

@@ -380,7 +380,8 @@ class TransactionStream(Generic[T]):
                 return plain
         encoding, values = self._steps.opened.encoding, self._writing()
         row = fields if values is None else values.row(fields)
-        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        at = 0 if values is None else values.schema_at
+        step, _ = arguments.one(self._name, row, id, encoding, create, options, at)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
         return self._steps.take(step, _first)
@@ -394,8 +395,8 @@ class TransactionStream(Generic[T]):
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_names(options, RowOptions, "add_many")
-        terms = arguments.terms(create, options)
         encoding, values = self._steps.opened.encoding, self._writing()
+        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
         steps = list(arguments.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 

@@ -203,6 +203,7 @@ class _Reading:
 class Values(_Reading):
     """How the values of one stream are written and read: its codec, and the store's encoding."""
 
+    schema_at = 0  # of no schema
     __slots__ = (
         "_decode",
         "_encoders",
@@ -330,13 +331,17 @@ class TypedValues(_Reading):
         return _typed_again, (self.schema.text, self.schema_at, self.encoding)
 
     def row(self, fields: Any) -> Any:
-        """The fields of an add as they are stored; what is no row stays as it is, to be refused.
+        """The fields of an add as they are stored.
 
         Raises:
             SchemaError: the row does not fit.
+            InvalidEntryError, EntryTypeError, TooLargeError: it is no row.
         """
         pairs = _pairs_of(fields)
-        return fields if pairs is None else self.schema.row(pairs)
+        if pairs is None:
+            flat = arguments.rows([fields], self.encoding).flat(0)
+            pairs = zip(flat[::2], flat[1::2], strict=True)
+        return self.schema.row(pairs)
 
     def condition(self, where: Mapping[Any, Any]) -> Any:
         """The fields of a condition as they are stored. SchemaError for a value of another type."""
@@ -376,9 +381,9 @@ class TypedValues(_Reading):
 
 
 def _pairs_of(fields: Any) -> Iterable[Any] | None:
-    """The pairs of a row; None if it is none."""
+    """The pairs of a row with names of text; None if it is none."""
     if isinstance(fields, Mapping):
-        return fields.items()
+        fields = fields.items()
     if isinstance(fields, str | bytes) or not isinstance(fields, Iterable):
         return None
     pairs = list(fields)
