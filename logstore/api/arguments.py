@@ -98,6 +98,7 @@ class AddTerms(NamedTuple):
     rule: TrimRule | None
     expected: StreamID | None
     ttl_ms: int | None
+    schema_at: int = 0  # of the schema by which the rows are written, as ``add.Add`` has it
 
     def request(
         self,
@@ -134,7 +135,7 @@ def _are_usual(options: AddOptions) -> bool:
     )
 
 
-def terms(create: bool, options: RowOptions) -> AddTerms:
+def terms(create: bool, options: RowOptions, schema_at: int = 0) -> AddTerms:
     """The terms of these options. OptionError, InvalidIDError."""
     check_flag(create, "create")
     rule = Trimming(
@@ -146,16 +147,22 @@ def terms(create: bool, options: RowOptions) -> AddTerms:
     ).rule()
     expected = options.get("expected_last_id")
     last = None if expected is None else parse_id(expected)
-    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")))
+    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")), schema_at)
 
 
 def one(
-    name: bytes, fields: Row, id: IDLike, encoding: str | None, create: bool, options: AddOptions
+    name: bytes,
+    fields: Row,
+    id: IDLike,
+    encoding: str | None,
+    create: bool,
+    options: AddOptions,
+    schema_at: int = 0,
 ) -> tuple[AddOp, Add]:
     """What adds one entry, and what the engine is asked for by it."""
     check_names(options, AddOptions, "add")
     ids = add_id(id)
-    request = terms(create, options).request(name, rows([fields], encoding), ids)
+    request = terms(create, options, schema_at).request(name, rows([fields], encoding), ids)
     producer, idempotent_id = options.get("producer"), options.get("idempotent_id")
     if producer is None and idempotent_id is None:
         return partial(add.add, request=request), request
