@@ -16,7 +16,7 @@ import logstore
 from logstore import format as fmt
 from logstore.engine.commit import log_tail
 from logstore.engine.commit.committer import Committer
-from logstore.errors import CorruptFrameError, TooLargeError
+from logstore.errors import CorruptFrameError, TooLargeError, UnreadableError
 from logstore.features import schedule_rows
 from logstore.features.expiry import Expire
 from logstore.features.idempotent_ids import NOTHING, Idempotent
@@ -230,6 +230,75 @@ def test_frames_behind_damage_are_found_once_each() -> None:
     assert not log_reader.behind(
         held, SEED, 1, START + 50, end, fmt.position(1, START + 50)
     ).damaged
+
+
+def test_a_scan_ends_where_it_is_told() -> None:
+    """What stands there may be of a commit that is not published, or half written."""
+    data = _log(NOTES, NOTES)
+    every = _scan(data)
+    held = Held(data, START)
+    for count, frame in enumerate(every):
+        assert list(log_reader.scan(held, SEED, 1, START, frame.offset)) == every[:count]
+        for end in range(frame.offset + 1, frame.end_offset):
+            found = list[log_reader.LogFrame]()
+            with pytest.raises(CorruptFrameError) as caught:
+                found.extend(log_reader.scan(held, SEED, 1, START, end))
+            assert (caught.value.segment, caught.value.offset) == (1, frame.offset)
+            assert found == every[:count]
+
+
+@pytest.mark.parametrize("size", [(8 << 20) - 1, 8 << 20, (8 << 20) + 1, 9 << 20])
+def test_a_large_frame_is_read_whole_or_left_out(size: int) -> None:
+    """Above 8 MiB it is checked before memory is taken for it."""
+    body = frames.Note(b"x" * size)
+    data = _log([body, frames.Note(b"behind")])
+    held, end = Held(data, START), START + len(data)
+    assert log_reader.read_frame(held, SEED, 1, START, end).body() == body
+    first, last = log_reader.scan(held, SEED, 1, START, end, bodies=False)
+    assert (first.payload_bytes, first.kind, first.ordinal) == (size, Kind.NOTE, 0)
+    assert (first.position, first.end_offset) == (fmt.position(1, START), last.offset)
+    assert last.body() == frames.Note(b"behind")
+    broken = Held(data[:-100] + bytes([data[-100] ^ 1]) + data[-99:], START)
+    for bodies in (False, True):
+        with pytest.raises(CorruptFrameError, match="checksum"):
+            list(log_reader.scan(broken, SEED, 1, START, end, bodies=bodies))
+        short = Held(data[: size // 2], START)
+        with pytest.raises(CorruptFrameError, match="cut off"):
+            list(log_reader.scan(short, SEED, 1, START, end, bodies=bodies))
+
+
+class Unreadable(Held):
+    """Bytes of which the disk does not give back some."""
+
+    def __init__(self, data: bytes, offset: int, lost: range) -> None:
+        super().__init__(data, offset)
+        self.lost = lost
+
+    def pread(self, size_bytes: int, offset: int) -> bytes:
+        if size_bytes and offset < self.lost.stop and offset + size_bytes > self.lost.start:
+            raise UnreadableError("lost", offset=max(offset, self.lost.start))
+        return super().pread(size_bytes, offset)
+
+
+@pytest.mark.parametrize("lost", [range(4096, 8192), range(4096, 16384), range(8192, 12288)])
+def test_frames_beside_a_sector_that_is_lost_are_read(lost: range) -> None:
+    """All before it, and all behind it, once each; the error names the segment."""
+    data = _log([frames.Note(b"%d" % number * 50) for number in range(300)], NOTES)
+    every = _scan(data)
+    held, end = Unreadable(data, START, lost), START + len(data)
+    before = [each for each in every if each.end_offset <= lost.start]
+    behind = [each for each in every if each.offset >= lost.stop]
+    assert before
+    assert behind
+    found = list[log_reader.LogFrame]()
+    with pytest.raises(UnreadableError) as caught:
+        found.extend(log_reader.scan(held, SEED, 1, START, end))
+    assert found == before
+    assert caught.value.segment == 1
+    assert list(log_reader.next_valid(held, SEED, 1, START, end)) == before + behind
+    assert log_reader.resume_offset(held, SEED, 1, before[-1].end_offset, end) == behind[0].offset
+    assert log_reader.readable(held, 100, lost.start) == b""
+    assert log_reader.readable(held, 100, lost.start - 9) == held.pread(9, lost.start - 9)
 
 
 def test_a_node_is_read_only_where_its_locator_says() -> None:
