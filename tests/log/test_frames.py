@@ -196,6 +196,10 @@ def test_a_commit_must_be_whole_and_follow_the_one_before() -> None:
             list(log_reader.commits(iter(wrong), None))
     with pytest.raises(CorruptFrameError):
         list(log_reader.commits(iter(frames_of), 1))
+    for count in (4, 5):  # the place where the one that is not whole begins: there it is cut off
+        with pytest.raises(CorruptFrameError, match="not complete") as caught:
+            list(log_reader.commits(iter(frames_of[:count]), None))
+        assert (caught.value.segment, caught.value.offset) == (1, frames_of[3].offset)
     assert len(list(log_reader.commits(iter(frames_of), 0))) == 2
 
 
@@ -224,12 +228,33 @@ def test_frames_behind_damage_are_found_once_each() -> None:
     assert log_reader.resume_offset(held, SEED, 1, START, end) == START + size
     assert log_reader.resume_offset(held, SEED, 1, end - 5, end) == end
     # A later frame knew 50 bytes to be durable; what is promised counts as well.
-    assert log_reader.behind(held, SEED, 1, START + 49, end, 0).damaged
+    assert log_reader.behind(held, SEED, 1, START + 49, end, 0) == (True, False)
     assert log_reader.behind(held, SEED, 1, START + 50, end, 0) == (False, True)
-    assert log_reader.behind(held, SEED, 1, START + 50, end, fmt.position(1, START + 51)).damaged
+    promised = fmt.position(1, START + 51)
+    assert log_reader.behind(held, SEED, 1, START + 50, end, promised) == (True, False)
     assert not log_reader.behind(
         held, SEED, 1, START + 50, end, fmt.position(1, START + 50)
     ).damaged
+
+
+def test_a_frame_may_begin_at_the_byte_behind_a_bad_one() -> None:
+    buffer = CommitBuffer(fmt.position(1, START + 1), 1)
+    for body in NOTES:
+        add_frame(buffer, body)
+    data = b"\0" + buffer.encode(SEED, 0)
+    held, end = Held(data, START), START + len(data)
+    found = list(log_reader.next_valid(held, SEED, 1, START, end))
+    assert [each.body() for each in found] == NOTES
+    assert log_reader.resume_offset(held, SEED, 1, START, end) == START + 1
+
+
+def test_a_tail_without_the_end_of_a_commit_is_not_complete() -> None:
+    """Such a tail is cut off; one with a commit in it is told."""
+    size = fmt.FRAME_HEAD_BYTES + 3
+    torn, whole = _log(NOTES)[: 2 * size], _log(NOTES, NOTES)
+    for data, complete in ((b"", False), (torn, False), (whole, True)):
+        held, end = Held(b"\0" + data[1:], START), START + len(data)
+        assert log_reader.behind(held, SEED, 1, START, end, 0) == (False, complete)
 
 
 def test_a_scan_ends_where_it_is_told() -> None:
@@ -257,6 +282,7 @@ def test_a_large_frame_is_read_whole_or_left_out(size: int) -> None:
     first, last = log_reader.scan(held, SEED, 1, START, end, bodies=False)
     assert (first.payload_bytes, first.kind, first.ordinal) == (size, Kind.NOTE, 0)
     assert (first.position, first.end_offset) == (fmt.position(1, START), last.offset)
+    assert first.payload == b""
     assert last.body() == frames.Note(b"behind")
     broken = Held(data[:-100] + bytes([data[-100] ^ 1]) + data[-99:], START)
     for bodies in (False, True):
@@ -298,6 +324,7 @@ def test_frames_beside_a_sector_that_is_lost_are_read(lost: range) -> None:
     assert list(log_reader.next_valid(held, SEED, 1, START, end)) == before + behind
     assert log_reader.resume_offset(held, SEED, 1, before[-1].end_offset, end) == behind[0].offset
     assert log_reader.readable(held, 100, lost.start) == b""
+    assert log_reader.readable(held, 1, lost.start - 1) == held.pread(1, lost.start - 1)
     assert log_reader.readable(held, 100, lost.start - 9) == held.pread(9, lost.start - 9)
 
 
