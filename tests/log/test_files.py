@@ -7,6 +7,7 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+import msgpack
 import pytest
 
 import logstore
@@ -21,12 +22,14 @@ from logstore.log import (
     hint,
     pinfile,
     segment,
+    shipfile,
     storefile,
     versioned,
 )
 from logstore.log.chain import Link
 from logstore.log.pinfile import Pin
 from logstore.log.segment import SegmentHead
+from logstore.log.shipfile import NEVER, ShipRecord
 from logstore.recovery import index_validity
 
 UUID = bytes(range(16))
@@ -88,6 +91,48 @@ def test_a_pin_holds_until_its_time(store: Path) -> None:
     other = pinfile.new_id()
     pinfile.path(store, other).write_bytes(whole)  # one pin under another's name
     assert pinfile.read(fs, store, other) is None
+
+
+SHIPPED = ShipRecord(fmt.position(7, 500), 1234, (9, 11), "s3://bucket/races", "ab" * 16)
+
+
+def test_a_ship_covers_what_stands_before_its_position() -> None:
+    """Retention drops what is covered: one byte more, and it drops what nobody was shipped."""
+    for segment_number, offset, covered in (
+        (7, 499, True), (7, 500, False), (7, 501, False), (8, 0, False), (6, 900, True),
+        (9, 64, True), (10, 64, False), (11, 1 << 31, True), (12, 64, False),
+    ):  # fmt: skip
+        assert SHIPPED.covers(fmt.position(segment_number, offset)) == covered
+    assert not SHIPPED.covers(0)  # it stands nowhere
+    assert not any(map(NEVER.covers, (0, 1, fmt.position(1, 64))))
+
+
+def test_a_record_of_ships_is_whole_or_says_never(store: Path) -> None:
+    fs = FileSystem()
+    assert shipfile.read(fs, store) == ShipRecord(0, 0, (), "", "")
+    shipfile.write(fs, store, SHIPPED)
+    assert shipfile.read(fs, store) == SHIPPED
+    place = store / file_names.SHIPPED
+    whole = place.read_bytes()
+    for at in range(len(whole)):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert shipfile.read(fs, store) == NEVER
+        place.write_bytes(whole[:at])
+        assert shipfile.read(fs, store) == NEVER
+    # That of a logstore that had no lines, and one whose content is of another kind.
+    body = SHIPPED._asdict()
+    del body["line"]
+    place.write_bytes(versioned.sealed(msgpack.packb(body)))
+    assert shipfile.read(fs, store) == SHIPPED._replace(line="")
+    for name, other in (("position", "text"), ("compacted", 5), ("shipped_ms", None)):
+        place.write_bytes(versioned.sealed(msgpack.packb({**body, name: other})))
+        assert shipfile.read(fs, store) == NEVER
+
+
+def test_lines_of_ships_have_names_of_their_own() -> None:
+    names = {shipfile.new_line() for _ in range(100)}
+    assert len(names) == 100
+    assert {len(bytes.fromhex(name)) for name in names} == {16}
 
 
 def test_a_hint_is_written_by_one_at_a_time(store: Path) -> None:
