@@ -62,6 +62,7 @@ from logstore.options import (
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
+    from logstore.api.values import TypedValues
     from logstore.engine.groups.ack import NackDelay
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import ProducerRequest
@@ -184,22 +185,28 @@ def steps(
     producer = options.get("producer")
     if producer is None:
         for ids, batch in batches(rows, size, made):
-            yield partial(_adding, name, batch, ids)
+            yield partial(_adding, name, batch, ids, 0)
         return
     for asked, batch in _asked_batches(rows, size, producer, encoding, made):
         yield partial(_adding_once, name, batch, asked)
 
 
 def table_steps(
-    name: bytes, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]]
+    name: bytes,
+    batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
+    typed: TypedValues | None,
 ) -> Iterator[Callable[[AddTerms], AddOp]]:
-    """The same of rows that are batches already."""
+    """The same of rows that are batches already, written by a schema if there is one."""
+    schema_at = 0 if typed is None else typed.schema_at
     for ids, batch in batches:
-        yield partial(_adding, name, batch, ids)
+        yield partial(_adding, name, batch, ids, schema_at)
 
 
-def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: AddTerms) -> AddOp:
-    return partial(add.add, request=on.request(name, batch, ids))
+def _adding(
+    name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, schema_at: int, on: AddTerms
+) -> AddOp:
+    request = on.request(name, batch, ids)
+    return partial(add.add, request=request._replace(schema_at=schema_at))
 
 
 def _adding_once(name: bytes, batch: RowBatch, asked: ProducerRequest, on: AddTerms) -> AddOp:
@@ -324,13 +331,15 @@ def _reader_of(data: Any) -> Any:
 
 
 def table_batches(
-    data: Any, size: int, id_column: str = ""
+    data: Any, size: int, id_column: str, typed: TypedValues | None
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
-    """Rows in batches, each with its IDs. OptionError for columns that cannot be."""
+    """Rows in batches, each with its IDs, written by a schema if there is one. OptionError,
+    SchemaError for columns that cannot be."""
     from logstore.scan import intake
 
     reader = _reader_of(data)
-    layout = intake.layout(reader.schema, id_column, streams=False)
+    schema = None if typed is None else typed.schema
+    layout = intake.layout(reader.schema, id_column, streams=False, typed=schema)
     return _table_batches(reader, size, layout)
 
 

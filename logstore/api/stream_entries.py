@@ -484,7 +484,8 @@ class StreamEntries(Generic[T]):
 
         Args:
             data: a table, record batch or reader of pyarrow, a DataFrame, or what else has an Arrow
-                stream. Its columns are fields, null is a field that an entry does not have;
+                stream. Its columns are fields, null is a field that an entry does not have; values
+                become text, or what the stream's schema has for them (docs/schemas.md);
                 ``id``, or ``ms`` and ``seq``, or ``ts`` are the ID, and ``pairs`` and ``fields``
                 are fields, so that what ``scan`` reads can be added. ``stream`` is left out.
             id_column: the column of the ID: text, milliseconds or a timestamp; "*": the store gives
@@ -503,28 +504,43 @@ class StreamEntries(Generic[T]):
             EntryTypeError: ``data`` is none of these.
             TooLargeError: a field or an entry is over its limit.
             OptionError: a column can be no field or no ID; options are not valid.
+            SchemaError: a value is not of its column's type in the stream's schema: it names the
+                row; or a column is missing, or is none of the schema.
             UsageError: pyarrow is not installed, or the stream has a codec.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        steps = arguments.table_steps(self._name, self._arrow_batches(data, batch, id_column))
+        typed = self._arrow_values()
+        batches = self._arrow_batches(data, batch, id_column, typed)
+        steps = arguments.table_steps(self._name, batches, typed)
         given = IDRuns()
         for _ in self._commit_each(given, steps, arguments.terms(create, {}), sync):
             pass
         return given
 
+    def _arrow_values(self) -> TypedValues | None:
+        """How columns of Arrow are written: by the schema of the stream. UsageError if it has a
+        codec."""
+        self._typed = False  # it is looked up again
+        values = self._values
+        if values is None:
+            return None
+        from logstore.api.values import TypedValues
+
+        if not isinstance(values, TypedValues):
+            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
+        return values
+
     def _arrow_batches(
-        self, data: Any, batch: int, id_column: str = ""
+        self, data: Any, batch: int, id_column: str, typed: TypedValues | None
     ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
         from logstore.loading import needing
 
-        if self._values is not None:
-            raise UsageError("rows of Arrow do not go through the stream's codec: use add_many")
         if isinstance(data, StreamEntries):  # of which Arrow does not keep what is no UTF-8
             raise EntryTypeError(
                 "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
                 "what is to be read of it, as add_arrow(stream.scan())"
             )
-        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column))
+        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column, typed))
 
     def _adding(
         self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
@@ -538,7 +554,9 @@ class StreamEntries(Generic[T]):
         if _is_table(rows):
             if options.get("producer") is not None:
                 raise OptionError("rows of Arrow have no idempotent IDs: leave out producer")
-            steps = arguments.table_steps(self._name, self._arrow_batches(rows, batch))
+            typed = self._arrow_values()
+            batches = self._arrow_batches(rows, batch, "", typed)
+            steps = arguments.table_steps(self._name, batches, typed)
         else:
             encoding = self._opened.encoding
             made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
