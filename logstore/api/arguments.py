@@ -185,28 +185,22 @@ def steps(
     producer = options.get("producer")
     if producer is None:
         for ids, batch in batches(rows, size, made):
-            yield partial(_adding, name, batch, ids, 0)
+            yield partial(_adding, name, batch, ids)
         return
     for asked, batch in _asked_batches(rows, size, producer, encoding, made):
         yield partial(_adding_once, name, batch, asked)
 
 
 def table_steps(
-    name: bytes,
-    batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
-    typed: TypedValues | None,
+    name: bytes, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]]
 ) -> Iterator[Callable[[AddTerms], AddOp]]:
-    """The same of rows that are batches already, written by a schema if there is one."""
-    schema_at = 0 if typed is None else typed.schema_at
+    """The same of rows that are batches already."""
     for ids, batch in batches:
-        yield partial(_adding, name, batch, ids, schema_at)
+        yield partial(_adding, name, batch, ids)
 
 
-def _adding(
-    name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, schema_at: int, on: AddTerms
-) -> AddOp:
-    request = on.request(name, batch, ids)
-    return partial(add.add, request=request._replace(schema_at=schema_at))
+def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: AddTerms) -> AddOp:
+    return partial(add.add, request=on.request(name, batch, ids))
 
 
 def _adding_once(name: bytes, batch: RowBatch, asked: ProducerRequest, on: AddTerms) -> AddOp:

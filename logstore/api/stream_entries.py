@@ -511,9 +511,10 @@ class StreamEntries(Generic[T]):
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
         typed = self._arrow_values()
         batches = self._arrow_batches(data, batch, id_column, typed)
-        steps = arguments.table_steps(self._name, batches, typed)
+        steps = arguments.table_steps(self._name, batches)
+        terms = arguments.terms(create, {}, 0 if typed is None else typed.schema_at)
         given = IDRuns()
-        for _ in self._commit_each(given, steps, arguments.terms(create, {}), sync):
+        for _ in self._commit_each(given, steps, terms, sync):
             pass
         return given
 
@@ -549,18 +550,18 @@ class StreamEntries(Generic[T]):
         are no rows; asked once more, it goes on with what came since.
         """
         arguments.check_between(batch, "batch", 1, BATCH_MAX_ROWS)
-        values = self._values
-        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         if _is_table(rows):
             if options.get("producer") is not None:
                 raise OptionError("rows of Arrow have no idempotent IDs: leave out producer")
             typed = self._arrow_values()
+            values: Values | TypedValues | None = typed
             batches = self._arrow_batches(rows, batch, "", typed)
-            steps = arguments.table_steps(self._name, batches, typed)
+            steps = arguments.table_steps(self._name, batches)
         else:
-            encoding = self._opened.encoding
+            values, encoding = self._values, self._opened.encoding
             made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
             steps = arguments.steps(self._name, rows, batch, made, encoding, options)
+        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         return self._commit_each(given, steps, terms, options.get("sync"))
 
     def _commit_each(
