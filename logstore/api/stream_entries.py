@@ -541,7 +541,8 @@ class StreamEntries(Generic[T]):
                 "a stream is no table: add_many((entry.id, entry.pairs) for entry in stream), or "
                 "what is to be read of it, as add_arrow(stream.scan())"
             )
-        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column, typed))
+        schema = None if typed is None else typed.schema
+        return needing("arrow", lambda: arguments.table_batches(data, batch, id_column, schema))
 
     def _adding(
         self, given: IDRuns, rows: Any, batch: int, create: bool, options: RowOptions
