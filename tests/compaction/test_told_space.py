@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import logstore
+from logstore import format as fmt
 from logstore.api.opening import opened_of
 from logstore.compaction import erasure
 from logstore.compaction.usage import SpaceUsage, usage
@@ -17,6 +18,7 @@ from logstore.engine.runtime import maintenance_locks
 from logstore.fs import LOCAL
 from logstore.log import file_names, log_reader
 from tests.compaction.conftest import Store
+from tests.retention.retained import nodes_of
 from tests.support.inside import roll
 
 SEGMENT = 256 << 10
@@ -113,10 +115,20 @@ def deleted_while_open(store: Store) -> None:
     stream.add_many(rows(400))
 
 
+def drop_beside_few_deletes(store: Store) -> None:
+    """In each segment nodes that live, most of each, stand beside more that are dead."""
+    for _ in range(30):
+        filled(store, count=150)
+        filled(store, "other", 50)
+    roll(store)
+    store.stream("other").delete(*[entry.id for entry in store.stream("other")][::10])
+    store.drop("s")
+
+
 WITHOUT = [nothing, single_adds, import_in_batches, groups]
 WITH = [
     deletes, few_deletes, trim, trimmed_to_nothing, drop, drop_in_the_active_segment,
-    drop_of_single_adds, rename_over, many_streams, deleted_while_open,
+    drop_of_single_adds, rename_over, many_streams, deleted_while_open, drop_beside_few_deletes,
 ]  # fmt: skip
 
 
@@ -335,6 +347,21 @@ def test_each_stream_has_what_is_its_own(path: Path) -> None:
     both = holes.live_bytes + holes.tombstoned_bytes
     assert abs(both - whole.live_bytes) < both / 20  # the same entries were added
     assert holes.tombstoned_bytes == pytest.approx(both / 4, rel=0.1)
+
+
+def test_entries_of_an_open_node_are_live(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with logstore.open(path, background=False) as store:
+        for n in range(12):
+            store.stream("s").add({"n": n, "pad": "x" * 200})
+        (node,) = nodes_of(store, b"s")
+        assert node.open
+    found = measured(path)
+    (use,) = found.streams
+    assert (use.entries, use.nodes, use.tombstoned_bytes) == (12, 1, 0)
+    assert use.live_bytes == node.size_bytes + fmt.FRAME_HEAD_BYTES
+    assert found.segments[0].streams == {b"s": use.live_bytes}
+    assert use.segments == {1}
 
 
 def test_reclaimed_bytes_are_no_longer_counted_as_dead(path: Path) -> None:
