@@ -164,6 +164,34 @@ def test_reclaimable_bytes_equal_the_bytes_given_back(
     assert again <= 0.06 * before + 4096
 
 
+def test_no_more_is_told_than_is_given_back_where_nodes_are_small(tmp_path: Path) -> None:
+    """Each that moves costs its place in a frame and in a hint, which is as much as it holds."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, segment_bytes=SEGMENT, node_max_entries=2) as store:
+        for _ in range(40):
+            store.stream("s").add_many({"n": n} for n in range(300))
+            store.stream("other").add_many({"n": n} for n in range(160))
+        roll(store)
+        store.drop("s")
+        before, told = log_bytes(path), store.info().reclaimable_bytes
+        store.compact()
+        given = before - log_bytes(path)
+    print(f"told {told}, given {given}, of {before}")
+    assert given / 2 < told <= given
+
+
+def test_deleted_bytes_of_single_adds_are_those_of_their_frames(tmp_path: Path) -> None:
+    """Of nodes that are gone, and of one of which a part is."""
+    path = tmp_path / "store"
+    with logstore.open(path, background=False, node_max_entries=4) as store:
+        for n in range(1000):
+            store.stream("s").add({"n": n, "pad": "x" * 1000})
+        store.stream("s").trim(max_entries=50, approximate=False)
+        assert 0.89 < store.info().deleted_bytes / log_bytes(path) < 0.95
+        store.stream("s").trim(max_entries=0, approximate=False)
+        assert 0.93 < store.info().deleted_bytes / log_bytes(path) < 1
+
+
 @pytest.mark.parametrize("shape", WITHOUT, ids=named)
 def test_no_deleted_bytes_where_nothing_was_deleted(
     tmp_path: Path, shape: Callable[[Store], None]
