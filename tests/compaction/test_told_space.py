@@ -164,7 +164,10 @@ def test_reclaimable_bytes_equal_the_bytes_given_back(
     assert again <= 0.06 * before + 4096
 
 
-def test_no_more_is_told_than_is_given_back_where_nodes_are_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deletes", [False, True])
+def test_no_more_is_told_than_is_given_back_where_nodes_are_small(
+    tmp_path: Path, *, deletes: bool
+) -> None:
     """Each that moves costs its place in a frame and in a hint, which is as much as it holds."""
     path = tmp_path / "store"
     with logstore.open(path, background=False, segment_bytes=SEGMENT, node_max_entries=2) as store:
@@ -173,6 +176,8 @@ def test_no_more_is_told_than_is_given_back_where_nodes_are_small(tmp_path: Path
             store.stream("other").add_many({"n": n} for n in range(160))
         roll(store)
         store.drop("s")
+        if deletes:  # one of the two of each node
+            store.stream("other").delete(*[entry.id for entry in store.stream("other")][::2])
         before, told = log_bytes(path), store.info().reclaimable_bytes
         store.compact()
         given = before - log_bytes(path)
