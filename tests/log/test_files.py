@@ -13,7 +13,12 @@ import pytest
 import logstore
 from logstore import format as fmt
 from logstore.crc import crc32c
-from logstore.errors import CorruptFrameError, CorruptionError, SnapshotExpiredError
+from logstore.errors import (
+    CorruptFrameError,
+    CorruptionError,
+    NotAStoreError,
+    SnapshotExpiredError,
+)
 from logstore.fs import LOCAL, FileSystem
 from logstore.log import (
     chain,
@@ -52,6 +57,17 @@ def test_only_numbers_are_segments(store: Path) -> None:
     assert file_names.segments(FileSystem(), store) == [7, 12]
 
 
+def test_the_path_of_a_log_has_its_number(store: Path) -> None:
+    """By it a store that was shipped knows which of its files are segments."""
+    log, beside = file_names.segment(store, 12), file_names.hint(store, 12)
+    for path, number in (
+        (str(log), 12), (log.name, 12), (f"log/{log.name}", 12), (str(beside), 0),
+        (log.name + file_names.TEMPORARY, 0), ("STORE", 0), ("12", 0), ("x.log", 0), ("", 0),
+        (str(file_names.checkpoint(store, 12)), 0), (f"{log.name}/STORE", 0),
+    ):  # fmt: skip
+        assert file_names.segment_number(path) == number, path
+
+
 def test_a_header_is_of_one_number_and_one_store(store: Path) -> None:
     fs = FileSystem()
     head = SegmentHead(fmt.Role.MAIN, 3, UUID, 5, 6, 7)
@@ -84,6 +100,8 @@ def test_a_pin_holds_until_its_time(store: Path) -> None:
         pinfile.check(fs, store, pin.id, 1000)
     with pytest.raises(SnapshotExpiredError, match="given back"):
         pinfile.check(fs, store, pinfile.new_id(), 0)
+    with pytest.raises(NotAStoreError, match="executors need it"):
+        pinfile.check(fs, store / "elsewhere", pin.id, 999)
     whole = pinfile.path(store, pin.id).read_bytes()
     for cut in (0, fmt.PIN_HEAD.size - 1, fmt.PIN_HEAD.size, len(whole) - 1):
         pinfile.path(store, pin.id).write_bytes(whole[:cut])
