@@ -62,11 +62,11 @@ from logstore.options import (
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.values import TypedValues
     from logstore.engine.groups.ack import NackDelay
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import ProducerRequest
     from logstore.ids import When
+    from logstore.schema.stream_schema import Schema
 
 
 class RowOptions(TypedDict, total=False):
@@ -99,7 +99,7 @@ class AddTerms(NamedTuple):
     rule: TrimRule | None
     expected: StreamID | None
     ttl_ms: int | None
-    schema_at: int = 0  # position of the schema by which the rows are written; 0: of none
+    schema_at: int = 0  # of the schema by which the rows are written, as ``add.Add`` has it
 
     def request(
         self,
@@ -325,14 +325,13 @@ def _reader_of(data: Any) -> Any:
 
 
 def table_batches(
-    data: Any, size: int, id_column: str, typed: TypedValues | None
+    data: Any, size: int, id_column: str, schema: Schema | None
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
     """Rows in batches, each with its IDs, written by a schema if there is one. OptionError,
     SchemaError for columns that cannot be."""
     from logstore.scan import intake
 
     reader = _reader_of(data)
-    schema = None if typed is None else typed.schema
     layout = intake.layout(reader.schema, id_column, streams=False, typed=schema)
     return _table_batches(reader, size, layout)
 
