@@ -62,11 +62,11 @@ from logstore.options import (
 from logstore.tuples import NamedTuple
 
 if TYPE_CHECKING:
-    from logstore.api.values import TypedValues
     from logstore.engine.groups.ack import NackDelay
     from logstore.engine.lane.native import Options
     from logstore.engine.streams.idempotency import ProducerRequest
     from logstore.ids import When
+    from logstore.schema.stream_schema import Schema
 
 
 class RowOptions(TypedDict, total=False):
@@ -99,6 +99,7 @@ class AddTerms(NamedTuple):
     rule: TrimRule | None
     expected: StreamID | None
     ttl_ms: int | None
+    schema_at: int = 0  # of the schema by which the rows are written, as ``add.Add`` has it
 
     def request(
         self,
@@ -135,7 +136,7 @@ def _are_usual(options: AddOptions) -> bool:
     )
 
 
-def terms(create: bool, options: RowOptions) -> AddTerms:
+def terms(create: bool, options: RowOptions, schema_at: int = 0) -> AddTerms:
     """The terms of these options. OptionError, InvalidIDError."""
     check_flag(create, "create")
     rule = Trimming(
@@ -147,16 +148,22 @@ def terms(create: bool, options: RowOptions) -> AddTerms:
     ).rule()
     expected = options.get("expected_last_id")
     last = None if expected is None else parse_id(expected)
-    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")))
+    return AddTerms(create, rule, last, ttl_ms(options.get("ttl")), schema_at)
 
 
 def one(
-    name: bytes, fields: Row, id: IDLike, encoding: str | None, create: bool, options: AddOptions
+    name: bytes,
+    fields: Row,
+    id: IDLike,
+    encoding: str | None,
+    create: bool,
+    options: AddOptions,
+    schema_at: int = 0,
 ) -> tuple[AddOp, Add]:
     """What adds one entry, and what the engine is asked for by it."""
     check_names(options, AddOptions, "add")
     ids = add_id(id)
-    request = terms(create, options).request(name, rows([fields], encoding), ids)
+    request = terms(create, options, schema_at).request(name, rows([fields], encoding), ids)
     producer, idempotent_id = options.get("producer"), options.get("idempotent_id")
     if producer is None and idempotent_id is None:
         return partial(add.add, request=request), request
@@ -178,28 +185,22 @@ def steps(
     producer = options.get("producer")
     if producer is None:
         for ids, batch in batches(rows, size, made):
-            yield partial(_adding, name, batch, ids, 0)
+            yield partial(_adding, name, batch, ids)
         return
     for asked, batch in _asked_batches(rows, size, producer, encoding, made):
         yield partial(_adding_once, name, batch, asked)
 
 
 def table_steps(
-    name: bytes,
-    batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]],
-    typed: TypedValues | None,
+    name: bytes, batches: Iterable[tuple[AutoID | GivenIDs, RowBatch]]
 ) -> Iterator[Callable[[AddTerms], AddOp]]:
-    """The same of rows that are batches already, written by a schema if there is one."""
-    schema_at = 0 if typed is None else typed.schema_at
+    """The same of rows that are batches already."""
     for ids, batch in batches:
-        yield partial(_adding, name, batch, ids, schema_at)
+        yield partial(_adding, name, batch, ids)
 
 
-def _adding(
-    name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, schema_at: int, on: AddTerms
-) -> AddOp:
-    request = on.request(name, batch, ids)
-    return partial(add.add, request=request._replace(schema_at=schema_at))
+def _adding(name: bytes, batch: RowBatch, ids: AutoID | GivenIDs, on: AddTerms) -> AddOp:
+    return partial(add.add, request=on.request(name, batch, ids))
 
 
 def _adding_once(name: bytes, batch: RowBatch, asked: ProducerRequest, on: AddTerms) -> AddOp:
@@ -324,14 +325,13 @@ def _reader_of(data: Any) -> Any:
 
 
 def table_batches(
-    data: Any, size: int, id_column: str, typed: TypedValues | None
+    data: Any, size: int, id_column: str, schema: Schema | None
 ) -> Iterator[tuple[AutoID | GivenIDs, RowBatch]]:
     """Rows in batches, each with its IDs, written by a schema if there is one. OptionError,
     SchemaError for columns that cannot be."""
     from logstore.scan import intake
 
     reader = _reader_of(data)
-    schema = None if typed is None else typed.schema
     layout = intake.layout(reader.schema, id_column, streams=False, typed=schema)
     return _table_batches(reader, size, layout)
 

@@ -196,10 +196,15 @@ class Steps(Generic[T]):
             if isinstance(entry, tuple):
                 self._take_acks([(name, entry)], pending)
                 continue
-            request = _asked(name, row, encoding, options)
+            schema_at = self._schema_at(name)
+            request = _asked(name, row, encoding, options)._replace(schema_at=schema_at)
             self._taken.append((partial(add.add_first, request=request), pending))
             self._frees = False
         self._entries, self._added = [], []
+
+    def _schema_at(self, name: bytes) -> int:
+        typed = self.typed(name)
+        return 0 if typed is None else typed.schema_at
 
     def _written(self, name: bytes, entry: dict[Any, Any] | tuple[Any, ...]) -> Any:
         typed = None if isinstance(entry, tuple) else self.typed(name)
@@ -380,7 +385,8 @@ class TransactionStream(Generic[T]):
                 return plain
         encoding, values = self._steps.opened.encoding, self._writing()
         row = fields if values is None else values.row(fields)
-        step, _ = arguments.one(self._name, row, id, encoding, create, options)
+        schema_at = 0 if values is None else values.schema_at
+        step, _ = arguments.one(self._name, row, id, encoding, create, options, schema_at)
         self._steps.ask_for(options.get("sync"))
         self._keep(create=create)
         return self._steps.take(step, _first)
@@ -394,8 +400,8 @@ class TransactionStream(Generic[T]):
     ) -> Pending[IDRuns]:
         """Add rows, which are all taken at the call and kept in memory; the result: their IDs."""
         arguments.check_names(options, RowOptions, "add_many")
-        terms = arguments.terms(create, options)
         encoding, values = self._steps.opened.encoding, self._writing()
+        terms = arguments.terms(create, options, 0 if values is None else values.schema_at)
         made = partial(arguments.rows, encoding=encoding) if values is None else values.batch
         steps = list(arguments.steps(self._name, rows, BATCH_ROWS, made, encoding, options))
 

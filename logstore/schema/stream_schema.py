@@ -15,7 +15,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from logstore.errors import OptionError, SchemaError, shown
+from logstore.errors import EntryTypeError, OptionError, SchemaError, shown
 from logstore.schema.column_types import ColumnType
 from logstore.tuples import NamedTuple
 
@@ -244,5 +244,11 @@ def _folded(character: str) -> str:
 
 
 def _encoded(name: Any) -> bytes:
-    encoded: bytes = name.encode("utf-8", "surrogateescape")
-    return encoded
+    """The name of a field, as an add without a schema stores it."""
+    if isinstance(name, int | float) and not isinstance(name, bool):
+        name = repr(name)
+    if not isinstance(name, str):
+        raise EntryTypeError(
+            f"the name of a field is str, bytes, int or float, not {type(name).__name__}"
+        )
+    return name.encode("utf-8", "surrogateescape")

@@ -22,7 +22,7 @@ from logstore.schema import column_types
 from logstore.schema.column_types import ColumnType, Fixed
 from logstore.schema.schema_text import parse
 from logstore.schema.stream_schema import Column
-from tests.schema.test_column_types import TEXTS, VALUES
+from tests.schema.drawn_values import TEXTS, VALUES
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: install the extra 'arrow'")
 
@@ -182,7 +182,7 @@ def test_a_stream_takes_columns_of_its_types(store: logstore.Store[str]) -> None
     assert [entry["temp"] for entry in store.stream("t")] == [1.0, 2.0]
 
 
-def test_what_a_scan_of_typed_columns_gives_can_be_added(store: logstore.Store[str]) -> None:
+def test_rows_of_a_scan_of_typed_columns_can_be_added(store: logstore.Store[str]) -> None:
     """Also what is called as a standard column; and to a stream without a schema."""
     source = store.stream("source")
     source.configure(schema="temp double, id long, tags json?, raw binary?, *")

@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 from redis.exceptions import ResponseError
 
 import logstore
 import logstore.aio
 from logstore import Schema, SchemaError
+from logstore.api.transaction import Transaction
 from logstore.engine.dump import publish
 from logstore.engine.dump.export import pinned
 from logstore.engine.dump.publish import StagedEntries
-from logstore.errors import InvalidPayloadError, OptionError, StreamNotFoundError
+from logstore.errors import (
+    InvalidPayloadError,
+    OptionError,
+    StreamNotFoundError,
+    UsageError,
+)
 from logstore.ids import ZERO_ID
 from logstore.rdb import codes
 from logstore.rdb.rdb_writer import FileWriter
@@ -123,6 +130,46 @@ def test_a_transaction_is_held_against_the_schema(
     with pytest.raises(SchemaError, match="temp"):
         refused.commit()
     assert len(store.stream("other")) == 1
+
+
+NULLED: dict[str, Callable[[logstore.Stream[bytes], Any], object]] = {
+    **WAYS,
+    "a table": lambda stream, row: stream.add_arrow(
+        pa.table({name: pa.array([value], pa.string()) for name, value in row.items()})
+    ),
+    "a transaction": lambda stream, row: in_transaction(stream, lambda each: each.add(row)),
+    "rows of a transaction": lambda stream, row: in_transaction(
+        stream, lambda each: each.add_many([row])
+    ),
+}
+del NULLED["repeated"], NULLED["schedule"]  # their rows are written in the commit
+
+
+def in_transaction(stream: logstore.Stream[bytes], step: Callable[[Any], object]) -> None:
+    with Transaction(stream._opened, None) as tx:
+        step(tx.stream(stream.name))
+
+
+@pytest.mark.parametrize("way", NULLED)
+@pytest.mark.parametrize("warm", [False, True])
+def test_none_is_no_default(sensor: logstore.Stream[bytes], way: str, warm: bool) -> None:
+    """Whichever way a row goes: beside the pipeline, or through it."""
+    if warm:
+        sensor.add(GOOD, "1-1")
+    NULLED[way](sensor, {"temp": "5", "level": None})
+    assert (b"temp", b"5") in texts(list(sensor)[warm])
+    assert dict(texts(list(sensor)[warm])).keys() == {b"temp"}
+
+
+@pytest.mark.parametrize(
+    "row", [{5: "x"}, [(5, "x")], "temp", [("temp",)], 7, [], [("temp", "warm")], {"temp": "warm"}]
+)
+def test_what_is_no_row_is_refused_in_every_way(sensor: logstore.Stream[bytes], row: Any) -> None:
+    for name, way in NULLED.items():
+        if name != "a table":
+            with pytest.raises(UsageError):
+                way(sensor, row)
+    assert len(sensor) == 0
 
 
 def test_a_transaction_takes_values_of_python(typed: logstore.Stream[Any]) -> None:

@@ -25,9 +25,9 @@ from logstore.rdb import codes, dump_payload
 from logstore.rdb.codes import crc64
 from logstore.rdb.rdb_writer import FileWriter
 from logstore.transfer import Wanted, export_file, import_file, stream_intake
+from tests.peers import servers
 from tests.peers.servers import Peer
 from tests.rdb.bodies import body
-from tests.rdb.test_files import loaded
 from tests.rdb.workload import fill
 from tests.store.conftest import OpenStore
 from tests.support.inside import FixedClock, delete_index
@@ -317,7 +317,7 @@ def test_a_server_loads_a_file_that_has_schemas(
     export_file(store, tmp_path / "dump.rdb")
     (tmp_path / "server").mkdir()
     data = (tmp_path / "dump.rdb").read_bytes()
-    with loaded(peer.name, tmp_path / "server", data) as server:
+    with servers.loaded(peer.name, tmp_path / "server", data) as server:
         assert sorted(server.command("KEYS", "*")) == [b"plain", b"s", b"t", b"wide"]
         for name in ("plain", "s", "t"):
             assert server.command("XRANGE", name, "-", "+") == [[b"1-1", [b"a", b"5"]]]

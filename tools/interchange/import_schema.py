@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 NONE = "none"  # instead of a schema
 AS_TEXT = "--schema none imports it as text"
-METADATA = b"logstore.schema"  # of a file of Arrow's kind: the text of the schema
 
 
 def given_schema(text: str | None) -> Schema | None:
@@ -141,6 +140,8 @@ def _flat(pairs: Iterable[tuple[bytes, bytes | None]]) -> list[bytes]:
 # -- of tables --------------------------------------------------------------------------------
 def kept_schema(schema: Any) -> Schema | None:
     """The schema that a file of Arrow's kind has in its metadata, as ``export`` writes it."""
+    from logstore.transfer.parquet_export import METADATA
+
     kept = (schema.metadata or {}).get(METADATA)
     if kept is None:
         return None

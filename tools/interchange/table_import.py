@@ -9,7 +9,7 @@ is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -98,8 +98,8 @@ class NumberedRows(NamedTuple):
     """Some rows of a batch: their numbers in the file, from 1 on, and their IDs."""
 
     batch: Any
-    numbers: list[int]
-    ids: list[StreamID] | None = None
+    numbers: Sequence[int]
+    ids: Sequence[tuple[int, int]] | GivenIDs | None = None
 
     def but(self, bad: set[int]) -> NumberedRows:
         """The rows without those at some places."""
@@ -125,7 +125,7 @@ class TableLoad(Import):
         done = 0
         for batch in self.table.batches(self.batch or BATCH_ROWS):
             first, done = done + 1, done + batch.num_rows
-            rows = NumberedRows(batch, list(range(first, done + 1)))
+            rows = NumberedRows(batch, range(first, done + 1))
             if self.ids.given:
                 rows = self._identified(rows)
             if rows.numbers:
@@ -137,6 +137,9 @@ class TableLoad(Import):
     def _identified(self, rows: NumberedRows) -> NumberedRows:
         """The rows that are to be added, with their IDs."""
         rows, (ms, seq) = self._good(rows, self.ids.numbers)
+        together = self._ascending(ms, seq)
+        if together is not None:
+            return rows._replace(ids=together)
         ids: list[StreamID] = []
         left_out: set[int] = set()
         last = self._last
@@ -155,6 +158,17 @@ class TableLoad(Import):
         self._last = last
         rows = rows._replace(ids=ids)
         return rows.but(left_out) if left_out else rows
+
+    def _ascending(self, ms: list[int], seq: list[int] | None) -> GivenIDs | None:
+        """The IDs of all rows, if they ascend above all before them; None if they must be looked at
+        one after the other."""
+        if not ms:
+            return None
+        ids = codec().given_numbers(ms, seq)
+        if ids.settle(*self._last) >= 0 or StreamID(*ids[0]) <= self._resume_after:
+            return None
+        self._last = StreamID(*ids[len(ids) - 1])
+        return ids
 
     def _good(self, rows: NumberedRows, call: Callable[[Any], R]) -> tuple[NumberedRows, R]:
         """The rows for which a call raises no error, and its result; bad rows are reported."""
@@ -186,7 +200,9 @@ class TableLoad(Import):
         if not rows.numbers:
             return
         ids: AutoID | GivenIDs = add.AUTO
-        if rows.ids is not None:
+        if isinstance(rows.ids, GivenIDs):
+            ids = rows.ids
+        elif rows.ids is not None:
             ms, seq = zip(*rows.ids, strict=True)
             ids = codec().given_numbers(list(ms), list(seq))
         self._commit_ready(ready, ids)
