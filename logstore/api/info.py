@@ -307,7 +307,7 @@ def stream_info(view: Snapshot, name: bytes, encoding: str | None) -> StreamInfo
         record.max_deleted,
         record.entries_added,
         record.first,
-        len(view.index.groups.of_stream(record.number)),
+        view.index.groups.count_of_stream(record.number),
         _edge(view, record, encoding, reverse=False),
         _edge(view, record, encoding, reverse=True),
         record.node_bytes,
@@ -359,6 +359,27 @@ def group_infos(opened: OpenStore[T], stream: bytes) -> list[GroupInfo[T]]:
     """All groups of a stream; StreamNotFoundError."""
     rows = opened.view(partial(pel.group_rows, stream=stream))
     return [group_info(row, opened.text) for row in rows]
+
+
+def some_groups(
+    opened: OpenStore[T], stream: bytes, after: bytes
+) -> tuple[list[GroupInfo[T]], bytes | None]:
+    """Some of the groups of a stream, sorted by name, and what to give as ``after`` for others, of
+    any names (None: there are none); it is b"" for the first. StreamNotFoundError."""
+    rows, following = opened.view(partial(pel.group_page, stream=stream, after=after))
+    found = [group_info(row, opened.text) for row, _ in rows]
+    return sorted(found, key=lambda group: group.name), following
+
+
+def some_consumers(
+    opened: OpenStore[T], stream: bytes, group: bytes, most: int
+) -> list[ConsumerInfo[T]]:
+    """At most so many consumers of a group, those that were made first, sorted by name.
+    GroupNotFoundError."""
+    now_ms = opened.engine().clock.now_ms()
+    asked = partial(pel.consumer_page, stream=stream, group=group, after=0, now_ms=now_ms)
+    rows, _ = opened.view(partial(asked, most=most))
+    return sorted((consumer_info(row, opened.text) for row in rows), key=lambda each: each.name)
 
 
 def consumer_info(row: ConsumerRow, text: Callable[[bytes], T]) -> ConsumerInfo[T]:
