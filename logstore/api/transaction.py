@@ -189,26 +189,14 @@ class Steps(Generic[T]):
     def _through_pipeline(self) -> None:
         """Plain adds and acks become steps like others."""
         encoding = self.opened.encoding
-        # Written first: what a schema refuses leaves all as it was.
-        rows = [self._written(name, entry) for name, entry, _ in self._entries]
-        given = zip(self._entries, rows, self._added, strict=True)
-        for (name, entry, options), row, pending in given:
+        for (name, entry, options), pending in zip(self._entries, self._added, strict=True):
             if isinstance(entry, tuple):
                 self._take_acks([(name, entry)], pending)
                 continue
-            schema_at = self._schema_at(name)
-            request = _asked(name, row, encoding, options)._replace(schema_at=schema_at)
+            request = _asked(name, entry, encoding, options)
             self._taken.append((partial(add.add_first, request=request), pending))
             self._frees = False
         self._entries, self._added = [], []
-
-    def _schema_at(self, name: bytes) -> int:
-        typed = self.typed(name)
-        return 0 if typed is None else typed.schema_at
-
-    def _written(self, name: bytes, entry: dict[Any, Any] | tuple[Any, ...]) -> Any:
-        typed = None if isinstance(entry, tuple) else self.typed(name)
-        return entry if typed is None else typed.row(entry)
 
     def _beside_pipeline(self) -> bool:
         """Commit plain adds and acks in the lane; False: nothing has happened."""
@@ -286,15 +274,19 @@ def _count_of(count: int, _: object) -> int:
     return count
 
 
-def _asked(name: bytes, entry: Row, encoding: str | None, options: Options | None) -> add.Add:
-    """What the engine is asked for by a plain add."""
+def _asked(
+    name: bytes, entry: dict[Any, Any], encoding: str | None, options: Options | None
+) -> add.Add:
+    """What the engine is asked for by a plain add. Whether the stream has a schema is not looked
+    up, which would take as long as the commit: that finds out, and writes the row by it."""
     ids: add.AutoID | StreamID = add.AUTO
     rule = None
     if options is not None:
         id, max_entries, min_id, approximate, limit, _ = options
         ids = arguments.add_id(id)
         rule = arguments.Trimming(max_entries, min_id, approximate, limit, "keep").rule()
-    return add.Add(name, arguments.rows([entry], encoding), 0, 1, ids, True, rule)
+    batch = arguments.rows([entry], encoding)
+    return add.Add(name, batch, 0, 1, ids, True, rule, given=entry)
 
 
 BATCH_ROWS = 1000  # rows of one step of ``add_many``
