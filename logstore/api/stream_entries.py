@@ -461,7 +461,7 @@ class StreamEntries(Generic[T]):
         has happened."""
         if type(rows) is not list or type(batch) is not int:
             return False
-        if not 0 < len(rows) <= min(batch, BATCH_MAX_ROWS):
+        if not 0 < len(rows) <= batch <= BATCH_MAX_ROWS:
             return False
         values = self._values
         if values is None:

@@ -26,7 +26,7 @@ from typing import (
 from logstore.api import arguments, scheduling
 from logstore.api.arguments import AddOptions, RowOptions
 from logstore.api.entry import IDRuns, collect
-from logstore.api.group import ClaimOptions, Delivery, Group, claim_step, deliveries_of
+from logstore.api.group import ClaimOptions, Delivery, Group, claim_step, deliveries_of, reading_of
 from logstore.api.opening import OpenStore
 from logstore.api.scheduling import ScheduleKey, ScheduleOptions
 from logstore.api.stream import Stream
@@ -482,11 +482,11 @@ class TransactionGroup(Generic[T]):
         who = arguments.consumer_name(consumer, self._steps.opened.encoding)
         stream, name = self._stream, self._name
         step = claim_step(stream, name, who, ids, min_idle, options)
-        opened = self._steps.opened
+        group = Stream(self._steps.opened, stream).group(name)
+        values = reading_of(group)
 
         def made(given: list[Delivered]) -> list[Delivery[T]]:
-            group = Stream(opened, stream).group(name)
-            return deliveries_of(group, who, given)
+            return deliveries_of(group, who, values, given)
 
         return self._steps.take(step, made, sync=sync)
 
